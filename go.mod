@@ -1,0 +1,3 @@
+module github.com/modproxy/modproxy
+
+go 1.26.0
