@@ -1,0 +1,66 @@
+package modproxy
+
+import (
+	"errors"
+	"time"
+)
+
+// What can be wrong. Every error that a [Registry] returns is one of these by
+// [errors.Is], or the error of a context that ended.
+var (
+	// ErrInvalid: the request, or what upstream answered, is not well formed.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnauthorized: the one who asks is not known.
+	ErrUnauthorized = errors.New("unauthorized")
+	// ErrDenied: a rule of this proxy, or upstream, does not allow it.
+	ErrDenied = errors.New("denied")
+	// ErrNotFound: upstream said, in so many words, that there is no such thing.
+	ErrNotFound = errors.New("not found")
+	// ErrChanged: the content of a version is not what it was when first served.
+	ErrChanged = errors.New("content changed")
+	// ErrUnavailable: upstream, or the storage, did not answer as it should.
+	ErrUnavailable = errors.New("unavailable")
+)
+
+// Error says which question, about which module, met Err. One layer adds it,
+// once: the one that first knows module and version.
+type Error struct {
+	Op      string // "versions", "location" or "package"
+	Module  Module
+	Version string // empty for versions
+	Err     error
+}
+
+func (e *Error) Error() string {
+	s := e.Op + " " + e.Module.String()
+	if e.Version != "" {
+		s += " " + e.Version
+	}
+	return s + ": " + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// RetryLater is an [ErrUnavailable] that is known to pass: asking again before
+// After is in vain.
+type RetryLater struct {
+	After time.Time
+	Err   error // what happened; not nil
+}
+
+func (e *RetryLater) Error() string { return e.Err.Error() }
+
+func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
+
+// FetchFailed tells that a package could not be fetched when it was last tried.
+// Clients show nothing of a failed archive request but its status, so the next
+// question for the location answers with it.
+type FetchFailed struct {
+	Time  time.Time // when the fetch failed
+	Again time.Time // when it will be tried again
+	Err   error     // why; not nil
+}
+
+func (e *FetchFailed) Error() string { return e.Err.Error() }
+
+func (e *FetchFailed) Unwrap() error { return e.Err }

@@ -1,0 +1,174 @@
+package modproxy
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Location is a go-getter address, taken apart: what a registry answers in
+// X-Terraform-Get, or in a JSON location.
+type Location struct {
+	// Getter fetches it: "git", "http" or "https" for those that are written
+	// without a getter, else the getter's or the URL scheme's name.
+	Getter string
+	// URL is the address without getter and subdirectory, query included. In a
+	// location that points at this proxy it may be a path from the root.
+	URL string
+	// Subdir is the directory in the package, slash-separated, clean, relative;
+	// empty for the package's root. It may have glob patterns; see
+	// [Location.SplitGlob].
+	Subdir string
+}
+
+var (
+	getterPattern = regexp.MustCompile(`^([A-Za-z0-9]+)::(.+)$`)
+	scpPattern    = regexp.MustCompile(`^git@([^:/]+):/?(.+)$`)
+)
+
+// maxLocation bounds the length of a location, in bytes.
+const maxLocation = 4096
+
+// ParseLocation reads what a registry answered to a request for base. The
+// grammar is that of go-getter as the clients use it: a forced getter, the
+// GitHub, GitLab, Bitbucket and scp shorthands, the subdirectory after a double
+// slash. A location that begins with /, ./ or ../ is relative to base
+// (internal/registry/client.go of both clients).
+//
+// Its error is [ErrInvalid]. That a location is well formed does not mean that
+// its getter is one that modproxy has.
+func ParseLocation(s string, base *url.URL) (Location, error) {
+	invalid := func(format string, args ...any) (Location, error) {
+		return Location{}, fmt.Errorf("%w: location: "+format, append([]any{ErrInvalid}, args...)...)
+	}
+	if s == "" {
+		return invalid("the registry named none")
+	}
+	if len(s) > maxLocation {
+		return invalid("%d bytes long, more than the %d that are allowed", len(s), maxLocation)
+	}
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
+		ref, err := url.Parse(s)
+		if err != nil {
+			return invalid("not a relative URL")
+		}
+		if ref.Host != "" {
+			return invalid("a relative URL must not name a host")
+		}
+		s = base.ResolveReference(ref).String()
+	}
+	l := Location{}
+	if m := getterPattern.FindStringSubmatch(s); m != nil {
+		l.Getter, s = m[1], m[2]
+	}
+	s, l.Subdir = splitSubdir(s)
+	s, getter, more := expandShorthand(s)
+	if l.Getter == "" {
+		l.Getter = getter
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return invalid("not a URL") // the URL may carry a credential
+	case u.Scheme == "":
+		return invalid("want a URL that says where the package itself is, not a local path or another module address")
+	}
+	if l.Getter == "" {
+		l.Getter = u.Scheme
+	}
+	l.Getter = strings.ToLower(l.Getter)
+	l.URL = u.String()
+	if l.Subdir, err = cleanSubdir(more, l.Subdir); err != nil {
+		return invalid("%w", err)
+	}
+	return l, nil
+}
+
+// splitSubdir cuts the subdirectory out of a location: what follows the first
+// double slash after the scheme and before the query.
+func splitSubdir(s string) (rest, subdir string) {
+	s, query, hasQuery := strings.Cut(s, "?")
+	scheme := ""
+	if i := strings.Index(s, "://"); i >= 0 {
+		scheme, s = s[:i+3], s[i+3:]
+	}
+	s, subdir, _ = strings.Cut(s, "//")
+	if hasQuery {
+		query = "?" + query
+	}
+	return scheme + s + query, subdir
+}
+
+// expandShorthand turns the shorthands of go-getter's detectors into URLs.
+func expandShorthand(s string) (expanded, getter, subdir string) {
+	if m := scpPattern.FindStringSubmatch(s); m != nil {
+		return "ssh://git@" + m[1] + "/" + m[2], "git", ""
+	}
+	host, _, _ := strings.Cut(s, "/")
+	switch host {
+	case "github.com", "gitlab.com", "bitbucket.org":
+	default:
+		return s, "", ""
+	}
+	s, query, hasQuery := strings.Cut(s, "?")
+	parts := strings.Split(s, "/")
+	if len(parts) < 3 || parts[1] == "" || parts[2] == "" {
+		return s, "", "" // no scheme: refused by the caller
+	}
+	repository := "https://" + strings.Join(parts[:3], "/")
+	if !strings.HasSuffix(repository, ".git") {
+		repository += ".git"
+	}
+	if hasQuery {
+		repository += "?" + query
+	}
+	return repository, "git", strings.Join(parts[3:], "/")
+}
+
+func cleanSubdir(elem ...string) (string, error) {
+	joined := path.Join(elem...)
+	if joined == "" || joined == "." {
+		return "", nil
+	}
+	for part := range strings.SplitSeq(strings.Join(elem, "/"), "/") {
+		if part == ".." {
+			return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
+		}
+	}
+	if strings.ContainsAny(joined, "\x00\\") || len(joined) > 1024 {
+		return "", fmt.Errorf("subdirectory %.80q", joined)
+	}
+	return strings.TrimPrefix(joined, "/"), nil
+}
+
+// SplitGlob splits Subdir after its last part that is a glob pattern. What pattern
+// matches, which must be exactly one directory, is the root of the package; rest
+// is the subdirectory in it. A subdirectory without a pattern is all rest, and
+// the package is whole.
+func (l Location) SplitGlob() (pattern, rest string) {
+	parts := strings.Split(l.Subdir, "/")
+	for i := len(parts) - 1; i >= 0; i-- {
+		if strings.ContainsAny(parts[i], "*?[") {
+			return strings.Join(parts[:i+1], "/"), strings.Join(parts[i+1:], "/")
+		}
+	}
+	return "", l.Subdir
+}
+
+// String is the location as a client reads it in X-Terraform-Get.
+func (l Location) String() string {
+	s := l.URL
+	if l.Subdir != "" {
+		before, query, hasQuery := strings.Cut(s, "?")
+		s = before + "//" + l.Subdir
+		if hasQuery {
+			s += "?" + query
+		}
+	}
+	if l.Getter != "" && l.Getter != "http" && l.Getter != "https" {
+		s = l.Getter + "::" + s
+	}
+	return s
+}

@@ -1,0 +1,66 @@
+// Package modproxy is the vocabulary of a module proxy: what a module address,
+// a version, a location and a package are, and the three questions that a
+// module registry answers.
+//
+// Every layer of modproxy is a [Registry] made from a Registry: the client that
+// asks an upstream, the cache that keeps its answers, the rewriter whose
+// locations point back at the proxy. A layer names the registry below it Next
+// and never embeds it, so that a question it does not know fails to compile
+// instead of slipping past it.
+//
+// The package imports the standard library only; every other package may
+// import it.
+package modproxy
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Registry answers the three questions of the module registry protocol
+// (https://developer.hashicorp.com/terraform/internals/module-registry-protocol
+// and https://opentofu.org/docs/internals/module-registry-protocol/).
+//
+// Implementations are safe for concurrent use. The module they are given has
+// been checked with [Module.Check]; version is canonical, as [Version.String]
+// prints it. Every error is, by [errors.Is], one of this package's sentinels or
+// the context's own.
+type Registry interface {
+	// Versions lists the versions of m. The answer is shared: callers do not
+	// change it.
+	//
+	// Errors: [ErrNotFound] when there is no such module, [ErrDenied],
+	// [ErrUnavailable].
+	Versions(ctx context.Context, m Module) (*Versions, error)
+
+	// Location says where the package of one version is. It resolves and
+	// validates; it does not wait for a package to be fetched.
+	//
+	// Errors: [ErrNotFound] when there is no such version, [ErrInvalid] when
+	// the location is none that can be fetched, [ErrDenied], [ErrUnavailable].
+	Location(ctx context.Context, m Module, version string) (Location, error)
+
+	// Package opens what one version contains. The caller closes it.
+	//
+	// Errors: those of Location, and [ErrChanged] when the content is not what
+	// it was when the version was first served.
+	Package(ctx context.Context, m Module, version string) (*Package, error)
+}
+
+// Package is what one version of a module contains, in the form that package
+// pack describes, open for reading from its start.
+type Package struct {
+	io.ReadSeekCloser
+	Digest Digest    // names the stored bytes
+	Sum    Sum       // names the content, whatever bytes it is stored in
+	Size   int64     // stored bytes
+	Time   time.Time // when the package was packed
+	Source Source    // where the content came from; may be zero
+}
+
+// Source is where the content of a package came from.
+type Source struct {
+	URL    string `json:"url,omitempty"`    // without user information and query
+	Commit string `json:"commit,omitempty"` // the git commit; empty for archives
+}

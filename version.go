@@ -1,0 +1,153 @@
+package modproxy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Version is a version as the clients read one. Its grammar is that of
+// hashicorp/go-version, which is wider than semantic versioning: a leading v, one
+// or more number segments, a pre-release with or without its dash.
+type Version struct {
+	segments []int64 // at least three
+	pre      string
+	metadata string
+}
+
+// maxVersion bounds the length of a version, in bytes.
+const maxVersion = 255
+
+// ParseVersion reads a version in any spelling that a client accepts. Its error
+// is [ErrInvalid].
+func ParseVersion(s string) (Version, error) {
+	bad := func() (Version, error) {
+		return Version{}, fmt.Errorf("%w: version %.80q", ErrInvalid, s)
+	}
+	if len(s) > maxVersion {
+		return bad()
+	}
+	var v Version
+	rest := strings.TrimPrefix(s, "v")
+	for {
+		n := 0
+		for n < len(rest) && '0' <= rest[n] && rest[n] <= '9' {
+			n++
+		}
+		segment, err := strconv.ParseInt(rest[:n], 10, 64)
+		if err != nil {
+			return bad()
+		}
+		v.segments = append(v.segments, segment)
+		rest = rest[n:]
+		if !strings.HasPrefix(rest, ".") {
+			break
+		}
+		rest = rest[1:]
+	}
+	for len(v.segments) < 3 {
+		v.segments = append(v.segments, 0)
+	}
+	rest, metadata, hasMetadata := strings.Cut(rest, "+")
+	if hasMetadata && !isIdentifiers(metadata) {
+		return bad()
+	}
+	v.metadata = metadata
+	if rest != "" {
+		after, dashed := strings.CutPrefix(rest, "-")
+		switch {
+		case dashed && isIdentifiers(after):
+			v.pre = after
+		case isIdentifiers(rest):
+			v.pre = rest
+		default:
+			return bad()
+		}
+	}
+	return v, nil
+}
+
+// isIdentifiers reports whether s is one or more dot-separated identifiers.
+func isIdentifiers(s string) bool {
+	for id := range strings.SplitSeq(s, ".") {
+		if id == "" || strings.Trim(id, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-~") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// CanonicalVersion is the canonical spelling of s: the one that clients put into
+// a download path. Its error is [ErrInvalid].
+func CanonicalVersion(s string) (string, error) {
+	v, err := ParseVersion(s)
+	if err != nil {
+		return "", err
+	}
+	return v.String(), nil
+}
+
+// String is the canonical spelling: no leading v, no leading zeros, at least
+// three segments, build metadata kept.
+func (v Version) String() string {
+	var b []byte
+	for i, s := range v.segments {
+		if i > 0 {
+			b = append(b, '.')
+		}
+		b = strconv.AppendInt(b, s, 10)
+	}
+	if v.pre != "" {
+		b = append(append(b, '-'), v.pre...)
+	}
+	if v.metadata != "" {
+		b = append(append(b, '+'), v.metadata...)
+	}
+	return string(b)
+}
+
+// Prerelease reports whether v is a pre-release, which clients choose only when
+// asked for it exactly.
+func (v Version) Prerelease() bool { return v.pre != "" }
+
+// Compare orders versions by precedence, as semantic versioning does; build
+// metadata does not count.
+func (v Version) Compare(w Version) int {
+	for i := range max(len(v.segments), len(w.segments)) {
+		if c := cmp.Compare(segment(v, i), segment(w, i)); c != 0 {
+			return c
+		}
+	}
+	switch {
+	case v.pre == w.pre:
+		return 0
+	case v.pre == "":
+		return 1
+	case w.pre == "":
+		return -1
+	}
+	return slices.CompareFunc(strings.Split(v.pre, "."), strings.Split(w.pre, "."), compareIdentifiers)
+}
+
+func segment(v Version, i int) int64 {
+	if i < len(v.segments) {
+		return v.segments[i]
+	}
+	return 0
+}
+
+func compareIdentifiers(a, b string) int {
+	x, errA := strconv.ParseUint(a, 10, 64)
+	y, errB := strconv.ParseUint(b, 10, 64)
+	switch {
+	case errA == nil && errB == nil:
+		return cmp.Compare(x, y)
+	case errA == nil:
+		return -1
+	case errB == nil:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
