@@ -74,6 +74,8 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 		return invalid("not a URL") // the URL may carry a credential
 	case u.Scheme == "":
 		return invalid("want a URL that says where the package itself is, not a local path or another module address")
+	case u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/") || u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return invalid("want a URL of the form scheme://host/path, without a fragment")
 	}
 	if l.Getter == "" {
 		l.Getter = u.Scheme
@@ -82,6 +84,9 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	l.URL = u.String()
 	if l.Subdir, err = cleanSubdir(more, l.Subdir); err != nil {
 		return invalid("%w", err)
+	}
+	if n := len(l.String()); n > maxLocation {
+		return invalid("%d bytes long, more than the %d that are allowed", n, maxLocation)
 	}
 	return l, nil
 }
