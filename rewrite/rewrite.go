@@ -1,0 +1,44 @@
+// Package rewrite is a registry whose locations point at this proxy.
+//
+// Invariant: one version of one module has one package path, and every package
+// path names exactly one version of one module; [PackagePath] and
+// [ParsePackagePath] are each other's inverse. The path ends in .tar.gz and has
+// neither query nor glob, which is the one form that every client takes.
+package rewrite
+
+import (
+	"context"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Registry answers like Next, but with locations at this proxy.
+type Registry struct {
+	Next modproxy.Registry
+	// Base is what the package path is put behind: the proxy's public URL
+	// without a trailing slash. Empty gives locations that are paths from the
+	// root, which clients resolve against the URL they asked
+	// (internal/registry/client.go of both clients).
+	Base string
+}
+
+// Versions answers what Next answers.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location is where this proxy serves the package, with the subdirectory of
+// Next's location. A glob is gone: the package is packed below what it matches.
+func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+	l, err := r.Next.Location(ctx, m, version)
+	if err != nil {
+		return modproxy.Location{}, err
+	}
+	_, subdir := l.SplitGlob()
+	return modproxy.Location{URL: r.Base + PackagePath(m, version), Subdir: subdir}, nil
+}
+
+// Package answers what Next answers.
+func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	return r.Next.Package(ctx, m, version)
+}
