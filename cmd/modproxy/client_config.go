@@ -1,0 +1,10 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newClientConfigCommand(env *environment) *cobra.Command {
+	return &cobra.Command{Use: "client-config", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		_, _, err := env.load()
+		return err
+	}}
+}

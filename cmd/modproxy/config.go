@@ -1,0 +1,223 @@
+package main
+
+import (
+	"time"
+)
+
+// Config is what modproxy can be told. The comments on its fields are the
+// reference; config.example.yaml has the same keys with their defaults.
+//
+// A key is its path in the file: the field Fresh of Cache is cache.fresh, its
+// variable MODPROXY_CACHE_FRESH. Durations are written with their unit (30s, 5m,
+// 720h), sizes too (512KiB, 64MiB, 50GiB). A relative path starts at the
+// directory that modproxy is started in.
+type Config struct {
+	// Listen is the address and port to accept connections on; without an
+	// address, all addresses of this machine; port 0 takes any free one. Any but
+	// a loopback address needs Anonymous. Default: 127.0.0.1:8080.
+	Listen string `yaml:"listen"`
+
+	// PublicURL is the http or https URL under which clients see this proxy, when
+	// that is another than the one it listens on: behind a load balancer, say. It
+	// may have a path. Empty: what the request was sent to. Default: empty.
+	PublicURL string `yaml:"public_url"`
+
+	// TrustedProxies are the addresses, or networks such as 10.0.0.0/8, of the
+	// reverse proxies whose X-Forwarded-Host, X-Forwarded-Proto and Forwarded
+	// headers count. From anybody else they are ignored. Default: nobody.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+
+	// Anonymous allows Listen to be an address that other machines can reach,
+	// although nobody is asked who they are: whoever can connect can read every
+	// module that this proxy can. Default: false.
+	Anonymous bool `yaml:"anonymous"`
+
+	// Data is the directory of everything that is kept: ledger, index, packages.
+	// It is created when it is missing. Default: modproxy-data.
+	Data string `yaml:"data"`
+
+	// TLS is how this proxy shows who it is. Without, it speaks plain HTTP.
+	TLS TLS `yaml:"tls"`
+
+	// Upstreams are the registries that may be asked. The first with a name is
+	// the default for modules that are asked for under this proxy's own hostname.
+	// Default: registry.terraform.io and registry.opentofu.org.
+	Upstreams []Upstream `yaml:"upstreams"`
+
+	// Routes say which upstream answers for a namespace, when a module is asked
+	// for under this proxy's own hostname. Default: none.
+	Routes []Route `yaml:"routes"`
+
+	// Egress limits what outgoing connections may reach.
+	Egress Egress `yaml:"egress"`
+
+	// Credentials are for the hosts that packages are fetched from, which need
+	// not be the registries. Default: none.
+	Credentials []Credential `yaml:"credentials"`
+
+	// Cache is how long answers are kept.
+	Cache Cache `yaml:"cache"`
+
+	// Fetch bounds the fetching of packages.
+	Fetch Fetch `yaml:"fetch"`
+
+	// Offline makes this proxy answer from what it has and never ask anybody.
+	// Default: false.
+	Offline bool `yaml:"offline"`
+
+	// Log is what is written to standard error.
+	Log Log `yaml:"log"`
+
+	// Shutdown is how long running requests and fetches may still take after
+	// SIGTERM or SIGINT. Default: 30s.
+	Shutdown time.Duration `yaml:"shutdown"`
+}
+
+// TLS names a certificate. Both files are set, or neither.
+type TLS struct {
+	// CertFile is a PEM file: the certificate, then its intermediates. Default:
+	// empty, plain HTTP.
+	CertFile string `yaml:"cert_file"`
+
+	// KeyFile is a PEM file with the certificate's private key. Default: empty.
+	KeyFile string `yaml:"key_file"`
+}
+
+// Upstream is a registry that may be asked.
+type Upstream struct {
+	// Host is the registry's hostname, with its port if that is not 443: what
+	// stands first in a module's source address. "*" is any registry that is
+	// asked for by its path, /registry.example.com/v1/modules/…. Required.
+	Host string `yaml:"host"`
+
+	// Modules is the registry's modules.v1 base URL, to use instead of what
+	// service discovery says. Empty: discover. Default: empty.
+	Modules string `yaml:"modules"`
+
+	// Token is sent as a bearer token to this registry and to nobody else.
+	// Default: empty, none is sent.
+	Token Secret `yaml:"token"`
+
+	// TokenFile is a file to read Token from; a newline at its end is cut. Only
+	// one of the two may be set. Default: empty.
+	TokenFile string `yaml:"token_file"`
+}
+
+// Route sends a namespace to an upstream.
+type Route struct {
+	// Namespace is a namespace, exactly as in module addresses: its case counts.
+	// Required.
+	Namespace string `yaml:"namespace"`
+
+	// Upstream is the host of one of the upstreams. Required.
+	Upstream string `yaml:"upstream"`
+}
+
+// Egress limits what outgoing connections may reach. Loopback, private and
+// other special-purpose addresses are refused, whatever name leads to them.
+type Egress struct {
+	// Allow are hostnames, addresses and networks (git.corp.example, 10.1.2.3,
+	// 10.0.0.0/8) that may be reached although they are internal. Plain http is
+	// spoken to these only. Default: none.
+	Allow []string `yaml:"allow"`
+
+	// Ports are the TCP ports that may be dialled. Default: 443.
+	Ports []int `yaml:"ports"`
+
+	// CAFile is a PEM file of certificate authorities to trust besides those of
+	// the system. Default: empty, none.
+	CAFile string `yaml:"ca_file"`
+}
+
+// Credential is who this proxy is to one host that packages are fetched from.
+// Username and password are for https, the SSH key is for git over SSH; a
+// credential has at least one of the two.
+type Credential struct {
+	// Host is the exact host, with its port if that is not the scheme's usual
+	// one; nothing is sent to any other host or port. Required.
+	Host string `yaml:"host"`
+
+	// Username goes with Password. Many forges take any name beside a token.
+	// Default: empty.
+	Username string `yaml:"username"`
+
+	// Password is a password or an access token. Default: empty.
+	Password Secret `yaml:"password"`
+
+	// PasswordFile is a file to read Password from; a newline at its end is cut.
+	// Only one of the two may be set. Default: empty.
+	PasswordFile string `yaml:"password_file"`
+
+	// SSHKeyFile is a private key without passphrase, in a file that only its
+	// owner can read. Default: empty.
+	SSHKeyFile string `yaml:"ssh_key_file"`
+
+	// KnownHostsFile has the keys that the host may show, in the form of
+	// ~/.ssh/known_hosts. Required with SSHKeyFile: a host that is not in it is
+	// not talked to. Default: empty.
+	KnownHostsFile string `yaml:"known_hosts_file"`
+}
+
+// Cache is how long answers are kept. Packages are kept for ever.
+type Cache struct {
+	// Fresh is how long an answer about versions and locations is served without
+	// asking upstream again. Default: 5m.
+	Fresh time.Duration `yaml:"fresh"`
+
+	// MaxStale is how old such an answer may become and still be served while
+	// upstream is in trouble. It is at least Fresh. Default: 720h (30 days).
+	MaxStale time.Duration `yaml:"max_stale"`
+
+	// Missing is how long it is remembered that upstream has no such module or
+	// version. Default: 30s.
+	Missing time.Duration `yaml:"missing"`
+
+	// Memory is how much memory kept answers may take; what does not fit is read
+	// from disk. Default: 64MiB.
+	Memory ByteSize `yaml:"memory"`
+}
+
+// Fetch bounds the fetching of packages. What hits a bound is refused, never cut.
+type Fetch struct {
+	// Timeout is how long the fetch of one package may take. Default: 15m.
+	Timeout time.Duration `yaml:"timeout"`
+
+	// AtOnce is how many packages are fetched at the same time; further ones
+	// wait. Default: 8.
+	AtOnce int `yaml:"at_once"`
+
+	// MaxReceived is how many bytes may arrive for one package, compressed as
+	// they are. Default: 1GiB.
+	MaxReceived ByteSize `yaml:"max_received"`
+
+	// MaxUnpacked is how many bytes the files of one package may have together.
+	// Default: 2GiB.
+	MaxUnpacked ByteSize `yaml:"max_unpacked"`
+
+	// MaxFiles is how many files one package may have. Default: 100000.
+	MaxFiles int `yaml:"max_files"`
+}
+
+// Log is what is written to standard error.
+type Log struct {
+	// Level is the least that is written: debug, info, warn or error.
+	// Default: info.
+	Level string `yaml:"level"`
+}
+
+// defaultConfig is what is in force where nothing else is said.
+func defaultConfig() *Config {
+	return &Config{
+		Listen:    "127.0.0.1:8080",
+		Data:      "modproxy-data",
+		Upstreams: []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}},
+		Egress:    Egress{Ports: []int{443}},
+		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, Memory: 64 * mebibyte},
+		Fetch: Fetch{
+			Timeout: 15 * time.Minute, AtOnce: 8,
+			MaxReceived: 1024 * mebibyte, MaxUnpacked: 2048 * mebibyte, MaxFiles: 100_000,
+		},
+		Log:      Log{Level: "info"},
+		Shutdown: 30 * time.Second,
+	}
+}

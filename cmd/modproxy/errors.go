@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Exit codes of modproxy.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitMisuse = 2 // command line or configuration are wrong; trying again changes nothing
+)
+
+// hinted is an error whose cure is known.
+type hinted struct {
+	error
+	hints []string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// withHint adds to err what to do about it, one line for each hint.
+func withHint(err error, hints ...string) error { return &hinted{err, hints} }
+
+// misuse marks err as a mistake in the command line or the configuration.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+// problems are several errors, each of which is printed for itself.
+type problems []error
+
+func (p problems) Unwrap() []error { return p }
+
+func (p problems) Error() string {
+	lines := make([]string, len(p))
+	for i, err := range p {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "; ")
+}
+
+func exitCode(err error) int {
+	var m misuse
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &m):
+		return exitMisuse
+	}
+	return exitFailed
+}
+
+// printError writes err for people: what is wrong, then what to do about it.
+func printError(w io.Writer, err error) {
+	var all problems
+	if errors.As(err, &all) {
+		for _, err := range all {
+			printError(w, err)
+		}
+		return
+	}
+	fmt.Fprintf(w, "modproxy: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+	var h *hinted
+	if errors.As(err, &h) {
+		for _, hint := range h.hints {
+			fmt.Fprintf(w, "hint: %s\n", hint)
+		}
+	}
+}

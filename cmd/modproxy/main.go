@@ -1,0 +1,97 @@
+// Command modproxy is a caching proxy for the module registries of Terraform and
+// OpenTofu.
+//
+// Every verb is a file of its own. All of them read the same configuration (see
+// [Config]) and end with one of three exit codes: 0 done, 1 failed, 2 misused.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// environment is what a verb knows of the world it runs in.
+type environment struct {
+	variables      []string // "NAME=value"
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	flags   *configFlags
+	started bool // the command line was in order
+}
+
+// load reads the configuration: defaults, then the file, then variables, then
+// flags. Its error is a [misuse].
+func (env *environment) load() (*Config, *Sources, error) {
+	return Load(env.flags.file(), env.variables, env.flags.changed())
+}
+
+// run is modproxy without the process: args are the arguments after the
+// program's name, variables are "NAME=value", and the result is the exit code.
+// It returns when the verb is done, soon after ctx is.
+func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := &environment{variables: variables, stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRootCommand(env)
+	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
+	err := root.ExecuteContext(ctx)
+	if err != nil && !env.started {
+		err = misuse{err}
+	}
+	if err != nil {
+		printError(stderr, err)
+	}
+	return exitCode(err)
+}
+
+func newRootCommand(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "modproxy",
+		Short: "A caching proxy for module registries of Terraform and OpenTofu",
+		Long: `modproxy keeps modules of Terraform and OpenTofu registries close to those who
+use them, and what a version once contained is what it contains for ever.
+
+Every key of the configuration can be set in a file, in a variable (cache.fresh
+is MODPROXY_CACHE_FRESH) and, for the most important ones, by a flag; the later
+wins. "modproxy config" prints what is in force and why.
+
+Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return withHint(errors.New("no verb given"), `"modproxy help" lists the verbs`)
+			}
+			var verbs []string
+			for _, c := range cmd.Commands() {
+				verbs = append(verbs, c.Name())
+			}
+			return withHint(fmt.Errorf("unknown verb %q", args[0]), didYouMean(args[0], verbs, `"modproxy help" lists the verbs`))
+		},
+		RunE:             func(*cobra.Command, []string) error { return nil },
+		PersistentPreRun: func(*cobra.Command, []string) { env.started = true },
+	}
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	env.flags = addConfigFlags(root.PersistentFlags())
+	root.AddCommand(
+		newConfigCommand(env),
+		newClientConfigCommand(env),
+		newHealthCommand(env),
+		newVersionCommand(env),
+	)
+	return root
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ByteSize is a number of bytes. It is written as a whole number and a unit: B,
+// KiB, MiB, GiB or TiB.
+type ByteSize int64
+
+const mebibyte ByteSize = 1 << 20
+
+var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB"}
+
+var errByteSize = errors.New("want a size with its unit, such as 64MiB or 50GiB")
+
+// ParseByteSize reads what [ByteSize.String] prints.
+func ParseByteSize(s string) (ByteSize, error) {
+	digits := strings.TrimRight(s, "BKMGTi")
+	unit := s[len(digits):]
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil {
+		return 0, errByteSize
+	}
+	for i, u := range byteUnits {
+		if u != unit {
+			continue
+		}
+		size := ByteSize(n) << (10 * i)
+		if size>>(10*i) != ByteSize(n) || size < 0 {
+			return 0, fmt.Errorf("%s is too large", s)
+		}
+		return size, nil
+	}
+	return 0, errByteSize
+}
+
+// String is the size in the largest unit that needs no fraction.
+func (b ByteSize) String() string {
+	i := 0
+	for ; i < len(byteUnits)-1 && b != 0 && b%1024 == 0; i++ {
+		b /= 1024
+	}
+	return strconv.FormatInt(int64(b), 10) + byteUnits[i]
+}
+
+// formatDuration is d without the zero units that [time.Duration.String] ends in.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
