@@ -1,56 +1,125 @@
-// Package pack makes the one form a package has here.
+// Package pack makes the one form a package has here: a canonical tar.gz.
+//
+// # The form
+//
+// A package is what a client would have had on disk, had it fetched the same
+// source itself, written so that every client unpacks it to the same tree:
+//
+//   - The whole package is at the root of the archive: no directory around it, and
+//     nothing taken out of it but what the next rule names.
+//   - What is called .git, file or directory, at any level and in any case, is left
+//     out. A name that some file system takes for .git without its being spelled so
+//     is refused.
+//   - The archive has regular files only. A symbolic or hard link is written as the
+//     file it names, a link to a directory as the files below that directory: the
+//     clients' unpacker turns a link in a tar archive into an empty file. Links that
+//     are absolute, leave the tree, name nothing, go in a circle, or follow more
+//     than 40 others are refused.
+//   - Directories have no entries, so empty ones are not kept. There is at least one
+//     file.
+//   - A name is at most [Limits].Path bytes of UTF-8: components of at most 255 bytes
+//     joined by slashes, none of them empty, "." or "..". Not in a name: control
+//     characters, backslashes, a drive letter at its start. A name is not
+//     normalised: what is composed stays composed.
+//   - No two names are the same, or would be if upper and lower case were (Unicode
+//     simple folding), directories included; no name is both a file and a directory.
+//   - Entries are sorted by name, byte by byte.
+//   - The mode is 0755 when the owner may execute the file at the source, else 0644.
+//     Other bits, owners, groups and times are not kept: they are zero or empty.
+//   - A header is USTAR, and PAX only where USTAR cannot hold the name.
+//   - One gzip member, without name, comment, extra field or time.
+//
+// The same tree packed twice by one build of modproxy gives the same bytes. Another
+// build may compress differently: what names the content whatever its bytes is the
+// [modproxy.Sum].
+//
+// # Limits
+//
+// Everything is counted as it is read and as it is written, and whatever is over a
+// limit refuses the package; nothing is ever cut short. Memory grows with the number
+// of entries, not with their size.
 package pack
 
 import (
-	"errors"
-	"io"
+	"fmt"
 
 	"github.com/modproxy/modproxy"
 )
 
 // Limits bound one package. A zero field stands for its default.
 type Limits struct {
-	Entries int   // files, links and directories; default 100,000
-	Bytes   int64 // content, copies made for links counted; default 1 GiB
-	Path    int   // bytes of one name; default 1024
-	Packed  int64 // bytes of the packed form; default 512 MiB
+	// Entries bounds what is added, and again what is packed once links are
+	// copied, directories counted: 100,000.
+	Entries int
+	// Bytes bounds the content that is added, and again what is packed once links
+	// are copied: 1 GiB.
+	Bytes int64
+	// Path bounds the length of one name in bytes: 1024.
+	Path int
+	// Packed bounds the bytes of the packed form: 512 MiB.
+	Packed int64
 }
 
-// A Builder collects the tree of one package. It is not safe for concurrent use.
-//
-// Errors that refuse the package are [modproxy.ErrInvalid]; trouble with our own
-// disk is [modproxy.ErrUnavailable]; an error of a reader or writer that the
-// caller passed in is wrapped and keeps its identity.
-type Builder struct{}
+const (
+	// maxComponent is NAME_MAX of the file systems that clients unpack to.
+	maxComponent = 255
+	// maxTarget is PATH_MAX of Linux: the length of a symbolic link's target.
+	maxTarget = 4096
+	// maxHops is how many symbolic links Linux follows in one path.
+	maxHops = 40
+	// maxNames bounds the memory that one package's names and targets take.
+	maxNames = 16 << 20
+)
 
-var errSkeleton = errors.New("not built yet")
-
-// New makes a Builder that spools contents into one unlinked temporary file in dir.
-func New(dir string, l Limits) (*Builder, error) { return nil, errSkeleton }
-
-// File adds a regular file; name is slash-separated, clean, relative to the root.
-func (b *Builder) File(name string, executable bool, r io.Reader) error { return errSkeleton }
-
-// Link adds a symbolic link; target is relative to the link's directory.
-func (b *Builder) Link(name, target string) error { return errSkeleton }
-
-// Hardlink adds a hard link; target is relative to the root.
-func (b *Builder) Hardlink(name, target string) error { return errSkeleton }
-
-// Dir adds a directory, which links and root patterns may name. Parents of what is
-// added need no Dir, and a package has no directory entries.
-func (b *Builder) Dir(name string) error { return errSkeleton }
-
-// Pack writes the package to w: the whole tree, or the one directory that the
-// slash-separated glob root matches. It returns the content's sum and the number
-// of bytes written.
-func (b *Builder) Pack(w io.Writer, root string) (modproxy.Sum, int64, error) {
-	return "", 0, errSkeleton
+func (l Limits) withDefaults() Limits {
+	if l.Entries == 0 {
+		l.Entries = 100_000
+	}
+	if l.Bytes == 0 {
+		l.Bytes = 1 << 30
+	}
+	if l.Path == 0 {
+		l.Path = 1024
+	}
+	if l.Packed == 0 {
+		l.Packed = 512 << 20
+	}
+	return l
 }
 
-// Close releases the spool.
-func (b *Builder) Close() error { return errSkeleton }
+// refuse is the error for a package that cannot be had in this form.
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
+}
 
-// Verify reads a packed package and returns its content's sum; what is not in the
-// form that this package makes is [modproxy.ErrInvalid].
-func Verify(r io.Reader, l Limits) (modproxy.Sum, error) { return "", errSkeleton }
+// A tally counts what limits bound.
+type tally struct {
+	Limits
+	entries int
+	bytes   int64
+	names   int
+}
+
+// entry counts one more entry with the given name, or refuses the package.
+func (t *tally) entry(name string, more int) error {
+	t.entries++
+	t.names += len(name) + more
+	switch {
+	case len(name) > t.Path:
+		return refuse("%.80q…: a name of %d bytes, more than the %d that are allowed", name, len(name), t.Path)
+	case t.entries > t.Entries:
+		return refuse("%q: more than the %d entries that are allowed", name, t.Entries)
+	case t.names > maxNames:
+		return refuse("%q: names are longer together than the %d bytes that are allowed", name, maxNames)
+	}
+	return nil
+}
+
+// content counts n more bytes of the named entry, or refuses the package.
+func (t *tally) content(name string, n int64) error {
+	if n > t.Bytes-t.bytes {
+		return refuse("%q: more content than the %d bytes that are allowed", name, t.Bytes)
+	}
+	t.bytes += n
+	return nil
+}

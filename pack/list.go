@@ -1,0 +1,110 @@
+package pack
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// An item is one file of the package: the content of node under a name of its own.
+type item struct {
+	name string
+	node *node
+}
+
+// list is the files of the package whose root is dir, in the order they are packed.
+func (root *node) list(dir *node, l Limits) ([]item, error) {
+	w := walk{root: root, tally: tally{Limits: l}}
+	if err := w.dir(dir, ""); err != nil {
+		return nil, err
+	}
+	if len(w.items) == 0 {
+		return nil, refuse("there is no file in it")
+	}
+	slices.SortFunc(w.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
+	var folded folder
+	for _, it := range w.items {
+		if err := folded.add(it.name); err != nil {
+			return nil, err
+		}
+	}
+	return w.items, nil
+}
+
+type walk struct {
+	root  *node
+	tally tally
+	items []item
+}
+
+// dir lists what is below n, which the package has under the name prefix.
+func (w *walk) dir(n *node, prefix string) error {
+	if n.busy {
+		return refuse("%q: links to %q, which it is in itself", strings.TrimSuffix(prefix, "/"), n.path())
+	}
+	n.busy = true
+	defer func() { n.busy = false }()
+	for _, name := range slices.Sorted(maps.Keys(n.kids)) {
+		if err := w.entry(n.kids[name], prefix+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) entry(n *node, name string) error {
+	if err := w.tally.entry(name, 0); err != nil {
+		return err
+	}
+	if n.kind == symlink || n.kind == hardlink {
+		to, err := w.root.resolve(n, 0)
+		if err != nil {
+			return err
+		}
+		n = to
+	}
+	if n.kind == directory {
+		return w.dir(n, name+"/")
+	}
+	if err := w.tally.content(name, n.size); err != nil {
+		return err
+	}
+	w.items = append(w.items, item{name, n})
+	return nil
+}
+
+// glob finds the one directory that pattern matches; the empty pattern is the root.
+func (root *node) glob(pattern string) (*node, error) {
+	if pattern == "" {
+		return root, nil
+	}
+	found := []*node{root}
+	for part := range strings.SplitSeq(pattern, "/") {
+		if part == "" || part == "." || part == ".." {
+			return nil, refuse("the root %.200q is not a clean path", pattern)
+		}
+		var next []*node
+		for _, dir := range found {
+			for name, n := range dir.kids {
+				ok, err := path.Match(part, name)
+				if err != nil {
+					return nil, refuse("the root %.200q is not a pattern", pattern)
+				}
+				if ok && n.kind == directory {
+					next = append(next, n)
+				}
+			}
+		}
+		found = next
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) == 0 {
+		return nil, refuse("the root %.200q matches no directory", pattern)
+	}
+	slices.SortFunc(found, func(a, b *node) int { return cmp.Compare(a.path(), b.path()) })
+	return nil, refuse("the root %.200q matches %d directories, %q and %q among them: which one is not clear", pattern, len(found), found[0].path(), found[1].path())
+}

@@ -1,0 +1,123 @@
+package pack
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// checkName refuses names that the form does not allow. Their length is the
+// tally's to judge.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return refuse("an entry without a name")
+	case !utf8.ValidString(name):
+		return refuse("%.200q: the name is not UTF-8", name)
+	case name[0] == '/':
+		return refuse("%.200q: the name is absolute", name)
+	case hasDrive(name):
+		return refuse("%.200q: the name begins with a drive letter", name)
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) {
+			return refuse("%.200q: the name has a control character", name)
+		}
+		if r == '\\' {
+			return refuse("%.200q: the name has a backslash", name)
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "":
+			return refuse("%.200q: the name has an empty component", name)
+		case part == "." || part == "..":
+			return refuse("%.200q: the name has the component %q", name, part)
+		case len(part) > maxComponent:
+			return refuse("%.200q: the name has a component of %d bytes, more than the %d that are allowed", name, len(part), maxComponent)
+		case !isGit(part) && looksLikeGit(part):
+			return refuse("%.200q: some file systems take %q for .git", name, part)
+		}
+	}
+	return nil
+}
+
+func hasDrive(name string) bool {
+	return len(name) >= 2 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z'
+}
+
+// isGit reports whether a component of a name is left out of packages.
+func isGit(part string) bool { return strings.EqualFold(part, ".git") }
+
+// leftOut reports whether some component of name is left out of packages.
+func leftOut(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if isGit(part) {
+			return true
+		}
+	}
+	return false
+}
+
+// looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git
+// itself guards against (is_ntfs_dotgit and is_hfs_dotgit in its path.c and utf8.c).
+func looksLikeGit(part string) bool {
+	ntfs, _, _ := strings.Cut(part, ":")
+	ntfs = strings.TrimRight(ntfs, " .")
+	if isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
+		return true
+	}
+	hfs := strings.Map(func(r rune) rune {
+		switch {
+		case 0x200c <= r && r <= 0x200f, 0x202a <= r && r <= 0x202e, 0x206a <= r && r <= 0x206f, r == 0xfeff:
+			return -1
+		}
+		return r
+	}, part)
+	return isGit(hfs)
+}
+
+// fold is equal for names that differ only in case.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf {
+			return unicode.ToUpper(r) // the smallest of a letter's orbit
+		}
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
+
+// A folder finds names that differ only in case. It is given names in ascending
+// order.
+type folder struct {
+	names map[string]string // by folded name, directories too
+	last  string
+}
+
+func (f *folder) add(name string) error {
+	if f.names == nil {
+		f.names = make(map[string]string)
+	}
+	shared := 0 // both names are in this directory
+	for i := 0; i < len(name) && i < len(f.last) && name[i] == f.last[i]; i++ {
+		if name[i] == '/' {
+			shared = i + 1
+		}
+	}
+	f.last = name
+	for i := shared; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		key := fold(name[:i])
+		if other, ok := f.names[key]; ok && other != name[:i] {
+			return refuse("%q and %q differ only in case", other, name[:i])
+		}
+		f.names[key] = name[:i]
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package pack
+
+import (
+	"strings"
+)
+
+type kind uint8
+
+const (
+	directory kind = iota
+	file
+	symlink
+	hardlink
+)
+
+func (k kind) String() string {
+	return [...]string{"a directory", "a file", "a symbolic link", "a hard link"}[k]
+}
+
+// A node is one entry of the tree that is packed.
+type node struct {
+	kind   kind
+	name   string // one component; empty for the root
+	parent *node  // nil for the root
+
+	kids map[string]*node // of a directory
+	busy bool             // a directory that is being listed, a link that is being followed
+
+	executable bool // file
+	off, size  int64
+
+	target string // link
+	to     *node  // what it names, once that is known
+	hops   int    // how many links were followed for it
+}
+
+// path is n's name from the root of the tree.
+func (n *node) path() string {
+	if n.parent == nil {
+		return "."
+	}
+	var parts []string
+	for ; n.parent != nil; n = n.parent {
+		parts = append(parts, n.name)
+	}
+	var b strings.Builder
+	for i := len(parts) - 1; i > 0; i-- {
+		b.WriteString(parts[i])
+		b.WriteByte('/')
+	}
+	b.WriteString(parts[0])
+	return b.String()
+}
+
+// insert puts n at name, which has been checked, and makes the directories above.
+// A directory may be inserted many times.
+func (root *node) insert(name string, n *node) error {
+	dir := root
+	for {
+		part, rest, more := strings.Cut(name, "/")
+		have := dir.kids[part]
+		if !more {
+			n.name, n.parent = part, dir
+			return dir.put(n, have)
+		}
+		if have == nil {
+			have = &node{kind: directory, name: part, parent: dir}
+			dir.put(have, nil)
+		}
+		if have.kind != directory {
+			return refuse("%q: is %s, and a directory as well", have.path(), have.kind)
+		}
+		dir, name = have, rest
+	}
+}
+
+func (dir *node) put(n, have *node) error {
+	switch {
+	case have == nil:
+		if dir.kids == nil {
+			dir.kids = make(map[string]*node)
+		}
+		dir.kids[n.name] = n
+	case have.kind == directory && n.kind == directory:
+	case have.kind == directory || n.kind == directory:
+		other := have.kind
+		if other == directory {
+			other = n.kind
+		}
+		return refuse("%q: is %s, and a directory as well", have.path(), other)
+	default:
+		return refuse("%q: is there twice", have.path())
+	}
+	return nil
+}
+
+// resolve finds the file or directory that the link n names. What it found is kept
+// in n, so that all links of a tree cost no more than the length of their targets.
+func (root *node) resolve(n *node, depth int) (*node, error) {
+	if n.to != nil {
+		return n.to, nil
+	}
+	if n.busy {
+		return nil, refuse("%q: is a link that leads back to itself", n.path())
+	}
+	if depth >= maxHops {
+		return nil, n.tooManyHops()
+	}
+	n.busy = true
+	defer func() { n.busy = false }()
+	n.hops = 1
+	to, err := root.follow(n, depth)
+	if err != nil {
+		return nil, err
+	}
+	if n.hops > maxHops {
+		return nil, n.tooManyHops()
+	}
+	n.to = to
+	return to, nil
+}
+
+func (n *node) tooManyHops() error {
+	return refuse("%q: is a link over more than %d other links", n.path(), maxHops)
+}
+
+func (root *node) follow(n *node, depth int) (*node, error) {
+	bad := func(why string) (*node, error) {
+		return nil, refuse("%q: is %s to %.200q, %s", n.path(), n.kind, n.target, why)
+	}
+	at := n.parent
+	if n.kind == hardlink {
+		at = root
+	}
+	rest, more := n.target, true
+	for more {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		if at.kind != directory {
+			return bad("on whose way is a file")
+		}
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if at = at.parent; at == nil {
+				return bad("which leaves the tree")
+			}
+			continue
+		}
+		next := at.kids[part]
+		switch {
+		case next == nil && isGit(part):
+			return bad("and packages leave .git out")
+		case next == nil:
+			return bad("which is not there")
+		case next.kind == symlink && n.kind == hardlink && rest == "":
+			return bad("which is a symbolic link")
+		case next.kind == symlink || next.kind == hardlink:
+			to, err := root.resolve(next, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.hops += next.hops
+			next = to
+		}
+		at = next
+	}
+	if n.kind == hardlink && at.kind != file {
+		return bad("which is a directory")
+	}
+	return at, nil
+}

@@ -1,0 +1,151 @@
+package pack
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Verify reads a package to its end and returns what names its content. What is not
+// in the form that this package describes, or is over a limit, is
+// [modproxy.ErrInvalid]; r's own error is wrapped and keeps its identity.
+//
+// The limits must not be lower than those that the package was made with.
+func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
+	l = l.withDefaults()
+	in := &source{r: r, max: l.Packed}
+	sum, err := verify(in, l)
+	switch {
+	case in.err != nil:
+		return "", in.err
+	case err != nil && !errors.Is(err, modproxy.ErrInvalid):
+		return "", refuse("%w", err) // gzip's or tar's own
+	}
+	return sum, err
+}
+
+func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
+	packed := bufio.NewReaderSize(in, 64<<10)
+	zr, err := gzip.NewReader(packed)
+	if err != nil {
+		return "", err
+	}
+	zr.Multistream(false)
+	if h := zr.Header; h.Name != "" || h.Comment != "" || len(h.Extra) != 0 || !h.ModTime.IsZero() {
+		return "", refuse("the gzip header is not empty")
+	}
+	// No entry has more of a header than two blocks, a PAX record and its block.
+	overhead := int64(l.Entries+1) * int64(l.Path+4<<10)
+	expanded := &source{r: zr, max: l.Bytes + overhead}
+	sum, err := verifyTar(expanded, l)
+	if err != nil {
+		return "", err
+	}
+	// The two blocks at the end are all that may follow.
+	if n, err := io.Copy(io.Discard, expanded); err != nil || n != 0 {
+		return "", errors.Join(refuse("%d bytes follow the archive", n), err)
+	}
+	if _, err := packed.ReadByte(); err != io.EOF {
+		return "", refuse("something follows the gzip member")
+	}
+	return sum, nil
+}
+
+func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
+	tr := tar.NewReader(r)
+	sum := newSummer()
+	t := tally{Limits: l}
+	var folded folder
+	last := ""
+	buf := buffers.Get().(*[128 << 10]byte)
+	defer buffers.Put(buf)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("after %q: %w", last, err)
+		}
+		if err := verifyHeader(h, last, &t); err != nil {
+			return "", err
+		}
+		if err := folded.add(h.Name); err != nil {
+			return "", err
+		}
+		last = h.Name
+		if _, err := io.CopyBuffer(onlyWriter{sum.file}, onlyReader{tr}, buf[:]); err != nil {
+			return "", fmt.Errorf("%q: %w", h.Name, err)
+		}
+		sum.next(h.Name)
+	}
+	if last == "" {
+		return "", refuse("there is no file in it")
+	}
+	return sum.sum(), nil
+}
+
+func verifyHeader(h *tar.Header, last string, t *tally) error {
+	if err := t.entry(h.Name, 0); err != nil {
+		return err
+	}
+	if err := checkName(h.Name); err != nil {
+		return err
+	}
+	if err := t.content(h.Name, h.Size); err != nil {
+		return err
+	}
+	records := len(h.PAXRecords)
+	if h.PAXRecords["path"] != "" {
+		records--
+	}
+	switch {
+	case h.Typeflag != tar.TypeReg:
+		return refuse("%q: is not a regular file", h.Name)
+	case h.Name <= last:
+		return refuse("%q: comes after %q", h.Name, last)
+	case leftOut(h.Name):
+		return refuse("%q: packages leave .git out", h.Name)
+	case h.Mode != mode && h.Mode != modeExecutable:
+		return refuse("%q: has mode %#o", h.Name, h.Mode)
+	case h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.Gname != "" || h.ModTime.Unix() != 0 || records != 0:
+		return refuse("%q: has an owner, a time or other attributes", h.Name)
+	}
+	return nil
+}
+
+// A source is a reader that fails beyond max bytes, and remembers the reader's error.
+type source struct {
+	r      io.Reader
+	n, max int64
+	err    error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	switch {
+	case s.n > s.max:
+		s.err = refuse("more than the %d bytes that are allowed", s.max)
+		return 0, s.err
+	case err != nil && err != io.EOF:
+		s.err = fmt.Errorf("package: %w", err)
+		return n, s.err
+	}
+	return n, err
+}
+
+// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
+type (
+	onlyReader struct{ io.Reader }
+	onlyWriter struct{ io.Writer }
+)
