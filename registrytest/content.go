@@ -1,0 +1,233 @@
+package registrytest
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// A file is one file of a fixture.
+type file struct {
+	name   string // slash-separated, relative
+	data   []byte
+	exec   bool
+	link   string // the target, if it is a symbolic link
+	commit string // REPOSITORY@REVISION, if it is a submodule
+}
+
+// parseFile reads the mark that a name in a fixture may end with.
+func parseFile(name string, data []byte) (file, error) {
+	f := file{name: name, data: data}
+	if before, ok := strings.CutSuffix(name, "*"); ok {
+		f.name, f.exec = before, true
+	} else if before, ok := strings.CutSuffix(name, "@"); ok {
+		f.name, f.link, f.data = before, strings.TrimSpace(string(data)), nil
+	} else if before, ok := strings.CutSuffix(name, "="); ok {
+		f.name, f.commit, f.data = before, strings.TrimSpace(string(data)), nil
+	}
+	if !fs.ValidPath(f.name) {
+		return file{}, fmt.Errorf("fixture: file name %q: want a clean relative path", name)
+	}
+	return f, nil
+}
+
+// content is a fixture, sorted into what an upstream serves.
+type content struct {
+	modules  map[string]map[string]entry // by ns/name/system, then by version as spelled
+	lists    map[string][]byte           // explicit versions documents, by ns/name/system
+	repos    map[string]map[string][]file
+	archives map[string][]file // by path, extension included
+	other    map[string][]byte // all else, by its name: .well-known, files, get, meta
+}
+
+// entry is one version of a module: where its package is, and how to say so.
+type entry struct {
+	answer   string
+	location string
+}
+
+func newContent() *content {
+	return &content{
+		modules:  map[string]map[string]entry{},
+		lists:    map[string][]byte{},
+		repos:    map[string]map[string][]file{},
+		archives: map[string][]file{},
+		other:    map[string][]byte{},
+	}
+}
+
+// readContent sorts the files of a fixture.
+func readContent(files []file) (*content, error) {
+	c := newContent()
+	for _, f := range files {
+		top, rest, _ := strings.Cut(f.name, "/")
+		var err error
+		switch top {
+		case "modules":
+			err = c.addModule(rest, f)
+		case "repos":
+			err = c.addRepo(rest, f)
+		case "archives":
+			err = c.addArchive(rest, f)
+		case ".well-known", "files", "get", "meta":
+			c.other[f.name] = f.data
+		default:
+			err = fmt.Errorf("want modules, repos, archives, files, get, meta or .well-known at the top")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fixture: %s: %w", f.name, err)
+		}
+	}
+	return c, nil
+}
+
+// addModule takes modules/NS/NAME/SYSTEM/versions, …/VERSION with a location in
+// it, or …/VERSION/PATH, which is one file of the package itself.
+func (c *content) addModule(name string, f file) error {
+	parts := strings.SplitN(name, "/", 5)
+	if len(parts) < 4 {
+		return fmt.Errorf("want modules/NAMESPACE/NAME/SYSTEM/VERSION")
+	}
+	address, version := strings.Join(parts[:3], "/"), parts[3]
+	if version == "versions" && len(parts) == 4 {
+		c.lists[address] = f.data
+		return nil
+	}
+	if c.modules[address] == nil {
+		c.modules[address] = map[string]entry{}
+	}
+	if len(parts) == 5 {
+		f.name = parts[4]
+		archive := packageName(address, version)
+		c.archives[archive] = append(c.archives[archive], f)
+		c.modules[address][version] = entry{answer: "204", location: "{url}/archives/" + archive}
+		return nil
+	}
+	lines := strings.Split(strings.TrimSpace(string(f.data)), "\n")
+	e := entry{answer: "204", location: lines[len(lines)-1]}
+	if len(lines) == 2 {
+		e.answer = strings.TrimSpace(lines[0])
+	}
+	if len(lines) > 2 {
+		return fmt.Errorf("want a location, or the form of the answer and a location")
+	}
+	c.modules[address][version] = e
+	return nil
+}
+
+// packageName is the archive that holds a version whose files the fixture lists.
+func packageName(address, version string) string {
+	return path.Join("packages", address, version+".tar.gz")
+}
+
+// addRepo takes repos/PATH.git@REVISION/FILE.
+func (c *content) addRepo(name string, f file) error {
+	before, after, ok := strings.Cut(name, ".git@")
+	revision, rest, ok2 := strings.Cut(after, "/")
+	if !ok || !ok2 {
+		return fmt.Errorf("want repos/PATH.git@REVISION/FILE")
+	}
+	repo := before + ".git"
+	if c.repos[repo] == nil {
+		c.repos[repo] = map[string][]file{}
+	}
+	f.name = rest
+	c.repos[repo][revision] = append(c.repos[repo][revision], f)
+	return nil
+}
+
+// addArchive takes archives/PATH.EXTENSION/FILE.
+func (c *content) addArchive(name string, f file) error {
+	parts := strings.Split(name, "/")
+	i := slices.IndexFunc(parts, func(part string) bool { return formatOf(part) != "" })
+	if i < 0 || i == len(parts)-1 {
+		return fmt.Errorf("want archives/PATH.EXTENSION/FILE with one of the extensions %s", strings.Join(formats, ", "))
+	}
+	archive := strings.Join(parts[:i+1], "/")
+	f.name = strings.Join(parts[i+1:], "/")
+	c.archives[archive] = append(c.archives[archive], f)
+	return nil
+}
+
+// fromArchive lists the files of a txtar archive.
+func fromArchive(ar *txtar.Archive) ([]file, error) {
+	var files []file
+	for _, af := range ar.Files {
+		f, err := parseFile(af.Name, af.Data)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// fromPath lists the files of a fixture on disk: a directory, or a txtar file.
+// In a directory a file may itself be a link or executable.
+func fromPath(name string) ([]file, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("fixture: %w", err)
+	}
+	if !info.IsDir() {
+		ar, err := txtar.ParseFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("fixture: %w", err)
+		}
+		return fromArchive(ar)
+	}
+	var files []file
+	root := os.DirFS(name)
+	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(root, p)
+		if err != nil {
+			return err
+		}
+		f, err := parseFile(p, data)
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+// fill replaces the placeholders in data; values has them without braces.
+func fill(data []byte, value func(kind, name string) (string, error)) ([]byte, error) {
+	var out bytes.Buffer
+	for {
+		i := bytes.IndexByte(data, '{')
+		j := bytes.IndexByte(data, '}')
+		if i < 0 || j < 0 {
+			out.Write(data)
+			return out.Bytes(), nil
+		}
+		if j < i {
+			out.Write(data[:i])
+			data = data[i:]
+			continue
+		}
+		out.Write(data[:i])
+		data, j = data[i:], j-i
+		kind, name, _ := strings.Cut(string(data[1:j]), ":")
+		switch kind {
+		case "host", "url", "commit", "sha256":
+			v, err := value(kind, name)
+			if err != nil {
+				return nil, err
+			}
+			out.WriteString(v)
+			data = data[j+1:]
+		default:
+			out.WriteByte('{')
+			data = data[1:]
+		}
+	}
+}

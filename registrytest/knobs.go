@@ -1,0 +1,236 @@
+package registrytest
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is what a request asks an upstream for.
+type Kind string
+
+// The kinds of requests.
+const (
+	Discovery Kind = "discovery" // /.well-known/terraform.json
+	Versions  Kind = "versions"  // …/versions
+	Download  Kind = "download"  // …/{version}/download
+	Git       Kind = "git"       // a git repository
+	Archive   Kind = "archive"   // an archive, or a file below /files/
+	Get       Kind = "get"       // a ?terraform-get=1 question
+	Other     Kind = "other"     // anything else
+	All       Kind = "all"       // every request
+)
+
+// Knobs change how an [Upstream] answers. The zero value answers well.
+type Knobs struct {
+	Status     int           // answer this status and a short text, nothing else
+	RetryAfter string        // the header that goes with Status
+	Latency    time.Duration // wait before answering
+	Bandwidth  int           // bytes of body a second; 0 for no limit
+	Truncate   int           // break the connection after so many bytes of body; 0 for never
+	Hold       bool          // do not answer before the knobs of this kind change
+	Redirects  int           // redirect so many times before answering
+	Type       string        // the Content-Type instead of the true one
+	Token      string        // answer 401 without "Authorization: Bearer Token"
+	Times      int           // answer so but for so many requests; 0 for all
+}
+
+// Set turns one knob, named in lower case as a script writes it.
+func (k *Knobs) Set(name, value string) error {
+	number := func(to *int) (err error) {
+		*to, err = strconv.Atoi(value)
+		return err
+	}
+	var err error
+	switch name {
+	case "status":
+		err = number(&k.Status)
+	case "retry-after":
+		k.RetryAfter = value
+	case "latency":
+		k.Latency, err = time.ParseDuration(value)
+	case "bandwidth":
+		err = number(&k.Bandwidth)
+	case "truncate":
+		err = number(&k.Truncate)
+	case "hold":
+		k.Hold, err = strconv.ParseBool(value)
+	case "redirects":
+		err = number(&k.Redirects)
+	case "type":
+		k.Type = value
+	case "token":
+		k.Token = value
+	case "times":
+		err = number(&k.Times)
+	default:
+		return fmt.Errorf("no knob %q", name)
+	}
+	if err != nil {
+		return fmt.Errorf("knob %s: %w", name, err)
+	}
+	return nil
+}
+
+// setting is one turn of the knobs; changed is closed at the next.
+type setting struct {
+	Knobs
+	left    int
+	changed chan struct{}
+}
+
+// Set replaces the knobs of one kind of requests, or with [All] those of every
+// kind. Requests that were held go on.
+func (u *Upstream) Set(kind Kind, k Knobs) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for old, s := range u.settings {
+		if kind == All || old == kind {
+			close(s.changed)
+			delete(u.settings, old)
+		}
+	}
+	u.settings[kind] = &setting{Knobs: k, left: k.Times, changed: make(chan struct{})}
+}
+
+// take is the setting that counts for a request of one kind; the zero one
+// where there is none.
+func (u *Upstream) take(kind Kind) setting {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := u.settings[kind]
+	if s == nil {
+		s = u.settings[All]
+	}
+	if s == nil {
+		return setting{}
+	}
+	if s.Times > 0 {
+		if s.left == 0 {
+			return setting{}
+		}
+		s.left--
+	}
+	return *s
+}
+
+// answer is next with the knobs of kind.
+func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := u.take(kind)
+		if !s.wait(r) {
+			panic(http.ErrAbortHandler)
+		}
+		if s.refuse(w, r) {
+			return
+		}
+		if s.Type != "" || s.Bandwidth > 0 || s.Truncate > 0 {
+			w = &slowWriter{ResponseWriter: w, Knobs: s.Knobs, request: r}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// wait lets latency and hold pass; it reports whether the client is still there.
+func (s setting) wait(r *http.Request) bool {
+	if s.Hold {
+		select {
+		case <-s.changed:
+		case <-r.Context().Done():
+			return false
+		}
+	}
+	if s.Latency > 0 {
+		return pause(r, s.Latency)
+	}
+	return true
+}
+
+func pause(r *http.Request, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// refuse answers in place of the upstream, if the knobs say so.
+func (s setting) refuse(w http.ResponseWriter, r *http.Request) bool {
+	if s.Redirects > 0 {
+		query := r.URL.Query()
+		done, _ := strconv.Atoi(query.Get("redirected"))
+		if done < s.Redirects {
+			query.Set("redirected", strconv.Itoa(done+1))
+			http.Redirect(w, r, r.URL.Path+"?"+query.Encode(), http.StatusFound)
+			return true
+		}
+	}
+	status := s.Status
+	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {
+		status = http.StatusUnauthorized
+	}
+	if status == 0 {
+		return false
+	}
+	if s.RetryAfter != "" {
+		w.Header().Set("Retry-After", s.RetryAfter)
+	}
+	http.Error(w, "the knobs say "+strings.ToLower(http.StatusText(status)), status)
+	return true
+}
+
+// slowWriter writes an answer with the type, at the pace and up to the length
+// that the knobs allow.
+type slowWriter struct {
+	http.ResponseWriter
+	Knobs
+	request *http.Request
+	written int
+}
+
+func (w *slowWriter) WriteHeader(status int) {
+	if w.Type != "" {
+		w.Header().Set("Content-Type", w.Type)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	if w.written == 0 && w.Type != "" {
+		w.Header().Set("Content-Type", w.Type)
+	}
+	total := 0
+	for len(p) > 0 {
+		n := len(p)
+		if w.Bandwidth > 0 {
+			n = min(n, max(1, w.Bandwidth/20))
+		}
+		if w.Truncate > 0 {
+			n = min(n, w.Truncate-w.written)
+		}
+		m, err := w.ResponseWriter.Write(p[:n])
+		w.written, total, p = w.written+m, total+m, p[m:]
+		if err != nil {
+			return total, err
+		}
+		w.flush()
+		if w.Truncate > 0 && w.written >= w.Truncate {
+			panic(http.ErrAbortHandler)
+		}
+		if w.Bandwidth > 0 && !pause(w.request, time.Second/20) {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	return total, nil
+}
+
+func (w *slowWriter) flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}

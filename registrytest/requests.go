@@ -1,0 +1,80 @@
+package registrytest
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Request is a request that an [Upstream] saw.
+type Request struct {
+	Kind   Kind
+	Method string
+	Path   string // with its query
+	Header http.Header
+}
+
+var silent = log.New(io.Discard, "", 0)
+
+// Requests lists the requests so far, or since the last Reset, in their order.
+func (u *Upstream) Requests() []Request {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.requests)
+}
+
+// Count is how many requests of one kind, or with [All] of every kind, there
+// were since the last Reset.
+func (u *Upstream) Count(kind Kind) int {
+	n := 0
+	for _, r := range u.Requests() {
+		if kind == All || r.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// Reset forgets the requests so far.
+func (u *Upstream) Reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests = nil
+}
+
+// kindOf tells the kind of a request by its path.
+func kindOf(r *http.Request) Kind {
+	p := r.URL.Path
+	switch {
+	case p == "/.well-known/terraform.json":
+		return Discovery
+	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "versions":
+		return Versions
+	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "download":
+		return Download
+	case strings.HasPrefix(p, "/archives/"), strings.HasPrefix(p, "/files/"):
+		return Archive
+	case strings.HasPrefix(p, "/get/"), strings.HasPrefix(p, "/meta/"):
+		return Get
+	case strings.Contains(p, ".git/"):
+		return Git
+	}
+	return Other
+}
+
+// ServeHTTP counts the request and answers it as the knobs say.
+func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind := kindOf(r)
+	u.mu.Lock()
+	u.requests = append(u.requests, Request{kind, r.Method, r.URL.RequestURI(), r.Header.Clone()})
+	served := u.served
+	u.mu.Unlock()
+	if served == nil {
+		http.Error(w, "the upstream is not loaded yet", http.StatusServiceUnavailable)
+		return
+	}
+	u.answer(kind, served).ServeHTTP(w, r)
+}

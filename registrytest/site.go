@@ -1,0 +1,273 @@
+package registrytest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cgi"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"maps"
+
+	"github.com/modproxy/modproxy"
+)
+
+// site is a fixture made ready to be served: every placeholder filled, every
+// archive packed, every repository built. It does not change.
+type site struct {
+	host, url string
+	content   *content
+	repos     *repos
+	archives  map[string][]byte
+	git       http.Handler
+}
+
+func newSite(files []file, host, url, gitDir string) (*site, error) {
+	c, err := readContent(files)
+	if err != nil {
+		return nil, err
+	}
+	s := &site{host: host, url: url, content: c, archives: map[string][]byte{}}
+	s.repos = &repos{dir: gitDir, content: c.repos, fill: s.fill, commits: map[string]map[string]string{}}
+	for repo, revisions := range c.repos {
+		for revision := range revisions {
+			if _, err := s.repos.commit(repo + "@" + revision); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for name := range c.archives {
+		if _, err := s.archive(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.repos) > 0 {
+		if s.git, err = gitHandler(gitDir); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.check()
+}
+
+// check fills every location once, so that a slip in a fixture fails at its start.
+func (s *site) check() error {
+	for address, versions := range s.content.modules {
+		for version, e := range versions {
+			if _, err := s.fill([]byte(e.location)); err != nil {
+				return fmt.Errorf("%s/%s: %w", address, version, err)
+			}
+		}
+	}
+	for name, data := range s.content.other {
+		if _, err := s.fill(data); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *site) fill(data []byte) ([]byte, error) {
+	return fill(data, func(kind, name string) (string, error) {
+		switch kind {
+		case "url":
+			return s.url, nil
+		case "commit":
+			return s.repos.commit(name)
+		case "sha256":
+			body, err := s.archive(name)
+			return fmt.Sprintf("%x", sha256.Sum256(body)), err
+		}
+		return s.host, nil
+	})
+}
+
+// archive packs one archive of the fixture when it is first needed.
+func (s *site) archive(name string) ([]byte, error) {
+	if body, ok := s.archives[name]; ok {
+		return body, nil
+	}
+	files, ok := s.content.archives[name]
+	if !ok {
+		return nil, fmt.Errorf("fixture: no archive %q", name)
+	}
+	files = slices.Clone(files)
+	for i := range files {
+		var err error
+		if files[i].data, err = s.fill(files[i].data); err != nil {
+			return nil, err
+		}
+	}
+	body, err := buildArchive(name, files)
+	if err != nil {
+		return nil, fmt.Errorf("fixture: archive %s: %w", name, err)
+	}
+	s.archives[name] = body
+	return body, nil
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch kindOf(r) {
+	case Discovery:
+		s.discovery(w, r)
+	case Versions:
+		s.versions(w, r)
+	case Download:
+		s.download(w, r)
+	case Archive:
+		s.body(w, r)
+	case Get:
+		s.get(w, r)
+	case Git:
+		s.serveGit(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *site) discovery(w http.ResponseWriter, r *http.Request) {
+	body, ok := s.content.other[".well-known/terraform.json"]
+	if !ok {
+		body = []byte(`{"modules.v1":"/v1/modules/"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	s.write(w, body)
+}
+
+// write sends body with its placeholders filled, which check has tried before.
+func (s *site) write(w io.Writer, body []byte) {
+	filled, err := s.fill(body)
+	if err != nil {
+		panic(err)
+	}
+	w.Write(filled)
+}
+
+func (s *site) versions(w http.ResponseWriter, r *http.Request) {
+	address := path.Dir(strings.TrimPrefix(r.URL.Path, "/v1/modules/"))
+	w.Header().Set("Content-Type", "application/json")
+	if document, ok := s.content.lists[address]; ok {
+		s.write(w, document)
+		return
+	}
+	versions, ok := s.content.modules[address]
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, `{"errors":["Not Found"]}`)
+		return
+	}
+	type listed struct {
+		Version string `json:"version"`
+	}
+	var list []listed
+	for _, version := range slices.SortedFunc(maps.Keys(versions), inOrder) {
+		list = append(list, listed{version})
+	}
+	json.NewEncoder(w).Encode(map[string]any{
+		"modules": []any{map[string]any{"source": address, "versions": list}},
+	})
+}
+
+// download answers for a version in any spelling of the one that is listed.
+func (s *site) download(w http.ResponseWriter, r *http.Request) {
+	rest, version := path.Split(path.Dir(strings.TrimPrefix(r.URL.Path, "/v1/modules/")))
+	asked, err := modproxy.CanonicalVersion(version)
+	for spelling, e := range s.content.modules[path.Clean(rest)] {
+		if listed, _ := modproxy.CanonicalVersion(spelling); err == nil && listed == asked {
+			location, err := s.fill([]byte(e.location))
+			if err != nil {
+				panic(err) // check has tried it
+			}
+			e.write(w, string(location))
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, `{"errors":["Not Found"]}`)
+}
+
+// write gives a location in one of the forms that registries use.
+func (e entry) write(w http.ResponseWriter, location string) {
+	switch e.answer {
+	case "200 json":
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]string{"location": location})
+	case "200 header":
+		w.Header().Set("X-Terraform-Get", location)
+		io.WriteString(w, "{}")
+	default:
+		w.Header().Set("X-Terraform-Get", location)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// body serves an archive, also under its name without extension, or a file.
+func (s *site) body(w http.ResponseWriter, r *http.Request) {
+	if data, ok := s.content.other[strings.TrimPrefix(r.URL.Path, "/")]; ok {
+		s.write(w, data)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/archives/")
+	for _, extension := range append([]string{""}, formats...) {
+		if body, ok := s.archives[strings.TrimSuffix(name+"."+extension, ".")]; ok {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			http.ServeContent(w, r, name, modified, bytes.NewReader(body))
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
+
+// get answers a ?terraform-get=1 question in a header or in a meta element.
+func (s *site) get(w http.ResponseWriter, r *http.Request) {
+	data, ok := s.content.other[strings.TrimPrefix(r.URL.Path, "/")]
+	if !ok || r.URL.Query().Get("terraform-get") != "1" {
+		http.NotFound(w, r)
+		return
+	}
+	location, err := s.fill(bytes.TrimSpace(data))
+	if err != nil {
+		panic(err) // check has tried it
+	}
+	if strings.HasPrefix(r.URL.Path, "/get/") {
+		w.Header().Set("X-Terraform-Get", string(location))
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, "<!doctype html><html><head><meta charset=utf-8>\n<meta name=\"terraform-get\" content=\"%s\">\n</head><body></body></html>\n", html.EscapeString(string(location)))
+}
+
+// serveGit is git's own server; CGI wants to know how long a request is.
+func (s *site) serveGit(w http.ResponseWriter, r *http.Request) {
+	if s.git == nil {
+		http.NotFound(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	s.git.ServeHTTP(w, r)
+}
+
+func gitHandler(dir string) (http.Handler, error) {
+	path, err := git(nil, "--exec-path")
+	if err != nil {
+		return nil, err
+	}
+	return &cgi.Handler{
+		Path:   filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
+		Env:    append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"),
+		Logger: silent,
+		Stderr: io.Discard,
+	}, nil
+}
