@@ -1,10 +1,126 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// providers are the providers.v1 URLs of the registries that are known to have
+// one, as their own discovery documents name them.
+var providers = map[string]string{
+	"registry.terraform.io": "https://registry.terraform.io/v1/providers/",
+	"registry.opentofu.org": "https://registry.opentofu.org/v1/providers/",
+}
+
+// tools are the clients that --tool can name.
+var tools = []string{"terraform", "tofu"}
 
 func newClientConfigCommand(env *environment) *cobra.Command {
-	return &cobra.Command{Use: "client-config", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		_, _, err := env.load()
+	var base, tool string
+	cmd := &cobra.Command{
+		Use:   "client-config",
+		Short: "Print what to put into the CLI configuration of Terraform and OpenTofu",
+		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
+modules of every upstream, with source addresses as they are.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if base != "" {
+				if err := checkURL(base); err != nil {
+					return misuse{fmt.Errorf("--url: %w", err)}
+				}
+			}
+			c, _, err := env.load()
+			if err != nil {
+				return err
+			}
+			if base == "" {
+				if base, err = baseURL(c); err != nil {
+					return err
+				}
+			}
+			return clientConfig(env.stdout, base, tool, c.Upstreams)
+		},
+	}
+	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
+	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu`; without, for both")
+	return cmd
+}
+
+var clientConfigText = template.Must(template.New("").Parse(
+	`{{if eq .Tool "terraform" -}}
+# For ~/.terraformrc (%APPDATA%\terraform.rc on Windows), or for the file that
+# TF_CLI_CONFIG_FILE names.
+{{- else if eq .Tool "tofu" -}}
+# For ~/.tofurc (%APPDATA%\tofu.rc on Windows), or for the file that
+# TF_CLI_CONFIG_FILE names.
+{{- else -}}
+# For Terraform: ~/.terraformrc (%APPDATA%\terraform.rc on Windows).
+# For OpenTofu: ~/.tofurc (%APPDATA%\tofu.rc on Windows).
+# For either: the file that TF_CLI_CONFIG_FILE names.
+{{- end}}
+#
+# A host block stands in for everything that the host says of itself, so it names
+# the provider registry too: without providers.v1, "init" would not find the
+# providers of that host. Providers do not pass through modproxy.
+{{range .Hosts}}
+{{- if .Warn}}
+# Terraform cannot use a hostname that is not ASCII; OpenTofu can.
+{{- end}}
+host "{{.Name}}" {
+  services = {
+{{- if .Providers}}
+    "modules.v1"   = "{{.Modules}}"
+    "providers.v1" = "{{.Providers}}"
+{{- else}}
+    "modules.v1" = "{{.Modules}}"
+    # If this host has providers too, or another service, add what it says under
+    # https://{{.Name}}/.well-known/terraform.json, for example:
+    # "providers.v1" = "https://{{.Name}}/v1/providers/"
+{{- end}}
+  }
+}
+{{end}}`))
+
+// clientHost is one host block.
+type clientHost struct {
+	Name, Modules, Providers string
+	Warn                     bool
+}
+
+// clientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
+// or, for both, empty) ask the proxy at the URL base for the modules of upstreams.
+// An upstream of any name has no block.
+func clientConfig(w io.Writer, base, tool string, upstreams []Upstream) error {
+	if tool != "" && tool != "terraform" && tool != "tofu" {
+		return misuse{withHint(fmt.Errorf("unknown tool %.80q", tool), didYouMean(tool, tools, "want terraform or tofu"))}
+	}
+	var hosts []clientHost
+	for _, u := range upstreams {
+		if u.Host == "*" {
+			continue
+		}
+		name := hostname.Display(u.Host)
+		hosts = append(hosts, clientHost{
+			Name:      name,
+			Modules:   cutSlash(base) + "/" + u.Host + "/v1/modules/",
+			Providers: providers[u.Host],
+			Warn:      name != u.Host && tool != "tofu",
+		})
+	}
+	var text strings.Builder
+	err := clientConfigText.Execute(&text, struct {
+		Tool  string
+		Hosts []clientHost
+	}{tool, hosts})
+	if err != nil {
 		return err
-	}}
+	}
+	_, err = io.WriteString(w, text.String())
+	return err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"time"
+
+	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // Config is what modproxy can be told. The comments on its fields are the
@@ -96,7 +98,7 @@ type Upstream struct {
 
 	// Token is sent as a bearer token to this registry and to nobody else.
 	// Default: empty, none is sent.
-	Token Secret `yaml:"token"`
+	Token egress.Secret `yaml:"token"`
 
 	// TokenFile is a file to read Token from; a newline at its end is cut. Only
 	// one of the two may be set. Default: empty.
@@ -116,12 +118,13 @@ type Route struct {
 // Egress limits what outgoing connections may reach. Loopback, private and
 // other special-purpose addresses are refused, whatever name leads to them.
 type Egress struct {
-	// Allow are hostnames, addresses and networks (git.corp.example, 10.1.2.3,
-	// 10.0.0.0/8) that may be reached although they are internal. Plain http is
-	// spoken to these only. Default: none.
+	// Allow are hostnames and addresses, with or without a port, and networks
+	// (git.corp.example, 10.1.2.3:8443, 10.0.0.0/8) that may be reached although
+	// they are internal; without a port, on every port. Plain http is spoken to
+	// these only. Default: none.
 	Allow []string `yaml:"allow"`
 
-	// Ports are the TCP ports that may be dialled. Default: 443.
+	// Ports are the TCP ports that may be connected to besides 443. Default: none.
 	Ports []int `yaml:"ports"`
 
 	// CAFile is a PEM file of certificate authorities to trust besides those of
@@ -142,7 +145,7 @@ type Credential struct {
 	Username string `yaml:"username"`
 
 	// Password is a password or an access token. Default: empty.
-	Password Secret `yaml:"password"`
+	Password egress.Secret `yaml:"password"`
 
 	// PasswordFile is a file to read Password from; a newline at its end is cut.
 	// Only one of the two may be set. Default: empty.
@@ -194,7 +197,8 @@ type Fetch struct {
 	// Default: 2GiB.
 	MaxUnpacked ByteSize `yaml:"max_unpacked"`
 
-	// MaxFiles is how many files one package may have. Default: 100000.
+	// MaxFiles is how many files, links and directories one package may have.
+	// Default: 100000.
 	MaxFiles int `yaml:"max_files"`
 }
 
@@ -211,7 +215,6 @@ func defaultConfig() *Config {
 		Listen:    "127.0.0.1:8080",
 		Data:      "modproxy-data",
 		Upstreams: []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}},
-		Egress:    Egress{Ports: []int{443}},
 		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, Memory: 64 * mebibyte},
 		Fetch: Fetch{
 			Timeout: 15 * time.Minute, AtOnce: 8,

@@ -142,7 +142,7 @@ func (k *checker) upstreams(upstreams []Upstream) {
 		u, path := &upstreams[i], fmt.Sprintf("upstreams[%d]", i)
 		if u.Host != "*" {
 			k.host(path+".host", &u.Host)
-		} else if u.Modules != "" || u.Token != "" || u.TokenFile != "" {
+		} else if u.Modules != "" || !u.Token.IsZero() || u.TokenFile != "" {
 			k.fail(path, `what every registry would get or be needs a host of its own, not "*"`)
 		}
 		if seen[u.Host] {
@@ -154,7 +154,7 @@ func (k *checker) upstreams(upstreams []Upstream) {
 				k.fail(path+".modules", "%w", err)
 			}
 		}
-		if u.Token != "" && u.TokenFile != "" {
+		if !u.Token.IsZero() && u.TokenFile != "" {
 			k.fail(path, "token and token_file are both set")
 		}
 	}
@@ -194,13 +194,12 @@ func (k *checker) routes(c *Config) {
 
 func (k *checker) egress(e Egress) {
 	for i, allowed := range e.Allow {
-		if _, err := parsePrefix(allowed); err == nil {
-			continue
+		_, notPrefix := parsePrefix(allowed)
+		_, notAddrPort := netip.ParseAddrPort(allowed)
+		if notPrefix != nil && notAddrPort != nil {
+			// As written: without its port 443 an exception would be for every port.
+			k.host(fmt.Sprintf("egress.allow[%d]", i), &allowed)
 		}
-		k.host(fmt.Sprintf("egress.allow[%d]", i), &e.Allow[i])
-	}
-	if len(e.Ports) == 0 {
-		k.fail("egress.ports", "want at least one")
 	}
 	for i, port := range e.Ports {
 		if port < 1 || port > 65535 {
@@ -218,9 +217,9 @@ func (k *checker) credentials(credentials []Credential) {
 			k.fail(path+".host", "%s is there twice", c.Host)
 		}
 		seen[c.Host] = c.Host != ""
-		password := c.Password != "" || c.PasswordFile != ""
+		password := !c.Password.IsZero() || c.PasswordFile != ""
 		switch {
-		case c.Password != "" && c.PasswordFile != "":
+		case !c.Password.IsZero() && c.PasswordFile != "":
 			k.fail(path, "password and password_file are both set")
 		case !password && c.Username != "":
 			k.fail(path+".username", "password is missing")

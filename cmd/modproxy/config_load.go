@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // maxFile bounds the configuration file and every file with a secret, in bytes.
@@ -26,6 +28,22 @@ const maxFile = 256 << 10
 // files have been read. Its error is a [misuse] and tells of everything that is
 // wrong.
 func Load(file string, variables []string, flags []flagValue) (*Config, *Sources, error) {
+	c, sources, err := read(file, variables, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := check(c, sources)
+	if len(all) == 0 {
+		all = readSecrets(c, sources)
+	}
+	if len(all) > 0 {
+		return nil, nil, misuse{all}
+	}
+	return c, sources, nil
+}
+
+// read is [Load] without the checks that look further than one value.
+func read(file string, variables []string, flags []flagValue) (*Config, *Sources, error) {
 	c, sources := defaultConfig(), &Sources{map[string]Source{}}
 	vars := ownVariables(variables)
 	if file == "" {
@@ -38,12 +56,6 @@ func Load(file string, variables []string, flags []flagValue) (*Config, *Sources
 	}
 	all = append(all, loadVariables(c, sources, vars)...)
 	all = append(all, loadFlags(c, sources, flags)...)
-	if len(all) == 0 {
-		all = check(c, sources)
-	}
-	if len(all) == 0 {
-		all = readSecrets(c, sources)
-	}
 	if len(all) > 0 {
 		return nil, nil, misuse{all}
 	}
@@ -173,14 +185,14 @@ func loadList(sources *Sources, k key, name, text string) problems {
 // readSecrets reads the secrets that are in files of their own.
 func readSecrets(c *Config, sources *Sources) problems {
 	var all problems
-	read := func(path string, secret *Secret, file string) {
+	read := func(path string, secret *egress.Secret, file string) {
 		if file == "" {
 			return
 		}
 		text, err := readFile(file)
 		if err == nil {
-			*secret = Secret(cutNewline(string(text)))
-			if *secret == "" {
+			*secret = egress.NewSecret(cutNewline(string(text)))
+			if secret.IsZero() {
 				err = errors.New(file + ": nothing in it")
 			}
 		}

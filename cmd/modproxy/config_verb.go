@@ -1,10 +1,53 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
 
 func newConfigCommand(env *environment) *cobra.Command {
-	return &cobra.Command{Use: "config", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		_, _, err := env.load()
-		return err
-	}}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the configuration that is in force, and where each value comes from",
+		Long: `Print every key with the value that is in force and the place that set it: the
+file with its line, the variable or the flag. Secrets are never printed. The
+output is itself a configuration file, but for its secrets.`,
+		Args: unknownVerb,
+		RunE: func(*cobra.Command, []string) error {
+			c, sources, err := env.load()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(env.stdout)
+				out.SetIndent("", "  ")
+				out.SetEscapeHTML(false)
+				return out.Encode(describe(c, sources))
+			}
+			return printConfig(env.stdout, c, sources)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"key": {"value": …, "source": …}, …}`)
+	cmd.AddCommand(newConfigCheckCommand(env))
+	return cmd
+}
+
+func newConfigCheckCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Say whether the configuration is in order",
+		Long: `Read the configuration as "modproxy serve" would, the files with secrets
+included, and tell everything that is wrong with it. Nothing is connected to.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, _, err := env.load(); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(env.stdout, "The configuration is in order.")
+			return err
+		},
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // document decodes YAML into keys. It is strict: what it does not know is a
@@ -77,10 +79,10 @@ func (d *document) decode(n ast.Node, v reflect.Value, path string) {
 	case *ast.NullNode:
 		return // a key with nothing after it is as if it were not there
 	}
-	switch v.Kind() {
-	case reflect.Struct:
+	switch {
+	case isGroup(v.Type()):
 		d.decodeKeys(n, v, path)
-	case reflect.Slice:
+	case v.Kind() == reflect.Slice:
 		d.decodeList(n, v, path)
 	default:
 		if err := decodeScalar(n, v); err != nil {
@@ -196,8 +198,11 @@ func decodeScalar(n ast.Node, v reflect.Value) error {
 // setText sets v to the scalar that text is.
 func setText(v reflect.Value, text string) error {
 	switch v.Interface().(type) {
-	case string, Secret:
+	case string:
 		v.SetString(text)
+		return nil
+	case egress.Secret:
+		v.Set(reflect.ValueOf(egress.NewSecret(text)))
 		return nil
 	case bool:
 		if b, err := strconv.ParseBool(text); err == nil {

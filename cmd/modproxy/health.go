@@ -1,10 +1,85 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthTimeout is how long the proxy may take to say that it is alive.
+const healthTimeout = 5 * time.Second
 
 func newHealthCommand(env *environment) *cobra.Command {
-	return &cobra.Command{Use: "health", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		_, _, err := env.load()
+	var base string
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask a running modproxy whether it is alive",
+		Long: `Ask for /-/healthz, of the proxy that this configuration makes unless --url names
+another, and exit with 0 if the answer is 200 within 5 seconds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := &http.Client{
+				Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			}
+			if base != "" {
+				if err := checkURL(base); err != nil {
+					return misuse{fmt.Errorf("--url: %w", err)}
+				}
+			} else {
+				var err error
+				if base, err = env.localURL(); err != nil {
+					return err
+				}
+				// The machine asks itself, sends nothing and believes nothing but a
+				// status; and a certificate seldom names the loopback address.
+				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+			}
+			if err := health(cmd.Context(), client, cutSlash(base)); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(env.stdout, "ok")
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&base, "url", "", "`URL` of the proxy to ask (listen)")
+	return cmd
+}
+
+// localURL is where this machine finds the proxy. It does not ask for a
+// configuration that is in order: what is running may have had other flags.
+func (env *environment) localURL() (string, error) {
+	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+	if err != nil {
+		return "", err
+	}
+	return localURL(c)
+}
+
+func health(ctx context.Context, client *http.Client, base string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
+	if err != nil {
 		return err
-	}}
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if u, ok := err.(*url.Error); ok {
+			err = u.Err
+		}
+		return withHint(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // the status is the answer
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("health of %s: %s", base, resp.Status)
+	}
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // key is a setting: a field of [Config] that is not itself a group of keys. A
@@ -18,7 +20,7 @@ func keysOf(c *Config) []key {
 	var keys []key
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
-		if v.Kind() != reflect.Struct {
+		if !isGroup(v.Type()) {
 			keys = append(keys, key{path, v})
 			return
 		}
@@ -28,6 +30,11 @@ func keysOf(c *Config) []key {
 	}
 	walk("", reflect.ValueOf(c).Elem())
 	return keys
+}
+
+// isGroup reports whether a value of type t has keys of its own.
+func isGroup(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[egress.Secret]()
 }
 
 // keyName is what a field is called in the file.

@@ -74,11 +74,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 			if len(args) == 0 {
 				return withHint(errors.New("no verb given"), `"modproxy help" lists the verbs`)
 			}
-			var verbs []string
-			for _, c := range cmd.Commands() {
-				verbs = append(verbs, c.Name())
-			}
-			return withHint(fmt.Errorf("unknown verb %q", args[0]), didYouMean(args[0], verbs, `"modproxy help" lists the verbs`))
+			return unknownVerb(cmd, args)
 		},
 		RunE:             func(*cobra.Command, []string) error { return nil },
 		PersistentPreRun: func(*cobra.Command, []string) { env.started = true },
@@ -94,4 +90,18 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newVersionCommand(env),
 	)
 	return root
+}
+
+// unknownVerb is how a command that has verbs refuses arguments: those it has are
+// found before it is asked.
+func unknownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var verbs []string
+	for _, c := range cmd.Commands() {
+		verbs = append(verbs, c.Name())
+	}
+	help := fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath())
+	return withHint(fmt.Errorf("unknown verb %.80q", args[0]), didYouMean(args[0], verbs, help))
 }

@@ -1,10 +1,47 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker (-X main.version=v1.2.3) where the source has no
+// repository around it, in a container build say.
+var version string
+
+// buildVersion is the version of this program: what the linker or Go itself
+// stamped on it, else "(devel)".
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
 
 func newVersionCommand(env *environment) *cobra.Command {
-	return &cobra.Command{Use: "version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		_, _, err := env.load()
-		return err
-	}}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			if asJSON {
+				return json.NewEncoder(env.stdout).Encode(map[string]string{
+					"version": buildVersion(), "go": runtime.Version(), "platform": platform,
+				})
+			}
+			_, err := fmt.Fprintf(env.stdout, "modproxy %s (%s, %s)\n", buildVersion(), runtime.Version(), platform)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return cmd
 }
