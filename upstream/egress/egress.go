@@ -14,7 +14,6 @@ package egress
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"time"
@@ -74,33 +73,4 @@ type Config struct {
 // always "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
-// Request is one question to a server. Only GET is ever sent.
-type Request struct {
-	URL string
-	// Header is sent as it is, to every hop, and beside User-Agent and
-	// Accept-Encoding nothing else is. It must not carry credentials: those
-	// belong to an origin, and are in Credentials.
-	Header http.Header
-	// Credentials are sent each to its origin only.
-	Credentials []Credential
-	// Redirects is how many may be followed. With 0 a redirect is an answer like
-	// any other; beyond the number it is [ErrAnswer].
-	Redirects int
-	// Attempts is how often each hop is tried while there is no answer, or a 5xx
-	// (not 501); 0 is 1.
-	Attempts int
-	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more
-	// is [ErrTooLarge].
-	MaxBytes int64
-	// Archive asks for the bytes as they are stored: no content coding, and a
-	// body whose end can be told from a broken connection.
-	Archive bool
-}
-
-// Credential is what one origin, and no other, is shown.
-type Credential struct {
-	Origin        string // as [Origin] writes it: https://host or https://host:port
-	Authorization Secret // the whole value of the Authorization header
 }

@@ -1,0 +1,166 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// policy says where connections may go.
+type policy struct {
+	ports  []uint16
+	names  map[string][]uint16 // excepted hostnames and their ports
+	ranges []exceptedRange
+	self   func(netip.AddrPort) bool
+	own    sync.Map // the netip.AddrPort of each tunnel
+}
+
+// exceptedRange is an excepted address or CIDR. Port 0 is every port.
+type exceptedRange struct {
+	prefix netip.Prefix
+	port   uint16
+}
+
+func newPolicy(cfg Config) (*policy, error) {
+	p := &policy{ports: []uint16{443}, names: map[string][]uint16{}, self: cfg.Self}
+	if p.self == nil {
+		p.self = func(netip.AddrPort) bool { return false }
+	}
+	for _, port := range cfg.Ports {
+		if port < 1 || port > 65535 {
+			return nil, fmt.Errorf("egress: port %d: want 1 to 65535", port)
+		}
+		p.ports = append(p.ports, uint16(port))
+	}
+	for _, s := range cfg.Allow {
+		if err := p.except(s); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// except adds one entry of [Config.Allow].
+func (p *policy) except(s string) error {
+	wrong := fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
+	if strings.Contains(s, "/") {
+		prefix, err := netip.ParsePrefix(s)
+		if err != nil || prefix.Addr().Is4In6() {
+			return wrong
+		}
+		p.ranges = append(p.ranges, exceptedRange{prefix: prefix.Masked()})
+		return nil
+	}
+	t, err := parseHost(s)
+	if err != nil {
+		if t, err = parseHostport(s); err != nil {
+			return wrong
+		}
+	}
+	if t.ip.IsValid() {
+		p.ranges = append(p.ranges, exceptedRange{netip.PrefixFrom(t.ip, t.ip.BitLen()), t.port})
+		return nil
+	}
+	p.names[t.host] = append(p.names[t.host], t.port)
+	return nil
+}
+
+func (p *policy) exceptsName(t target) bool {
+	ports := p.names[t.host]
+	return slices.Contains(ports, 0) || slices.Contains(ports, t.port)
+}
+
+func (p *policy) exceptsAddr(ip netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(p.ranges, func(r exceptedRange) bool {
+		return r.prefix.Contains(ip) && (r.port == 0 || r.port == port)
+	})
+}
+
+// check refuses what is refused whatever t.host resolves to.
+func (p *policy) check(t target) error {
+	if t.ip.IsValid() {
+		return p.admit(t, t.ip)
+	}
+	if p.exceptsName(t) {
+		return nil
+	}
+	// Only an address in an excepted range can make up for this.
+	if slices.ContainsFunc(p.ranges, func(r exceptedRange) bool { return r.port == 0 || r.port == t.port }) {
+		return nil
+	}
+	return p.ordinary(t)
+}
+
+// admit decides whether a connection for t may be made to ip.
+func (p *policy) admit(t target, ip netip.Addr) error {
+	ip = ip.Unmap()
+	addr := netip.AddrPortFrom(ip, t.port)
+	if _, own := p.own.Load(addr); own || p.self(addr) {
+		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, t.where(ip))
+	}
+	if ip.IsUnspecified() { // the kernel takes it for this machine
+		return fmt.Errorf("%w: %s is no address of a host", ErrRefused, t.where(ip))
+	}
+	if p.exceptsName(t) || p.exceptsAddr(ip, t.port) {
+		return nil
+	}
+	if err := p.ordinary(t); err != nil {
+		return err
+	}
+	if what := special(ip); what != "" {
+		return fmt.Errorf("%w: %s is %s; egress.allow can except it", ErrRefused, t.where(ip), what)
+	}
+	return nil
+}
+
+// ordinary refuses what only an exception allows, as far as no address matters.
+func (p *policy) ordinary(t target) error {
+	if t.plain {
+		return fmt.Errorf("%w: http to %s would not be encrypted; egress.allow can except it", ErrRefused, t.hostport())
+	}
+	if !slices.Contains(p.ports, t.port) {
+		return fmt.Errorf("%w: port %d of %s; egress.allow can except it", ErrRefused, t.port, t.host)
+	}
+	return nil
+}
+
+func (t target) where(ip netip.Addr) string {
+	if t.ip.IsValid() {
+		return t.hostport()
+	}
+	return fmt.Sprintf("%s, for %s,", ip, t.hostport())
+}
+
+// Listeners makes a [Config.Self] of the addresses that this process listens on.
+// An unspecified one (0.0.0.0, ::) stands for every address of this machine.
+func Listeners(addrs ...netip.AddrPort) func(netip.AddrPort) bool {
+	return func(to netip.AddrPort) bool {
+		return slices.ContainsFunc(addrs, func(own netip.AddrPort) bool {
+			if own.Port() != to.Port() {
+				return false
+			}
+			if own.Addr().IsUnspecified() {
+				return isLocal(to.Addr().Unmap())
+			}
+			return own.Addr().Unmap() == to.Addr().Unmap()
+		})
+	}
+}
+
+// isLocal reports whether ip is, or for all that can be known might be, this machine.
+func isLocal(ip netip.Addr) bool {
+	if ip.IsLoopback() || ip.IsUnspecified() {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(net.IP(ip.AsSlice()))
+	})
+}

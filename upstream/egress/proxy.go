@@ -1,0 +1,205 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/proxy"
+)
+
+// lookupBeforeProxy bounds a lookup that only serves to check what a proxy is
+// asked for. Where names of the internet cannot be looked up, it is lost time.
+const lookupBeforeProxy = 3 * time.Second
+
+// proxy is the proxy that u is reached through, or nil. Its error shows nothing of
+// the setting, which may hold a password.
+func (c *Client) proxy(u *url.URL) (*url.URL, error) {
+	p, err := c.cfg.Proxy(u)
+	if err != nil {
+		return nil, errors.New("the proxy that is configured for this URL is not a URL itself; see HTTPS_PROXY and HTTP_PROXY")
+	}
+	if p == nil {
+		return nil, nil
+	}
+	switch p.Scheme {
+	case "http", "https", "socks5", "socks5h":
+		return p, nil
+	}
+	return nil, fmt.Errorf("proxy: scheme %.20q: want http, https or socks5", p.Scheme)
+}
+
+// admitThrough decides whether a proxy may be asked for t. An address must be one
+// that may be connected to directly. A name that can be looked up here must have
+// no other addresses. A name that cannot be, which is how it is behind many
+// proxies, is left to the proxy and its rules, unless it needs an exception that
+// only an address could have.
+func (c *Client) admitThrough(ctx context.Context, t target) error {
+	if err := c.policy.check(t); err != nil || t.ip.IsValid() || c.policy.exceptsName(t) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupBeforeProxy)
+	defer cancel()
+	addrs, err := c.cfg.Resolver.LookupNetIP(ctx, "ip", t.host)
+	if err != nil {
+		return c.policy.ordinary(t)
+	}
+	for _, ip := range addrs {
+		if err := c.policy.admit(t, ip); err != nil {
+			return err
+		}
+	}
+	if len(addrs) == 0 {
+		return c.policy.ordinary(t)
+	}
+	return nil
+}
+
+// connect connects to t, through a proxy if there is one for it.
+func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
+	p, err := c.proxy(&url.URL{Scheme: t.scheme(), Host: t.authority()})
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return c.dial(ctx, t)
+	}
+	if err := c.admitThrough(ctx, t); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout+c.cfg.TLSTimeout)
+	defer cancel()
+	conn, err := c.dialThrough(ctx, p, t)
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", Redact(p), err)
+	}
+	return conn, nil
+}
+
+func (c *Client) dialThrough(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
+	port := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[p.Scheme]
+	if p.Port() != "" {
+		port = p.Port()
+	}
+	addr := net.JoinHostPort(p.Hostname(), port)
+	if p.Scheme == "socks5" || p.Scheme == "socks5h" {
+		return dialSOCKS(ctx, p, addr, t)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if p.Scheme == "https" {
+		cfg := c.tlsConfig()
+		cfg.ServerName = p.Hostname()
+		conn = tls.Client(conn, cfg)
+	}
+	through, err := askConnect(conn, p.User, t.hostport())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return through, nil
+}
+
+func dialSOCKS(ctx context.Context, p *url.URL, addr string, t target) (net.Conn, error) {
+	var auth *proxy.Auth
+	if p.User != nil {
+		password, _ := p.User.Password()
+		auth = &proxy.Auth{User: p.User.Username(), Password: password}
+	}
+	dialer, err := proxy.SOCKS5("tcp", addr, auth, &net.Dialer{})
+	if err != nil {
+		return nil, err
+	}
+	return dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", t.hostport())
+}
+
+// askConnect asks the HTTP proxy at the other end of conn for a tunnel to hostport.
+func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, error) {
+	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: hostport}, Host: hostport, Header: http.Header{}}
+	if user != nil {
+		password, _ := user.Password()
+		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	if err := r.Write(conn); err != nil {
+		return nil, err
+	}
+	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
+	buffered := bufio.NewReader(limited)
+	resp, err := http.ReadResponse(buffered, r)
+	if err != nil {
+		return nil, errors.New("no answer to CONNECT that is HTTP")
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("CONNECT %s: status %d", hostport, resp.StatusCode)
+	}
+	early, _ := buffered.Peek(buffered.Buffered()) // what is buffered is there
+	return &earlyConn{Conn: conn, early: early}, nil
+}
+
+// earlyConn gives first what was read from Conn too early.
+type earlyConn struct {
+	net.Conn
+	early []byte
+}
+
+func (c *earlyConn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite tells the other end that nothing more will come.
+func (c *earlyConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// wire sends one request over the right connection. It is the only transport that
+// is ever used.
+type wire struct{ *Client }
+
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	t, err := targetOf(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.policy.check(t); err != nil {
+		return nil, err
+	}
+	p, err := w.proxy(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	transport := w.secure
+	if t.plain {
+		transport = w.plain
+	}
+	if p != nil {
+		if err := w.admitThrough(r.Context(), t); err != nil {
+			return nil, err
+		}
+		transport = w.forward
+	}
+	return transport.RoundTrip(r)
+}
+
+var _ Resolver = (*net.Resolver)(nil)

@@ -1,0 +1,95 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// Request is one question to a server. Only GET is ever sent.
+type Request struct {
+	URL string
+	// Header is sent as it is, to every hop, and beside User-Agent and
+	// Accept-Encoding nothing else is. It must not carry credentials: those
+	// belong to an origin, and are in Credentials.
+	Header http.Header
+	// Credentials are sent each to its origin only.
+	Credentials []Credential
+	// Redirects is how many may be followed. With 0 a redirect is an answer like
+	// any other; beyond the number it is [ErrAnswer]. At most 20.
+	Redirects int
+	// Attempts is how often each hop is tried while there is no answer, or a 5xx
+	// (not 501); 0 is 1, at most 10. A Retry-After that is short is waited for;
+	// an answer with a longer one is the caller's.
+	Attempts int
+	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more
+	// is [ErrTooLarge].
+	MaxBytes int64
+	// Archive asks for the bytes as they are stored: no content coding, and a
+	// body whose end can be told from a broken connection.
+	Archive bool
+}
+
+// Credential is what one origin, and no other, is shown.
+type Credential struct {
+	Origin        string // as [Origin] writes it: https://host or https://host:port
+	Authorization Secret // the whole value of the Authorization header
+}
+
+const (
+	defaultMaxBytes = 1 << 20
+	maxRedirects    = 20
+	maxAttempts     = 10
+)
+
+// bearing are the header fields that are not the caller's to send: credentials,
+// what tells one server about another, and what this package sets itself.
+var bearing = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
+
+// settled is r with its defaults, after checking what only a mistake gets wrong.
+func (r Request) settled() (Request, error) {
+	for name := range r.Header {
+		if slices.Contains(bearing, http.CanonicalHeaderKey(name)) {
+			return r, fmt.Errorf("egress: a request's header must not have %s", name)
+		}
+	}
+	for _, cred := range r.Credentials {
+		if u, err := url.Parse(cred.Origin); err != nil || cred.Origin == "" || Origin(u) != cred.Origin {
+			return r, errors.New("egress: the origin of a credential: want https://host or https://host:port, in lower case")
+		}
+	}
+	if r.MaxBytes < 0 || r.Redirects < 0 || r.Attempts < 0 {
+		return r, errors.New("egress: a bound of a request is negative")
+	}
+	if r.MaxBytes == 0 {
+		r.MaxBytes = defaultMaxBytes
+	}
+	r.MaxBytes = min(r.MaxBytes, math.MaxInt64-1)
+	r.Redirects = min(r.Redirects, maxRedirects)
+	r.Attempts = min(max(r.Attempts, 1), maxAttempts)
+	return r, nil
+}
+
+// header is what is sent to u.
+func (r Request) header(u *url.URL, userAgent string) http.Header {
+	h := r.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	if h.Get("User-Agent") == "" {
+		h.Set("User-Agent", userAgent)
+	}
+	h.Set("Accept-Encoding", "gzip")
+	if r.Archive {
+		h.Set("Accept-Encoding", "identity")
+	}
+	origin := Origin(u)
+	i := slices.IndexFunc(r.Credentials, func(c Credential) bool { return c.Origin == origin })
+	if i >= 0 && !r.Credentials[i].Authorization.IsZero() {
+		h.Set("Authorization", r.Credentials[i].Authorization.Reveal())
+	}
+	return h
+}

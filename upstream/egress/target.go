@@ -1,0 +1,192 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// target is where a connection is to go.
+type target struct {
+	host  string     // a hostname in lower case, or an address in its canonical form
+	ip    netip.Addr // valid if host is an address
+	port  uint16
+	plain bool // without TLS
+}
+
+const (
+	maxURL  = 8 << 10
+	maxHost = 253
+)
+
+// parseURL reads a URL that may be followed. Its error is [ErrRefused] and shows
+// nothing of a URL that cannot be taken apart.
+func parseURL(s string) (*url.URL, target, error) {
+	if len(s) > maxURL {
+		return nil, target{}, fmt.Errorf("%w: a URL of %d bytes, longer than %d", ErrRefused, len(s), maxURL)
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, target{}, fmt.Errorf("%w: the URL cannot be parsed", ErrRefused)
+	}
+	return settle(u)
+}
+
+// settle checks u and returns it in its one spelling.
+func settle(u *url.URL) (*url.URL, target, error) {
+	t, err := targetOf(u)
+	if err != nil {
+		return nil, target{}, err
+	}
+	v := *u
+	v.Host = t.authority()
+	v.Fragment, v.RawFragment = "", ""
+	v.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
+	return &v, t, nil
+}
+
+// targetOf reads where u leads.
+func targetOf(u *url.URL) (target, error) {
+	var port uint16
+	switch u.Scheme {
+	case "https":
+		port = 443
+	case "http":
+		port = 80
+	default:
+		return target{}, fmt.Errorf("%w: scheme %.20q: only https and http are followed", ErrRefused, u.Scheme)
+	}
+	if u.User != nil {
+		return target{}, fmt.Errorf("%w: the URL carries user information; configure a credential instead", ErrRefused)
+	}
+	host, bracketed := u.Host, strings.HasPrefix(u.Host, "[")
+	if u.Opaque != "" || host == "" {
+		return target{}, fmt.Errorf("%w: the URL has no host", ErrRefused)
+	}
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		p, err := parsePort(host[i+1:])
+		if err != nil {
+			return target{}, err
+		}
+		host, port = host[:i], p
+	}
+	if bracketed {
+		host = strings.TrimSuffix(host[1:], "]")
+	}
+	t, err := parseHost(host)
+	if err != nil {
+		return target{}, err
+	}
+	if bracketed != strings.Contains(host, ":") {
+		return target{}, fmt.Errorf("%w: host %.80q", ErrRefused, u.Host)
+	}
+	t.port, t.plain = port, u.Scheme == "http"
+	return t, nil
+}
+
+// parseHostport reads "host:port" or "[address]:port".
+func parseHostport(s string) (target, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return target{}, fmt.Errorf("%w: %.80q is not host:port", ErrRefused, s)
+	}
+	t, err := parseHost(host)
+	if err != nil {
+		return target{}, err
+	}
+	t.port, err = parsePort(port)
+	return t, err
+}
+
+func parsePort(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+		return 0, fmt.Errorf("%w: port %.20q", ErrRefused, s)
+	}
+	return uint16(n), nil
+}
+
+// parseHost reads a hostname or an address. An address has one spelling for IPv4,
+// four decimal numbers, and none with a zone for IPv6. What a resolver of another
+// program would read as a number (0x7f.1, 2130706433, 127.1, 0177.0.0.1) is
+// neither, and so is a name with a dot at its end, or one not in ASCII.
+func parseHost(s string) (target, error) {
+	refused := fmt.Errorf("%w: host %.80q is neither a hostname in ASCII nor a plain address", ErrRefused, s)
+	if ip, err := netip.ParseAddr(s); err == nil {
+		if ip.Zone() != "" {
+			return target{}, refused
+		}
+		ip = ip.Unmap()
+		return target{host: ip.String(), ip: ip}, nil
+	}
+	name := strings.ToLower(s)
+	if name == "" || len(name) > maxHost {
+		return target{}, refused
+	}
+	last := ""
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(label) {
+			return target{}, refused
+		}
+		last = label
+	}
+	// https://url.spec.whatwg.org/#ends-in-a-number-checker
+	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
+		return target{}, refused
+	}
+	return target{host: name}, nil
+}
+
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// hostport is for dialling: the port is always there.
+func (t target) hostport() string {
+	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
+}
+
+// authority is for URLs: without the port that goes without saying.
+func (t target) authority() string {
+	if t.port == 443 && !t.plain || t.port == 80 && t.plain {
+		return strings.TrimSuffix(t.hostport(), ":"+strconv.Itoa(int(t.port)))
+	}
+	return t.hostport()
+}
+
+func (t target) scheme() string {
+	if t.plain {
+		return "http"
+	}
+	return "https"
+}
+
+// Origin is scheme://host, with the port if it is not the scheme's own: what a
+// [Credential] is bound to. It is empty for a URL that is never followed.
+func Origin(u *url.URL) string {
+	t, err := targetOf(u)
+	if err != nil {
+		return ""
+	}
+	return t.scheme() + "://" + t.authority()
+}
+
+// Redact is a URL for people: without user information, query and fragment.
+func Redact(u *url.URL) string {
+	if u.Opaque != "" {
+		return u.Scheme + ":" + redacted
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
