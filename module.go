@@ -1,9 +1,6 @@
 package modproxy
 
-import (
-	"fmt"
-	"regexp"
-)
+import "fmt"
 
 // Module is a module address: a name in a registry.
 //
@@ -16,25 +13,46 @@ type Module struct {
 	System    string // the target system, for example aws
 }
 
-// The grammar of terraform-registry-address (module.go), which both clients use.
-var (
-	namePattern   = regexp.MustCompile(`^[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62}[0-9A-Za-z])?$`)
-	systemPattern = regexp.MustCompile(`^[0-9a-z]{1,64}$`)
-)
+// maxName is the longest namespace, name or system, in bytes.
+const maxName = 64
 
 // Check reports, as [ErrInvalid], whether namespace, name or system break the
-// grammar that the clients hold them to. The hostname is not looked at.
+// grammar that the clients hold them to (terraform-registry-address module.go).
+// The hostname is not looked at.
 func (m Module) Check() error {
 	switch {
-	case !namePattern.MatchString(m.Namespace):
+	case !isName(m.Namespace):
 		return fmt.Errorf("%w: namespace %.80q: want 1 to 64 letters, digits, - and _, with a letter or digit at both ends", ErrInvalid, m.Namespace)
-	case !namePattern.MatchString(m.Name):
+	case !isName(m.Name):
 		return fmt.Errorf("%w: module name %.80q: want 1 to 64 letters, digits, - and _, with a letter or digit at both ends", ErrInvalid, m.Name)
-	case !systemPattern.MatchString(m.System):
+	case !isSystem(m.System):
 		return fmt.Errorf("%w: target system %.80q: want 1 to 64 lower-case letters and digits", ErrInvalid, m.System)
 	}
 	return nil
 }
+
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		inside := 0 < i && i < len(s)-1
+		if !isDigit(c) && !isLower(c) && !('A' <= c && c <= 'Z') && !(inside && (c == '-' || c == '_')) {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= maxName
+}
+
+func isSystem(s string) bool {
+	for i := range len(s) {
+		if !isDigit(s[i]) && !isLower(s[i]) {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= maxName
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 // String is the module address as a user would write it in a source argument.
 func (m Module) String() string {

@@ -1,0 +1,96 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Event is all that is written down of one request.
+type Event struct {
+	Time    time.Time
+	Kind    string // versions, download, package, discovery, health, home; empty for none of these
+	Module  modproxy.Module
+	Version string
+	Status  int
+	Bytes   int64
+	Cache   string // as in Cache-Status
+	Err     error
+}
+
+// The names of the log's fields.
+const (
+	fieldKind    = "kind"
+	fieldModule  = "module"
+	fieldVersion = "version"
+	fieldMethod  = "method"
+	fieldPath    = "path"
+	fieldStatus  = "status"
+	fieldBytes   = "bytes"
+	fieldSeconds = "seconds"
+	fieldCache   = "cache"
+	fieldClient  = "client"
+	fieldAgent   = "user_agent"
+	fieldError   = "error"
+)
+
+// The longest path, user agent and error in the log, in bytes.
+const maxLogged = 500
+
+// finish writes the request's log entry and measures it.
+func (h *Handler) finish(r *http.Request, e *Event) {
+	took := time.Since(e.Time)
+	h.cfg.Metrics.request(e, took)
+	level := zapcore.InfoLevel
+	switch {
+	case e.Kind == "health":
+		level = zapcore.DebugLevel
+	case e.Status >= 500:
+		level = zapcore.ErrorLevel
+	case e.Err != nil:
+		level = zapcore.WarnLevel
+	}
+	entry := h.cfg.Log.Check(level, "request")
+	if entry == nil {
+		return
+	}
+	fields := make([]zap.Field, 0, 12)
+	if e.Kind != "" {
+		fields = append(fields, zap.String(fieldKind, e.Kind))
+	}
+	if e.Module != (modproxy.Module{}) {
+		fields = append(fields, zap.String(fieldModule, e.Module.String()))
+	}
+	if e.Version != "" {
+		fields = append(fields, zap.String(fieldVersion, e.Version))
+	}
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	fields = append(fields,
+		zap.String(fieldMethod, cut(r.Method)),
+		zap.String(fieldPath, cut(r.URL.Path)), // never the query: it is not ours, and may be a secret
+		zap.Int(fieldStatus, e.Status),
+		zap.Int64(fieldBytes, e.Bytes),
+		zap.Float64(fieldSeconds, took.Seconds()),
+		zap.String(fieldClient, client),
+		zap.String(fieldAgent, cut(r.UserAgent())),
+	)
+	if e.Cache != "" {
+		fields = append(fields, zap.String(fieldCache, e.Cache))
+	}
+	if e.Err != nil {
+		fields = append(fields, zap.String(fieldError, cut(e.Err.Error())))
+	}
+	entry.Write(fields...)
+}
+
+func cut(s string) string {
+	if len(s) > maxLogged {
+		return s[:maxLogged]
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics measures the proxy and serves what it measured in the Prometheus text
+// format. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	serve    http.Handler
+
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	bytes    *prometheus.CounterVec
+	asked    *prometheus.CounterVec
+	fetched  *prometheus.CounterVec
+	fetching prometheus.Gauge
+	took     prometheus.Histogram
+	received prometheus.Counter
+	stale    prometheus.Counter
+	damaged  prometheus.Counter
+}
+
+// NewMetrics makes a Metrics that has measured nothing.
+func NewMetrics() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "modproxy_" + name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+	m.requests = counter("requests_total", "Requests answered, by what was asked and the status.", "kind", "status")
+	m.bytes = counter("sent_bytes_total", "Bytes of answers, by what was asked.", "kind")
+	m.asked = counter("upstream_asked_total", "Questions to upstream registries, by question and outcome.", "question", "outcome")
+	m.fetched = counter("packages_fetched_total", "Packages fetched from their sources, by outcome.", "outcome")
+	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
+	m.damaged = counter("packages_damaged_total", "Kept packages that were found damaged, and fetched again.").WithLabelValues()
+	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
+	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
+		Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 4, 10, 60},
+	}, []string{"kind"})
+	m.took = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "modproxy_fetch_seconds", Help: "Time to fetch, pack and keep a package.",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
+	})
+	m.fetching = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "modproxy_fetches", Help: "Packages that are being fetched now.",
+	})
+	m.registry.MustRegister(m.seconds, m.took, m.fetching,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.serve = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return m
+}
+
+// ServeHTTP serves the measurements.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.serve.ServeHTTP(w, r) }
+
+func (m *Metrics) request(e *Event, took time.Duration) {
+	kind := e.Kind
+	if kind == "" {
+		kind = "other"
+	}
+	m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)).Inc()
+	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
+	m.bytes.WithLabelValues(kind).Add(float64(e.Bytes))
+}
+
+// Asked counts a question to an upstream registry.
+func (m *Metrics) Asked(question string, err error) {
+	m.asked.WithLabelValues(question, outcome(err)).Inc()
+}
+
+// FetchStarted counts a package that is being fetched.
+func (m *Metrics) FetchStarted() { m.fetching.Inc() }
+
+// FetchEnded counts a package that was fetched, or was not.
+func (m *Metrics) FetchEnded(took time.Duration, packed int64, err error) {
+	m.fetching.Dec()
+	m.fetched.WithLabelValues(outcome(err)).Inc()
+	m.took.Observe(took.Seconds())
+	m.received.Add(float64(packed))
+}
+
+// StaleServed counts an answer that was older than it should be.
+func (m *Metrics) StaleServed() { m.stale.Inc() }
+
+// Damaged counts a kept package that was found damaged.
+func (m *Metrics) Damaged() { m.damaged.Inc() }
+
+func outcome(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

@@ -1,0 +1,69 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// protocol answers the modules.v1 protocol.
+func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) error {
+	q, err := h.cfg.Upstreams.parse(r)
+	if err != nil {
+		return err
+	}
+	e.Module, e.Version = q.module, q.version
+	switch q.kind {
+	case kindVersions:
+		e.Kind = "versions"
+		return h.versions(w, r, e, q)
+	case kindDownload:
+		e.Kind = "download"
+		return h.download(w, r, e, q)
+	default:
+		e.Kind = "package"
+		return h.archive(w, r, e, q)
+	}
+}
+
+// discovery serves our own service discovery document. It asks nobody.
+func (h *Handler) discovery(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "discovery"
+	body, err := json.Marshal(map[string]string{"modules.v1": h.origin(r) + "/" + protocolPath})
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	_, err = w.Write(append(body, '\n'))
+	return err
+}
+
+// healthz says that the process is alive.
+func (h *Handler) healthz(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "health"
+	_, err := w.Write([]byte("ok\n"))
+	return err
+}
+
+// readyz says whether the proxy can do its work.
+func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "health"
+	if h.cfg.Ready != nil {
+		if err := h.cfg.Ready(); err != nil {
+			return &badRequest{http.StatusServiceUnavailable, err}
+		}
+	}
+	_, err := w.Write([]byte("ready\n"))
+	return err
+}
+
+// home tells a person what this is and what to put into the client's configuration.
+func (h *Handler) home(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "home"
+	if h.cfg.Home == nil {
+		return h.nowhere(w, r, e)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, err := w.Write([]byte(h.cfg.Home(h.origin(r))))
+	return err
+}

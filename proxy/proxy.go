@@ -1,0 +1,153 @@
+// Package proxy speaks the module registry protocol over HTTP, from any
+// [modproxy.Registry]: routes, errors, one log line and one set of measurements
+// for each request.
+//
+// Invariant: nothing that a client wrote reaches the registry before it has been
+// held to the clients' own grammar, and nothing that it wrote about us (Host,
+// forwarding headers) reaches an answer unless the operator vouches for it.
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Config is how a [Handler] is set up.
+type Config struct {
+	// Registry answers. Its locations are paths from the root, or absolute.
+	Registry modproxy.Registry
+	// Upstreams says which registry a request is for.
+	Upstreams Upstreams
+	// PublicURL is where clients see this proxy, without a trailing slash. If it
+	// is empty, answers are for the host that was asked, if Known knows it, and
+	// relative otherwise.
+	PublicURL string
+	// Known reports whether a request's host, as the client wrote it, is one that
+	// this proxy is known by. Nil: none is.
+	Known func(host string) bool
+	// TrustedProxies are those whose forwarding headers count.
+	TrustedProxies []netip.Prefix
+	// Log gets one entry for each request. Nil: none is written.
+	Log *zap.Logger
+	// Metrics measures. Nil: nothing is measured.
+	Metrics *Metrics
+	// Ready is nil while the proxy can do its work, else what hinders it. A nil
+	// Ready is always so.
+	Ready func() error
+	// Home is what a person who opens the proxy in a browser is told; base is the
+	// proxy's URL. Nil: nothing.
+	Home func(base string) string
+}
+
+// Handler is the proxy's HTTP side. It is safe for concurrent use.
+type Handler struct {
+	cfg    Config
+	router *mux.Router
+}
+
+// New makes a Handler.
+func New(cfg Config) *Handler {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics()
+	}
+	h := &Handler{cfg: cfg, router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
+	// The busiest first: mux tries its routes in order.
+	h.router.MatcherFunc(isProtocol).HandlerFunc(h.adapt(h.protocol))
+	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.adapt(h.discovery))
+	h.router.Path("/-/healthz").HandlerFunc(h.adapt(h.healthz))
+	h.router.Path("/-/readyz").HandlerFunc(h.adapt(h.readyz))
+	h.router.Path("/-/metrics").Handler(cfg.Metrics)
+	h.router.Path("/").HandlerFunc(h.adapt(h.home))
+	h.router.NotFoundHandler = h.adapt(h.nowhere)
+	return h
+}
+
+func isProtocol(r *http.Request, _ *mux.RouteMatch) bool {
+	return strings.Contains(r.URL.Path, "/v1/modules/")
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.router.ServeHTTP(w, r) }
+
+// handle answers a request, or says with an error why it does not; it has then
+// written nothing.
+type handle func(w http.ResponseWriter, r *http.Request, e *Event) error
+
+// adapt makes an http.HandlerFunc of a handle: it writes the error, the one log
+// entry and the measurements.
+func (h *Handler) adapt(f handle) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		e := &Event{Time: time.Now()}
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			gone := recover()
+			if gone != nil && gone != http.ErrAbortHandler {
+				e.Err = fmt.Errorf("panic: %v", gone)
+			}
+			e.Status, e.Bytes = rec.status, rec.bytes
+			h.finish(r, e)
+			if gone != nil {
+				panic(gone) // net/http ends the connection and goes on serving others
+			}
+		}()
+		var err error = errMethod
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			err = f(rec, r, e)
+		}
+		if err != nil {
+			e.Err = err
+			writeError(rec, r, err)
+		}
+	}
+}
+
+// recorder remembers what was answered. It passes ReadFrom on, so that a file
+// still goes out by sendfile.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := io.Copy(r.ResponseWriter, src)
+	r.bytes += n
+	return n, err
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (h *Handler) nowhere(http.ResponseWriter, *http.Request, *Event) error {
+	return &badRequest{http.StatusNotFound, errors.New("there is nothing at this path: module registry requests have /v1/modules/ in theirs")}
+}

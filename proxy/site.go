@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// Upstreams says which registry a request is for. Hostnames are normalised.
+type Upstreams struct {
+	// Hosts may be asked.
+	Hosts map[string]bool
+	// Any allows every registry that is named in the path.
+	Any bool
+	// Default answers for our own hostname.
+	Default string
+	// Namespaces are answered for our own hostname by another upstream than
+	// Default; a namespace that is here is never asked of any other.
+	Namespaces map[string]string
+}
+
+// request is a question of the protocol, taken apart and checked.
+type request struct {
+	kind    kind
+	module  modproxy.Module
+	version string // canonical; empty for versions, and for the latest
+}
+
+type kind int
+
+const (
+	kindVersions kind = iota
+	kindDownload
+	kindPackage
+)
+
+const protocolPath = "v1/modules/"
+
+// parse takes a request of the protocol apart:
+//
+//	[/{host}]/v1/modules/{namespace}/{name}/{system}/versions
+//	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]/download
+//	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{file}
+//
+// Without a host in the path the request's Host counts, if it is an upstream's,
+// and else the namespace decides.
+func (u *Upstreams) parse(r *http.Request) (request, error) {
+	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
+	host, rest, hasHost := "", "", false
+	if after, ok := strings.CutPrefix(path, protocolPath); ok {
+		rest = after
+	} else {
+		host, rest, hasHost = strings.Cut(path, "/"+protocolPath)
+		if !hasHost || strings.Contains(host, "/") {
+			return request{}, notFound("want /{registry host}/v1/modules/… or /v1/modules/…")
+		}
+	}
+	parts := strings.Split(rest, "/")
+	for i, part := range parts {
+		var err error
+		if parts[i], err = url.PathUnescape(part); err != nil {
+			return request{}, invalid(errors.New("bad percent-encoding in the path"))
+		}
+	}
+	q, err := parseQuestion(parts)
+	if err != nil {
+		return request{}, err
+	}
+	if hasHost {
+		q.module.Host, err = u.named(host)
+	} else if q.kind == kindPackage {
+		err = notFound("packages are below the hostname of their registry")
+	} else {
+		q.module.Host, err = u.own(r.Host, q.module.Namespace)
+	}
+	return q, err
+}
+
+// parseQuestion reads what follows v1/modules/.
+func parseQuestion(parts []string) (request, error) {
+	if len(parts) < 4 || len(parts) > 5 {
+		return request{}, notFound("want {namespace}/{name}/{system}/versions or {namespace}/{name}/{system}/{version}/download")
+	}
+	q := request{module: modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}}
+	if err := q.module.Check(); err != nil {
+		return request{}, invalid(err)
+	}
+	last := parts[len(parts)-1]
+	switch {
+	case len(parts) == 4 && last == "versions":
+		q.kind = kindVersions
+		return q, nil
+	case last == "download":
+		q.kind = kindDownload
+	case len(parts) == 5 && strings.HasSuffix(last, ".tar.gz"):
+		q.kind = kindPackage
+	default:
+		return request{}, notFound("want versions, download or a package behind the module address")
+	}
+	// Checkov asks for the version "latest" where nothing fits a constraint.
+	if len(parts) == 4 || q.kind == kindDownload && parts[3] == "latest" {
+		return q, nil
+	}
+	var err error
+	if q.version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
+		return request{}, invalid(err)
+	}
+	return q, nil
+}
+
+// named is the upstream that a path names.
+func (u *Upstreams) named(escaped string) (string, error) {
+	if u.Hosts[escaped] {
+		return escaped, nil
+	}
+	written, err := url.PathUnescape(escaped)
+	if err != nil {
+		return "", invalid(errors.New("bad percent-encoding in the path"))
+	}
+	host, err := hostname.Parse(hostname.Display(written))
+	if err != nil {
+		return "", invalid(err)
+	}
+	if !u.Any && !u.Hosts[host] {
+		return "", &badRequest{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
+	}
+	return host, nil
+}
+
+// own is the upstream for a request without a host in its path.
+func (u *Upstreams) own(requestHost, namespace string) (string, error) {
+	if host, ok := u.byName(requestHost); ok {
+		return host, nil
+	}
+	if host, ok := u.Namespaces[namespace]; ok {
+		return host, nil
+	}
+	if u.Default == "" {
+		return "", notFound("no upstream answers for namespace " + namespace)
+	}
+	return u.Default, nil
+}
+
+// byName is the upstream whose hostname a request was sent to, by a site that
+// points its DNS at us.
+func (u *Upstreams) byName(requestHost string) (string, bool) {
+	if u.Hosts[requestHost] {
+		return requestHost, true
+	}
+	if host, err := hostname.Parse(requestHost); err == nil && u.Hosts[host] {
+		return host, true
+	}
+	return "", false
+}
+
+func invalid(err error) error {
+	return &badRequest{http.StatusBadRequest, err}
+}
+
+func notFound(what string) error {
+	return &badRequest{http.StatusNotFound, errors.New(what)}
+}
