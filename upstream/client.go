@@ -1,0 +1,165 @@
+// Package upstream asks remote module registries: a [modproxy.Registry] whose
+// answers come over the network.
+//
+// Invariant: what it answers is what a client that asked the registry itself
+// would have been told, or would have installed. Nothing is kept beyond what
+// spares a registry the same question twice in a row: the service discovery
+// document, and a location between the question for it and the fetch. All that
+// leaves goes through package egress.
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/upstream/git"
+)
+
+// Config is how a [Client] is set up.
+type Config struct {
+	Egress *egress.Client
+	// Hosts are the registries that have settings of their own, by normalised
+	// hostname. A registry that is missing is asked with none.
+	Hosts map[string]Host
+	// Credentials are shown to the origins that archives are fetched from.
+	Credentials []Credential
+	// Git fetches from git repositories.
+	Git *git.Fetcher
+	// Scratch is a directory for packages while they are fetched and packed.
+	Scratch string
+	// MaxReceived bounds an archive as it arrives, in bytes.
+	MaxReceived int64
+	// Limits bound a package.
+	Limits pack.Limits
+}
+
+// Host is what is set for one registry.
+type Host struct {
+	// Modules is its modules.v1 base URL; empty means service discovery.
+	Modules string
+	// Token is its bearer token. It is sent to https on the registry's hostname
+	// and port and, if Modules is set, to Modules' origin; never anywhere else.
+	Token egress.Secret
+}
+
+// Credential is who we are to one origin, by HTTP basic authentication.
+type Credential struct {
+	Origin   string // https://host or https://host:port
+	Username string
+	Password egress.Secret
+}
+
+const (
+	// Between the question for a location and the fetch of its package.
+	locationLife = time.Minute
+	// The registries and locations remembered at a time.
+	maxRemembered = 1024
+	// What discovery found is asked for again after this time.
+	discoveryLife = 10 * time.Minute
+	// What discovery found serves this long while the registry does not answer.
+	discoveryStale = 24 * time.Hour
+	// A discovery that failed is not tried again before this time has passed.
+	discoveryPause = 5 * time.Second
+	// A discovery takes no longer than this.
+	discoveryTimeout = 15 * time.Second
+
+	maxDocument  = 16 << 20 // bytes of a versions document
+	maxDiscovery = 1 << 20  // bytes of a discovery document, as the clients have it
+	maxRetry     = time.Hour
+)
+
+// Client asks upstream registries. It is safe for concurrent use.
+type Client struct {
+	cfg        Config
+	shown      []egress.Credential // cfg.Credentials as they are sent
+	found      *lru.Cache[string, discovered]
+	finding    singleflight.Group
+	located    *expirable.LRU[locationKey, located]
+	notBefores *lru.Cache[string, notBefore]
+}
+
+// New makes a Client. Its error names the setting that is wrong.
+func New(cfg Config) (*Client, error) {
+	for host, h := range cfg.Hosts {
+		if h.Modules == "" {
+			continue
+		}
+		if _, err := serviceURL(nil, h.Modules); err != nil {
+			return nil, fmt.Errorf("upstream %s: modules: %w", host, err)
+		}
+	}
+	c := &Client{cfg: cfg}
+	for _, known := range cfg.Credentials {
+		c.shown = append(c.shown, egress.Credential{
+			Origin: known.Origin, Authorization: basic(known.Username, known.Password.Reveal()),
+		})
+	}
+	var err error
+	if c.found, err = lru.New[string, discovered](maxRemembered); err != nil {
+		return nil, err
+	}
+	if c.notBefores, err = lru.New[string, notBefore](maxRemembered); err != nil {
+		return nil, err
+	}
+	c.located = expirable.NewLRU[locationKey, located](maxRemembered, nil, locationLife)
+	return c, nil
+}
+
+// ask sends one question about m to its registry: GET base/namespace/name/system/rest.
+// The caller closes the body. asked is the URL before any redirect, which
+// relative locations are relative to.
+func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string) (res *http.Response, asked *url.URL, err error) {
+	if err := c.mayAsk(m.Host); err != nil {
+		return nil, nil, err
+	}
+	base, err := c.modules(ctx, m.Host)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked, err = base.Parse(m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	res, err = c.cfg.Egress.Get(ctx, egress.Request{
+		URL: asked.String(),
+		Header: http.Header{
+			"Accept": {"application/json"},
+			// Some registries answer only what looks like a client of theirs.
+			"X-Terraform-Version": {"1.11.4"},
+		},
+		Credentials: c.credentials(m.Host),
+		Redirects:   5,
+		Attempts:    2,
+		MaxBytes:    maxDocument,
+	})
+	if err != nil {
+		return nil, nil, outgoing(err)
+	}
+	return res, asked, nil
+}
+
+// credentials are what a registry is shown: its token, bound to its own origins.
+func (c *Client) credentials(host string) []egress.Credential {
+	h, ok := c.cfg.Hosts[host]
+	if !ok || h.Token.IsZero() {
+		return nil
+	}
+	bearer := egress.NewSecret("Bearer " + h.Token.Reveal())
+	bound := []egress.Credential{{Origin: "https://" + host, Authorization: bearer}}
+	if h.Modules != "" {
+		if u, err := url.Parse(h.Modules); err == nil {
+			bound = append(bound, egress.Credential{Origin: egress.Origin(u), Authorization: bearer})
+		}
+	}
+	return bound
+}

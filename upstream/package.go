@@ -1,0 +1,146 @@
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/upstream/egress"
+)
+
+// Package fetches the package of version from where m's registry says it is, and
+// packs it. What it returns is read from a file without a name, which closing
+// removes.
+func (c *Client) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	p, err := c.fetchPackage(ctx, m, version)
+	if err != nil {
+		return nil, &modproxy.Error{Op: "package", Module: m, Version: version, Err: err}
+	}
+	return p, nil
+}
+
+func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	l, ok := c.located.Get(locationKey{m, version})
+	if !ok {
+		var err error
+		if l, err = c.locate(ctx, m, version); err != nil {
+			return nil, err
+		}
+	}
+	b, err := pack.New(c.cfg.Scratch, c.cfg.Limits)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	f := &fetch{Client: c, host: m.Host, tree: b}
+	from, err := f.fetch(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	pattern, _ := from.location.SplitGlob()
+	return c.pack(b, pattern, from.source)
+}
+
+// pack packs what is below pattern into a file without a name.
+func (c *Client) pack(b *pack.Builder, pattern string, from modproxy.Source) (*modproxy.Package, error) {
+	file, err := scratchFile(c.cfg.Scratch)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	sum, size, err := b.Pack(io.MultiWriter(file, hash), pattern)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	p := &modproxy.Package{ReadSeekCloser: file, Sum: sum, Size: size, Time: time.Now(), Source: from}
+	hash.Sum(p.Digest[:0])
+	return p, nil
+}
+
+// scratchFile is a file without a name in dir.
+func scratchFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	return f, nil
+}
+
+// maxHops bounds how often a location may lead to another by ?terraform-get=1.
+const maxHops = 5
+
+// fetch is the fetching of one package: where it comes from can be several hops away.
+type fetch struct {
+	*Client
+	host string // of the registry
+	tree *pack.Builder
+	hops int
+}
+
+// fetched says where the content came from in the end.
+type fetched struct {
+	location modproxy.Location // its subdirectory is the one to pack
+	source   modproxy.Source
+}
+
+// fetch brings what l names into the tree.
+func (f *fetch) fetch(ctx context.Context, l located) (fetched, error) {
+	if l.Getter == "git" {
+		commit, err := f.cfg.Git.Fetch(ctx, l.URL, f.tree)
+		if err != nil {
+			return fetched{}, err
+		}
+		return fetched{l.Location, modproxy.Source{URL: redact(l.URL), Commit: commit}}, nil
+	}
+	s, err := parseSource(l.URL, l.direct)
+	if err != nil {
+		return fetched{}, fmt.Errorf("location: %w", err)
+	}
+	if s.archive || s.direct {
+		if err := f.fetchArchive(ctx, s); err != nil {
+			return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+		}
+		return fetched{l.Location, modproxy.Source{URL: egress.Redact(s.url)}}, nil
+	}
+	return f.follow(ctx, l, s)
+}
+
+// follow asks an http location that is no archive where the package is, and
+// fetches that.
+func (f *fetch) follow(ctx context.Context, l located, s source) (fetched, error) {
+	if f.hops++; f.hops > maxHops {
+		return fetched{}, fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
+	}
+	next, err := f.terraformGet(ctx, s)
+	if err != nil {
+		return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+	}
+	next.Subdir = path.Join(next.Subdir, l.Subdir)
+	if err := f.check(ctx, next); err != nil {
+		return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+	}
+	return f.fetch(ctx, next)
+}
+
+func redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return egress.Redact(u)
+}
