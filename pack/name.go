@@ -80,12 +80,14 @@ func looksLikeGit(part string) bool {
 // fold is equal for names that differ only in case.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf {
-			return unicode.ToUpper(r) // the smallest of a letter's orbit
-		}
 		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
+		if r >= utf8.RuneSelf {
+			for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+				least = min(least, next)
+			}
+		}
+		if 'A' <= least && least <= 'Z' {
+			return least + 'a' - 'A' // most names are lower-case, and stay as they are
 		}
 		return least
 	}, name)

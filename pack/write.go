@@ -67,6 +67,7 @@ func (b *Builder) write(w io.Writer, items []item) (modproxy.Sum, error) {
 	defer compressors.Put(zw)
 	defer zw.Reset(nil)
 	zw.Reset(w)
+	zw.ModTime = time.Unix(0, 0) // the zero Time is no time, but not four zero bytes
 	tw := tar.NewWriter(zw)
 	sum := newSummer()
 	for _, it := range items {
