@@ -1,0 +1,32 @@
+# Every task has its door here. "make test" is what a change must pass.
+
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build test check race fuzz bench tools clean
+
+build: ## the program, ./modproxy
+	go build -o modproxy ./cmd/modproxy
+
+test: build check race ## everything: static checks, all tests under -race, a short fuzz of every parser
+	FUZZTIME=$${FUZZTIME:-3s} tools/fuzz.sh
+
+check: ## gofmt, vet, staticcheck, govulncheck
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(STATICCHECK) ./...
+	tools/vulncheck.sh
+
+race: tools ## all tests, with the real clients, under the race detector
+	go test -race -timeout 20m ./...
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	tools/fuzz.sh
+
+bench: ## every benchmark
+	go test -run '^$$' -bench . -benchmem ./...
+
+tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
+	tools/build-tofu.sh
+
+clean:
+	rm -f modproxy
