@@ -54,7 +54,7 @@ func (c *Client) ListenTunnel(ctx context.Context) (*Tunnel, error) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	c.policy.own.Store(t.addr, true)
-	t.stop = context.AfterFunc(ctx, func() { t.Close() })
+	t.stop = context.AfterFunc(ctx, func() { t.close() })
 	go t.server.Serve(netutil.LimitListener(ln, tunnelConns))
 	return t, nil
 }
@@ -62,6 +62,10 @@ func (c *Client) ListenTunnel(ctx context.Context) (*Tunnel, error) {
 // Close ends the tunnel and all its sessions.
 func (t *Tunnel) Close() error {
 	t.stop()
+	return t.close()
+}
+
+func (t *Tunnel) close() error {
 	t.mu.Lock()
 	t.closed = true
 	sessions := t.sessions
