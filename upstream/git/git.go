@@ -85,27 +85,3 @@ type Tree interface {
 	// Link adds a symbolic link; target is relative to the link's directory.
 	Link(name, target string) error
 }
-
-// Check reports, as [modproxy.ErrInvalid], whether rawURL breaks the grammar of
-// what Fetch takes: an https, http or ssh URL of a repository whose query is
-// nothing but ref (a branch, a tag, a commit id, whole or abbreviated) and depth
-// (a positive number, without influence on what is fetched).
-func Check(rawURL string) error { return nil }
-
-// Check is the package's Check and what else is sure to fail: an http or https
-// URL that Allow refuses, an ssh host without identity ([modproxy.ErrDenied]).
-// It resolves, connects and starts nothing.
-func (f *Fetcher) Check(ctx context.Context, rawURL string) error { return nil }
-
-// Fetch writes the files of the revision that rawURL names into t and returns
-// the id of its commit. Without ref that is the remote's HEAD; a tag goes before
-// a branch of the same name.
-//
-// Errors: [modproxy.ErrInvalid] when rawURL or the content is refused or a limit
-// is hit, [modproxy.ErrNotFound] when there is no such repository or ref,
-// [modproxy.ErrDenied] when the policy does not allow the destination or the
-// remote asks for a credential that is not there or not good,
-// [modproxy.ErrUnavailable]; errors of t keep their identity.
-func (f *Fetcher) Fetch(ctx context.Context, rawURL string, t Tree) (commit string, err error) {
-	return "", nil
-}

@@ -1,0 +1,226 @@
+package git
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/modproxy/modproxy"
+)
+
+// address is where a repository is, taken apart and checked. Nothing in it is
+// secret.
+type address struct {
+	scheme string // "https", "http" or "ssh"
+	user   string // ssh only, never empty there
+	host   string // a name in lower case, or an IP address without brackets
+	port   int    // 0 for the scheme's own
+	path   string // as it stands in a URL; in the scp form as it is
+	scp    bool   // ssh, written user@host:path: path is relative to the home directory
+}
+
+const maxAddress = 4096 // bytes
+
+var (
+	defaultPorts = map[string]int{"https": 443, "http": 80, "ssh": 22}
+
+	hostPattern    = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
+	userPattern    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+	sshPathPattern = regexp.MustCompile(`^[A-Za-z0-9._~/+@=%, -]+$`)
+	helperPattern  = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`)
+	scpPattern     = regexp.MustCompile(`^(?:([^@:/]*)@)?([^@:/]+):([^/].*|/.*)$`)
+)
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
+}
+
+// parseSource reads what a location names: a repository and a ref, which is empty
+// for HEAD.
+func parseSource(raw string) (a address, ref string, err error) {
+	u, err := parseURL(raw)
+	if err != nil {
+		return address{}, "", err
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return address{}, "", invalid("the query of a git URL") // its text may be secret
+	}
+	for key, values := range query {
+		switch {
+		case key == "sshkey":
+			return address{}, "", invalid("sshkey in a git URL: keys are configured, never taken from a location")
+		case key != "ref" && key != "depth":
+			return address{}, "", invalid("the query of a git URL: want nothing but ref and depth")
+		case len(values) != 1:
+			return address{}, "", invalid("%s more than once in a git URL", key)
+		}
+	}
+	if query.Has("depth") {
+		if n, err := strconv.ParseUint(query.Get("depth"), 10, 31); err != nil || n == 0 {
+			return address{}, "", invalid("depth in a git URL: want a positive number")
+		}
+	}
+	ref = query.Get("ref")
+	if ref != "" {
+		if err := checkRef(ref); err != nil {
+			return address{}, "", err
+		}
+	}
+	u.RawQuery, u.ForceQuery = "", false
+	a, err = newAddress(u)
+	return a, ref, err
+}
+
+// parseAddress reads the URL of a submodule, where the scp form is a URL too and
+// a query has no meaning.
+func parseAddress(raw string) (address, error) {
+	if m := scpPattern.FindStringSubmatch(raw); m != nil && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {
+		if len(raw) > maxAddress {
+			return address{}, invalid("a git URL of more than %d bytes", maxAddress)
+		}
+		a := address{scheme: "ssh", user: m[1], host: m[2], path: m[3], scp: true}
+		return a, a.checkSSH()
+	}
+	u, err := parseURL(raw)
+	if err != nil {
+		return address{}, err
+	}
+	return newAddress(u)
+}
+
+func parseURL(raw string) (*url.URL, error) {
+	if len(raw) > maxAddress {
+		return nil, invalid("a git URL of more than %d bytes", maxAddress)
+	}
+	if helperPattern.MatchString(raw) {
+		return nil, invalid("a git URL with a transport helper: want https or ssh")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, invalid("not a git URL") // url.Error repeats the URL, which may carry a credential
+	}
+	return u, nil
+}
+
+// newAddress checks every part of u; what it does not know it refuses.
+func newAddress(u *url.URL) (address, error) {
+	a := address{scheme: u.Scheme, host: strings.ToLower(u.Hostname()), path: u.EscapedPath()}
+	defaultPort, known := defaultPorts[a.scheme]
+	if !known {
+		return address{}, invalid("a git URL of another scheme: want https or ssh")
+	}
+	if u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(a.path, "#") {
+		return address{}, invalid("a git URL with more than host and path")
+	}
+	if port := u.Port(); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return address{}, invalid("the port of a git URL")
+		}
+		if a.port = int(n); a.port == defaultPort {
+			a.port = 0
+		}
+	}
+	if _, ok := u.User.Password(); ok {
+		return address{}, invalid("a git URL with a password: configure a credential for its host instead")
+	}
+	if err := checkPath(u.Path); err != nil {
+		return address{}, err
+	}
+	if a.scheme == "ssh" {
+		a.user = u.User.Username()
+		return a, a.checkSSH()
+	}
+	// A user name alone says who to ask for a password, and nobody is asked here.
+	return a, a.checkHost()
+}
+
+func (a *address) checkSSH() error {
+	if a.user == "" {
+		a.user = "git" // not the name of the user that this process runs as
+	}
+	if !userPattern.MatchString(a.user) {
+		return invalid("the user of an ssh URL")
+	}
+	path, err := url.PathUnescape(a.path)
+	if a.scp {
+		path, err = a.path, nil
+		a.host = strings.ToLower(a.host)
+	}
+	if err != nil || !sshPathPattern.MatchString(path) {
+		return invalid("the path of an ssh URL")
+	}
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	return a.checkHost()
+}
+
+func (a *address) checkHost() error {
+	if ip, err := netip.ParseAddr(a.host); err == nil && ip.Zone() == "" {
+		a.host = ip.String()
+		return nil
+	}
+	if !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
+		return invalid("the host of a git URL")
+	}
+	return nil
+}
+
+// checkPath looks at a path without its escapes.
+func checkPath(path string) error {
+	trimmed := strings.Trim(path, "/")
+	if trimmed == "" {
+		return invalid("a git URL without a repository")
+	}
+	if strings.HasPrefix(trimmed, "-") || !utf8.ValidString(path) || strings.ContainsFunc(path, unprintable) {
+		return invalid("the path of a git URL")
+	}
+	for part := range strings.SplitSeq(trimmed, "/") {
+		if part == "." || part == ".." {
+			return invalid("the path of a git URL has a part %q", part)
+		}
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
+
+func (a address) hostPort() string {
+	host := a.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if a.port != 0 {
+		host += ":" + strconv.Itoa(a.port)
+	}
+	return host
+}
+
+// origin is what credentials are bound to.
+func (a address) origin() string { return a.scheme + "://" + a.hostPort() }
+
+// String is the address as git reads it, and as people are shown it.
+func (a address) String() string {
+	switch {
+	case a.scp:
+		return a.user + "@" + a.hostPort() + ":" + a.path
+	case a.scheme == "ssh":
+		return "ssh://" + a.user + "@" + a.hostPort() + a.path
+	}
+	return a.origin() + a.path
+}
+
+func (a address) url() *url.URL {
+	u, err := url.Parse(a.String())
+	if err != nil { // cannot be: it was put together from checked parts
+		return &url.URL{Scheme: a.scheme, Host: a.hostPort()}
+	}
+	return u
+}

@@ -1,0 +1,132 @@
+package git
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// settings is configuration for git that is given by GIT_CONFIG_COUNT, so that
+// it is in no file and in no argument.
+type settings [][2]string
+
+func (s *settings) add(key, value string) { *s = append(*s, [2]string{key, value}) }
+
+func (s settings) environ() []string {
+	env := []string{"GIT_CONFIG_COUNT=" + strconv.Itoa(len(s))}
+	for i, kv := range s {
+		env = append(env,
+			fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
+	}
+	return env
+}
+
+// bareEnvironment is what every git is given of this process's environment and
+// of the machine: where programs are. protocols are those it may speak.
+func bareEnvironment(gitDir, home string, protocols ...string) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + home,
+		"XDG_CONFIG_HOME=" + home,
+		"TMPDIR=" + home,
+		"LC_ALL=C",
+		"GIT_DIR=" + gitDir,
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ASKPASS=false",
+		"SSH_ASKPASS=false",
+		"SSH_ASKPASS_REQUIRE=never",
+		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"),
+		"GIT_PROTOCOL_FROM_USER=0",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_LFS_SKIP_SMUDGE=1",
+	}
+}
+
+// bareSettings hold for every git.
+func bareSettings() settings {
+	s := settings{
+		{"safe.directory", "*"}, // the directory is our own, whoever owns Dir
+		{"safe.bareRepository", "all"},
+		{"core.hooksPath", os.DevNull},
+		{"core.attributesFile", os.DevNull},
+		{"core.excludesFile", os.DevNull},
+		{"core.fsmonitor", "false"},
+		{"core.askPass", "false"},
+		{"credential.helper", ""},
+		{"init.defaultBranch", "main"},
+		{"gc.auto", "0"},
+		{"maintenance.auto", "false"},
+		{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
+		{"fetch.writeCommitGraph", "false"},
+		{"protocol.version", "2"},
+		{"transfer.bundleURI", "false"}, // no hint of a server leads elsewhere
+		{"fetch.recurseSubmodules", "false"},
+		{"submodule.recurse", "false"},
+		{"advice.detachedHead", "false"},
+		{"transfer.fsckObjects", "true"},
+	}
+	for _, id := range harmless {
+		s.add("fetch.fsck."+id, "ignore")
+	}
+	return s
+}
+
+// harmless are the findings of git fsck that are let pass. Repositories of many
+// years have them, made by tools that are long gone; the clients, which check
+// nothing, take them. All but the last are about who wrote a commit or tag, and
+// when, which no package contains. zeroPaddedFilemode is a mode with a leading
+// zero, which reads the same. What is left refuses the repository: names like
+// "..", ".git" or "a/b", entries out of order or twice, links and options in
+// .gitmodules, headers that end early
+// (https://git-scm.com/docs/git-fsck, "fsck messages").
+var harmless = []string{
+	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone",
+	"missingAuthor", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
+	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate",
+	"missingTaggerEntry", "badTagName",
+	"zeroPaddedFilemode",
+}
+
+// systemRoots are where root certificates are, in the order of crypto/x509.
+var systemRoots = []string{
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/pki/tls/cacert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+}
+
+// rootsFile is the file of root certificates that git is to trust, or empty for
+// git's own. git replaces its roots by what it is given, so caFile goes behind a
+// copy of the system's. Like package crypto/x509, and so like every other
+// connection of this process, it heeds SSL_CERT_FILE.
+func rootsFile(dir, caFile string) (string, error) {
+	system := os.Getenv("SSL_CERT_FILE")
+	if caFile == "" {
+		return system, nil
+	}
+	candidates := systemRoots
+	if system != "" {
+		candidates = []string{system}
+	}
+	var all []byte
+	for _, name := range candidates {
+		if pem, err := os.ReadFile(name); err == nil {
+			all = append(pem, '\n')
+			break
+		}
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "roots.pem")
+	return name, os.WriteFile(name, append(all, pem...), 0o600)
+}

@@ -1,0 +1,146 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/upstream/egress"
+)
+
+// explain says why git could not get something from r, as far as that can be
+// known without reading git's prose: from the context, from the tunnel, from the
+// status of the last HTTP answer. hard tells that asking further is in vain.
+func (r *repository) explain(ctx context.Context, err error) (explained error, hard bool) {
+	exit := asExit(err)
+	if exit == nil || ctx.Err() != nil {
+		return err, true
+	}
+	if r.session != nil {
+		if err := r.session.Refused(); err != nil {
+			return refused(err), true
+		}
+	}
+	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
+	switch status := r.lastStatus(); {
+	case status == 401 && r.hasCredential:
+		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, r.at.origin()), true
+	case status == 401:
+		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s", modproxy.ErrDenied, r.at.origin()), true
+	case status == 403:
+		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, r.at.origin()), true
+	case status == 404 || status == 410:
+		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, r.at.origin(), status), true
+	case status >= 400:
+		return fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said), true
+	}
+	return fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said), false
+}
+
+// broken is for a git that needs nothing but what is here.
+func broken(err error) error {
+	if exit := asExit(err); exit != nil {
+		return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
+	}
+	return err
+}
+
+// refused gives an error of package egress its place among modproxy's.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+		return err
+	case errors.Is(err, egress.ErrRefused):
+		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
+	case errors.Is(err, egress.ErrTooLarge):
+		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+}
+
+var statusPattern = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+
+// lastStatus is the status of the last HTTP answer that git had, or 0. git's
+// exit status is 128 for everything; its trace has the headers as they came.
+func (r *repository) lastStatus() int {
+	f, err := os.Open(r.trace)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	const tail = 256 << 10
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, end-tail), io.SeekStart)
+	}
+	trace, _ := io.ReadAll(io.LimitReader(f, tail))
+	matches := statusPattern.FindAllSubmatch(trace, -1)
+	if len(matches) == 0 {
+		return 0
+	}
+	status, _ := strconv.Atoi(string(matches[len(matches)-1][1]))
+	return status
+}
+
+var (
+	urlPattern = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"<>]*`)
+	atPattern  = regexp.MustCompile(`\S*@`)
+)
+
+const maxSaid = 240 // bytes
+
+// scrub makes of git's stderr a short tail for an error: the lines in which git
+// itself says what is wrong (or all, as ssh's have no mark), URLs without user
+// information and query, no control characters, none of the secrets. It is for
+// people only.
+func scrub(stderr string, all bool, secrets ...string) string {
+	var said []string
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		text, ok := strings.CutPrefix(line, "fatal: ")
+		if !ok {
+			text, ok = strings.CutPrefix(line, "error: ")
+		}
+		if !ok && !all || text == "" {
+			continue
+		}
+		for _, secret := range secrets {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "[redacted]")
+			}
+		}
+		said = append(said, urlPattern.ReplaceAllStringFunc(text, bareURL))
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.Join(said, "; "))
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
+	}
+	return ": " + text
+}
+
+func bareURL(s string) string {
+	s, _, _ = strings.Cut(s, "?")
+	s, _, _ = strings.Cut(s, "#")
+	scheme, rest, _ := strings.Cut(s, "://")
+	return scheme + "://" + atPattern.ReplaceAllString(rest, "")
+}
+
+// tooLarge is the cause with which a fetch ends whose repository outgrows what
+// it may receive.
+func tooLarge(limit int64) error {
+	return invalid("the repository is larger than the %d bytes that are allowed", limit)
+}

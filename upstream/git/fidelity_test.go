@@ -1,0 +1,147 @@
+package git_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// getter does what the clients do with git:: addresses (go-getter, get_git.go):
+// clone, resolve, checkout, submodules.
+func getter(t testing.TB, url, ref string, env ...string) (files, error) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "clone")
+	if _, err := tryGit("/", env, "clone", "-q", "--", url, dir); err != nil {
+		return nil, err
+	}
+	if ref != "" {
+		var id string
+		var err error
+		for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
+			if id, err = tryGit(dir, env, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}"); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, err := tryGit(dir, env, "checkout", "-q", id); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := tryGit(dir, env, "submodule", "update", "--init", "--recursive"); err != nil {
+		return nil, err
+	}
+	return workTree(t, dir), nil
+}
+
+// thorny writes a repository with everything that a tree can have.
+func thorny(t testing.TB, root string) author {
+	a := newAuthor(t, root, "thorny.git")
+	a.write("main.tf", "terraform {}\n")
+	a.write("scripts/run.sh!", "#!/bin/sh\n")
+	a.write("link.tf", "->main.tf")
+	a.write("modules/dir", "->../scripts")
+	a.write("dangling", "->nowhere")
+	a.write(".gitattributes", strings.Join([]string{
+		"*.crlf text eol=crlf", "*.auto text=auto", "*.id ident", "*.u16 text working-tree-encoding=UTF-16LE",
+		"*.bin filter=lfs diff=lfs merge=lfs -text", "docs export-ignore", "*.subst export-subst",
+		"[attr]hidden export-ignore", "*.hide hidden", ".gitattributes export-ignore", ""}, "\n"))
+	a.write("docs/README.md", "kept although export-ignore\n")
+	a.write("deep/.gitattributes", "* export-ignore export-subst\n")
+	a.write("deep/a.txt", "$Format:%H$\n")
+	a.write("a.hide", "hidden by a macro\n")
+	a.write("v.subst", "$Format:%H %an$\n")
+	a.write("dos.crlf", "one\ntwo\n")
+	a.write("dos.auto", "one\r\ntwo\r\n")
+	a.write("ident.id", "$Id$\n")
+	a.write("wide.u16", "h\x00i\x00\n\x00")
+	a.write("big.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("0", 64)+"\nsize 12\n")
+	a.write("caf\u00e9.tf", "NFC\n")
+	a.write("cafe\u0301.tf", "NFD\n")
+	a.write("latin\xe9.txt", "not UTF-8\n")
+	a.write("empty", "")
+	a.write(strings.Repeat("long/", 30)+strings.Repeat("name", 50), "path of more than 256 bytes\n")
+	a.write("target", "->"+strings.Repeat("x/", 100)+"y")
+	a.write("-dash", "not an option\n")
+	a.write("space and\ttab\nline", "odd name\n")
+	a.write("Case", "C\n")
+	a.write("case", "c\n")
+	a.commit("thorny")
+	return a
+}
+
+func TestFilesAreThoseOfAClone(t *testing.T) {
+	root := t.TempDir()
+	thorny(t, root)
+	empty := newAuthor(t, root, "empty.git")
+	empty.commit("nothing")
+	submodules(t, root)
+	http := serve(t, backend(t, root))
+	tls := serveTLS(t, backend(t, root))
+	for _, repository := range []string{"thorny.git", "empty.git", "super.git"} {
+		for _, s := range []server{http, tls} {
+			f := newFetcher(t)
+			f.CAFile = s.caFile
+			var env []string
+			if s.caFile != "" {
+				env = []string{"GIT_SSL_CAINFO=" + s.caFile}
+			}
+			url := s.URL + "/" + repository + "/.git"
+			want, err := getter(t, url, "", env...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := files{}
+			if _, err := f.Fetch(t.Context(), url, got); err != nil {
+				t.Error(err)
+			} else if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: a clone (-) is not what was fetched (+):\n%s", url, diff)
+			}
+			if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
+				t.Errorf("%s left behind", left)
+			}
+		}
+	}
+}
+
+// submodules writes super.git, which has submodules by relative URL and by an
+// absolute one with a path of its own, one of them with a submodule, and one
+// that is not wanted.
+func submodules(t testing.TB, root string) author {
+	leaf := newAuthor(t, root, "leaf.git")
+	leaf.write("leaf.tf", "old\n")
+	old := leaf.commit("old")
+	leaf.write("leaf.tf", "new\n")
+	leaf.write("run!", "\n")
+	leaf.commit("new")
+	middle := newAuthor(t, root, "middle.git")
+	middle.write("middle.tf", "middle\n")
+	middle.write(".gitmodules", "[submodule \"leaf\"]\n\tpath = inner/leaf\n\turl = ../../leaf.git/.git\n")
+	middle.submodule("inner/leaf", old)
+	middle.git("add", ".gitmodules", "middle.tf")
+	middle.git("commit", "-q", "-m", "middle")
+	super := newAuthor(t, root, "super.git")
+	super.write("super.tf", "super\n")
+	super.write("shared", "->third_party/middle/middle.tf")
+	super.write(".gitmodules", `[submodule "a name"]
+	path = third_party/middle
+	url = https://first.example/is-overridden.git
+	url = ../../middle.git/.git
+	update = rebase
+[submodule "unwanted"]
+	path = unwanted
+	url = https://never.example/asked.git
+	update = none
+[submodule "elsewhere"]
+	path = not/in/the/tree
+	url = https://never.example/asked.git
+`)
+	super.submodule("third_party/middle", middle.git("rev-parse", "HEAD"))
+	super.submodule("unwanted", old)
+	super.git("add", ".gitmodules", "super.tf", "shared")
+	super.git("commit", "-q", "-m", "super")
+	return super
+}

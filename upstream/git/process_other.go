@@ -1,0 +1,10 @@
+//go:build !unix
+
+package git
+
+import "os/exec"
+
+// There are no process groups: what git started ends when its pipes break.
+func inGroup(*exec.Cmd) {}
+
+func endGroup(*exec.Cmd) {}

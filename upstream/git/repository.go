@@ -1,0 +1,208 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// repository is one bare repository on disk, made for one revision, and what git
+// needs to fetch into it.
+type repository struct {
+	at      address
+	dir     string // GIT_DIR
+	local   []string
+	network []string // the environment of a git that connects
+	limit   int64    // bytes
+
+	session       Session // nil without a tunnel
+	hasCredential bool
+	secrets       []string // what must not be shown
+	trace         string   // file; empty for ssh
+}
+
+// open makes a repository in a new directory below dir, ready to fetch from a.
+// Nothing is started if the policy does not allow a.
+func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) (*repository, error) {
+	if err := f.allow(ctx, a); err != nil {
+		return nil, err
+	}
+	top, err := os.MkdirTemp(dir, "repository-")
+	if err != nil {
+		return nil, errUnavailable(err)
+	}
+	r := &repository{at: a, dir: filepath.Join(top, "git"), limit: limit}
+	home := filepath.Join(top, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, errUnavailable(err)
+	}
+	r.local = append(bareEnvironment(r.dir, home), bareSettings().environ()...)
+	if a.scheme == "ssh" {
+		err = f.prepareSSH(ctx, r, home)
+	} else {
+		err = f.prepareHTTP(r, top, home)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// allow asks the policy for a; it starts and resolves nothing.
+func (f *Fetcher) allow(ctx context.Context, a address) error {
+	switch {
+	case a.scheme == "ssh":
+		_, err := f.identity(a)
+		return err
+	case f.Allow != nil:
+		if err := f.Allow(ctx, a.url()); err != nil {
+			return refused(err)
+		}
+	case a.scheme != "https":
+		return fmt.Errorf("%w: %s: http is not allowed", modproxy.ErrDenied, a.hostPort())
+	}
+	return nil
+}
+
+func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) error {
+	line, err := f.sshCommand(ctx, r.at)
+	if err != nil {
+		return err
+	}
+	r.network = append(bareEnvironment(r.dir, home, "ssh"),
+		"GIT_SSH_VARIANT=ssh",
+		"GIT_SSH_COMMAND="+line)
+	r.network = append(r.network, bareSettings().environ()...)
+	return nil
+}
+
+// credentialHelper prints what the environment has, when asked for it. git asks
+// it only for the origin for which it is configured. (An http.<origin>.extraHeader
+// would do for the first request what this does, but git sends such a header to
+// the target of a redirect as well, whatever its origin.)
+const credentialHelper = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$MODPROXY_GIT_USERNAME" "$MODPROXY_GIT_PASSWORD"; }; f`
+
+func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
+	protocols := []string{"https"}
+	if r.at.scheme == "http" {
+		protocols = append(protocols, "http")
+	}
+	r.trace = filepath.Join(top, "trace")
+	r.network = append(bareEnvironment(r.dir, home, protocols...),
+		"GIT_TRACE_CURL="+r.trace,
+		"GIT_TRACE_CURL_NO_DATA=1",
+		"GIT_TRACE_REDACT=1")
+	s := bareSettings()
+	s.add("http.followRedirects", "initial") // renamed repositories; each hop goes through the tunnel
+	s.add("http.lowSpeedLimit", "1")         // a server that is counting objects sends little, but something
+	s.add("http.lowSpeedTime", "60")
+	s.add("http.sslVerify", "true")
+	roots, err := rootsFile(top, f.CAFile)
+	if err != nil {
+		return fmt.Errorf("%w: root certificates: %w", modproxy.ErrUnavailable, err)
+	}
+	if roots != "" {
+		s.add("http.sslCAInfo", roots)
+	}
+	if f.Credential != nil {
+		username, password, ok := f.Credential(r.at.origin())
+		if ok && strings.ContainsAny(username+password.Reveal(), "\n\x00") {
+			return fmt.Errorf("%w: the credential that is configured for %s has a line break", modproxy.ErrDenied, r.at.origin())
+		}
+		if r.hasCredential = ok; ok {
+			s.add("credential."+r.at.origin()+".helper", credentialHelper)
+			r.network = append(r.network, "MODPROXY_GIT_USERNAME="+username, "MODPROXY_GIT_PASSWORD="+password.Reveal())
+			r.secrets = append(r.secrets, password.Reveal())
+		}
+	}
+	if f.Tunnel != nil {
+		if r.session, err = f.Tunnel(r.limit); err != nil {
+			return refused(err)
+		}
+		s.add("http.proxy", r.session.URL())
+		s.add("http.proxyAuthMethod", "basic")
+		r.secrets = append(r.secrets, r.session.URL())
+	}
+	r.network = append(r.network, s.environ()...)
+	return nil
+}
+
+// close removes what open made.
+func (r *repository) close() error {
+	var err error
+	if r.session != nil {
+		err = r.session.Close()
+	}
+	return errors.Join(err, os.RemoveAll(filepath.Dir(r.dir)))
+}
+
+// received is how many bytes came in, as far as can be told.
+func (r *repository) received() int64 {
+	n := diskUse(r.dir)
+	if r.session != nil {
+		n = max(n, r.session.Received())
+	}
+	return n
+}
+
+// read runs a git that connects to nothing.
+func (r *repository) read(ctx context.Context, c command) error {
+	c.dir, c.env = filepath.Dir(r.dir), r.local
+	return c.run(ctx)
+}
+
+// connect runs a git that may connect to r.at, and ends it when the repository
+// outgrows its limit: git has no such limit of its own.
+func (r *repository) connect(ctx context.Context, c command) error {
+	c.dir, c.env = filepath.Dir(r.dir), r.network
+	if r.trace != "" {
+		_ = os.Remove(r.trace) // none if nothing was connected to
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if diskUse(r.dir) > r.limit {
+					stop(tooLarge(r.limit))
+					return
+				}
+			}
+		}
+	}()
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	if diskUse(r.dir) > r.limit {
+		return tooLarge(r.limit)
+	}
+	return nil
+}
+
+// diskUse is the size of all files below dir. Files come and go under it.
+func diskUse(dir string) int64 {
+	var n int64
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
+}

@@ -1,0 +1,99 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// sshCommand is the program and options with which git is to reach a. The
+// address that was checked is the one that is connected to; the host's key is
+// looked up by the host's name.
+func (f *Fetcher) sshCommand(ctx context.Context, a address) (string, error) {
+	identity, err := f.identity(a)
+	if err != nil {
+		return "", err
+	}
+	if f.Resolve == nil {
+		return "", fmt.Errorf("%w: ssh to %s: no address can be looked up", modproxy.ErrDenied, a.host)
+	}
+	port := a.port
+	if port == 0 {
+		port = defaultPorts["ssh"]
+	}
+	to, err := f.Resolve(ctx, a.host, port)
+	if err != nil {
+		return "", refused(err)
+	}
+	alias := a.host
+	if port != defaultPorts["ssh"] {
+		alias = "[" + a.host + "]:" + strconv.Itoa(port) // as known_hosts has it
+	}
+	return sshCommandLine([]string{
+		"HostName=" + to.Addr().String(),
+		"Port=" + strconv.Itoa(int(to.Port())),
+		"HostKeyAlias=" + alias,
+		"IdentityFile=" + sshPath(identity.KeyFile),
+		"UserKnownHostsFile=" + sshPath(identity.KnownHostsFile),
+	}), nil
+}
+
+// identity is what a's host is shown.
+func (f *Fetcher) identity(a address) (SSHIdentity, error) {
+	var identity SSHIdentity
+	ok := false
+	if f.SSH != nil {
+		identity, ok = f.SSH(a.host)
+	}
+	if !ok || identity.KeyFile == "" || identity.KnownHostsFile == "" {
+		return identity, fmt.Errorf("%w: no ssh key and known hosts are configured for %s", modproxy.ErrDenied, a.host)
+	}
+	for _, name := range []string{identity.KeyFile, identity.KnownHostsFile} {
+		if strings.ContainsAny(name, "\"\\\n\r\x00") {
+			return identity, fmt.Errorf("%w: the name of an ssh key or known hosts file for %s has a quote, backslash or line break", modproxy.ErrDenied, a.host)
+		}
+	}
+	return identity, nil
+}
+
+// sshOptions leave ssh nothing to find out or to ask by itself.
+var sshOptions = []string{
+	"BatchMode=yes",
+	"StrictHostKeyChecking=yes",
+	"GlobalKnownHostsFile=/dev/null",
+	"UpdateHostKeys=no",
+	"CheckHostIP=no",
+	"VerifyHostKeyDNS=no",
+	"CanonicalizeHostname=no",
+	"IdentitiesOnly=yes",
+	"IdentityAgent=none",
+	"PreferredAuthentications=publickey",
+	"PasswordAuthentication=no",
+	"KbdInteractiveAuthentication=no",
+	"ForwardAgent=no",
+	"ClearAllForwardings=yes",
+	"PermitLocalCommand=no",
+	"ProxyCommand=none",
+	"ControlMaster=no",
+	"ControlPath=none",
+	"ConnectTimeout=30",
+	"ServerAliveInterval=15",
+	"ServerAliveCountMax=4",
+}
+
+func sshCommandLine(options []string) string {
+	line := "ssh -F /dev/null"
+	for _, option := range append(options, sshOptions...) {
+		line += " -o '" + strings.ReplaceAll(option, "'", `'\''`) + "'"
+	}
+	return line
+}
+
+// sshPath quotes a file's name for ssh, which splits at spaces and expands
+// percent signs.
+func sshPath(name string) string {
+	return `"` + strings.ReplaceAll(name, "%", "%%") + `"`
+}

@@ -1,0 +1,174 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// submodule is what .gitmodules says about one path.
+type submodule struct {
+	name string
+	url  string // absolute, or relative to the URL of the repository that has it
+	none bool   // not to be fetched
+}
+
+const maxModulesFile = 1 << 20 // bytes
+
+// submodules is what commit's .gitmodules says, by path.
+func (r *repository) submodules(ctx context.Context, commit string) (map[string]submodule, error) {
+	var list []byte
+	err := r.read(ctx, command{
+		args: []string{"config", "--null", "--list", "--no-includes", "--blob", commit + ":.gitmodules"},
+		stdout: func(stdout io.Reader) (err error) {
+			list, err = io.ReadAll(io.LimitReader(stdout, 2*maxModulesFile+1))
+			if len(list) > 2*maxModulesFile {
+				return invalid(".gitmodules is too large")
+			}
+			return err
+		},
+	})
+	if failed := asExit(err); failed != nil {
+		return nil, invalid(".gitmodules cannot be read%s", scrub(failed.stderr, false))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSubmodules(string(list))
+}
+
+// parseSubmodules reads what git config --null --list prints of a .gitmodules
+// file, as git submodule does (https://git-scm.com/docs/gitmodules): the last
+// value of a key counts, and the last name that claims a path has it; a name
+// that could be a path out of .git/modules counts for nothing, nor does a path or
+// URL that could be an option.
+func parseSubmodules(list string) (map[string]submodule, error) {
+	byName := make(map[string]*submodule)
+	paths := make(map[string]string) // path of each name
+	owner := make(map[string]string) // name for each path
+	for item := range strings.SplitSeq(list, "\x00") {
+		key, value, hasValue := strings.Cut(item, "\n")
+		name, variable, ok := submoduleKey(key)
+		if !ok {
+			continue
+		}
+		if byName[name] == nil {
+			byName[name] = &submodule{name: name}
+		}
+		known := variable == "path" || variable == "url" || variable == "update"
+		switch {
+		case known && !hasValue:
+			return nil, invalid(".gitmodules: %.80q has no value", key)
+		case known && variable != "update" && strings.HasPrefix(value, "-"):
+			continue
+		}
+		switch variable {
+		case "path":
+			if old, ok := paths[name]; ok && owner[old] == name {
+				delete(owner, old)
+			}
+			paths[name], owner[value] = value, name
+		case "url":
+			byName[name].url = value
+		case "update":
+			switch value {
+			case "checkout", "rebase", "merge", "none": // all the same where nothing is yet
+			default:
+				return nil, invalid(".gitmodules: %.80q is %.80q", key, value)
+			}
+			byName[name].none = value == "none"
+		}
+	}
+	byPath := make(map[string]submodule, len(owner))
+	for path, name := range owner {
+		byPath[path] = *byName[name]
+	}
+	return byPath, nil
+}
+
+// submoduleKey takes submodule.<name>.<variable> apart.
+func submoduleKey(key string) (name, variable string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "submodule.")
+	dot := strings.LastIndexByte(rest, '.')
+	if !ok || dot <= 0 {
+		return "", "", false
+	}
+	name, variable = rest[:dot], rest[dot+1:]
+	for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return c == '/' || c == '\\' }) {
+		if part == ".." {
+			return "", "", false
+		}
+	}
+	return name, variable, true
+}
+
+// relativeURL resolves url, which begins with ./ or ../, against the URL of the
+// repository whose .gitmodules has it, as git submodule does: each ../ takes one
+// part off the end, at the last slash or else colon.
+func relativeURL(parent, url string) (string, error) {
+	parent = strings.TrimSuffix(parent, "/")
+	separator := "/"
+	for {
+		if rest, ok := strings.CutPrefix(url, "./"); ok {
+			url = rest
+			continue
+		}
+		rest, ok := strings.CutPrefix(url, "../")
+		if !ok {
+			break
+		}
+		url = rest
+		if i := strings.LastIndexByte(parent, '/'); i >= 0 {
+			parent = parent[:i]
+		} else if i := strings.LastIndexByte(parent, ':'); i >= 0 {
+			parent, separator = parent[:i], ":"
+		} else {
+			return "", invalid("a relative URL that leaves its host")
+		}
+	}
+	return strings.TrimSuffix(parent+separator+url, "/"), nil
+}
+
+// address is where s is.
+func (s submodule) address(parent address) (address, error) {
+	url := s.url
+	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
+		var err error
+		if url, err = relativeURL(parent.String(), url); err != nil {
+			return address{}, err
+		}
+	}
+	return parseAddress(url)
+}
+
+// fetchSubmodules fetches each of links, which are what is left of a tree: the
+// commits that submodules are to have, by path.
+func (f *fetch) fetchSubmodules(ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int) error {
+	for _, path := range slices.Sorted(maps.Keys(links)) {
+		s, ok := byPath[path]
+		if ok && s.none {
+			continue
+		}
+		if !ok || s.url == "" {
+			// git submodule update fails as well.
+			return invalid("submodule %.80q has no URL in .gitmodules", prefix+path)
+		}
+		if depth >= f.limits.Depth {
+			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, f.limits.Depth)
+		}
+		if f.submodules++; f.submodules > f.limits.Submodules {
+			return invalid("submodule %.80q: more than the %d submodules that are allowed", prefix+path, f.limits.Submodules)
+		}
+		sub, err := s.address(at)
+		if err != nil {
+			return fmt.Errorf("submodule %.80q: %w", prefix+path, err)
+		}
+		if _, err := f.repository(ctx, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
+			return fmt.Errorf("submodule %.80q: %s: %w", prefix+path, sub, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package git
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// entry is what a tree has under one path.
+type entry struct {
+	mode string // as git writes it
+	id   string
+	size int64
+}
+
+const (
+	modeRegular    = "100644"
+	modeExecutable = "100755"
+	modeGroup      = "100664" // written by early versions of git
+	modeLink       = "120000"
+	modeSubmodule  = "160000"
+)
+
+// entries is the whole tree of commit by path.
+func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[string]entry, error) {
+	tree := make(map[string]entry)
+	var total int64
+	err := r.read(ctx, command{
+		args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit},
+		stdout: func(stdout io.Reader) error {
+			lines := bufio.NewScanner(stdout)
+			lines.Split(splitNul)
+			for lines.Scan() {
+				name, e, err := parseEntry(lines.Text())
+				if err != nil {
+					return err
+				}
+				if _, twice := tree[name]; twice {
+					return invalid("the tree has %.80q twice", name)
+				}
+				tree[name] = e
+				if len(tree) > l.Entries {
+					return invalid("the tree has more than the %d entries that are allowed", l.Entries)
+				}
+				if total += e.size; total > l.Content {
+					return invalid("the files are larger than the %d bytes that are allowed", l.Content)
+				}
+			}
+			if errors.Is(lines.Err(), bufio.ErrTooLong) {
+				return invalid("the tree has a path of more than %d bytes", bufio.MaxScanTokenSize)
+			}
+			return lines.Err()
+		},
+	})
+	if err != nil {
+		return nil, broken(err)
+	}
+	return tree, nil
+}
+
+func splitNul(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
+}
+
+// parseEntry reads one line of git ls-tree -l: mode, type, id, size, tab, path.
+func parseEntry(line string) (name string, e entry, err error) {
+	meta, name, ok := strings.Cut(line, "\t")
+	fields := strings.Fields(meta)
+	if !ok || len(fields) != 4 || name == "" {
+		return "", entry{}, fmt.Errorf("%w: git ls-tree printed something else", modproxy.ErrUnavailable)
+	}
+	e = entry{mode: fields[0], id: fields[2]}
+	switch e.mode {
+	case modeSubmodule:
+		return name, e, nil
+	case modeRegular, modeExecutable, modeGroup, modeLink:
+		e.size, err = strconv.ParseInt(fields[3], 10, 64)
+		return name, e, err
+	}
+	return "", entry{}, invalid("the tree has %.80q with mode %s", name, e.mode)
+}
+
+// files writes the files and links of commit, converted as for a work tree, into
+// t below prefix. tree says what there must be; what then is left of it are the
+// submodules.
+func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t Tree) error {
+	// This file goes before every .gitattributes: git archive leaves nothing out
+	// and puts nothing in.
+	attributes := filepath.Join(r.dir, "info", "attributes")
+	err := os.MkdirAll(filepath.Dir(attributes), 0o700)
+	if err == nil {
+		err = os.WriteFile(attributes, []byte("* -export-ignore -export-subst\n"), 0o600)
+	}
+	if err != nil {
+		return errUnavailable(err)
+	}
+	err = r.read(ctx, command{
+		args:   []string{"archive", "--format=tar", "--end-of-options", commit},
+		stdout: func(stdout io.Reader) error { return unpack(stdout, prefix, tree, t) },
+	})
+	if err != nil {
+		return broken(err)
+	}
+	for name, e := range tree {
+		if e.mode != modeSubmodule {
+			return fmt.Errorf("%w: git archive left out %.80q", modproxy.ErrUnavailable, name)
+		}
+	}
+	return nil
+}
+
+// unpack reads what git archive prints and takes from tree what it has found.
+func unpack(stdout io.Reader, prefix string, tree map[string]entry, t Tree) error {
+	for archive := tar.NewReader(stdout); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: git archive: %w", modproxy.ErrUnavailable, err)
+		}
+		if header.Typeflag == tar.TypeXGlobalHeader || header.Typeflag == tar.TypeDir {
+			continue
+		}
+		e, ok := tree[header.Name]
+		isLink := header.Typeflag == tar.TypeSymlink
+		if !ok || e.mode == modeSubmodule || isLink != (e.mode == modeLink) || !isLink && header.Typeflag != tar.TypeReg {
+			return fmt.Errorf("%w: git archive printed %.80q, which the tree does not have so", modproxy.ErrUnavailable, header.Name)
+		}
+		delete(tree, header.Name)
+		if isLink {
+			err = t.Link(prefix+header.Name, header.Linkname)
+		} else {
+			err = t.File(prefix+header.Name, e.mode == modeExecutable, archiveReader{archive})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// archiveReader says of the errors of git archive whose they are.
+type archiveReader struct{ r io.Reader }
+
+func (a archiveReader) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: git archive: %w", modproxy.ErrUnavailable, err)
+	}
+	return n, err
+}
