@@ -160,8 +160,8 @@ func (k *checker) upstreams(upstreams []Upstream) {
 	}
 }
 
-// host normalises a hostname in its place.
-func (k *checker) host(path string, host *string) {
+// host normalises a hostname in its place, and reports whether it is one.
+func (k *checker) host(path string, host *string) bool {
 	switch normalised, err := hostname.Parse(*host); {
 	case *host == "":
 		k.fail(path, "missing")
@@ -171,7 +171,9 @@ func (k *checker) host(path string, host *string) {
 		k.fail(path, "%w", err)
 	default:
 		*host = normalised
+		return true
 	}
+	return false
 }
 
 func (k *checker) routes(c *Config) {
@@ -185,8 +187,7 @@ func (k *checker) routes(c *Config) {
 			k.fail(path+".namespace", "%s is there twice", r.Namespace)
 		}
 		seen[r.Namespace] = true
-		k.host(path+".upstream", &r.Upstream)
-		if !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream }) {
+		if k.host(path+".upstream", &r.Upstream) && !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream }) {
 			k.fail(path+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 		}
 	}

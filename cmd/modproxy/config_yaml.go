@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -27,12 +28,8 @@ type document struct {
 func (d *document) parse(text []byte) ast.Node {
 	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			d.fail(at.GetToken().Position.Line, "", "not YAML: %s", at.GetMessage())
-		} else {
-			d.fail(0, "", "not YAML")
-		}
+		line, message := syntaxError(err)
+		d.fail(line, "", "not YAML: %s", message)
 		return nil
 	}
 	var body ast.Node
@@ -46,6 +43,17 @@ func (d *document) parse(text []byte) ast.Node {
 		}
 	}
 	return body
+}
+
+// syntaxError is the line and the message of an error of the parser, without what
+// it quotes from the text, which may be a secret.
+func syntaxError(err error) (line int, message string) {
+	var at yaml.Error
+	if !errors.As(err, &at) || at.GetToken() == nil {
+		return 0, "it cannot be read"
+	}
+	message, _, _ = strings.Cut(at.GetMessage(), `"`)
+	return at.GetToken().Position.Line, strings.TrimRight(message, ": ")
 }
 
 func (d *document) fail(line int, path, format string, args ...any) {

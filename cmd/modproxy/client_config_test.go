@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestClientConfigGolden(t *testing.T) {
+	const upstreams = `MODPROXY_UPSTREAMS=[{host: registry.terraform.io}, {host: "*"}, {host: "registry.acme.example:8443"}, {host: bücher.example}]`
+	for name, test := range map[string]struct {
+		variables []string
+		args      []string
+	}{
+		"both":      {nil, []string{}},
+		"terraform": {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
+		"tofu":      {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com"}, []string{"--tool=tofu"}},
+	} {
+		got := command(t, test.variables, append([]string{"client-config"}, test.args...)...)
+		if got.code != exitDone || got.stderr != "" {
+			t.Errorf("%s: exit code %d: %s", name, got.code, got.stderr)
+		}
+		golden(t, "client-config."+name, got.stdout)
+	}
+}
+
+func TestClientConfigBase(t *testing.T) {
+	const certificate = "MODPROXY_TLS_CERT_FILE=c.pem"
+	const key = "MODPROXY_TLS_KEY_FILE=k.pem"
+	for want, variables := range map[string][]string{
+		"http://127.0.0.1:8080":            nil,
+		"http://localhost:80":              {"MODPROXY_LISTEN=:80", "MODPROXY_ANONYMOUS=true"},
+		"https://localhost:8443":           {"MODPROXY_LISTEN=[::]:8443", "MODPROXY_ANONYMOUS=true", certificate, key},
+		"https://[::1]:8443":               {"MODPROXY_LISTEN=[::1]:8443", certificate, key},
+		"http://modules.corp.example:8080": {"MODPROXY_LISTEN=modules.corp.example:8080", "MODPROXY_ANONYMOUS=true"},
+		"https://modules.example.com/r":    {"MODPROXY_PUBLIC_URL=https://modules.example.com/r//"},
+	} {
+		got := command(t, variables, "client-config")
+		block := `"modules.v1"   = "` + want + `/registry.terraform.io/v1/modules/"`
+		if !strings.Contains(got.stdout, block) {
+			t.Errorf("%q: want %s in\n%s%s", variables, block, got.stdout, got.stderr)
+		}
+	}
+}
+
+func TestClientConfigTool(t *testing.T) {
+	var out bytes.Buffer
+	if err := clientConfig(&out, "http://127.0.0.1:8080", "terragrunt", nil); exitCode(err) != exitMisuse || out.Len() > 0 {
+		t.Errorf("an unknown tool: %v, and printed %q", err, out.String())
+	}
+}

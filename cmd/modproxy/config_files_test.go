@@ -1,0 +1,175 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// config.example.yaml has every key, and each with its default.
+func TestExample(t *testing.T) {
+	const name = "../../config.example.yaml"
+	c, sources, err := Load(name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := keysOf(defaultConfig())
+	for i, k := range keysOf(c) {
+		if sources.Of(k.path).Name != name {
+			t.Errorf("%s is missing", k.path)
+		}
+		if diff := cmp.Diff(plain(defaults[i].value), plain(k.value)); diff != "" {
+			t.Errorf("%s: -default +example\n%s", k.path, diff)
+		}
+		if !isList(k.value) {
+			continue
+		}
+		element := k.value.Type().Elem()
+		for j := range element.NumField() {
+			field := keyName(element.Field(j))
+			if !regexp.MustCompile(`(?m)^[ #-]*` + field + `: `).Match(example) {
+				t.Errorf("%s[].%s is missing", k.path, field)
+			}
+		}
+	}
+}
+
+// What is commented out in config.example.yaml is right when it is not.
+func TestExampleComments(t *testing.T) {
+	example, err := os.ReadFile("../../config.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`(?m)^(routes|credentials): \[\]$`).ReplaceAllString(string(example), "$1:")
+	text = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+: )`).ReplaceAllString(text, "$1")
+	text = strings.Replace(text, `  # - host: "*"`, "  - host: \"*\"\n  - host: registry.acme.example", 1)
+	c, sources, err := read(writeFile(t, "modproxy.yaml", text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := check(c, sources); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if len(c.Routes) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 4 {
+		t.Errorf("%d routes, %d credentials, %d upstreams; want 1, 1, 4", len(c.Routes), len(c.Credentials), len(c.Upstreams))
+	}
+}
+
+// The comments on Config and its parts are the reference: each key has one, and it
+// tells the default.
+func TestReference(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := map[string]string{} // Type.Field
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+			doc[spec.Name.Name+"."+f.Names[0].Name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
+		}
+		return false
+	})
+	var walk func(v reflect.Value, required bool)
+	walk = func(v reflect.Value, inList bool) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, field := v.Type().Name()+"."+f.Name, v.Field(i)
+			text := doc[name]
+			want := "Default: " + yamlText(field)
+			switch {
+			case isGroup(f.Type):
+				walk(field, false)
+				continue
+			case inList:
+				want = "Default: empty"
+				if strings.HasSuffix(text, "Required.") {
+					want = "Required."
+				}
+			case f.Type.Kind() == reflect.Slice, field.IsZero() && f.Type.Kind() == reflect.String:
+				want = "Default: "
+			}
+			if !strings.HasPrefix(text, f.Name) || !strings.Contains(text, want) {
+				t.Errorf("the comment on %s, %q, must begin with its name and say %q", name, text, want)
+			}
+			if isList(field) {
+				walk(reflect.New(f.Type.Elem()).Elem(), true)
+			}
+		}
+	}
+	walk(reflect.ValueOf(defaultConfig()).Elem(), false)
+}
+
+// The image and docker-compose.yml configure modproxy so that it starts, and asks
+// itself where it listens. Without the one variable that docker-compose.yml adds,
+// the image does not open itself to everybody.
+func TestContainer(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := regexp.MustCompile(`MODPROXY_[A-Z_]+=\S+`).FindAllString(withoutComments(string(dockerfile)), -1)
+	if len(image) == 0 {
+		t.Fatal("the Dockerfile sets no variables")
+	}
+	if _, _, err := Load("", image, nil); err == nil {
+		t.Error("the image listens to everybody without being told to")
+	}
+
+	text, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Build       string
+			Ports       []string
+			Environment map[string]string
+			Volumes     []string
+			Healthcheck struct{ Test []string }
+			GracePeriod string `yaml:"stop_grace_period"`
+		}
+		Volumes map[string]any
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	s := compose.Services["modproxy"]
+	variables := slices.Clone(image)
+	for name, value := range s.Environment {
+		variables = append(variables, name+"="+value)
+	}
+	c, _, err := Load("", variables, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err := localURL(c); err != nil || base != "http://localhost:8080" {
+		t.Errorf("the container asks itself at %s, %v", base, err)
+	}
+	if !slices.Equal(s.Ports, []string{"127.0.0.1:8080:8080"}) || !slices.Equal(s.Volumes, []string{"data:" + c.Data}) {
+		t.Errorf("ports %q, volumes %q", s.Ports, s.Volumes)
+	}
+	if _, ok := compose.Volumes["data"]; !ok || !slices.Equal(s.Healthcheck.Test, []string{"CMD", "modproxy", "health"}) {
+		t.Errorf("volumes %v, health check %q", compose.Volumes, s.Healthcheck.Test)
+	}
+}
+
+func withoutComments(dockerfile string) string {
+	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(dockerfile, "")
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy/upstream/egress"
+)
+
+// Two secrets that must never be seen.
+const (
+	inFile    = "s3cr3t-in-a-file"
+	inTheOpen = "s3cr3t-in-the-open"
+)
+
+// secretConfig writes a configuration with every kind of value, secrets among them,
+// to modproxy.yaml in the current directory, which is one of the test's own.
+func secretConfig(t *testing.T) (file string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"token": inFile + "\n", "modproxy.yaml": `
+public_url: https://modules.example.com/registry
+trusted_proxies: [10.0.0.1, 10.1.0.0/16]
+upstreams:
+- host: registry.terraform.io
+- host: registry.acme.example
+  token_file: token
+- host: private.example:8443
+  modules: https://private.example:8443/m/
+  token: ` + inTheOpen + `
+- host: "*"
+routes:
+- namespace: acme
+  upstream: registry.acme.example
+credentials:
+- host: git.example.com
+  username: '#1, "the bot": {yes}'
+  password: ` + inTheOpen + `
+- host: archive.example.com
+  password_file: token
+cache: {memory: 1536KiB, max_stale: 36h15m}
+`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "modproxy.yaml"
+}
+
+func TestConfigGolden(t *testing.T) {
+	file := secretConfig(t)
+	variables := []string{"MODPROXY_CONFIG=" + file, "MODPROXY_FETCH_AT_ONCE=2", `MODPROXY_EGRESS_ALLOW=["10.0.0.0/8"]`}
+	text := command(t, variables, "config", "--offline")
+	golden(t, "config.yaml", text.stdout)
+
+	asJSON := command(t, variables, "config", "--json", "--offline")
+	golden(t, "config.json", asJSON.stdout)
+	var described map[string]struct {
+		Value  any
+		Source string
+	}
+	if err := json.Unmarshal([]byte(asJSON.stdout), &described); err != nil {
+		t.Fatal(err)
+	}
+	if len(described) != len(keysOf(&Config{})) {
+		t.Errorf("config --json has %d keys, want %d", len(described), len(keysOf(&Config{})))
+	}
+	for _, out := range []result{text, asJSON} {
+		if strings.Contains(out.stdout, "s3cr3t") || out.code != exitDone || out.stderr != "" {
+			t.Errorf("exit code %d, secret shown: %v, stderr %s", out.code, strings.Contains(out.stdout, "s3cr3t"), out.stderr)
+		}
+	}
+}
+
+// What is printed can be read again.
+func TestConfigPrintedIsConfig(t *testing.T) {
+	file := secretConfig(t)
+	c, sources, err := Load(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	if err := printConfig(&printed, c, sources); err != nil {
+		t.Fatal(err)
+	}
+	again, sources, err := Load(writeFile(t, "again.yaml", printed.String()), nil, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, printed.String())
+	}
+	for i, k := range keysOf(c) {
+		if diff := cmp.Diff(plain(k.value), plain(keysOf(again)[i].value)); diff != "" {
+			t.Errorf("%s: -printed +read again\n%s", k.path, diff)
+		}
+		if sources.Of(k.path) == (Source{}) {
+			t.Errorf("%s was not printed", k.path)
+		}
+	}
+}
+
+// However a configuration with secrets is printed, and whatever is wrong with it,
+// they are not shown.
+func TestNoSecretShown(t *testing.T) {
+	file := secretConfig(t)
+	c, _, err := Load(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v", *c, *c), fmt.Sprintf("%q %x", c.Upstreams[2].Token, c.Upstreams[2].Token), string(encoded)} {
+		if strings.Contains(shown, "s3cr3t") || strings.Contains(shown, fmt.Sprintf("%x", "s3cr3t")) {
+			t.Errorf("secret shown: %s", shown)
+		}
+	}
+	for _, wrong := range []string{
+		"upstreams: [{host: a.example, tokn: s3cr3t}]",
+		"upstreams: [{host: a.example, token: [s3cr3t]}]",
+		"upstreams: [{host: a.example, token: {s3cr3t: 1}}]",
+		"upstreams: [{host: a.example, token: !s3cr3t x}]",
+		"upstreams: [{host: a.example, token: !!s3cr3t }]",
+		"upstreams: [{host: a.example, token: &s3cr3t }]",
+		"upstreams: [{host: a.example, token: *s3cr3t }]",
+		"upstreams: [{host: a.example, token: \"s3cr3t}]",
+		"upstreams:\n- host: a.example\n  token: s3cr3t: x",
+		"upstreams:\n- host: a.example\n  token: 's3cr3t' s3cr3t",
+		"upstreams:\n- host: a.example\n  token: x\n  token: s3cr3t",
+		"upstreams:\n- host: a.example\n  token: @s3cr3t",
+		"upstreams:\n- host: a.example\n  token: `s3cr3t",
+		"upstreams:\n- host: a.example\n  token: |9s3cr3t\n  x",
+		"upstreams: [{host: '*', token: s3cr3t}]",
+		"upstreams: [{host: u:s3cr3t@a.example}]",
+		"upstreams: [{host: a.example, modules: 'https://u:s3cr3t@a.example/'}]",
+		"upstreams: [{host: a.example, modules: 'https://a.example/?token=s3cr3t'}]",
+		"upstreams: [{host: a.example, modules: 'https://u:s3cr3t@a.example:x'}]",
+		"public_url: https://u:s3cr3t@a.example",
+		"egress: {allow: ['https://u:s3cr3t@a.example']}",
+		"credentials: [{host: git.example.com, ssh_key_file: x, passwrd: s3cr3t}]",
+	} {
+		for _, out := range []result{
+			command(t, nil, "config", "--config", writeFile(t, "wrong.yaml", wrong)),
+			command(t, []string{"MODPROXY_UPSTREAMS=" + strings.TrimPrefix(wrong, "upstreams: ")}, "config"),
+		} {
+			if out.code != exitMisuse || strings.Contains(out.stderr, "s3cr3t") {
+				t.Errorf("%s\nexit code %d: %s", wrong, out.code, out.stderr)
+			}
+		}
+	}
+}
+
+// Every secret can be in a file of its own, and that file is read.
+func TestSecretTwins(t *testing.T) {
+	file := secretConfig(t)
+	c, _, err := Load(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keysOf(c) {
+		if !isList(k.value) {
+			continue
+		}
+		element := k.value.Type().Elem()
+		for i := range element.NumField() {
+			if element.Field(i).Type != reflect.TypeFor[egress.Secret]() {
+				continue
+			}
+			twin, ok := element.FieldByName(element.Field(i).Name + "File")
+			if !ok || keyName(twin) != keyName(element.Field(i))+"_file" {
+				t.Errorf("%s.%s has no _file", k.path, keyName(element.Field(i)))
+				continue
+			}
+			read := false
+			for j := range k.value.Len() {
+				entry := k.value.Index(j)
+				secret := entry.Field(i).Interface().(egress.Secret)
+				read = read || entry.FieldByIndex(twin.Index).String() != "" && secret.Reveal() == inFile
+			}
+			if !read {
+				t.Errorf("%s[].%s is not read", k.path, keyName(twin))
+			}
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// decodeText is what a file with text makes of the defaults.
+func decodeText(text []byte) (*Config, *Sources, problems) {
+	c, sources := defaultConfig(), &Sources{map[string]Source{}}
+	d := &document{name: "modproxy.yaml", lines: true, sources: sources}
+	if n := d.parse(text); n != nil {
+		d.decode(n, reflect.ValueOf(c).Elem(), "")
+	}
+	return c, sources, append(d.problems, check(c, sources)...)
+}
+
+// Whatever stands in a file is an error or a configuration, and a configuration
+// that is printed reads back as what it was.
+func FuzzConfig(f *testing.F) {
+	example, err := os.ReadFile("../../config.example.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range []string{
+		string(example), "", "# nothing", "listen: :8080\nanonymous: true", "data: \"a\\nb\"", "data: |\n  a\n  b\n", "? data\n: x", "{data: x, log: {level: warn}}",
+		"upstreams: [{host: a.example, token: x, modules: 'https://a.example/'}, {host: '*'}]", "cache: {fresh: 1h1s, memory: 3KiB}",
+		"egress:\n  ports: [22]\n  allow: [a.example, '10.0.0.0/8']", "a: &a [*a]", "<<: {}", "- -\n -", "data: !!binary x", "%YAML 1.2\n---\ndata: x\n...",
+		"credentials:\n- {host: a.example, username: '\"#', password: x}\nroutes:\n- {namespace: a, upstream: registry.terraform.io}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, sources, wrong := decodeText(text)
+		if len(wrong) > 0 {
+			return
+		}
+		var printed bytes.Buffer
+		if err := printConfig(&printed, c, sources); err != nil {
+			t.Fatal(err)
+		}
+		again, _, wrong := decodeText(printed.Bytes())
+		if len(wrong) > 0 {
+			t.Fatalf("what was printed is wrong: %v\n%s", wrong, printed.String())
+		}
+		for i, k := range keysOf(c) {
+			if diff := cmp.Diff(plain(k.value), plain(keysOf(again)[i].value)); diff != "" {
+				t.Fatalf("%s: -read +printed and read\n%s\n%s", k.path, diff, printed.String())
+			}
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// result is what a run of modproxy left behind.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs a command line in this process.
+func command(t *testing.T, variables []string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, variables, strings.NewReader(""), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// writeFile makes a file in a directory of the test.
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		args      []string
+		variables []string
+		code      int
+		stdout    string // is in it
+		stderr    string // is all of it
+	}{
+		"help":                {args: []string{"help"}, stdout: "client-config"},
+		"help of a verb":      {args: []string{"config", "check", "--help"}, stdout: "Nothing is connected to"},
+		"version":             {args: []string{"version"}, stdout: "modproxy " + buildVersion() + " (go1."},
+		"version as JSON":     {args: []string{"version", "--json"}, stdout: `"version":"` + buildVersion() + `"`},
+		"check":               {args: []string{"config", "check"}, stdout: "The configuration is in order.\n"},
+		"nothing":             {code: 2, stderr: "modproxy: no verb given\nhint: \"modproxy help\" lists the verbs\n"},
+		"unknown verb":        {args: []string{"confg"}, code: 2, stderr: "modproxy: unknown verb \"confg\"\nhint: did you mean config?\n"},
+		"unknown inner verb":  {args: []string{"config", "chek"}, code: 2, stderr: "modproxy: unknown verb \"chek\"\nhint: did you mean check?\n"},
+		"no such verb":        {args: []string{"config", "frobnicate"}, code: 2, stderr: "modproxy: unknown verb \"frobnicate\"\nhint: \"modproxy config --help\" lists the verbs\n"},
+		"unknown flag":        {args: []string{"version", "--jsn"}, code: 2, stderr: "modproxy: unknown flag: --jsn\n"},
+		"flag without value":  {args: []string{"config", "--listen"}, code: 2, stderr: "modproxy: flag needs an argument: --listen\n"},
+		"bad flag value":      {args: []string{"config", "--listen", "8080"}, code: 2, stderr: "modproxy: --listen: listen: want an address and a port, such as 127.0.0.1:8080, not \"8080\"\n"},
+		"too many arguments":  {args: []string{"version", "now"}, code: 2, stderr: "modproxy: unknown command \"now\" for \"modproxy version\"\n"},
+		"bad variable":        {args: []string{"config"}, variables: []string{"MODPROXY_SHUTDOWN=5"}, code: 2, stderr: "modproxy: MODPROXY_SHUTDOWN: want a duration with its unit, such as 30s, 5m or 720h\n"},
+		"no such file":        {args: []string{"config", "--config", "/nowhere/modproxy.yaml"}, code: 2, stderr: "modproxy: configuration: open /nowhere/modproxy.yaml: no such file or directory\n"},
+		"unknown tool":        {args: []string{"client-config", "--tool", "tfu"}, code: 2, stderr: "modproxy: unknown tool \"tfu\"\nhint: did you mean tofu?\n"},
+		"URL with a password": {args: []string{"client-config", "--url", "http://u:p@h"}, code: 2, stderr: "modproxy: --url: must not have a username or password in it\n"},
+		"unknown port": {
+			args: []string{"client-config", "--listen", "127.0.0.1:0"}, code: 2,
+			stderr: "modproxy: nobody knows the port: listen says any free one\nhint: say --url\n",
+		},
+		"reachable without being asked": {
+			args: []string{"config", "check", "--listen", ":8080"}, code: 2,
+			stderr: `modproxy: --listen: listen: :8080 can be reached from other machines, and nobody is asked who they are
+hint: modproxy does not know users yet: listen on 127.0.0.1, behind something that asks who they are
+hint: or say anonymous: true (--anonymous) when everybody who can connect may read every module
+`,
+		},
+		"reachable on purpose": {args: []string{"config", "check", "--listen", ":8080", "--anonymous"}, stdout: "in order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := command(t, test.variables, test.args...)
+			if got.code != test.code || got.stderr != test.stderr || !strings.Contains(got.stdout, test.stdout) {
+				t.Errorf("modproxy %q = %d\nstdout: %s\nstderr: %s\nwant %d, stdout with %q, stderr\n%s",
+					test.args, got.code, got.stdout, got.stderr, test.code, test.stdout, test.stderr)
+			}
+			if test.code != exitDone && got.stdout != "" {
+				t.Errorf("modproxy %q failed and still printed %q", test.args, got.stdout)
+			}
+		})
+	}
+}
+
+// closed is a standard output that nobody reads any more.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, errors.New("write: broken pipe") }
+
+func TestRunFailed(t *testing.T) {
+	for _, args := range [][]string{
+		{"config"}, {"config", "--json"}, {"config", "check"}, {"client-config"}, {"version"}, {"version", "--json"},
+	} {
+		var stderr bytes.Buffer
+		code := run(context.Background(), args, nil, strings.NewReader(""), closed{}, &stderr)
+		if code != exitFailed || stderr.String() != "modproxy: write: broken pipe\n" {
+			t.Errorf("modproxy %q = %d, %q; want that it tells that it could not write", args, code, stderr.String())
+		}
+	}
+}
