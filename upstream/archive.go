@@ -70,7 +70,7 @@ func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error)
 // the registry asked for that and it is the registry's own origin.
 func (f *fetch) credentialsFor(s source) []egress.Credential {
 	shown := f.Client.shown
-	if s.direct {
+	if s.own {
 		shown = append(f.credentials(f.host), shown...)
 	}
 	if s.user != nil {

@@ -83,7 +83,11 @@ func (c *Client) discover(ctx context.Context, host string) (*url.URL, error) {
 		return nil, fmt.Errorf("service discovery: %w", outgoing(err))
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	switch {
+	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
+		// That it offers no services is not to say that there is no such module.
+		return nil, fmt.Errorf("service discovery: %w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), res.Status)
+	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("service discovery: %w", c.refusal(host, res))
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {

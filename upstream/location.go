@@ -20,9 +20,11 @@ type locationKey struct {
 // located is what a registry said of one version's package.
 type located struct {
 	modproxy.Location
-	// direct: the package is fetched from the URL as it is, with the registry's
-	// own credentials, and its format is read off its first bytes.
+	// direct: the package is fetched from the URL as it is, and its format is read
+	// off its first bytes.
 	direct bool
+	// credentials: the registry wants to be shown its own token there.
+	credentials bool
 }
 
 // Location asks m's registry where the package of version is, and holds the
@@ -91,7 +93,7 @@ func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version str
 func parseAnswer(asked *url.URL, header string, body []byte) (located, error) {
 	var fields struct {
 		Location string `json:"location"`
-		Direct   *bool  `json:"use_registry_credentials"`
+		Own      *bool  `json:"use_registry_credentials"`
 	}
 	if len(body) > 0 {
 		// A body that is no such JSON is of no account where there is a header.
@@ -99,18 +101,18 @@ func parseAnswer(asked *url.URL, header string, body []byte) (located, error) {
 			return located{}, fmt.Errorf("%w: the registry answered neither X-Terraform-Get nor JSON", modproxy.ErrInvalid)
 		}
 	}
-	if fields.Direct != nil && fields.Location != "" {
+	if fields.Own != nil && fields.Location != "" {
 		u, err := asked.Parse(fields.Location)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
 			return located{}, fmt.Errorf("%w: location: want an http or https URL where use_registry_credentials is set", modproxy.ErrInvalid)
 		}
-		return located{modproxy.Location{Getter: u.Scheme, URL: u.String()}, *fields.Direct}, nil
+		return located{modproxy.Location{Getter: u.Scheme, URL: u.String()}, true, *fields.Own}, nil
 	}
 	if header == "" {
 		header = fields.Location
 	}
 	l, err := modproxy.ParseLocation(header, asked)
-	return located{l, false}, err
+	return located{Location: l}, err
 }
 
 // check refuses what cannot be fetched, or may not be, before anybody waits for it.

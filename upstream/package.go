@@ -112,6 +112,7 @@ func (f *fetch) fetch(ctx context.Context, l located) (fetched, error) {
 		return fetched{}, fmt.Errorf("location: %w", err)
 	}
 	if s.archive || s.direct {
+		s.own = l.credentials
 		if err := f.fetchArchive(ctx, s); err != nil {
 			return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 		}

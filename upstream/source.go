@@ -18,6 +18,7 @@ type source struct {
 	format   archive.Format
 	archive  bool // format is known: the URL names an archive
 	direct   bool // an archive whose format its first bytes tell
+	own      bool // the registry wants to be shown its own token
 	checksum *archive.Checksum
 }
 

@@ -1,0 +1,232 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/upstream/git"
+)
+
+// newClient makes a client that may reach this machine.
+func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream.Host) *upstream.Client {
+	t.Helper()
+	out, err := egress.New(egress.Config{
+		Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile,
+		Proxy: nil,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	tunnel, err := out.ListenTunnel(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tunnel.Close() })
+	scratch := t.TempDir()
+	c, err := upstream.New(upstream.Config{
+		Egress: out, Hosts: hosts, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
+		Git: &git.Fetcher{
+			Dir: scratch, CAFile: u.CAFile, Allow: out.Check, Resolve: out.Resolve,
+			Tunnel: func(most int64) (git.Session, error) { return tunnel.Session(most), nil },
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRegistry(t *testing.T) {
+	u := registrytest.New(t, registrytest.Modules())
+	registrytest.TestRegistry(t, u.Host, func(t testing.TB) modproxy.Registry { return newClient(t, u, nil) })
+}
+
+var network = modproxy.Module{Namespace: "acme", Name: "network", System: "aws"}
+
+func networkOf(u *registrytest.Upstream) modproxy.Module {
+	m := network
+	m.Host = u.Host
+	return m
+}
+
+// What a registry answers, and what a client is to make of it.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		kind  registrytest.Kind
+		knobs registrytest.Knobs
+		want  error
+		asks  int // of that kind, for two questions
+	}{
+		{"not found", registrytest.Versions, registrytest.Knobs{Status: 404}, modproxy.ErrNotFound, 2},
+		{"gone", registrytest.Versions, registrytest.Knobs{Status: 410}, modproxy.ErrNotFound, 2},
+		{"unauthorized", registrytest.Versions, registrytest.Knobs{Status: 401}, modproxy.ErrDenied, 2},
+		{"forbidden", registrytest.Versions, registrytest.Knobs{Status: 403}, modproxy.ErrDenied, 2},
+		{"no content", registrytest.Versions, registrytest.Knobs{Status: 204}, modproxy.ErrUnavailable, 2},
+		{"not implemented", registrytest.Versions, registrytest.Knobs{Status: 501}, modproxy.ErrUnavailable, 2},
+		{"broken is tried twice", registrytest.Versions, registrytest.Knobs{Status: 500}, modproxy.ErrUnavailable, 4},
+		{"busy is left alone", registrytest.Versions, registrytest.Knobs{Status: 429, RetryAfter: "120"}, modproxy.ErrUnavailable, 1},
+		{"unavailable is left alone", registrytest.Versions, registrytest.Knobs{Status: 503, RetryAfter: "120"}, modproxy.ErrUnavailable, 1},
+		{"truncated", registrytest.Versions, registrytest.Knobs{Truncate: 5}, modproxy.ErrUnavailable, 2},
+		{"discovery of another type", registrytest.Discovery, registrytest.Knobs{Type: "text/html"}, modproxy.ErrUnavailable, 1},
+		{"discovery redirects three times", registrytest.Discovery, registrytest.Knobs{Redirects: 3}, nil, 4},
+		{"discovery redirects four times", registrytest.Discovery, registrytest.Knobs{Redirects: 4}, modproxy.ErrUnavailable, 4},
+		// The host says that it has no services, not that it has no such module.
+		{"no discovery", registrytest.Discovery, registrytest.Knobs{Status: 404}, modproxy.ErrUnavailable, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := registrytest.New(t, registrytest.Modules())
+			client := newClient(t, u, nil)
+			u.Set(c.kind, c.knobs)
+			for range 2 {
+				_, err := client.Versions(t.Context(), networkOf(u))
+				if !errors.Is(err, c.want) || c.want != modproxy.ErrNotFound && errors.Is(err, modproxy.ErrNotFound) {
+					t.Errorf("error %v; want %v", err, c.want)
+				}
+				if later := (*modproxy.RetryLater)(nil); c.knobs.RetryAfter != "" && (!errors.As(err, &later) || time.Until(later.After) < time.Minute) {
+					t.Errorf("error %v does not say when to come back", err)
+				}
+			}
+			if got := u.Count(c.kind); got != c.asks {
+				t.Errorf("asked %d times; want %d", got, c.asks)
+			}
+		})
+	}
+}
+
+// A registry's token goes to the registry, not to where it says that packages are.
+func TestTokenStaysAtTheRegistry(t *testing.T) {
+	elsewhere := registrytest.New(t, txtar.Parse([]byte(`
+-- archives/x.zip/main.tf --
+`)))
+	u := registrytest.New(t, txtar.Parse([]byte(strings.ReplaceAll(`
+-- modules/acme/network/aws/1.0.0 --
+ELSEWHERE/archives/x.zip
+-- modules/acme/network/aws/2.0.0 --
+{url}/archives/x.zip
+-- archives/x.zip/main.tf --
+`, "ELSEWHERE", elsewhere.URL))))
+	const secret = "registry-token-8f2c"
+	client := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret(secret)}})
+	for _, version := range []string{"1.0.0", "2.0.0"} {
+		p, err := client.Package(t.Context(), networkOf(u), version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	for _, r := range append(u.Requests(), elsewhere.Requests()...) {
+		shown := strings.Contains(strings.Join(r.Header["Authorization"], " "), secret)
+		if want := r.Kind != registrytest.Archive; shown != want {
+			t.Errorf("%s %s: token shown: %v; want %v", r.Kind, r.Path, shown, want)
+		}
+	}
+	if elsewhere.Count(registrytest.Archive) != 1 {
+		t.Errorf("the other host was asked %d times", elsewhere.Count(registrytest.Archive))
+	}
+}
+
+// Cold, a package costs one question for its location and one fetch, also when
+// both were asked for one after the other.
+func TestPackageFollowsLocation(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte(`
+-- modules/acme/network/aws/1.0.0 --
+{url}/archives/x.tar.gz
+-- archives/x.tar.gz/main.tf --
+`)))
+	client := newClient(t, u, nil)
+	if _, err := client.Location(t.Context(), networkOf(u), "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := client.Package(t.Context(), networkOf(u), "1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	for kind, want := range map[registrytest.Kind]int{registrytest.Discovery: 1, registrytest.Download: 1, registrytest.Archive: 1, registrytest.All: 3} {
+		if got := u.Count(kind); got != want {
+			t.Errorf("%d %s requests; want %d", got, kind, want)
+		}
+	}
+}
+
+// What is refused is refused when the location is asked for, and by name.
+func TestRefusedLocations(t *testing.T) {
+	for location, want := range map[string]error{
+		"hg::https://hg.example.com/x":               modproxy.ErrDenied,
+		"s3::https://s3.amazonaws.com/b/k.zip":       modproxy.ErrDenied,
+		"gcs::https://www.googleapis.com/storage/x":  modproxy.ErrDenied,
+		"oci://registry.example.com/x?tag=1":         modproxy.ErrDenied,
+		"file:///etc":                                modproxy.ErrDenied,
+		"git::file:///etc":                           modproxy.ErrInvalid,
+		"git::ext::sh -c touch% x":                   modproxy.ErrInvalid,
+		"git::https://git.example.com/x?ref=-b":      modproxy.ErrInvalid,
+		"git::https://git.example.com/x?sshkey=eA==": modproxy.ErrInvalid,
+		"git::ssh://git@git.example.com/x":           modproxy.ErrDenied, // no identity
+		"https://169.254.169.254/x.zip":              modproxy.ErrDenied,
+		"http://93.184.215.14/x.zip":                 modproxy.ErrDenied,
+		"https://93.184.215.14:8443/x.zip":           modproxy.ErrDenied,
+		"other/module/address":                       modproxy.ErrInvalid,
+	} {
+		u := registrytest.New(t, &txtar.Archive{Files: []txtar.File{
+			{Name: "modules/acme/network/aws/1.0.0", Data: []byte(location + "\n")},
+		}})
+		client := newClient(t, u, nil)
+		_, err := client.Location(t.Context(), networkOf(u), "1.0.0")
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v; want %v", location, err, want)
+		}
+		if getter, _, ok := strings.Cut(location, "::https"); err != nil && ok && getter != "git" && !strings.Contains(err.Error(), getter) {
+			t.Errorf("%s: error %v does not name the getter", location, err)
+		}
+	}
+}
+
+// A registry may know a version by another spelling than the clients ask with.
+func TestSpellings(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte(`
+-- modules/acme/network/aws/versions --
+{"modules":[{"versions":[{"version":"v1.2"}]}]}
+-- modules/acme/network/aws/v1.2 --
+{url}/archives/x.zip
+-- archives/x.zip/main.tf --
+`)))
+	client := newClient(t, u, nil)
+	l, err := client.Location(t.Context(), networkOf(u), "1.2.0")
+	if err != nil || l.URL != u.URL+"/archives/x.zip" {
+		t.Errorf("location %v, %v", l, err)
+	}
+}
+
+// A client that goes away does not take the discovery that others wait for along.
+func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
+	u := registrytest.New(t, registrytest.Modules())
+	client := newClient(t, u, nil)
+	u.Set(registrytest.Discovery, registrytest.Knobs{Hold: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := client.Versions(ctx, networkOf(u)); first <- err }()
+	for u.Count(registrytest.Discovery) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { _, err := client.Versions(t.Context(), networkOf(u)); second <- err }()
+	cancel()
+	if err := <-first; !errors.Is(err, modproxy.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+		t.Errorf("the first: %v", err)
+	}
+	u.Set(registrytest.Discovery, registrytest.Knobs{})
+	if err := <-second; err != nil {
+		t.Errorf("the second: %v", err)
+	}
+}
