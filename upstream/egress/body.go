@@ -41,9 +41,9 @@ func codingError(resp *http.Response, r Request) error {
 }
 
 // guard puts the bounds of r around the body of resp.
-func guard(resp *http.Response, r Request, cfg Config, cancel context.CancelCauseFunc) {
+func guard(ctx context.Context, resp *http.Response, r Request, cfg Config, cancel context.CancelCauseFunc) {
 	url := Redact(resp.Request.URL)
-	b := &body{close: resp.Body.Close, cancel: cancel, url: url}
+	b := &body{close: resp.Body.Close, ctx: ctx, cancel: cancel, url: url}
 	slow := newPace(resp.Body, cfg.MinRate, cfg.RateWindow, func() { cancel(ErrTooSlow) })
 	b.r = &capped{r: slow, left: r.MaxBytes, max: r.MaxBytes, declared: resp.ContentLength}
 	if err := codingError(resp, r); err != nil {
@@ -62,12 +62,17 @@ func guard(resp *http.Response, r Request, cfg Config, cancel context.CancelCaus
 type body struct {
 	r      io.Reader
 	close  func() error
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	url    string
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
+	if err == io.EOF && b.ctx.Err() != nil {
+		// A server that sees the connection go may well write a proper end.
+		err = context.Cause(b.ctx)
+	}
 	if err != nil && err != io.EOF {
 		err = fmt.Errorf("body of %s: %w", b.url, err)
 	}

@@ -111,12 +111,13 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 	}
 	s := serve(t, "https", "127.0.0.1", hang)
 	cfg := up()
-	cfg.MinRate, cfg.RateWindow, cfg.HeaderTimeout = 1000, 20*time.Millisecond, 50*time.Millisecond
+	cfg.MinRate, cfg.RateWindow = 1000, 20*time.Millisecond
 	c := client(t, cfg)
 	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/body")}); !errors.Is(err, egress.ErrTooSlow) {
 		t.Errorf("a body that drips: got %v, want ErrTooSlow", err)
 	}
-	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/header")}); err == nil {
+	cfg.HeaderTimeout = 20 * time.Millisecond
+	if _, err := fetch(t.Context(), client(t, cfg), egress.Request{URL: s.at("https", "up.test", "/header")}); err == nil {
 		t.Error("a header that never comes is waited for")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

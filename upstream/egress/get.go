@@ -35,7 +35,7 @@ func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	guard(resp, r, c.cfg, cancel)
+	guard(ctx, resp, r, c.cfg, cancel)
 	return resp, nil
 }
 

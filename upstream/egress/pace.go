@@ -21,6 +21,7 @@ type pace struct {
 	since   time.Time     // when the Read under way began to count
 	waiting *time.Timer   // nil while no Read is under way
 	slow    bool
+	aborted bool
 }
 
 // newPace wants rate bytes per second, on average over a window.
@@ -37,7 +38,7 @@ func (p *pace) Read(b []byte) (int, error) {
 	if p.end(int64(n)) {
 		return n, err
 	}
-	if err == io.EOF { // late, but whole
+	if err == io.EOF && !p.aborted { // late, but whole; after an abort even an end proves nothing
 		return n, err
 	}
 	return n, p.err()
@@ -77,6 +78,7 @@ func (p *pace) expire() {
 	}
 	p.turn()
 	if p.slow {
+		p.aborted = true
 		p.abort()
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,18 +32,21 @@ func TestPace(t *testing.T) {
 		within   time.Duration
 	}{
 		{"quick", 2000, time.Second, 100, false, 100 * time.Second},
-		{"just enough", 1024, time.Second, 100, false, 100 * time.Second},
+		{"just enough", 1100, time.Second, 100, false, 100 * time.Second},
 		{"one byte a second", 1, time.Second, 1000, true, window},
 		{"silence", 1, time.Hour, 1, true, window},
 		{"a pause within the window", 29 * 1024 * 2, 29 * time.Second, 5, false, 145 * time.Second},
 		{"small and slow, but whole", 1, 20 * time.Second, 1, false, 20 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // an abort looks like a proper end here
 				r, w := io.Pipe()
-				go drip(w, tt.size, tt.interval, tt.times)
+				var writer sync.WaitGroup
+				writer.Go(func() { drip(w, tt.size, tt.interval, tt.times) })
+				defer writer.Wait()
+				defer r.Close()
 				begin := time.Now()
-				n, err := io.Copy(io.Discard, newPace(r, 1024, window, func() { r.CloseWithError(io.ErrClosedPipe) }))
+				n, err := io.Copy(io.Discard, newPace(r, 1024, window, func() { w.Close() }))
 				if errors.Is(err, ErrTooSlow) != tt.slow || err != nil && !tt.slow {
 					t.Errorf("after %v and %d bytes: got %v", time.Since(begin), n, err)
 				}
@@ -57,10 +61,13 @@ func TestPace(t *testing.T) {
 func TestPaceStopsAfterAQuickStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		go func() {
+		var writer sync.WaitGroup
+		writer.Go(func() {
 			w.Write(make([]byte, 1<<20))
 			drip(w, 1, time.Second, 1000)
-		}()
+		})
+		defer writer.Wait()
+		defer r.Close()
 		begin := time.Now()
 		_, err := io.Copy(io.Discard, newPace(r, 1024, 30*time.Second, func() { r.CloseWithError(io.ErrClosedPipe) }))
 		if took := time.Since(begin); !errors.Is(err, ErrTooSlow) || took > time.Minute {

@@ -49,7 +49,7 @@ func TestSpecialRangesEndWhereTheRegistriesSay(t *testing.T) {
 func TestExceptions(t *testing.T) {
 	resolver := names{
 		"git.test": {"10.1.1.1"}, "other.test": {"10.1.1.1"}, "web.test": {"93.184.215.14"},
-		"mixed.test": {"10.9.9.9", "93.184.215.14"}, "in.test": {"10.2.0.9"},
+		"mixed.test": {"10.9.9.9", "93.184.215.14"}, "a.git.test": {"10.1.1.1"}, "in.test": {"10.2.0.9"},
 	}
 	for _, tt := range []struct {
 		allow, host string

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/net/proxy"
@@ -20,15 +21,20 @@ import (
 // asked for. Where names of the internet cannot be looked up, it is lost time.
 const lookupBeforeProxy = 3 * time.Second
 
+var errProxy = errors.New("the proxy that is configured for this URL is not a URL of a proxy; see HTTPS_PROXY and HTTP_PROXY")
+
 // proxy is the proxy that u is reached through, or nil. Its error shows nothing of
 // the setting, which may hold a password.
 func (c *Client) proxy(u *url.URL) (*url.URL, error) {
 	p, err := c.cfg.Proxy(u)
 	if err != nil {
-		return nil, errors.New("the proxy that is configured for this URL is not a URL itself; see HTTPS_PROXY and HTTP_PROXY")
+		return nil, errProxy
 	}
 	if p == nil {
 		return nil, nil
+	}
+	if strings.Trim(p.Path, "/") != "" || p.Hostname() == "" {
+		return nil, errProxy
 	}
 	switch p.Scheme {
 	case "http", "https", "socks5", "socks5h":
@@ -79,7 +85,7 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	defer cancel()
 	conn, err := c.dialThrough(ctx, p, t)
 	if err != nil {
-		return nil, fmt.Errorf("proxy %s: %w", Redact(p), err)
+		return nil, fmt.Errorf("proxy %s: %w", p.Host, err)
 	}
 	return conn, nil
 }

@@ -69,6 +69,7 @@ func TestRetries(t *testing.T) {
 			}
 		}
 		cancel()
+		c.Close() // else package net/http asks again by itself, over a new connection
 		if got != tt.want || count != tt.count {
 			t.Errorf("%s, %d attempts: got %d (%v) after %d requests, want %d after %d", name, tt.attempts, got, err, count, tt.want, tt.count)
 		}

@@ -40,7 +40,7 @@ var authority = sync.OnceValues(func() (tls.Certificate, []byte) {
 		Subject:      pkix.Name{CommonName: "egress test"},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(time.Hour),
-		DNSNames:     []string{"*.test", "localhost"},
+		DNSNames:     []string{"*.test", "up.test", "two.test", "localhost"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2), net.IPv6loopback},
 		IsCA:         true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -146,4 +146,11 @@ func client(t *testing.T, cfg egress.Config) *egress.Client {
 // up is the configuration by which up.test, and nothing else, can be reached.
 func up(more ...string) egress.Config {
 	return egress.Config{Allow: append(more, "up.test"), Resolver: names{"up.test": {"127.0.0.1"}, "evil.test": {"127.0.0.1"}, "two.test": {"127.0.0.1"}}}
+}
+
+func trusting() *tls.Config {
+	_, root := authority()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(root)
+	return &tls.Config{RootCAs: pool}
 }
