@@ -1,0 +1,130 @@
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/bzip2"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/modproxy/modproxy/pack"
+)
+
+func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder, l Limits) error {
+	compressed := bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10)
+	var r io.Reader
+	var err error
+	switch format {
+	case TarGzip:
+		r, err = gzip.NewReader(compressed)
+	case TarBzip2:
+		r = bzip2.NewReader(compressed)
+	case TarXz:
+		r = &xzReader{in: xzInput{r: compressed}}
+	}
+	if err != nil {
+		return err
+	}
+	s := &stream{r: r, out: out}
+	if err := readTar(s, b, l); err != nil {
+		return err
+	}
+	return expectZeros(s)
+}
+
+func readTar(s *stream, b *pack.Builder, l Limits) error {
+	tr := tar.NewReader(s)
+	last := ""
+	for n := 0; ; n++ {
+		s.expectHeader()
+		h, err := tr.Next()
+		s.expectContent()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && n == 0:
+			return fmt.Errorf("first entry: %w", err)
+		case err != nil:
+			return fmt.Errorf("after %.200q: %w", last, err)
+		case n >= l.Entries:
+			return refuse("%.200q: more than the %d entries that are allowed", h.Name, l.Entries)
+		}
+		last = h.Name
+		if err := tarEntry(h, tr, b); err != nil {
+			return err
+		}
+		// What the builder did not ask for is still counted as content.
+		if _, err := io.Copy(io.Discard, tr); err != nil {
+			return fmt.Errorf("%.200q: %w", h.Name, err)
+		}
+	}
+}
+
+func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
+	dir := h.Typeflag == tar.TypeDir
+	name := cleanName(h.Name, dir)
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return refuse("%.200q: is a sparse file", h.Name)
+		}
+	}
+	if h.Size != 0 && (dir || h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink) {
+		return refuse("%.200q: is a directory or a link, and has content", h.Name)
+	}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		return b.File(name, h.Mode&0o100 != 0, r)
+	case tar.TypeDir:
+		if name == "" {
+			return nil
+		}
+		return b.Dir(name)
+	case tar.TypeSymlink:
+		return b.Link(name, h.Linkname)
+	case tar.TypeLink:
+		return b.Hardlink(name, cleanName(h.Linkname, false))
+	case tar.TypeXGlobalHeader:
+		return checkGlobal(h)
+	case tar.TypeGNUSparse:
+		return refuse("%.200q: is a sparse file", h.Name)
+	case tar.TypeChar, tar.TypeBlock:
+		return refuse("%.200q: is a device", h.Name)
+	case tar.TypeFifo:
+		return refuse("%.200q: is a named pipe", h.Name)
+	}
+	return refuse("%.200q: has the type %q, which is none that a package has", h.Name, h.Typeflag)
+}
+
+// checkGlobal ignores a header that is meant for all entries that follow, as the
+// clients do, unless it says something that other readers of tar heed.
+func checkGlobal(h *tar.Header) error {
+	for _, key := range []string{"path", "linkpath", "size"} {
+		if _, ok := h.PAXRecords[key]; ok {
+			return refuse("%.200q: a global header sets the %s of every entry", h.Name, key)
+		}
+	}
+	return nil
+}
+
+// expectZeros reads to the end, which must have nothing but padding before it: some
+// readers of tar go on where others see the end.
+func expectZeros(r io.Reader) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		for _, c := range buf[:n] {
+			if c != 0 {
+				return refuse("something follows the end of the tar archive")
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("after the end of the tar archive: %w", err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package archive
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/modproxy/modproxy/pack"
+)
+
+// unpackZip reads a zip archive
+// (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT). The directory at
+// its end and the headers before its entries must tell the same, and every byte
+// must belong to one of them: whoever reads from the front sees what those see who
+// read from the end.
+func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
+	dir, err := findZipDirectory(in, size, l)
+	if err != nil {
+		return err
+	}
+	entries, err := dir.read(in, out.max)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(entries, func(a, b *zipEntry) int { return cmp.Compare(a.offset, b.offset) })
+	var at int64
+	for i, e := range entries {
+		next := dir.offset
+		if i+1 < len(entries) {
+			next = entries[i+1].offset
+		}
+		switch {
+		case e.offset < at:
+			return refuse("%.200q: overlaps another entry", e.name)
+		case e.offset > at:
+			return refuse("%.200q: %d bytes before it belong to no entry", e.name, e.offset-at)
+		}
+		if err := e.checkLocal(in, next); err != nil {
+			return err
+		}
+		at = next
+	}
+	if at != dir.offset {
+		return refuse("%d bytes before its directory belong to no entry", dir.offset-at)
+	}
+	z := zipContents{in: in, out: out, inflate: flate.NewReader(nil)}
+	for _, e := range entries {
+		if err := z.add(e, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zipContents reads entry after entry.
+type zipContents struct {
+	in      *input
+	out     *output
+	inflate io.ReadCloser
+	packed  bufio.Reader
+}
+
+func (z *zipContents) add(e *zipEntry, b *pack.Builder) error {
+	kind, err := e.kind()
+	if err != nil {
+		return err
+	}
+	r, err := z.open(e)
+	if err != nil {
+		return err
+	}
+	name := cleanName(e.name, kind == kindDirectory)
+	switch kind {
+	case kindFile:
+		err = b.File(name, e.executable(), r)
+	case kindLink:
+		var target []byte
+		if target, err = io.ReadAll(io.LimitReader(r, maxTarget+1)); err == nil {
+			err = b.Link(name, string(target))
+		}
+	case kindDirectory:
+		if name != "" {
+			err = b.Dir(name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// What the builder did not ask for is still checked.
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("%.200q: %w", e.name, err)
+	}
+	return nil
+}
+
+func (z *zipContents) open(e *zipEntry) (io.Reader, error) {
+	z.packed.Reset(io.NewSectionReader(z.in, e.data, e.packed))
+	r := &zipReader{e: e, r: &z.packed, packed: &z.packed, out: z.out}
+	if e.method == deflated {
+		if err := z.inflate.(flate.Resetter).Reset(&z.packed, nil); err != nil {
+			return nil, err
+		}
+		r.r = z.inflate
+	}
+	return r, nil
+}
+
+// A zipReader is the content of one entry, which must be what its headers say.
+type zipReader struct {
+	e      *zipEntry
+	r      io.Reader
+	packed *bufio.Reader
+	out    *output
+	n      int64
+	crc    uint32
+	end    error
+}
+
+func (r *zipReader) Read(p []byte) (int, error) {
+	if r.end != nil {
+		return 0, r.end
+	}
+	n, err := r.r.Read(p)
+	r.n += int64(n)
+	r.crc = crc32.Update(r.crc, crc32.IEEETable, p[:n])
+	if tooMuch := r.out.add(n); tooMuch != nil {
+		err = tooMuch
+	} else if r.n > r.e.size {
+		err = refuse("%.200q: has more than the %d bytes that its header says", r.e.name, r.e.size)
+	} else if err == io.EOF {
+		err = r.checkEnd()
+	}
+	r.end = err
+	return n, err
+}
+
+func (r *zipReader) checkEnd() error {
+	if r.n != r.e.size {
+		return refuse("%.200q: has %d bytes, but its header says %d", r.e.name, r.n, r.e.size)
+	}
+	if r.crc != r.e.crc {
+		return refuse("%.200q: has another checksum than its header says", r.e.name)
+	}
+	if _, err := r.packed.ReadByte(); err != io.EOF {
+		return refuse("%.200q: something follows its compressed content", r.e.name)
+	}
+	return io.EOF
+}

@@ -1,0 +1,138 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Signatures and fixed lengths of zip's records.
+const (
+	localSignature        = "PK\x03\x04"
+	descriptorSignature   = "PK\x07\x08"
+	entrySignature        = "PK\x01\x02"
+	endSignature          = "PK\x05\x06"
+	end64Signature        = "PK\x06\x06"
+	end64LocatorSignature = "PK\x06\x07"
+
+	localLength        = 30
+	entryLength        = 46
+	endLength          = 22
+	end64Length        = 56
+	end64LocatorLength = 20
+
+	// maxZipDirectory bounds the memory that names take.
+	maxZipDirectory = 32 << 20
+)
+
+var little = binary.LittleEndian
+
+// A zipDirectory says where the directory of a zip archive is.
+type zipDirectory struct {
+	offset, size int64
+	entries      int64
+}
+
+// findZipDirectory reads the records at the end of the archive. The last of them must
+// be the archive's end, the first must follow the directory, and all must agree.
+func findZipDirectory(in *input, size int64, l Limits) (*zipDirectory, error) {
+	tail := make([]byte, min(size, endLength+1<<16-1))
+	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
+		return nil, err
+	}
+	i := bytes.LastIndex(tail, []byte(endSignature))
+	if i < 0 || len(tail)-i < endLength {
+		return nil, refuse("not a zip file, or not all of it")
+	}
+	end := tail[i:]
+	if int(little.Uint16(end[20:]))+endLength != len(end) {
+		return nil, refuse("something follows the end of the zip file")
+	}
+	if little.Uint32(end[4:]) != 0 || !bytes.Equal(end[8:10], end[10:12]) {
+		return nil, refuse("part of a zip file in several parts")
+	}
+	d := &zipDirectory{
+		entries: int64(little.Uint16(end[10:])),
+		size:    int64(little.Uint32(end[12:])),
+		offset:  int64(little.Uint32(end[16:])),
+	}
+	at := size - int64(len(end)) // the directory must end here
+	at, err := d.read64(in, at)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.entries > int64(l.Entries):
+		return nil, refuse("%d entries, more than the %d that are allowed", d.entries, l.Entries)
+	case d.size > maxZipDirectory:
+		return nil, refuse("a directory of %d bytes, more than the %d that are allowed", d.size, maxZipDirectory)
+	case d.offset > at || d.size != at-d.offset:
+		return nil, refuse("its directory is not where its end says")
+	case d.size < d.entries*entryLength:
+		return nil, refuse("its directory has not the %d entries that its end says", d.entries)
+	}
+	return d, nil
+}
+
+// read64 reads the zip64 record that may be before the end record at at, and says
+// where the first of them begins.
+func (d *zipDirectory) read64(in *input, at int64) (int64, error) {
+	if at < end64LocatorLength+end64Length {
+		return at, nil
+	}
+	locator := make([]byte, end64LocatorLength)
+	if _, err := in.ReadAt(locator, at-end64LocatorLength); err != nil {
+		return 0, err
+	}
+	if string(locator[:4]) != end64LocatorSignature {
+		return at, nil
+	}
+	at -= end64LocatorLength + end64Length
+	end := make([]byte, end64Length)
+	if _, err := in.ReadAt(end, at); err != nil {
+		return 0, err
+	}
+	switch {
+	case string(end[:4]) != end64Signature, little.Uint64(end[4:]) != end64Length-12,
+		little.Uint64(locator[8:]) != uint64(at), little.Uint32(locator[4:]) != 0, little.Uint32(locator[16:]) != 1:
+		return 0, refuse("its zip64 end is not where its locator says")
+	case little.Uint64(end[16:]) != 0, !bytes.Equal(end[24:32], end[32:40]):
+		return 0, refuse("part of a zip file in several parts")
+	}
+	for _, field := range []struct {
+		to   *int64
+		from []byte
+		max  int64 // stands for: see zip64
+	}{{&d.entries, end[32:], 1<<16 - 1}, {&d.size, end[40:], 1<<32 - 1}, {&d.offset, end[48:], 1<<32 - 1}} {
+		n := int64(little.Uint64(field.from))
+		if n < 0 || *field.to != n && *field.to != field.max {
+			return 0, refuse("its zip64 end contradicts its end")
+		}
+		*field.to = n
+	}
+	return at, nil
+}
+
+// read reads the entries, which together may expand to max bytes.
+func (d *zipDirectory) read(in *input, max int64) ([]*zipEntry, error) {
+	section := io.NewSectionReader(in, d.offset, d.size)
+	r := bufio.NewReaderSize(section, int(min(d.size+1, 64<<10)))
+	entries := make([]*zipEntry, 0, d.entries)
+	var total int64
+	for range d.entries {
+		e, err := readZipEntry(r)
+		if err != nil {
+			return nil, fmt.Errorf("directory: entry %d: %w", len(entries)+1, err)
+		}
+		if e.size > max-total {
+			return nil, refuse("%.200q: expands to more than the %d bytes that are allowed for its size", e.name, max)
+		}
+		total += e.size
+		entries = append(entries, e)
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		return nil, refuse("something follows the last entry of its directory")
+	}
+	return entries, nil
+}
