@@ -1,0 +1,186 @@
+// The scripts in testdata/script run the built modproxy with real clients, each
+// script once with Terraform and once with OpenTofu if it has a client command.
+// Only the internet is not real: package registrytest stands in for it. Beside
+// the commands of testscript there are these:
+//
+//	upstream NAME start DIR [KNOB=VALUE…]   start a registry that serves the fixture in DIR
+//	upstream NAME load DIR                  serve DIR from now on
+//	upstream NAME set KNOB=VALUE…           turn knobs ([registrytest.Knobs]); KIND.KNOB=VALUE for one kind only
+//	upstream NAME down | up                 refuse connections, accept them again
+//	requests NAME KIND N                    NAME saw N requests of KIND ("all" for any) since the last reset; "N+" for at least N
+//	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
+//	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive, all
+//	requests -reset                         count from here on
+//	await NAME KIND N                       wait until there were so many requests
+//	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
+//	modproxy ARGS…                          run modproxy; "modproxy serve … &" returns when it is ready
+//	stop                                    end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
+//	signal TERM | KILL                      send a signal; KILL waits for the end
+//	client [-direct] get | init DIR         run the client in DIR, through modproxy or asking the upstreams itself
+//	sametree A B                            both trees have the same files, contents and owner's modes; links count as
+//	                                        what they point to, .git not at all
+//	tree DIR                                print the names of the files in DIR, executables with a star
+//	get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL
+//	                                        ask as curl -i does, so often at once; fails with a status of 400 and more
+//	expand FILE…                            replace $NAME and ${NAME} in files
+//
+// Upstream NAME is the registry registry.NAME.example, and sets $NAME_URL and
+// $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
+// that it has started. "modproxy serve" sets $PROXY (and
+// $PROXY_HOST) and makes what "modproxy client-config" prints the client's
+// configuration. $CLIENT is the client's program.
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// built is the program that the scripts run.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "modproxy-built-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built = filepath.Join(dir, "modproxy")
+	args := append([]string{"build", "-o", built}, buildFlags...)
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go %s: %v\n%s", strings.Join(args, " "), err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// findClients finds the programs of the clients by their names. In CI both must
+// be there; elsewhere one that is not is left out, and said so.
+func findClients(t testing.TB) map[string]string {
+	t.Helper()
+	clients := map[string]string{}
+	for name, path := range map[string]string{"tofu": tofuPath(), "terraform": "terraform"} {
+		program, err := exec.LookPath(path)
+		switch {
+		case err == nil:
+			clients[name] = program
+		case os.Getenv("CI") == "true":
+			t.Fatalf("%s: %v (make tools builds tofu; terraform is taken from PATH)", name, err)
+		default:
+			t.Logf("without %s: %v", name, err)
+		}
+	}
+	return clients
+}
+
+// tofuPath is where tools/build-tofu.sh puts its program.
+func tofuPath() string {
+	if path := os.Getenv("MODPROXY_TOFU"); path != "" {
+		return path
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "tofu"
+	}
+	return filepath.Join(cache, "modproxy-tools", "tofu")
+}
+
+func TestScripts(t *testing.T) {
+	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	var plain, withClient []string
+	for _, script := range all {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("\nclient ")) || bytes.Contains(text, []byte("$CLIENT")) {
+			withClient = append(withClient, script)
+		} else {
+			plain = append(plain, script)
+		}
+	}
+	if len(plain) > 0 {
+		t.Run("plain", func(t *testing.T) { runScripts(t, plain, "", "") })
+	}
+	for name, program := range findClients(t) {
+		t.Run(name, func(t *testing.T) { runScripts(t, withClient, name, program) })
+	}
+}
+
+func runScripts(t *testing.T, scripts []string, name, program string) {
+	testscript.Run(t, testscript.Params{
+		Files:               scripts,
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+		Setup:               func(env *testscript.Env) error { return setup(env, name, program) },
+		Condition: func(cond string) (bool, error) {
+			if cond == "tofu" || cond == "terraform" {
+				return cond == name, nil
+			}
+			return false, fmt.Errorf("no condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"upstream": runUpstream,
+			"requests": runRequests,
+			"await":    runAwait,
+			"seen":     runSeen,
+			"modproxy": runModproxy,
+			"stop":     runStop,
+			"signal":   runSignal,
+			"client":   runClient,
+			"sametree": sametree,
+			"tree":     tree,
+			"get":      get,
+			"expand":   expand,
+		},
+	})
+}
+
+// setup gives a script its own environment, in which nothing of the user's counts.
+func setup(env *testscript.Env, name, program string) error {
+	ca := filepath.Join(env.WorkDir, "ca.pem")
+	w := &world{dir: env.WorkDir, tool: name, program: program, upstreams: map[string]*registrytest.Upstream{}}
+	_, err := os.Stat(w.path("modproxy.yaml"))
+	w.ownConfig = err == nil
+	env.Values[worldKey{}] = w
+	env.Defer(w.close)
+	for _, v := range []string{
+		"HOME=" + w.path("home"),
+		"CLIENT=" + program,
+		"CHECKPOINT_DISABLE=1",
+		"TF_IN_AUTOMATION=1",
+		"TF_CLI_CONFIG_FILE=" + w.path("proxied.tfrc"),
+		"SSL_CERT_FILE=" + ca,
+		"GIT_SSL_CAINFO=" + ca,
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"MODPROXY_CONFIG=" + w.path("modproxy.yaml"),
+		"MODPROXY_LISTEN=127.0.0.1:0",
+		"MODPROXY_DATA=" + w.path("data"),
+		"MODPROXY_EGRESS_CA_FILE=" + ca,
+	} {
+		key, value, _ := strings.Cut(v, "=")
+		env.Setenv(key, value)
+	}
+	return errors.Join(
+		os.Mkdir(w.path("home"), 0o700),
+		w.writeConfigs(),
+		registrytest.CA().WriteFiles(env.WorkDir, "127.0.0.1", "localhost"),
+	)
+}

@@ -1,0 +1,243 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if len(args) < 2 || neg {
+		ts.Fatalf("usage: upstream NAME start|load|set|down|up …")
+	}
+	name, verb, args := args[0], args[1], args[2:]
+	if verb == "start" {
+		ts.Check(w.start(ts, name, args))
+		return
+	}
+	u := w.upstreams[name]
+	if u == nil {
+		ts.Fatalf("no upstream %q is started", name)
+	}
+	switch verb {
+	case "load":
+		ts.Check(u.Load(ts.MkAbs(args[0])))
+	case "set":
+		ts.Check(turn(u, args))
+	case "down":
+		u.Down()
+	case "up":
+		ts.Check(u.Up())
+	default:
+		ts.Fatalf("upstream: no verb %q", verb)
+	}
+}
+
+// start gives every upstream of a script an address of its own.
+func (w *world) start(ts *testscript.TestScript, name string, args []string) error {
+	addr := fmt.Sprintf("127.0.0.%d:0", 2+len(w.upstreams))
+	u, err := registrytest.Start(ts.MkAbs(args[0]), registrytest.Options{Addr: addr})
+	if err != nil {
+		return err
+	}
+	w.upstreams[name] = u
+	ts.Setenv(strings.ToUpper(name)+"_URL", u.URL)
+	ts.Setenv(strings.ToUpper(name)+"_HOST", u.Host)
+	if err := turn(u, args[1:]); err != nil {
+		return err
+	}
+	return w.writeConfigs()
+}
+
+// turn reads KNOB=VALUE and KIND.KNOB=VALUE. The knobs of a kind that one line
+// names are turned together.
+func turn(u *registrytest.Upstream, settings []string) error {
+	knobs := map[registrytest.Kind]*registrytest.Knobs{}
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		kind, knob, ok := strings.Cut(name, ".")
+		if !ok {
+			kind, knob = string(registrytest.All), name
+		}
+		k := registrytest.Kind(kind)
+		if knobs[k] == nil {
+			knobs[k] = &registrytest.Knobs{}
+		}
+		if err := knobs[k].Set(knob, value); err != nil {
+			return err
+		}
+	}
+	for kind, k := range knobs {
+		u.Set(kind, *k)
+	}
+	return nil
+}
+
+// seen counts the requests at an upstream or at modproxy by their kinds, with
+// "all" for their sum.
+func (w *world) seen(name string) (map[string]int, error) {
+	if name == "proxy" {
+		return w.seenByProxy(), nil
+	}
+	u := w.upstreams[name]
+	if u == nil {
+		return nil, fmt.Errorf("no upstream %q is started", name)
+	}
+	counts := map[string]int{}
+	for _, r := range u.Requests() {
+		counts[string(r.Kind)]++
+		counts["all"]++
+	}
+	return counts, nil
+}
+
+// seenByProxy counts the request lines in modproxy's log.
+func (w *world) seenByProxy() map[string]int {
+	counts := map[string]int{}
+	for line := range bytes.Lines(w.log()[w.logStart:]) {
+		var event struct {
+			Method string `json:"method"`
+			Path   string `json:"path"`
+		}
+		if json.Unmarshal(line, &event) == nil && event.Method != "" {
+			counts[kindAtProxy(event.Method, event.Path)]++
+			counts["all"]++
+		}
+	}
+	return counts
+}
+
+func kindAtProxy(method, p string) string {
+	switch {
+	case path.Base(p) == "terraform.json":
+		return "discovery"
+	case path.Base(p) == "versions", path.Base(p) == "download":
+		return path.Base(p)
+	case strings.HasSuffix(p, ".tar.gz") && method == "HEAD":
+		return "head"
+	case strings.HasSuffix(p, ".tar.gz"):
+		return "archive"
+	}
+	return "other"
+}
+
+func runRequests(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if len(args) == 1 && args[0] == "-reset" {
+		for _, u := range w.upstreams {
+			u.Reset()
+		}
+		if info, err := os.Stat(w.path("modproxy.log")); err == nil {
+			w.logStart = info.Size()
+		}
+		return
+	}
+	want, err := parseWant(args)
+	if err != nil || neg {
+		ts.Fatalf("usage: requests NAME KIND N|N+, or requests NAME KIND=N…: %v", err)
+	}
+	for end := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got, err := w.seen(args[0])
+		ts.Check(err)
+		if want(got) {
+			return
+		}
+		// modproxy writes its line after the answer
+		if args[0] != "proxy" || time.Now().After(end) {
+			ts.Fatalf("%s saw %v; want %s\n%s", args[0], got, args[1:], w.list(args[0]))
+		}
+	}
+}
+
+// parseWant reads NAME KIND N, NAME KIND N+ and NAME KIND=N….
+func parseWant(args []string) (func(map[string]int) bool, error) {
+	if len(args) == 3 && !strings.Contains(args[1], "=") {
+		number, atLeast := strings.CutSuffix(args[2], "+")
+		n, err := strconv.Atoi(number)
+		return func(got map[string]int) bool { return got[args[1]] == n || atLeast && got[args[1]] > n }, err
+	}
+	if len(args) < 2 {
+		return nil, fmt.Errorf("too few words")
+	}
+	all := map[string]int{}
+	for _, arg := range args[1:] {
+		kind, number, _ := strings.Cut(arg, "=")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, err
+		}
+		all[kind] = n
+		all["all"] += n
+	}
+	return func(got map[string]int) bool { return maps.Equal(got, all) }, nil
+}
+
+// list is what a script that counts wrong wants to see.
+func (w *world) list(name string) string {
+	if name == "proxy" {
+		return string(w.log())
+	}
+	var b strings.Builder
+	for _, r := range w.upstreams[name].Requests() {
+		fmt.Fprintf(&b, "%s %s %s\n", r.Kind, r.Method, r.Path)
+	}
+	return b.String()
+}
+
+// runSeen looks for a request of a kind that matches, line by line as it was sent.
+func runSeen(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if len(args) != 3 || w.upstreams[args[0]] == nil {
+		ts.Fatalf("usage: [!] seen NAME KIND REGEXP")
+	}
+	want, err := regexp.Compile("(?m)" + args[2])
+	ts.Check(err)
+	for _, r := range w.upstreams[args[0]].Requests() {
+		if kind := registrytest.Kind(args[1]); kind != registrytest.All && kind != r.Kind {
+			continue
+		}
+		var text bytes.Buffer
+		fmt.Fprintf(&text, "%s %s\n", r.Method, r.Path)
+		ts.Check(r.Header.Write(&text))
+		if want.Match(bytes.ReplaceAll(text.Bytes(), []byte("\r"), nil)) {
+			if neg {
+				ts.Fatalf("%s saw\n%s", args[0], text.Bytes())
+			}
+			return
+		}
+	}
+	if !neg {
+		ts.Fatalf("%s saw no such request, but\n%s", args[0], w.list(args[0]))
+	}
+}
+
+func runAwait(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if len(args) != 3 || neg {
+		ts.Fatalf("usage: await NAME KIND N")
+	}
+	want, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got, err := w.seen(args[0])
+		ts.Check(err)
+		if got[args[1]] >= want {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s saw %v; waited for %d %s requests\n%s", args[0], got, want, args[1], w.list(args[0]))
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+var buildFlags []string
+
+type worldKey struct{}
+
+// world is what one script has around it.
+type world struct {
+	dir           string
+	tool, program string // the client's name and path
+	upstreams     map[string]*registrytest.Upstream
+	ownConfig     bool // the script brings a modproxy.yaml
+
+	proxy    *exec.Cmd
+	exited   chan error
+	signaled bool
+	logStart int64 // where in the log requests are counted from
+}
+
+func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
+
+func (w *world) path(elem ...string) string {
+	return filepath.Join(append([]string{w.dir}, elem...)...)
+}
+
+func (w *world) close() {
+	if w.proxy != nil {
+		w.proxy.Process.Kill()
+		<-w.exited
+	}
+	for _, u := range w.upstreams {
+		u.Close()
+	}
+}
+
+// writeConfigs writes modproxy's configuration, if the script has none, and the
+// client's for asking the upstreams directly.
+func (w *world) writeConfigs() error {
+	var own, direct strings.Builder
+	fmt.Fprintf(&own, "upstreams:\n")
+	for _, name := range slices.Sorted(maps.Keys(w.upstreams)) {
+		url := w.upstreams[name].URL + "/v1/modules/"
+		fmt.Fprintf(&own, "  - host: registry.%s.example\n    modules: %s\n", name, url)
+		fmt.Fprintf(&direct, "host \"registry.%s.example\" {\n  services = { \"modules.v1\" = \"%s\" }\n}\n", name, url)
+	}
+	fmt.Fprintf(&own, "egress: {allow: [127.0.0.0/8]}\n")
+	if !w.ownConfig && len(w.upstreams) > 0 {
+		if err := os.WriteFile(w.path("modproxy.yaml"), []byte(own.String()), 0o600); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"direct.tfrc", "proxied.tfrc"} {
+		if err := os.WriteFile(w.path(name), []byte(direct.String()), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runModproxy(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if len(args) > 0 && args[len(args)-1] == "&" {
+		ts.Check(w.serve(ts, args[:len(args)-1]))
+		return
+	}
+	check(ts, neg, ts.Exec(built, args...))
+}
+
+// check ends the script unless err is what its line wants.
+func check(ts *testscript.TestScript, neg bool, err error) {
+	switch {
+	case neg && err == nil:
+		ts.Fatalf("unexpected success")
+	case !neg:
+		ts.Check(err)
+	}
+}
+
+var readyURL = regexp.MustCompile(`(https?://[0-9A-Za-z.:\[\]-]+)\s`)
+
+// serve starts modproxy and waits until it says where it is.
+func (w *world) serve(ts *testscript.TestScript, args []string) error {
+	if w.proxy != nil {
+		return fmt.Errorf("modproxy runs already")
+	}
+	stdout, err := os.Create(w.path("modproxy.out"))
+	if err != nil {
+		return err
+	}
+	defer stdout.Close()
+	stderr, err := os.OpenFile(w.path("modproxy.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	cmd := exec.Command(built, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), stdout, stderr
+	env, err := environ(ts)
+	if err != nil {
+		return err
+	}
+	cmd.Env = env
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w.proxy, w.signaled, w.exited = cmd, false, make(chan error, 1)
+	go func() { w.exited <- cmd.Wait() }()
+	url, err := w.ready()
+	if err != nil {
+		return err
+	}
+	ts.Setenv("PROXY", url)
+	ts.Setenv("PROXY_HOST", url[strings.Index(url, "//")+2:])
+	return w.configureClient(ts, url)
+}
+
+// environ is the environment of a script's programs.
+func environ(ts *testscript.TestScript) ([]string, error) {
+	if err := ts.Exec("env", "-0"); err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00"), nil
+}
+
+func (w *world) ready() (string, error) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		out, err := os.ReadFile(w.path("modproxy.out"))
+		if err != nil {
+			return "", err
+		}
+		if url := readyURL.FindSubmatch(out); url != nil {
+			return string(url[1]), nil
+		}
+		select {
+		case err := <-w.exited:
+			w.proxy = nil
+			return "", fmt.Errorf("modproxy ended before it was ready: %v\n%s", err, w.log())
+		default:
+		}
+	}
+	return "", fmt.Errorf("modproxy does not say where it listens\n%s", w.log())
+}
+
+func (w *world) log() []byte {
+	data, err := os.ReadFile(w.path("modproxy.log"))
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return data
+}
+
+// configureClient makes the client ask modproxy, as its own words say.
+func (w *world) configureClient(ts *testscript.TestScript, url string) error {
+	cmd := exec.Command(built, "client-config", "--url", url)
+	cmd.Env = []string{"MODPROXY_CONFIG=" + ts.Getenv("MODPROXY_CONFIG")}
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("modproxy client-config: %w", err)
+	}
+	return os.WriteFile(w.path("proxied.tfrc"), out, 0o600)
+}
+
+func runStop(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if w.proxy == nil {
+		ts.Fatalf("modproxy does not run")
+	}
+	if !w.signaled {
+		ts.Check(w.proxy.Process.Signal(syscall.SIGTERM))
+	}
+	select {
+	case err := <-w.exited:
+		w.proxy = nil
+		if err != nil {
+			ts.Logf("%s", w.log())
+		}
+		check(ts, neg, err)
+	case <-time.After(30 * time.Second):
+		ts.Fatalf("modproxy does not end\n%s", w.log())
+	}
+}
+
+func runSignal(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if w.proxy == nil || len(args) != 1 || neg {
+		ts.Fatalf("usage: signal TERM|KILL, while modproxy runs")
+	}
+	switch args[0] {
+	case "TERM":
+		w.signaled = true
+		ts.Check(w.proxy.Process.Signal(syscall.SIGTERM))
+	case "KILL":
+		ts.Check(w.proxy.Process.Kill())
+		<-w.exited
+		w.proxy = nil
+	default:
+		ts.Fatalf("no signal %q", args[0])
+	}
+}
+
+func runClient(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	config := "proxied.tfrc"
+	if len(args) > 0 && args[0] == "-direct" {
+		config, args = "direct.tfrc", args[1:]
+	}
+	verbs := map[string][]string{
+		"get":  {"get", "-no-color"},
+		"init": {"init", "-no-color", "-input=false", "-backend=false"},
+	}
+	if len(args) != 2 || verbs[args[0]] == nil {
+		ts.Fatalf("usage: client [-direct] get|init DIR")
+	}
+	ts.Setenv("TF_CLI_CONFIG_FILE", w.path(config))
+	err := ts.Exec(w.program, append([]string{"-chdir=" + args[1]}, verbs[args[0]]...)...)
+	ts.Setenv("TF_CLI_CONFIG_FILE", w.path("proxied.tfrc"))
+	if err != nil && !neg {
+		ts.Logf("%s", w.log())
+	}
+	check(ts, neg, err)
+}
