@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/proxy"
+)
+
+func newServeCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Run the proxy",
+		Long: `Run the proxy until SIGTERM or SIGINT. It then stops listening, answers what has
+been asked, ends the fetches that run, within the time of the key shutdown, and
+exits with 0.
+
+Without any configuration it listens on 127.0.0.1:8080, keeps its data in
+modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := env.load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), env, c)
+		},
+	}
+}
+
+// What a client may take to ask. How long an answer takes is not bounded here: a
+// package is as long as it is.
+const (
+	headerTimeout  = 10 * time.Second
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeader      = 64 << 10 // bytes
+)
+
+// serve runs the proxy until ctx ends.
+func serve(ctx context.Context, env *environment, c *Config) (err error) {
+	log, flush := newLog(env.stderr, c.Log.Level)
+	defer flush()
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+	}
+	defer listener.Close()
+	stack, err := newStack(ctx, c, listener.Addr(), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stack.close()) }()
+	certificate, err := newCertificate(c.TLS)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           stack.handler(c, knownHosts(listener.Addr(), certificate)),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+	}
+	if certificate != nil {
+		server.TLSConfig = certificate.config()
+	}
+	if err := env.announce(c, listener.Addr()); err != nil {
+		return err
+	}
+	return serveUntil(ctx, server, listener, c.Shutdown, stack)
+}
+
+// serveUntil serves until ctx ends, and then until nothing is under way or grace is over.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, stack *stack) error {
+	served := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			served <- server.ServeTLS(listener, "", "")
+		} else {
+			served <- server.Serve(listener)
+		}
+	}()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	stack.draining.Store(true)
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(deadline); err != nil {
+		server.Close() // what is still being sent is cut: clients notice
+	}
+	stack.drain(deadline)
+	return nil
+}
+
+// announce tells the person at the terminal where the proxy is and what to do next.
+func (env *environment) announce(c *Config, listening net.Addr) error {
+	bound := *c
+	bound.Listen = listening.String() // with the port that was free, if any would do
+	local, err := localURL(&bound)
+	if err != nil {
+		return err
+	}
+	base, err := baseURL(&bound)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", local, c.Data)
+	if err := clientConfig(&b, base, "", c.Upstreams); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(env.stdout, b.String())
+	return err
+}
+
+// home is what a browser is shown.
+func home(c *Config) func(base string) string {
+	return func(base string) string {
+		var b strings.Builder
+		b.WriteString("modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n")
+		if base == "" {
+			b.WriteString("It does not know the address that you see it under: set public_url.\n")
+			return b.String()
+		}
+		if err := clientConfig(&b, base, "", c.Upstreams); err != nil {
+			return b.String()
+		}
+		return b.String()
+	}
+}
+
+// handler is the HTTP side of the stack.
+func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
+	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Namespaces: map[string]string{}}
+	for _, u := range c.Upstreams {
+		switch {
+		case u.Host == "*":
+			upstreams.Any = true
+			continue
+		case upstreams.Default == "":
+			upstreams.Default = u.Host
+		}
+		upstreams.Hosts[u.Host] = true
+	}
+	for _, r := range c.Routes {
+		upstreams.Namespaces[r.Namespace] = r.Upstream
+	}
+	trusted := make([]netip.Prefix, 0, len(c.TrustedProxies))
+	for _, t := range c.TrustedProxies {
+		if p, err := parsePrefix(t); err == nil { // checked when it was read
+			trusted = append(trusted, p)
+		}
+	}
+	return proxy.New(proxy.Config{
+		Registry:       s.registry,
+		Upstreams:      upstreams,
+		PublicURL:      cutSlash(c.PublicURL),
+		Known:          known,
+		TrustedProxies: trusted,
+		Log:            s.log,
+		Metrics:        s.metrics,
+		Ready:          s.ready,
+		Home:           home(c),
+	})
+}

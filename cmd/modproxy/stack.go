@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/upstream/git"
+)
+
+// stack is the layers of registries, and what they stand on.
+type stack struct {
+	registry modproxy.Registry
+	cache    *cache.Registry
+	store    *disk.Store
+	egress   *egress.Client // nil when offline
+	tunnel   *egress.Tunnel // nil when offline
+	metrics  *proxy.Metrics
+	log      *zap.Logger
+	draining atomic.Bool
+}
+
+// newStack makes the layers. Read from the end it is the path of a request.
+func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logger) (_ *stack, err error) {
+	s := &stack{metrics: proxy.NewMetrics(), log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.store, err = disk.Open(c.Data); err != nil {
+		return nil, err
+	}
+	var reg modproxy.Registry
+	if !c.Offline {
+		client, err := s.newUpstream(ctx, c, listening)
+		if err != nil {
+			return nil, err
+		}
+		reg = client
+	}
+	s.cache = &cache.Registry{
+		Next: reg, Index: s.store, Blobs: s.store,
+		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
+		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
+		Observe: s.observe,
+	}
+	s.registry = &rewrite.Registry{Next: s.cache, Base: cutSlash(c.PublicURL)}
+	return s, nil
+}
+
+// newUpstream makes the client that asks registries and fetches packages.
+func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr) (*upstream.Client, error) {
+	own := netip.AddrPort{}
+	if tcp, ok := listening.(*net.TCPAddr); ok {
+		own = tcp.AddrPort()
+	}
+	var err error
+	s.egress, err = egress.New(egress.Config{
+		Allow: c.Egress.Allow, Ports: c.Egress.Ports, CAFile: c.Egress.CAFile,
+		UserAgent: "modproxy/" + buildVersion(),
+		Self:      egress.Listeners(own),
+	})
+	if err != nil {
+		return nil, misuse{fmt.Errorf("egress: %w", err)}
+	}
+	if s.tunnel, err = s.egress.ListenTunnel(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
+	}
+	scratch, err := emptyScratch(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	hosts := map[string]upstream.Host{}
+	for _, u := range c.Upstreams {
+		if u.Host != "*" {
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Token: u.Token}
+		}
+	}
+	var shown []upstream.Credential
+	for _, credential := range c.Credentials {
+		if !credential.Password.IsZero() {
+			shown = append(shown, upstream.Credential{
+				Origin: "https://" + credential.Host, Username: credential.Username, Password: credential.Password,
+			})
+		}
+	}
+	return upstream.New(upstream.Config{
+		Egress: s.egress, Hosts: hosts, Credentials: shown, Scratch: scratch,
+		MaxReceived: int64(c.Fetch.MaxReceived),
+		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked)},
+		Git:         s.newGit(c, scratch),
+	})
+}
+
+func (s *stack) newGit(c *Config, scratch string) *git.Fetcher {
+	byOrigin, byHost := map[string]Credential{}, map[string]git.SSHIdentity{}
+	for _, credential := range c.Credentials {
+		byOrigin["https://"+credential.Host] = credential
+		if credential.SSHKeyFile != "" {
+			byHost[credential.Host] = git.SSHIdentity{
+				KeyFile: absolute(credential.SSHKeyFile), KnownHostsFile: absolute(credential.KnownHostsFile),
+			}
+		}
+	}
+	return &git.Fetcher{
+		Dir:     scratch,
+		CAFile:  c.Egress.CAFile,
+		Tunnel:  func(most int64) (git.Session, error) { return s.tunnel.Session(most), nil },
+		Allow:   func(ctx context.Context, u *url.URL) error { return s.egress.Check(ctx, u) },
+		Resolve: s.egress.Resolve,
+		Credential: func(origin string) (string, egress.Secret, bool) {
+			credential, ok := byOrigin[origin]
+			return credential.Username, credential.Password, ok && !credential.Password.IsZero()
+		},
+		SSH: func(host string) (git.SSHIdentity, bool) { id, ok := byHost[host]; return id, ok },
+		Limits: git.Limits{
+			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived),
+			Entries: c.Fetch.MaxFiles, Content: int64(c.Fetch.MaxUnpacked),
+		},
+	}
+}
+
+// emptyScratch makes the directory in which packages are fetched and packed, and
+// removes what a process that was killed left in it. The data directory is open.
+func emptyScratch(data string) (string, error) {
+	scratch := absolute(filepath.Join(data, "scratch"))
+	if err := os.RemoveAll(scratch); err != nil {
+		return "", err
+	}
+	return scratch, os.Mkdir(scratch, 0o700)
+}
+
+// absolute is for programs that run in another directory than this one.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// ready is what hinders the proxy from doing its work.
+func (s *stack) ready() error {
+	if s.draining.Load() {
+		return errors.New("shutting down")
+	}
+	return nil
+}
+
+// drain waits for the fetches that run, until ctx ends.
+func (s *stack) drain(ctx context.Context) {
+	if err := s.cache.Close(ctx); err != nil {
+		s.log.Warn("fetches were cut off by the shutdown", zap.Error(err))
+	}
+}
+
+// close releases what the stack stands on. What is fetching must have ended.
+func (s *stack) close() error {
+	var errs []error
+	if s.cache != nil {
+		gone, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		errs = append(errs, s.cache.Close(gone))
+	}
+	if s.tunnel != nil {
+		errs = append(errs, s.tunnel.Close())
+	}
+	if s.egress != nil {
+		errs = append(errs, s.egress.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
