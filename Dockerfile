@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-
 # The image of modproxy: the program, git and ssh for modules that are in git, and
 # the certificate authorities of the public web. It runs as nobody in particular
 # and keeps everything in the volume /data.

@@ -132,6 +132,15 @@ func TestContainer(t *testing.T) {
 		t.Error("the image listens to everybody without being told to")
 	}
 
+	module, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	if want := "FROM golang:" + string(language[1]) + "-alpine AS build\n"; !strings.Contains(string(dockerfile), want) {
+		t.Errorf("the Dockerfile does not build with the Go of go.mod: want %q", want)
+	}
+
 	text, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
