@@ -124,7 +124,8 @@ type Egress struct {
 	// these only. Default: none.
 	Allow []string `yaml:"allow"`
 
-	// Ports are the TCP ports that may be connected to besides 443. Default: none.
+	// Ports are the TCP ports that may be connected to besides 443; git over SSH
+	// needs 22 here. Default: none.
 	Ports []int `yaml:"ports"`
 
 	// CAFile is a PEM file of certificate authorities to trust besides those of
