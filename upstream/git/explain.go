@@ -28,8 +28,12 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 			return refused(err), true
 		}
 	}
+	status, location := r.lastAnswer()
+	if location != "" {
+		return &redirect{location}, true
+	}
 	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
-	switch status := r.lastStatus(); {
+	switch {
 	case status == 401 && r.hasCredential:
 		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, r.at.origin()), true
 	case status == 401:
@@ -65,14 +69,18 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
-var statusPattern = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+var (
+	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(.*)$`)
+)
 
-// lastStatus is the status of the last HTTP answer that git had, or 0. git's
-// exit status is 128 for everything; its trace has the headers as they came.
-func (r *repository) lastStatus() int {
+// lastAnswer is the status of the last HTTP answer that git had, or 0, and where
+// it redirects to. git's exit status is 128 for everything; its trace has the
+// headers as they came.
+func (r *repository) lastAnswer() (status int, location string) {
 	f, err := os.Open(r.trace)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	defer f.Close()
 	const tail = 256 << 10
@@ -80,12 +88,16 @@ func (r *repository) lastStatus() int {
 		_, _ = f.Seek(max(0, end-tail), io.SeekStart)
 	}
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
-	matches := statusPattern.FindAllSubmatch(trace, -1)
+	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
 	if len(matches) == 0 {
-		return 0
+		return 0, ""
 	}
-	status, _ := strconv.Atoi(string(matches[len(matches)-1][1]))
-	return status
+	last := matches[len(matches)-1]
+	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
+	if m := locationPattern.FindSubmatch(trace[last[1]:]); m != nil && status/100 == 3 {
+		location = strings.TrimSpace(string(m[1]))
+	}
+	return status, location
 }
 
 var (

@@ -110,24 +110,45 @@ func (f *Fetcher) fetch(ctx context.Context, a address, ref string, t Tree) (str
 // repository fetches one repository, and the submodules in it, into the tree
 // below prefix.
 func (f *fetch) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
+	at := a
+	for hops := 0; ; hops++ {
+		commit, links, byPath, err := f.extract(ctx, at, ref, prefix)
+		var moved *redirect
+		switch {
+		case errors.As(err, &moved) && hops == maxRedirects:
+			return "", fmt.Errorf("%w: more than %d redirects", modproxy.ErrUnavailable, maxRedirects)
+		case errors.As(err, &moved):
+			if at, err = moved.follow(at); err != nil {
+				return "", err
+			}
+		case err != nil && at != a:
+			return "", fmt.Errorf("redirected to %s: %w", at, err)
+		case err != nil:
+			return "", err
+		default:
+			// What is relative is relative to the URL that was asked for.
+			return commit, f.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
+		}
+	}
+}
+
+// extract fetches one repository into a directory that is gone when it returns:
+// the disk space is for the next one.
+func (f *fetch) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
 	left := f.limits.Received - f.received
 	if left <= 0 {
-		return "", tooLarge(f.limits.Received)
+		return "", nil, nil, tooLarge(f.limits.Received)
 	}
 	r, err := f.open(ctx, f.dir, a, left)
 	if err != nil {
-		return "", err
+		return "", nil, nil, err
 	}
-	commit, links, byPath, err := r.extract(ctx, ref, prefix, f.limits, f.tree)
+	commit, links, byPath, err = r.extract(ctx, ref, prefix, f.limits, f.tree)
 	f.received += r.received()
-	// Its disk space is for the submodules.
 	if closeErr := r.close(); closeErr != nil && err == nil {
 		err = errUnavailable(closeErr)
 	}
-	if err == nil {
-		err = f.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
-	}
-	return commit, err
+	return commit, links, byPath, err
 }
 
 // extract writes what ref has into t, and returns what it has of submodules.

@@ -60,7 +60,9 @@ func noGit(t *testing.T) (started func() bool) {
 func TestRefused(t *testing.T) {
 	started := noGit(t)
 	f := newFetcher(t)
-	f.SSH = func(string) (git.SSHIdentity, bool) { return git.SSHIdentity{KeyFile: "/key", KnownHostsFile: "/hosts"}, true }
+	f.SSH = func(string) (git.SSHIdentity, bool) {
+		return git.SSHIdentity{KeyFile: "/key", KnownHostsFile: "/hosts"}, true
+	}
 	f.Resolve = func(context.Context, string, int) (netip.AddrPort, error) {
 		return netip.MustParseAddrPort("127.0.0.1:1"), nil
 	}

@@ -2,12 +2,12 @@ package git
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -84,12 +84,6 @@ func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) er
 	return nil
 }
 
-// credentialHelper prints what the environment has, when asked for it. git asks
-// it only for the origin for which it is configured. (An http.<origin>.extraHeader
-// would do for the first request what this does, but git sends such a header to
-// the target of a redirect as well, whatever its origin.)
-const credentialHelper = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$MODPROXY_GIT_USERNAME" "$MODPROXY_GIT_PASSWORD"; }; f`
-
 func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 	protocols := []string{"https"}
 	if r.at.scheme == "http" {
@@ -101,8 +95,10 @@ func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 		"GIT_TRACE_CURL_NO_DATA=1",
 		"GIT_TRACE_REDACT=1")
 	s := bareSettings()
-	s.add("http.followRedirects", "initial") // renamed repositories; each hop goes through the tunnel
-	s.add("http.lowSpeedLimit", "1")         // a server that is counting objects sends little, but something
+	// git would take extraHeader along to wherever a redirect leads: redirects
+	// are followed by [fetch.repository], each hop as an address of its own.
+	s.add("http.followRedirects", "false")
+	s.add("http.lowSpeedLimit", "1") // a server that is counting objects sends little, but something
 	s.add("http.lowSpeedTime", "60")
 	s.add("http.sslVerify", "true")
 	roots, err := rootsFile(top, f.CAFile)
@@ -114,13 +110,10 @@ func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 	}
 	if f.Credential != nil {
 		username, password, ok := f.Credential(r.at.origin())
-		if ok && strings.ContainsAny(username+password.Reveal(), "\n\x00") {
-			return fmt.Errorf("%w: the credential that is configured for %s has a line break", modproxy.ErrDenied, r.at.origin())
-		}
 		if r.hasCredential = ok; ok {
-			s.add("credential."+r.at.origin()+".helper", credentialHelper)
-			r.network = append(r.network, "MODPROXY_GIT_USERNAME="+username, "MODPROXY_GIT_PASSWORD="+password.Reveal())
-			r.secrets = append(r.secrets, password.Reveal())
+			basic := base64.StdEncoding.EncodeToString([]byte(username + ":" + password.Reveal()))
+			s.add("http."+r.at.origin()+"/.extraHeader", "Authorization: Basic "+basic)
+			r.secrets = append(r.secrets, password.Reveal(), basic)
 		}
 	}
 	if f.Tunnel != nil {

@@ -1,0 +1,50 @@
+package git
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// redirect tells that a repository is said to be elsewhere.
+type redirect struct{ location string }
+
+func (*redirect) Error() string { return "redirected" }
+
+const (
+	maxRedirects = 5
+	firstRequest = "/info/refs" // with which git begins to talk to a repository
+	firstQuery   = "service=git-upload-pack"
+)
+
+// follow is the repository that r leads to from a. It is an address like any
+// other: its grammar is checked here, the policy is asked for it, it gets the
+// credential of its own origin, if any.
+func (r *redirect) follow(a address) (address, error) {
+	from, err := url.Parse(a.String() + firstRequest)
+	if err != nil {
+		return address{}, invalid("not a git URL")
+	}
+	to, err := from.Parse(r.location)
+	if err != nil {
+		return address{}, fmt.Errorf("%w: %s redirects to something that is not a URL", modproxy.ErrUnavailable, a.origin())
+	}
+	path, ok := strings.CutSuffix(to.EscapedPath(), firstRequest)
+	if !ok || to.RawQuery != firstQuery {
+		return address{}, fmt.Errorf("%w: %s redirects to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, a.origin())
+	}
+	if a.scheme == "https" && to.Scheme != "https" {
+		return address{}, fmt.Errorf("%w: %s redirects from https to another scheme", modproxy.ErrDenied, a.origin())
+	}
+	unescaped, err := url.PathUnescape(path)
+	if err != nil {
+		return address{}, invalid("the path of a git URL")
+	}
+	to.Path, to.RawPath, to.RawQuery = unescaped, path, ""
+	if to.Scheme != "https" && to.Scheme != "http" {
+		return address{}, invalid("a redirect to another scheme")
+	}
+	return newAddress(to)
+}
