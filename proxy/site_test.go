@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+var sites = Upstreams{
+	Hosts:      map[string]bool{"registry.terraform.io": true, "corp.example:8443": true, "xn--bcher-kva.example": true},
+	Default:    "registry.terraform.io",
+	Namespaces: map[string]string{"corp": "corp.example:8443"},
+}
+
+// parsed is what a request for path is taken for, or the status of its refusal.
+func parsed(t *testing.T, u *Upstreams, host, path string) string {
+	t.Helper()
+	target, err := url.ParseRequestURI(path)
+	if err != nil {
+		return "not HTTP"
+	}
+	q, err := u.parse(&http.Request{Host: host, URL: target})
+	var bad *badRequest
+	switch {
+	case errors.As(err, &bad):
+		return http.StatusText(bad.status)
+	case err != nil:
+		t.Fatalf("%s: error %v is no badRequest", path, err)
+	}
+	return [...]string{"versions", "download", "package"}[q.kind] + " " + q.module.String() + " " + q.version
+}
+
+func TestParse(t *testing.T) {
+	const vpc = "registry.terraform.io/terraform-aws-modules/vpc/aws"
+	for _, c := range []struct{ host, path, want string }{
+		// By path.
+		{"", "/registry.terraform.io/v1/modules/terraform-aws-modules/vpc/aws/versions", "versions " + vpc + " "},
+		{"", "/Registry.Terraform.io:443/v1/modules/terraform-aws-modules/vpc/aws/versions", "versions " + vpc + " "},
+		{"", "/b%C3%BCcher.example/v1/modules/a/b/c/versions", "versions xn--bcher-kva.example/a/b/c "},
+		{"", "/corp.example:8443/v1/modules/a/b/c/versions", "versions corp.example:8443/a/b/c "},
+		{"", "/corp.example/v1/modules/a/b/c/versions", "Forbidden"},
+		{"", "/other.example/v1/modules/a/b/c/versions", "Forbidden"},
+		{"", "/not%20a%20host/v1/modules/a/b/c/versions", "Bad Request"},
+		{"", "/x/registry.terraform.io/v1/modules/a/b/c/versions", "Not Found"},
+
+		// By our own hostname: a route, or the default.
+		{"modules.corp.example", "/v1/modules/terraform-aws-modules/vpc/aws/versions", "versions " + vpc + " "},
+		{"modules.corp.example", "/v1/modules/corp/vpc/aws/versions", "versions corp.example:8443/corp/vpc/aws "},
+		{"modules.corp.example", "/v1/modules/Corp/vpc/aws/versions", "versions registry.terraform.io/Corp/vpc/aws "},
+		{"modules.corp.example", "/v1/modules/corp-evil/vpc/aws/versions", "versions registry.terraform.io/corp-evil/vpc/aws "},
+
+		// By an upstream's hostname: the route of our own does not count.
+		{"registry.terraform.io", "/v1/modules/corp/vpc/aws/versions", "versions registry.terraform.io/corp/vpc/aws "},
+		{"registry.terraform.io:443", "/v1/modules/a/b/c/versions", "versions registry.terraform.io/a/b/c "},
+		{"corp.example:8443", "/v1/modules/a/b/c/versions", "versions corp.example:8443/a/b/c "},
+
+		// Spellings of a version.
+		{"", "/v1/modules/a/b/c/1.2.3/download", "download registry.terraform.io/a/b/c 1.2.3"},
+		{"", "/v1/modules/a/b/c/v1.2.3/download", "download registry.terraform.io/a/b/c 1.2.3"},
+		{"", "/v1/modules/a/b/c/1.2/download", "download registry.terraform.io/a/b/c 1.2.0"},
+		{"", "/v1/modules/a/b/c/1.2.3+x/download", "download registry.terraform.io/a/b/c 1.2.3+x"},
+		{"", "/v1/modules/a/b/c/1.2.3%2Bx/download", "download registry.terraform.io/a/b/c 1.2.3+x"},
+		{"", "/v1/modules/a/b/c/download", "download registry.terraform.io/a/b/c "},
+		{"", "/v1/modules/a/b/c/latest/download", "download registry.terraform.io/a/b/c "},
+		{"", "/v1/modules/a/b/c/newest/download", "Bad Request"},
+
+		// Packages have one path.
+		{"", "/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "package registry.terraform.io/a/b/c 1.0.0"},
+		{"", "/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "Not Found"},
+
+		// Oddities.
+		{"", "/v1/modules/..%2f..%2fetc/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/../n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/%2e%2e/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a%00b/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a%0ab/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a%2fn/x/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a;b/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a\\b/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/%EF%BD%81/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/%c0%ae%c0%ae/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a//n/aws/versions", "Bad Request"},
+		{"", "//v1/modules/a/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules//a/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a/n/aws/versions/", "Not Found"},
+		{"", "/v1/modules/a/n/AWS/versions", "Bad Request"},
+		{"", "/v1/modules/" + strings.Repeat("a", 10_000) + "/n/aws/versions", "Bad Request"},
+		{"", "/v1/modules/a/n/aws", "Not Found"},
+		{"", "/v1/modules/a/n/aws/1.0.0/destroy", "Not Found"},
+		{"", "/v1/modules/", "Not Found"},
+		{"", "http://evil.example/v1/modules/a/n/aws/versions", "versions registry.terraform.io/a/n/aws "}, // absolute-form
+	} {
+		if got := parsed(t, &sites, c.host, c.path); got != c.want {
+			t.Errorf("%q at %q: %q; want %q", c.path, c.host, got, c.want)
+		}
+	}
+	any := Upstreams{Any: true}
+	if got, want := parsed(t, &any, "", "/other.example/v1/modules/a/b/c/versions"), "versions other.example/a/b/c "; got != want {
+		t.Errorf("any upstream: %q; want %q", got, want)
+	}
+	if got := parsed(t, &any, "", "/v1/modules/a/b/c/versions"); got != "Not Found" {
+		t.Errorf("any upstream and no default: %q", got)
+	}
+}
+
+// Whatever the path: what is accepted has been through the grammar.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions"} {
+		f.Add("corp.example:8443", s)
+	}
+	f.Fuzz(func(t *testing.T, host, path string) {
+		target, err := url.ParseRequestURI(path)
+		if err != nil {
+			return
+		}
+		q, err := sites.parse(&http.Request{Host: host, URL: target})
+		if err != nil {
+			return
+		}
+		if err := q.module.Check(); err != nil || !sites.Hosts[q.module.Host] {
+			t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
+		}
+	})
+}
