@@ -32,12 +32,12 @@
 package main_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -98,6 +98,9 @@ func tofuPath() string {
 	return filepath.Join(cache, "modproxy-tools", "tofu")
 }
 
+// clientLine finds a script's first use of the client.
+var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
+
 func TestScripts(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(all) == 0 {
@@ -109,7 +112,7 @@ func TestScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte("\nclient ")) || bytes.Contains(text, []byte("$CLIENT")) {
+		if clientLine.Match(text) {
 			withClient = append(withClient, script)
 		} else {
 			plain = append(plain, script)
@@ -178,6 +181,7 @@ func setup(env *testscript.Env, name, program string) error {
 		key, value, _ := strings.Cut(v, "=")
 		env.Setenv(key, value)
 	}
+	w.env = env.Vars
 	return errors.Join(
 		os.Mkdir(w.path("home"), 0o700),
 		w.writeConfigs(),

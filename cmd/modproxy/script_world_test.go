@@ -1,7 +1,9 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -26,12 +28,14 @@ type world struct {
 	dir           string
 	tool, program string // the client's name and path
 	upstreams     map[string]*registrytest.Upstream
-	ownConfig     bool // the script brings a modproxy.yaml
+	ownConfig     bool     // the script brings a modproxy.yaml
+	env           []string // the environment that the script began with
 
 	proxy    *exec.Cmd
 	exited   chan error
 	signaled bool
-	logStart int64 // where in the log requests are counted from
+	logStart int // where in the log requests are counted from
+	resets   int // how often they began to be
 }
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
@@ -112,7 +116,7 @@ func (w *world) serve(ts *testscript.TestScript, args []string) error {
 	defer stderr.Close()
 	cmd := exec.Command(built, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), stdout, stderr
-	env, err := environ(ts)
+	env, err := w.environ(ts)
 	if err != nil {
 		return err
 	}
@@ -131,12 +135,13 @@ func (w *world) serve(ts *testscript.TestScript, args []string) error {
 	return w.configureClient(ts, url)
 }
 
-// environ is the environment of a script's programs.
-func environ(ts *testscript.TestScript) ([]string, error) {
-	if err := ts.Exec("env", "-0"); err != nil {
+// environ is the environment that setup made, with what the script says of modproxy.
+func (w *world) environ(ts *testscript.TestScript) ([]string, error) {
+	if err := ts.Exec("sh", "-c", "env -0 | grep -z ^MODPROXY_"); err != nil {
 		return nil, err
 	}
-	return strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00"), nil
+	said := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00")
+	return append(slices.Clone(w.env), said...), nil
 }
 
 func (w *world) ready() (string, error) {
@@ -158,9 +163,10 @@ func (w *world) ready() (string, error) {
 	return "", fmt.Errorf("modproxy does not say where it listens\n%s", w.log())
 }
 
+// log is modproxy's log up to now; empty before its first start.
 func (w *world) log() []byte {
 	data, err := os.ReadFile(w.path("modproxy.log"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []byte(err.Error())
 	}
 	return data
@@ -169,7 +175,7 @@ func (w *world) log() []byte {
 // configureClient makes the client ask modproxy, as its own words say.
 func (w *world) configureClient(ts *testscript.TestScript, url string) error {
 	cmd := exec.Command(built, "client-config", "--url", url)
-	cmd.Env = []string{"MODPROXY_CONFIG=" + ts.Getenv("MODPROXY_CONFIG")}
+	cmd.Dir, cmd.Env = ts.MkAbs("."), w.proxy.Env
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("modproxy client-config: %w", err)
