@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const self = "github.com/modproxy/modproxy"
+
+// homes says where a dependency may be imported, and so where it can be replaced.
+var homes = map[string][]string{
+	"go.uber.org/zap":                            {"proxy", "cmd/modproxy"},
+	"github.com/gorilla/mux":                     {"proxy"},
+	"github.com/prometheus/client_golang":        {"proxy"},
+	"go.etcd.io/bbolt":                           {"cache/disk"},
+	"github.com/hashicorp/go-retryablehttp":      {"upstream/egress"},
+	"github.com/hashicorp/golang-lru":            {"cache", "upstream"},
+	"golang.org/x/sync":                          {"cache", "upstream"},
+	"github.com/klauspost/compress":              {"pack", "upstream/archive"},
+	"github.com/ulikunitz/xz":                    {"upstream/archive"},
+	"golang.org/x/mod":                           {"pack"},
+	"github.com/hashicorp/terraform-svchost":     {"hostname"},
+	"github.com/goccy/go-yaml":                   {"cmd/modproxy"},
+	"github.com/spf13/cobra":                     {"cmd/modproxy"},
+	"github.com/spf13/pflag":                     {"cmd/modproxy"},
+	"golang.org/x/net":                           {"upstream/egress"},
+	"golang.org/x/sys/unix":                      {"upstream/git", "cache/disk"},
+	"golang.org/x/text":                          {},
+	"github.com/rogpeppe/go-internal/txtar":      {"registrytest"},
+	"github.com/google/go-cmp":                   {},
+	"github.com/hashicorp/go-version":            {},
+	"github.com/rogpeppe/go-internal/testscript": {},
+}
+
+// layers are the packages that meet in the root package and in cmd only. What one
+// of them may import all the same stands behind it.
+var layers = map[string][]string{
+	"hostname":         {""},
+	"pack":             {""},
+	"rewrite":          {"", "hostname"},
+	"proxy":            {"", "hostname", "rewrite"},
+	"cache":            {""},
+	"cache/disk":       {"", "cache"},
+	"upstream":         {"", "pack", "upstream/egress", "upstream/git", "upstream/archive"},
+	"upstream/egress":  {},
+	"upstream/git":     {"", "upstream/egress"},
+	"upstream/archive": {"", "pack"},
+	"":                 {},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", self+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// Who may know whom is part of the design: see the table in CONTRIBUTING.md.
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, self), "/")
+		seen[name] = true
+		test := strings.HasSuffix(name, "test") || name == "bench"
+		for _, imported := range p.Imports {
+			inside, ours := strings.CutPrefix(imported, self)
+			inside = strings.TrimPrefix(inside, "/")
+			if allowed, ok := layers[name]; ours && ok && !slices.Contains(allowed, inside) {
+				t.Errorf("%q imports %q: layers meet in the root package and in cmd/modproxy only", name, inside)
+			}
+			if ours || test || !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") {
+				continue
+			}
+			if !slices.Contains(homeOf(imported), name) {
+				t.Errorf("%q imports %s, which has another home: %q", name, imported, homeOf(imported))
+			}
+			if name == "" {
+				t.Errorf("the root package imports %s: it has the standard library only", imported)
+			}
+		}
+	}
+	for name := range layers {
+		if !seen[name] {
+			t.Errorf("there is no package %q: the table is out of date", name)
+		}
+	}
+}
+
+func homeOf(imported string) []string {
+	var best string
+	for prefix := range homes {
+		if strings.HasPrefix(imported+"/", prefix+"/") && len(prefix) > len(best) {
+			best = prefix
+		}
+	}
+	return homes[best]
+}
