@@ -146,8 +146,8 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 		return nil
 	case in.err != nil:
 		return in.err
-	case ctx.Err() != nil:
-		return fmt.Errorf("archive: %w", ctx.Err())
+	case out.err != nil:
+		return out.err
 	case errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
 		return err
 	}

@@ -34,18 +34,31 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 	return n, in.err
 }
 
-// An output counts what an archive expands to.
+// An output counts what an archive expands to. It remembers why it stopped, which the
+// decoders and the builder above it may wrap in more than it needs.
 type output struct {
 	ctx    context.Context
 	n, max int64
+	err    error
 }
 
 func (o *output) add(n int) error {
 	o.n += int64(n)
 	if o.n > o.max {
-		return refuse("expands to more than the %d bytes that are allowed for its size", o.max)
+		return o.stop(refuse("expands to more than the %d bytes that are allowed for its size", o.max))
 	}
-	return o.ctx.Err()
+	if o.ctx.Err() != nil {
+		return o.stop(fmt.Errorf("archive: %w", o.ctx.Err()))
+	}
+	return o.err
+}
+
+// stop keeps the first error.
+func (o *output) stop(err error) error {
+	if o.err == nil {
+		o.err = err
+	}
+	return o.err
 }
 
 // A stream is the tar archive that comes out of a decompressor.
@@ -64,7 +77,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	if s.inHeader {
 		if s.header -= int64(n); s.header < 0 {
-			return 0, refuse("more than the %d bytes that are allowed for one header", maxHeader)
+			return 0, s.out.stop(refuse("more than the %d bytes that are allowed for one header", maxHeader))
 		}
 	}
 	return n, err

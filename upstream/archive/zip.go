@@ -128,26 +128,32 @@ func (r *zipReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.n += int64(n)
 	r.crc = crc32.Update(r.crc, crc32.IEEETable, p[:n])
-	if tooMuch := r.out.add(n); tooMuch != nil {
-		err = tooMuch
-	} else if r.n > r.e.size {
-		err = refuse("%.200q: has more than the %d bytes that its header says", r.e.name, r.e.size)
-	} else if err == io.EOF {
-		err = r.checkEnd()
-	}
-	r.end = err
-	return n, err
+	r.end = r.check(n, err)
+	return n, r.end
 }
 
-func (r *zipReader) checkEnd() error {
+// check judges a read of n bytes that ended in err.
+func (r *zipReader) check(n int, err error) error {
+	stop := func(format string, args ...any) error {
+		return r.out.stop(refuse("%.200q: %w", r.e.name, fmt.Errorf(format, args...)))
+	}
+	if err := r.out.add(n); err != nil {
+		return err
+	}
+	if r.n > r.e.size {
+		return stop("has more than the %d bytes that its header says", r.e.size)
+	}
+	if err != io.EOF {
+		return err
+	}
 	if r.n != r.e.size {
-		return refuse("%.200q: has %d bytes, but its header says %d", r.e.name, r.n, r.e.size)
+		return stop("has %d bytes, but its header says %d", r.n, r.e.size)
 	}
 	if r.crc != r.e.crc {
-		return refuse("%.200q: has another checksum than its header says", r.e.name)
+		return stop("has another checksum than its header says")
 	}
 	if _, err := r.packed.ReadByte(); err != io.EOF {
-		return refuse("%.200q: something follows its compressed content", r.e.name)
+		return stop("something follows its compressed content")
 	}
 	return io.EOF
 }

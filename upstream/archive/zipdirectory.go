@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 )
 
@@ -122,8 +121,11 @@ func (d *zipDirectory) read(in *input, max int64) ([]*zipEntry, error) {
 	var total int64
 	for range d.entries {
 		e, err := readZipEntry(r)
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return nil, refuse("its directory ends in entry %d of %d", len(entries)+1, d.entries)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("directory: entry %d: %w", len(entries)+1, err)
+			return nil, err
 		}
 		if e.size > max-total {
 			return nil, refuse("%.200q: expands to more than the %d bytes that are allowed for its size", e.name, max)

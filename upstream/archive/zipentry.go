@@ -38,13 +38,15 @@ type zipEntry struct {
 	attributes   uint32
 }
 
+// readZipEntry reads an entry of the directory. Errors that do not refuse the archive
+// are those of r.
 func readZipEntry(r *bufio.Reader) (*zipEntry, error) {
 	p := make([]byte, entryLength)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return nil, noEOF(err)
+		return nil, err
 	}
 	if string(p[:4]) != entrySignature {
-		return nil, refuse("not where the one before ends")
+		return nil, refuse("an entry of its directory is not where the one before ends")
 	}
 	e := &zipEntry{
 		creator:    p[5],
@@ -59,10 +61,10 @@ func readZipEntry(r *bufio.Reader) (*zipEntry, error) {
 	name, extra, comment := int(little.Uint16(p[28:])), int(little.Uint16(p[30:])), int(little.Uint16(p[32:]))
 	rest := make([]byte, name+extra)
 	if _, err := io.ReadFull(r, rest); err != nil {
-		return nil, noEOF(err)
+		return nil, err
 	}
 	if _, err := r.Discard(comment); err != nil {
-		return nil, noEOF(err)
+		return nil, err
 	}
 	e.name = string(rest[:name])
 	if little.Uint16(p[34:]) != 0 {
