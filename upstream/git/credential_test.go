@@ -41,6 +41,7 @@ func credentialFor(origin string) func(string) (string, egress.Secret, bool) {
 }
 
 func TestCredential(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a := newAuthor(t, root, "a.git")
 	a.write("main.tf", "")
@@ -79,6 +80,7 @@ func TestCredential(t *testing.T) {
 // A credential is for one origin: a redirect does not carry it to another, and
 // one that stays keeps it.
 func TestRedirectCarriesNoCredential(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a := newAuthor(t, root, "new.git")
 	a.write("main.tf", "")
@@ -121,6 +123,7 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 
 // No hop escapes the tunnel's policy, and what the tunnel refused is the error.
 func TestRefusedByTunnel(t *testing.T) {
+	t.Parallel()
 	var there requests
 	internal := serve(t, there.around(http.NotFoundHandler()))
 	front := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,6 +147,7 @@ func TestRefusedByTunnel(t *testing.T) {
 
 // An encrypted connection is not given up for one that is not.
 func TestNoRedirectToPlainHTTP(t *testing.T) {
+	t.Parallel()
 	var there requests
 	plain := serve(t, there.around(http.NotFoundHandler()))
 	front := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,6 +164,7 @@ func TestNoRedirectToPlainHTTP(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	for status, is := range map[int]error{
 		403: modproxy.ErrDenied, 404: modproxy.ErrNotFound, 410: modproxy.ErrNotFound,
 		429: modproxy.ErrUnavailable, 500: modproxy.ErrUnavailable, 503: modproxy.ErrUnavailable, 200: modproxy.ErrUnavailable,

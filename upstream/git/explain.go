@@ -107,41 +107,55 @@ var (
 
 const maxSaid = 240 // bytes
 
-// scrub makes of git's stderr a short tail for an error: the lines in which git
-// itself says what is wrong (or all, as ssh's have no mark), URLs without user
-// information and query, no control characters, none of the secrets. It is for
-// people only.
-func scrub(stderr string, all bool, secrets ...string) string {
-	var said []string
+// scrub makes of git's stderr a short tail for an error: what it says is wrong,
+// URLs without user information and query, no control characters, none of the
+// secrets. It is for people only.
+func scrub(stderr string, viaSSH bool, secrets ...string) string {
+	text := strings.Join(verdict(stderr, viaSSH), "; ")
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+	text = urlPattern.ReplaceAllStringFunc(text, bareURL)
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	switch {
+	case text == "":
+		return ""
+	case len(text) > maxSaid:
+		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
+	}
+	return ": " + text
+}
+
+// verdict is the lines in which git says what is wrong. With ssh it is the line
+// before them: there git itself only says that it could not read.
+func verdict(stderr string, viaSSH bool) (said []string) {
+	before := ""
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		text, ok := strings.CutPrefix(line, "fatal: ")
 		if !ok {
 			text, ok = strings.CutPrefix(line, "error: ")
 		}
-		if !ok && !all || text == "" {
-			continue
+		switch {
+		case ok && viaSSH && before != "":
+			return []string{before}
+		case ok:
+			said = append(said, text)
+		case line != "":
+			before = line
 		}
-		for _, secret := range secrets {
-			if secret != "" {
-				text = strings.ReplaceAll(text, secret, "[redacted]")
-			}
-		}
-		said = append(said, urlPattern.ReplaceAllStringFunc(text, bareURL))
 	}
-	if len(said) == 0 {
-		return ""
+	if len(said) == 0 && viaSSH && before != "" {
+		said = []string{before}
 	}
-	text := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.Join(said, "; "))
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
-	}
-	return ": " + text
+	return said
 }
 
 func bareURL(s string) string {

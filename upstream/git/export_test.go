@@ -79,3 +79,6 @@ func (a address) hold(t *testing.T, raw string) {
 		t.Fatalf("%q is %q", raw, s)
 	}
 }
+
+// Scrub is what a user is shown of git's stderr.
+var Scrub = scrub

@@ -74,6 +74,7 @@ func thorny(t testing.TB, root string) author {
 }
 
 func TestFilesAreThoseOfAClone(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	thorny(t, root)
 	empty := newAuthor(t, root, "empty.git")

@@ -48,6 +48,7 @@ func silent(t testing.TB, asked func()) http.Handler {
 }
 
 func TestEndsInTime(t *testing.T) {
+	t.Parallel()
 	var dir string
 	running := 0
 	s := serve(t, silent(t, func() { running = len(processesWith(t, dir, "environ")) }))
@@ -70,6 +71,7 @@ func TestEndsInTime(t *testing.T) {
 }
 
 func TestEndsWithContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("nobody wants it any more")
 	s := serve(t, silent(t, func() { cancel(reason) }))
@@ -90,6 +92,7 @@ func (f failing) File(string, bool, io.Reader) error { return f.error }
 func (f failing) Link(string, string) error          { return f.error }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	big := newAuthor(t, root, "big.git")
 	big.write("noise", noise(4<<20))
@@ -145,6 +148,7 @@ func TestLimits(t *testing.T) {
 
 // A server may send without end: it is cut off, not waited for.
 func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 		fmt.Fprint(w, "001e# service=git-upload-pack\n0000")

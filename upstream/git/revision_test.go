@@ -40,6 +40,7 @@ func history(t testing.TB, root, name string, options ...string) author {
 }
 
 func TestRefs(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a := history(t, root, "sha1.git")
 	history(t, root, "sha256.git", "--object-format=sha256")
@@ -52,6 +53,12 @@ func TestRefs(t *testing.T) {
 
 	smart := serve(t, backend(t, root))
 	dumb := serve(t, http.FileServer(http.Dir(root)))
+	f := newFetcher(t) // for all at once
+	t.Cleanup(func() {
+		if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
+			t.Errorf("%s left behind", left)
+		}
+	})
 	for _, test := range []struct {
 		url, ref string
 		found    bool
@@ -104,7 +111,6 @@ func TestRefs(t *testing.T) {
 			if (wantErr == nil) != test.found {
 				t.Fatalf("a clone has error %v", wantErr)
 			}
-			f := newFetcher(t)
 			got := files{}
 			commit, err := f.Fetch(t.Context(), url+"?ref="+test.ref, got)
 			if !test.found {
@@ -122,15 +128,13 @@ func TestRefs(t *testing.T) {
 			if len(commit) != 40 && len(commit) != 64 {
 				t.Errorf("commit %q", commit)
 			}
-			if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
-				t.Errorf("%s left behind", left)
-			}
 		})
 	}
 }
 
 // A depth changes nothing but how much history a clone would have.
 func TestDepth(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a := history(t, root, "a.git")
 	s := serve(t, backend(t, root))
@@ -153,6 +157,7 @@ func TestDepth(t *testing.T) {
 
 // What a user reads must say what there is not.
 func TestNotFoundIsNamed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	history(t, root, "a.git")
 	s := serve(t, backend(t, root))
@@ -169,6 +174,7 @@ func TestNotFoundIsNamed(t *testing.T) {
 
 // One version is one commit: what is sent does not grow with the history.
 func TestOneCommitIsFetched(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	a := newAuthor(t, root, "a.git")
 	for range 8 {
