@@ -1,0 +1,149 @@
+package disk
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+func (s *Store) blobPath(d modproxy.Digest) string {
+	name := d.String()
+	return s.path(blobsName, name[:2], name)
+}
+
+// Put implements [cache.Blobs].
+func (s *Store) Put(ctx context.Context, d modproxy.Digest, r io.Reader) error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	dir, err := s.fan(blobsName, d.String()[:2])
+	if err != nil {
+		return err
+	}
+	name := s.blobPath(d)
+	switch _, err := lstatBlob(name); {
+	case err == nil:
+		return s.flushDir(dir) // who renamed it may not have come to this
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	hash := sha256.New()
+	temp, err := s.writeTemp(0o444, io.TeeReader(&reader{ctx, r}, hash))
+	if err != nil {
+		return err
+	}
+	if modproxy.Digest(hash.Sum(nil)) != d {
+		os.Remove(temp)
+		return cache.ErrDamaged
+	}
+	if err := s.rename(temp, name); err != nil {
+		os.Remove(name) // it may not last
+		return err
+	}
+	return nil
+}
+
+// reader ends with the context.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// lstatBlob is what is at name; [cache.ErrDamaged] when it is no plain file.
+func lstatBlob(name string) (fs.FileInfo, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is not a plain file", cache.ErrDamaged, name)
+	}
+	return info, nil
+}
+
+type blob struct {
+	*os.File
+	size int64
+}
+
+func (b blob) Size() int64 { return b.size }
+
+// Open implements [cache.Blobs].
+func (s *Store) Open(d modproxy.Digest) (cache.Blob, error) {
+	done, err := s.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	name := s.blobPath(d)
+	info, err := lstatBlob(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(name)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: %w", cache.ErrDamaged, err) // it was readable when it was kept
+	case err != nil:
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(info, opened) {
+		err = fmt.Errorf("%w: %s was replaced while it was opened", cache.ErrDamaged, name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return blob{f, opened.Size()}, nil
+}
+
+// Stat implements [cache.Blobs].
+func (s *Store) Stat(d modproxy.Digest) (int64, error) {
+	done, err := s.use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	info, err := lstatBlob(s.blobPath(d))
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Quarantine implements [cache.Blobs].
+func (s *Store) Quarantine(d modproxy.Digest) error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	name := s.blobPath(d)
+	aside := s.path(quarantineName, filepath.Base(name)+"."+time.Now().UTC().Format("20060102T150405.000000000Z"))
+	if _, err := os.Lstat(aside); err == nil {
+		return fmt.Errorf("%s: %w", aside, fs.ErrExist)
+	}
+	if err := os.Rename(name, aside); err != nil {
+		return err
+	}
+	return errors.Join(s.flushDir(filepath.Dir(aside)), s.flushDir(filepath.Dir(name)))
+}

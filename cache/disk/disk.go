@@ -1,0 +1,238 @@
+// Package disk keeps the index and the blobs of a cache in a directory.
+//
+// Invariant: a name of the layout has all of its bytes, durably, or is not
+// there. Whatever is kept is written to a temporary file on the same file
+// system, flushed, renamed, and both directories are flushed, before anything
+// refers to it; blob, then sidecar, then index. A flush that fails is an error
+// of what was to be kept, and nothing is made of it.
+//
+// The layout, below the directory:
+//
+//	layout.json                       the version of the layout
+//	index.db                          the index, in bbolt
+//	blobs/v1/sha256/ab/<digest>       packages, read-only
+//	packages/v1/ab/<name>.meta        a copy of each package record, from which the index can be rebuilt
+//	quarantine/<digest>.<time>        blobs that were damaged
+//	tmp/                              what is being written; emptied by Open
+//
+// Names are digests: no name has a part of a request in it. The index is not
+// trusted: every record has a checksum of its own, which bbolt does not give,
+// and says what it is about. Blobs are not trusted either, but checked by who
+// reads them.
+//
+// One process at a time has a directory open, which the lock on index.db sees
+// to.
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy/cache"
+)
+
+const (
+	layoutVersion = 1
+	lockTimeout   = 3 * time.Second
+
+	layoutName     = "layout.json"
+	indexName      = "index.db"
+	quarantineName = "quarantine"
+	tempName       = "tmp"
+	tempPattern    = "modproxy-*.tmp"
+)
+
+var (
+	blobsName    = filepath.Join("blobs", "v1", "sha256")
+	packagesName = filepath.Join("packages", "v1")
+)
+
+// Store is a directory. It is safe for concurrent use.
+type Store struct {
+	dir  string
+	db   *bbolt.DB
+	sync func(*os.File) error // (*os.File).Sync, but in tests
+
+	open   sync.RWMutex // held for reading while the directory is used
+	closed bool
+
+	mu     sync.Mutex // guards what follows, and the layout file
+	layout layout
+	fans   map[string]bool // directories that are durably there
+
+	writing [64]sync.Mutex // package records, by their key
+}
+
+var (
+	_ cache.Index = (*Store)(nil)
+	_ cache.Blobs = (*Store)(nil)
+)
+
+// layout is what layout.json says.
+type layout struct {
+	Layout int `json:"layout"`
+	// Packages tells that the index has had package records. An index without
+	// any is then not the one that belongs here.
+	Packages bool `json:"packages"`
+}
+
+// Open opens the directory, which it makes if it must. The caller closes it.
+//
+// It refuses a directory that another process has open, one of a newer layout,
+// and one whose index is missing, cut short or empty while packages are kept:
+// an empty index would fetch all of them again, and offline have none. The
+// error says what to do.
+func Open(dir string) (*Store, error) {
+	s := &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	if err := s.openIndex(); err != nil {
+		return nil, err
+	}
+	if err := s.begin(); err != nil {
+		s.db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare does what is right to do although another process may be at work.
+func (s *Store) prepare() error {
+	if err := s.readLayout(); err != nil {
+		return err
+	}
+	for _, name := range []string{blobsName, packagesName, quarantineName, tempName} {
+		if err := s.makeDir(s.path(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin does what must be left to the process that holds the lock.
+func (s *Store) begin() error {
+	if err := s.cleanTemp(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readLayout(); err != nil {
+		return err
+	}
+	has, err := s.hasPackages()
+	switch {
+	case err != nil:
+		return err
+	case s.layout.Packages && !has:
+		return s.refuse("has no package, but this directory has had packages")
+	case s.layout.Layout == layoutVersion && s.layout.Packages == has:
+		return nil
+	}
+	return s.writeLayout(layout{layoutVersion, has})
+}
+
+// Close closes the directory. Blobs that are open stay readable.
+func (s *Store) Close() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.db.Close()
+}
+
+// use is called before the directory is used; done is called afterwards.
+func (s *Store) use() (done func(), err error) {
+	s.open.RLock()
+	if s.closed {
+		s.open.RUnlock()
+		return nil, fmt.Errorf("%s: %w", s.dir, fs.ErrClosed)
+	}
+	return s.open.RUnlock, nil
+}
+
+func (s *Store) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+func (s *Store) readLayout() error {
+	text, err := os.ReadFile(s.path(layoutName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &s.layout); err != nil {
+		return fmt.Errorf("%s: %w", s.path(layoutName), err)
+	}
+	if s.layout.Layout < 1 || s.layout.Layout > layoutVersion {
+		return fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
+			s.path(layoutName), s.layout.Layout, layoutVersion)
+	}
+	return nil
+}
+
+// writeLayout is called with s.mu held.
+func (s *Store) writeLayout(l layout) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if err := s.publish(s.path(layoutName), 0o600, text); err != nil {
+		return err
+	}
+	s.layout = l
+	return nil
+}
+
+// cleanTemp removes what a process that was killed left behind.
+func (s *Store) cleanTemp() error {
+	entries, err := os.ReadDir(s.path(tempName))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		ours, _ := filepath.Match(tempPattern, entry.Name()) // the pattern is a good one
+		if !ours || !entry.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(s.path(tempName, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepsPackages tells whether there is any blob or sidecar.
+func (s *Store) keepsPackages() (bool, error) {
+	for _, name := range []string{blobsName, packagesName} {
+		fans, err := os.ReadDir(s.path(name))
+		if err != nil {
+			return false, err
+		}
+		for _, fan := range fans {
+			entries, err := os.ReadDir(s.path(name, fan.Name()))
+			if err != nil || len(entries) > 0 {
+				return true, nil // what cannot be listed is not nothing
+			}
+		}
+	}
+	return false, nil
+}
+
+func (s *Store) refuse(format string, args ...any) error {
+	return fmt.Errorf("%s: the index "+format+": put its backup back, or rebuild it, or move %s away to fetch everything again",
+		append([]any{s.path(indexName)}, append(args, strings.TrimRight(s.dir, "/"))...)...)
+}

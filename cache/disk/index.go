@@ -1,0 +1,183 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+// The buckets. Their names carry the version of what is in them.
+var (
+	versionsBucket = []byte("v1/versions")
+	packagesBucket = []byte("v1/packages")
+)
+
+// Versions implements [cache.Index].
+func (s *Store) Versions(m modproxy.Module) (rec cache.VersionsRecord, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		value := tx.Bucket(versionsBucket).Get(moduleKey(m))
+		if value == nil {
+			return fs.ErrNotExist
+		}
+		rec, err = unsealVersions(value, m)
+		return err
+	})
+	return rec, err
+}
+
+// PutVersions implements [cache.Index].
+func (s *Store) PutVersions(m modproxy.Module, rec cache.VersionsRecord) error {
+	value, err := sealVersions(m, rec)
+	if err != nil {
+		return err
+	}
+	return s.update(func(tx *bbolt.Tx) error {
+		return tx.Bucket(versionsBucket).Put(moduleKey(m), value)
+	})
+}
+
+// Package implements [cache.Index].
+func (s *Store) Package(m modproxy.Module, version string) (rec cache.PackageRecord, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		key := packageKey(m, version)
+		value := tx.Bucket(packagesBucket).Get(key)
+		if value == nil {
+			return fs.ErrNotExist
+		}
+		kept, err := readPackage(key, value)
+		rec = kept.Record
+		return err
+	})
+	return rec, err
+}
+
+// readPackage reads an entry of the packages bucket. Module and Version are what
+// the key says, also when the value is damaged.
+func readPackage(key, value []byte) (cache.Kept, error) {
+	m, version, ok := parseKey(key)
+	if !ok {
+		return cache.Kept{}, errDamaged
+	}
+	kept, err := unsealPackage(value)
+	if err == nil && (kept.Module != m || kept.Version != version) {
+		err = errDamaged
+	}
+	if err != nil {
+		return cache.Kept{Module: m, Version: version}, err
+	}
+	return kept, nil
+}
+
+// PutPackage implements [cache.Index]. The sidecar is written first.
+func (s *Store) PutPackage(m modproxy.Module, version string, rec cache.PackageRecord) error {
+	value, err := sealPackage(m, version, rec)
+	if err != nil {
+		return err
+	}
+	key := packageKey(m, version)
+	name := sha256.Sum256(key)
+	mu := &s.writing[int(name[0])%len(s.writing)]
+	mu.Lock()
+	defer mu.Unlock()
+	switch old, err := s.Package(m, version); {
+	case err == nil && old.Sum != rec.Sum:
+		return fmt.Errorf("%w: kept as %s, not %s", modproxy.ErrChanged, old.Sum, rec.Sum)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := s.writeSidecar(hex.EncodeToString(name[:]), value); err != nil {
+		return err
+	}
+	err = s.update(func(tx *bbolt.Tx) error { return tx.Bucket(packagesBucket).Put(key, value) })
+	if err != nil {
+		return err
+	}
+	return s.havePackages()
+}
+
+func (s *Store) writeSidecar(name string, value []byte) error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	dir, err := s.fan(packagesName, name[:2])
+	if err != nil {
+		return err
+	}
+	return s.publish(filepath.Join(dir, name+".meta"), 0o600, value)
+}
+
+// havePackages makes it known that the index has package records.
+func (s *Store) havePackages() error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.layout.Packages {
+		return nil
+	}
+	return s.writeLayout(layout{layoutVersion, true})
+}
+
+// Packages implements [cache.Index]. It reads a batch at a time and yields
+// between transactions, so that whoever ranges over it may write.
+func (s *Store) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
+	type entry struct {
+		cache.Kept
+		err error
+	}
+	const batch = 256
+	prefix := moduleKey(m)
+	return func(yield func(cache.Kept, error) bool) {
+		var entries []entry
+		for from := prefix; from != nil || entries == nil; {
+			entries = make([]entry, 0, batch)
+			next := []byte(nil)
+			err := s.view(func(tx *bbolt.Tx) error {
+				c := tx.Bucket(packagesBucket).Cursor()
+				for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+					if len(entries) == batch {
+						next = bytes.Clone(k)
+						return nil
+					}
+					kept, err := readPackage(k, v)
+					entries = append(entries, entry{kept, err})
+				}
+				return nil
+			})
+			if err != nil {
+				yield(cache.Kept{}, err)
+				return
+			}
+			for _, e := range entries {
+				if !yield(e.Kept, e.err) {
+					return
+				}
+			}
+			from = next
+		}
+	}
+}
+
+func (s *Store) hasPackages() (has bool, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		k, _ := tx.Bucket(packagesBucket).Cursor().First()
+		has = k != nil
+		return nil
+	})
+	return has, err
+}

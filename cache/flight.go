@@ -1,0 +1,132 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// background is work that goes on without those who asked for it.
+type background struct {
+	ending context.Context // ends all of it
+	limit  int
+
+	mu      sync.Mutex
+	running int
+	closed  bool
+	work    sync.WaitGroup
+}
+
+// start runs work in a goroutine, unless there is too much or it is closed.
+func (b *background) start(work func()) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return errClosing
+	case b.running >= b.limit:
+		return &modproxy.RetryLater{
+			After: time.Now().Add(time.Second),
+			Err:   fmt.Errorf("%d questions for upstream wait already", b.limit),
+		}
+	}
+	b.running++
+	b.work.Go(func() {
+		defer func() {
+			b.mu.Lock()
+			b.running--
+			b.mu.Unlock()
+		}()
+		work()
+	})
+	return nil
+}
+
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+}
+
+// detach is a context with ctx's values that ends after timeout, or when the
+// background is ended, but not with ctx.
+func (b *background) detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	stop := context.AfterFunc(b.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// flights shares one call for each key among all who want its result. It
+// differs from package singleflight in three points: its keys are values, which
+// need no separator; who stops waiting leaves nothing behind, so that a call
+// that hangs does not gather memory; and a panic ends the call, not the process.
+type flights[K comparable, V any] struct {
+	mu    sync.Mutex
+	calls map[K]*call[V]
+}
+
+// call is one call under way; value and err are there when done is closed.
+type call[V any] struct {
+	done  chan struct{}
+	value V
+	err   error
+}
+
+// join is the call for k that is under way, or one that it starts. The work
+// begins by looking whether it is done already: the call before it may have
+// ended a moment ago.
+func (f *flights[K, V]) join(b *background, k K, work func() (V, error)) (*call[V], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.calls[k]; ok {
+		return c, nil
+	}
+	c := &call[V]{done: make(chan struct{})}
+	err := b.start(func() {
+		defer close(c.done)
+		defer func() {
+			f.mu.Lock()
+			delete(f.calls, k)
+			f.mu.Unlock()
+		}()
+		defer func() {
+			if p := recover(); p != nil {
+				c.err = fmt.Errorf("%w: panic: %v", modproxy.ErrUnavailable, p)
+			}
+		}()
+		c.value, c.err = work()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.calls == nil {
+		f.calls = make(map[K]*call[V])
+	}
+	f.calls[k] = c
+	return c, nil
+}
+
+// within waits for the call, but no longer than limit, and no longer than ctx.
+// Its error is then a [modproxy.RetryLater] about k.
+func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k key) (V, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var why error
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-timer.C:
+		why = errors.New("upstream has not answered within " + limit.String() + "; the question goes on")
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	var none V
+	return none, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: k.wrap(op, why)}
+}

@@ -1,0 +1,132 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Location says where the package of one version is. Of a kept package only the
+// Subdir is answered, and Next is not asked, not even when its blob must be
+// fetched again. Otherwise Next is asked, and the package is fetched in the
+// background from then on.
+//
+// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until
+// it will be tried again; [modproxy.RetryLater] when Next takes longer than Wait
+// or than ctx; [modproxy.ErrUnavailable] when offline and not kept.
+func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+	r.once.Do(r.start)
+	k := key{m, version}
+	rec, err := r.record(k)
+	switch {
+	case err == nil:
+		return modproxy.Location{Subdir: rec.Subdir}, nil
+	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
+		return modproxy.Location{}, k.wrap("location", errOffline)
+	case rec == nil && !errors.Is(err, fs.ErrNotExist):
+		return modproxy.Location{}, k.wrap("location", err)
+	}
+	if err := r.failed.get(k); err != nil {
+		return modproxy.Location{}, err
+	}
+	if rec != nil { // but not its blob
+		r.startFetch(ctx, k) // what becomes of it, Package tells
+		return modproxy.Location{Subdir: rec.Subdir}, nil
+	}
+	if loc, ok := r.located.Get(k); ok {
+		r.startFetch(ctx, k)
+		return loc, nil
+	}
+	if err := r.missing.get(k); err != nil {
+		return modproxy.Location{}, err
+	}
+	if err := r.held.get(m); err != nil {
+		return modproxy.Location{}, err
+	}
+	call, err := r.locate(ctx, k)
+	if err != nil {
+		return modproxy.Location{}, k.wrap("location", err)
+	}
+	return call.within(ctx, r.set.wait, "location", k)
+}
+
+// record is the record of k. Its error is [fs.ErrNotExist] when there is none,
+// and comes with the record when there is one whose blob is not there.
+func (r *Registry) record(k key) (*PackageRecord, error) {
+	if rec, ok := r.records.Get(k); ok {
+		return rec, nil
+	}
+	rec, err := r.Index.Package(k.Module, k.version)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: index: %w", modproxy.ErrUnavailable, err)
+	}
+	size, err := r.Blobs.Stat(rec.Digest)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &rec, ErrDamaged
+	case err != nil:
+		return &rec, err
+	case size != rec.Size:
+		return &rec, ErrDamaged
+	}
+	r.records.Add(k, &rec)
+	return &rec, nil
+}
+
+// locate asks Next where the package of k is, unless that is under way, and
+// starts the fetch.
+func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
+	return r.locations.join(r.asking, k, func() (modproxy.Location, error) {
+		if rec, err := r.record(k); err == nil {
+			return modproxy.Location{Subdir: rec.Subdir}, nil
+		}
+		if err := r.failed.get(k); err != nil {
+			return modproxy.Location{}, err
+		}
+		loc, ok := r.located.Get(k)
+		if !ok {
+			ctx, cancel := r.asking.detach(ctx, askTimeout)
+			defer cancel()
+			var err error
+			if loc, err = r.askLocation(ctx, k); err != nil {
+				return modproxy.Location{}, err
+			}
+		}
+		r.startFetch(ctx, k) // Package starts it when this does not
+		return loc, nil
+	})
+}
+
+// askLocation asks Next and remembers what it says until the fetch has ended.
+func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, error) {
+	if err := r.missing.get(k); err != nil {
+		return modproxy.Location{}, err
+	}
+	if err := r.held.get(k.Module); err != nil {
+		return modproxy.Location{}, err
+	}
+	asked := time.Now()
+	loc, err := r.Next.Location(ctx, k.Module, k.version)
+	if err != nil {
+		err = k.settle("location", err, askTimeout)
+	}
+	r.observe(Event{Kind: LocationAsked, Module: k.Module, Version: k.version, Duration: time.Since(asked), Err: err})
+	switch {
+	case err == nil:
+		r.located.Add(k, loc)
+	case errors.Is(err, modproxy.ErrNotFound):
+		r.missing.add(k, err, r.set.missing)
+	default:
+		if d := hold(err); d > 0 {
+			r.held.add(k.Module, err, d)
+		}
+	}
+	return loc, err
+}

@@ -1,0 +1,148 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Package opens what one version contains. A package that is not kept is
+// fetched, or the fetch under way is waited for, until ctx ends; the fetch goes
+// on after that.
+//
+// Small packages are checked as a whole before a byte is served. A large one is
+// checked while it is read: its last part is given only when all of it is
+// right, and otherwise reading ends with [ErrDamaged]. A blob that is missing or
+// damaged is set aside and fetched again, which must give the same content.
+//
+// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when
+// the content is not what was kept; [modproxy.ErrUnavailable] when offline and
+// not kept.
+func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	r.once.Do(r.start)
+	k := key{m, version}
+	rec, err := r.record(k)
+	switch {
+	case err == nil:
+		p, err := r.open(k, rec)
+		if err == nil {
+			return p, nil
+		}
+		r.records.Remove(k)
+		if !damaged(err) {
+			return nil, k.settle("package", err, 0)
+		}
+	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
+		return nil, k.wrap("package", errOffline)
+	case rec == nil && !errors.Is(err, fs.ErrNotExist), rec != nil && !damaged(err):
+		return nil, k.settle("package", err, 0)
+	}
+	call, err := r.startFetch(ctx, k)
+	if err != nil {
+		return nil, k.wrap("package", err)
+	}
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		return nil, k.wrap("package", ctx.Err())
+	}
+	if call.err != nil {
+		return nil, call.err
+	}
+	p, err := r.open(k, call.value)
+	if err != nil {
+		r.records.Remove(k)
+		return nil, k.settle("package", err, 0)
+	}
+	return p, nil
+}
+
+// damaged tells whether err says that a blob is not what it was, or not to be
+// had any more. That a blob could not be opened for want of something else says
+// nothing about it.
+func damaged(err error) bool {
+	return errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable)
+}
+
+// open opens the package that rec is about: from memory, or as a blob that is
+// checked while it is read.
+func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
+	hot, err := r.hot(rec)
+	if err != nil {
+		return nil, err
+	}
+	if hot != nil {
+		return hot.open(rec), nil
+	}
+	blob, err := r.openBlob(rec)
+	if err != nil {
+		return nil, err
+	}
+	p := describe(rec)
+	p.ReadSeekCloser = newVerifier(blob, rec.Digest, func() {
+		r.records.Remove(k)
+		r.startFetch(context.Background(), k) // it looks at the blob again, and sets it aside
+	})
+	return &p, nil
+}
+
+func (r *Registry) openBlob(rec *PackageRecord) (Blob, error) {
+	blob, err := r.Blobs.Open(rec.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if blob.Size() != rec.Size {
+		blob.Close()
+		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, blob.Size(), rec.Size)
+	}
+	return blob, nil
+}
+
+func describe(rec *PackageRecord) modproxy.Package {
+	return modproxy.Package{
+		Digest: rec.Digest, Sum: rec.Sum, Size: rec.Size, Time: rec.Fetched, Source: rec.Source,
+	}
+}
+
+// hot is the package in memory; nil when it is too large, or there is no room
+// because of packages that are being served.
+func (r *Registry) hot(rec *PackageRecord) (*hot, error) {
+	if h := r.memory.get(rec.Digest); h != nil || rec.Size > r.memory.largest() {
+		return h, nil
+	}
+	_, err, _ := r.loads.Do(string(rec.Digest[:]), func() (any, error) {
+		if r.memory.has(rec.Digest) || !r.memory.reserve(rec.Size) {
+			return nil, nil
+		}
+		data, err := r.load(rec)
+		if err != nil {
+			r.memory.free(rec.Size)
+			return nil, err
+		}
+		r.memory.add(rec.Digest, data)
+		return nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.memory.get(rec.Digest), nil
+}
+
+// load reads and checks a whole blob.
+func (r *Registry) load(rec *PackageRecord) ([]byte, error) {
+	blob, err := r.openBlob(rec)
+	if err != nil {
+		return nil, err
+	}
+	v := newVerifier(blob, rec.Digest, func() {})
+	defer v.Close()
+	data := make([]byte, rec.Size)
+	if _, err := io.ReadFull(v, data); err != nil {
+		return nil, err
+	}
+	return data, v.check() // an empty one was not read
+}

@@ -1,0 +1,179 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/modproxy/modproxy"
+)
+
+// withheld is how much of a blob's end is given only after the digest has been
+// checked, in bytes.
+const withheld = 32 << 10
+
+// verifier reads a blob and never gives all of one that is damaged. Read from
+// its start, bytes are hashed as they go by, and the end is withheld until the
+// digest is right. Read from elsewhere, the whole blob is checked first. Seek
+// itself reads nothing: where reading begins counts.
+//
+// It is not safe for concurrent use.
+type verifier struct {
+	blob    Blob
+	size    int64
+	want    modproxy.Digest
+	damaged func() // called once, when it turns out
+
+	offset  int64     // of the next byte for the caller
+	hash    hash.Hash // of the bytes before hashed
+	hashed  int64     // and the offset in the blob, while not checked
+	tail    []byte    // the end of the blob, checked
+	checked bool
+	at      int64 // the offset in the blob, when checked
+	err     error // what was found
+}
+
+func newVerifier(blob Blob, want modproxy.Digest, damaged func()) *verifier {
+	return &verifier{blob: blob, size: blob.Size(), want: want, damaged: damaged, hash: sha256.New()}
+}
+
+func (v *verifier) Close() error { return v.blob.Close() }
+
+// Seek implements [io.Seeker]. It reads nothing.
+func (v *verifier) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += v.offset
+	case io.SeekEnd:
+		offset += v.size
+	default:
+		return 0, fmt.Errorf("%w: seek: whence %d", modproxy.ErrInvalid, whence)
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
+	}
+	v.offset = offset
+	return offset, nil
+}
+
+// Read implements [io.Reader].
+func (v *verifier) Read(p []byte) (int, error) {
+	switch {
+	case v.err != nil:
+		return 0, v.err
+	case len(p) == 0:
+		return 0, nil
+	case v.offset >= v.size:
+		if v.size > 0 {
+			return 0, io.EOF
+		}
+		return 0, orEOF(v.check())
+	}
+	if !v.checked && v.offset == 0 && v.hashed != 0 {
+		if err := v.rewind(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := v.read(p)
+	v.offset += int64(n)
+	return n, err
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+func (v *verifier) read(p []byte) (int, error) {
+	edge := max(0, v.size-withheld)
+	if !v.checked {
+		if v.offset == v.hashed && v.offset < edge {
+			n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
+			v.hash.Write(p[:n])
+			v.hashed += int64(n)
+			if err != nil && n == 0 {
+				return 0, v.broken(err)
+			}
+			return n, nil
+		}
+		if err := v.check(); err != nil {
+			return 0, err
+		}
+	}
+	if v.offset >= edge {
+		return copy(p, v.tail[v.offset-edge:]), nil
+	}
+	if v.at != v.offset {
+		if _, err := v.blob.Seek(v.offset, io.SeekStart); err != nil {
+			return 0, v.broken(err)
+		}
+		v.at = v.offset
+	}
+	n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
+	v.at += int64(n)
+	if err != nil && n == 0 {
+		return 0, v.broken(err)
+	}
+	return n, nil
+}
+
+// rewind begins hashing anew.
+func (v *verifier) rewind() error {
+	if _, err := v.blob.Seek(0, io.SeekStart); err != nil {
+		return v.broken(err)
+	}
+	v.hash.Reset()
+	v.hashed = 0
+	return nil
+}
+
+// check reads what has not been hashed yet, keeps its end, and compares.
+func (v *verifier) check() error {
+	if v.err != nil || v.checked {
+		return v.err
+	}
+	edge := max(0, v.size-withheld)
+	n, err := io.CopyN(v.hash, v.blob, edge-v.hashed)
+	v.hashed += n
+	if err != nil {
+		return v.broken(err)
+	}
+	tail := make([]byte, v.size-edge)
+	if _, err := io.ReadFull(v.blob, tail); err != nil {
+		return v.broken(err)
+	}
+	var more [1]byte
+	if n, err := io.ReadFull(v.blob, more[:]); n != 0 {
+		return v.broken(fmt.Errorf("%w: longer than %d bytes", ErrDamaged, v.size))
+	} else if !errors.Is(err, io.EOF) {
+		return v.broken(err)
+	}
+	v.hash.Write(tail)
+	v.hashed, v.at = v.size, v.size+1
+	if modproxy.Digest(v.hash.Sum(nil)) != v.want {
+		return v.broken(ErrDamaged)
+	}
+	v.checked, v.tail = true, tail
+	return nil
+}
+
+// errUnreadable: the storage opened a blob and did not give its bytes.
+var errUnreadable = errors.New("reading a kept package")
+
+// broken is what every later Read answers. An end that comes early is damage.
+func (v *verifier) broken(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("%w: shorter than %d bytes", ErrDamaged, v.size)
+	case !errors.Is(err, ErrDamaged):
+		err = fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	v.err = fmt.Errorf("%w: package: %w", modproxy.ErrUnavailable, err)
+	v.damaged()
+	return v.err
+}

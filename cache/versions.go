@@ -1,0 +1,181 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Versions lists the versions of m. A document younger than Fresh is served as
+// it is kept; an older one, up to MaxStale, at once and marked Stale while it is
+// asked for again. After a refresh that failed there is a short pause, in which
+// stale answers are served and nothing is asked.
+//
+// A version whose package is kept is listed, whatever upstream lists. Offline,
+// a document is served whatever its age; where none is kept, the packages that
+// are kept make one.
+//
+// Errors: those of Next; [modproxy.RetryLater] when Next takes longer than Wait
+// or than ctx; [modproxy.ErrUnavailable] when offline and nothing is kept.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	r.once.Do(r.start)
+	now := time.Now()
+	a, ok := r.answers.get(m)
+	if ok && a.fresh(now, r.set.fresh) {
+		return a.kept, nil
+	}
+	k := key{Module: m}
+	if !ok {
+		if err := r.missing.get(k); err != nil {
+			return nil, err
+		}
+		a = r.keptAnswer(m)
+	}
+	switch {
+	case a == nil:
+		if r.Next == nil {
+			return r.offlineVersions(m, now)
+		}
+	case a.fresh(now, r.set.fresh):
+		return a.kept, nil
+	case r.Next == nil:
+		return a.stale, nil
+	case now.Sub(a.asked) <= r.set.maxStale:
+		if !now.Before(a.again) && r.held.get(m) == nil {
+			r.ask(ctx, m) // what becomes of it, the next question sees
+		}
+		r.observe(Event{Kind: StaleServed, Module: m})
+		return a.stale, nil
+	}
+	if err := r.held.get(m); err != nil {
+		return nil, err
+	}
+	call, err := r.ask(ctx, m)
+	if err != nil {
+		return nil, k.wrap("versions", err)
+	}
+	return call.within(ctx, r.set.wait, "versions", k)
+}
+
+// keptAnswer is what the index has about m, or nil.
+func (r *Registry) keptAnswer(m modproxy.Module) *answer {
+	rec, err := r.Index.Versions(m)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(rec.Document) == 0 {
+		return nil
+	}
+	var v *modproxy.Versions
+	if err == nil {
+		v, err = modproxy.ParseVersions(rec.Document)
+	}
+	if err != nil {
+		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
+		return nil
+	}
+	v.Dropped, v.Time = rec.Dropped, rec.Time
+	a := newAnswer(v, rec.Asked)
+	r.answers.add(m, a)
+	return a
+}
+
+// ask asks Next for the versions of m, unless that is under way.
+func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.Versions], error) {
+	return r.listings.join(r.asking, m, func() (*modproxy.Versions, error) {
+		if a, ok := r.answers.get(m); ok && a.fresh(time.Now(), r.set.fresh) {
+			return a.kept, nil
+		}
+		k := key{Module: m}
+		if err := r.missing.get(k); err != nil {
+			return nil, err
+		}
+		if err := r.held.get(m); err != nil {
+			return nil, err
+		}
+		ctx, cancel := r.asking.detach(ctx, askTimeout)
+		defer cancel()
+		asked := time.Now()
+		v, err := r.Next.Versions(ctx, m)
+		if err == nil && v == nil {
+			err = errors.New("no answer")
+		}
+		r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
+		if err != nil {
+			return r.askedInVain(k, k.settle("versions", err, askTimeout), asked)
+		}
+		return r.keepVersions(m, v, asked)
+	})
+}
+
+// askedInVain is what follows from an error of Next.
+func (r *Registry) askedInVain(k key, err error, asked time.Time) (*modproxy.Versions, error) {
+	if errors.Is(err, modproxy.ErrNotFound) {
+		v, errMerge := r.merge(k.Module, nil, asked)
+		switch {
+		case errMerge != nil:
+			return nil, k.settle("versions", errMerge, askTimeout)
+		case v != nil:
+			return r.putVersions(k.Module, v, asked), nil
+		}
+		r.missing.add(k, err, r.set.missing)
+		r.answers.remove(k.Module)
+		if _, absent := r.Index.Versions(k.Module); !errors.Is(absent, fs.ErrNotExist) {
+			r.putRecord(k.Module, VersionsRecord{Time: asked, Asked: asked})
+		}
+		return nil, err
+	}
+	if d := hold(err); d > 0 {
+		r.held.add(k.Module, err, d)
+	}
+	if a, ok := r.answers.get(k.Module); ok {
+		paused := *a
+		paused.again = time.Now().Add(refreshPause)
+		r.answers.add(k.Module, &paused)
+	}
+	return nil, err
+}
+
+// keepVersions keeps what Next answered, with the versions that stay listed.
+func (r *Registry) keepVersions(m modproxy.Module, got *modproxy.Versions, asked time.Time) (*modproxy.Versions, error) {
+	v, err := r.merge(m, got, asked)
+	if err != nil {
+		return nil, key{Module: m}.settle("versions", err, askTimeout)
+	}
+	return r.putVersions(m, v, asked), nil
+}
+
+// putVersions keeps v and is v as those get it who waited for it. A storage that
+// fails is told, but does not make an answer unfit to be served.
+func (r *Registry) putVersions(m modproxy.Module, v *modproxy.Versions, asked time.Time) *modproxy.Versions {
+	answered := *v
+	if answered.Time.IsZero() {
+		answered.Time = asked
+	}
+	r.putRecord(m, VersionsRecord{
+		Document: answered.Document, Dropped: answered.Dropped, Time: answered.Time, Asked: asked,
+	})
+	r.answers.add(m, newAnswer(&answered, asked))
+	return &answered
+}
+
+func (r *Registry) putRecord(m modproxy.Module, rec VersionsRecord) {
+	if err := r.Index.PutVersions(m, rec); err != nil {
+		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
+	}
+}
+
+// offlineVersions makes a document from the packages that are kept of m.
+func (r *Registry) offlineVersions(m modproxy.Module, now time.Time) (*modproxy.Versions, error) {
+	k := key{Module: m}
+	v, err := r.compose(r.Index.Packages(m))
+	switch {
+	case err != nil:
+		return nil, k.wrap("versions", fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
+	case v == nil:
+		return nil, k.wrap("versions", errOffline)
+	}
+	v.Time, v.Hit, v.Stale = now, true, true
+	return v, nil
+}
