@@ -80,5 +80,8 @@ func (a address) hold(t *testing.T, raw string) {
 	}
 }
 
+// RelativeURL is where a submodule of a relative URL is.
+var RelativeURL = relativeURL
+
 // Scrub is what a user is shown of git's stderr.
 var Scrub = scrub

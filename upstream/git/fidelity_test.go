@@ -10,31 +10,30 @@ import (
 
 // getter does what the clients do with git:: addresses (go-getter, get_git.go):
 // clone, resolve, checkout, submodules.
-func getter(t testing.TB, url, ref string, env ...string) (files, error) {
+func getter(t testing.TB, url, ref string, env ...string) files {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "clone")
-	if _, err := tryGit("/", env, "clone", "-q", "--", url, dir); err != nil {
-		return nil, err
+	run := func(dir string, args ...string) {
+		if _, err := tryGit(dir, env, args...); err != nil {
+			t.Fatal(err)
+		}
 	}
+	run("/", "clone", "-q", "--", url, dir)
 	if ref != "" {
-		var id string
-		var err error
-		for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-			if id, err = tryGit(dir, env, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}"); err == nil {
-				break
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		if _, err := tryGit(dir, env, "checkout", "-q", id); err != nil {
-			return nil, err
+		run(dir, "checkout", "-q", resolve(dir, ref))
+	}
+	run(dir, "submodule", "update", "--init", "--recursive")
+	return workTree(t, dir)
+}
+
+// resolve is the commit that the clients take ref for in a clone, or empty.
+func resolve(clone, ref string) string {
+	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
+		if id, err := tryGit(clone, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}"); err == nil {
+			return id
 		}
 	}
-	if _, err := tryGit(dir, env, "submodule", "update", "--init", "--recursive"); err != nil {
-		return nil, err
-	}
-	return workTree(t, dir), nil
+	return ""
 }
 
 // thorny writes a repository with everything that a tree can have.
@@ -91,10 +90,7 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 				env = []string{"GIT_SSL_CAINFO=" + s.caFile}
 			}
 			url := s.URL + "/" + repository + "/.git"
-			want, err := getter(t, url, "", env...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := getter(t, url, "", env...)
 			got := files{}
 			if _, err := f.Fetch(t.Context(), url, got); err != nil {
 				t.Error(err)

@@ -50,13 +50,18 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 			continue
 		}
 		if !there.named && !isObjectID(ref) && !isAbbreviated(ref) {
-			return "", noSuchRef()
+			return "", noSuchRef(ref)
 		}
 		return r.fetchAll(ctx, ref, there.named && ref == "HEAD")
 	}
 }
 
-func noSuchRef() error { return fmt.Errorf("%w: no such ref", modproxy.ErrNotFound) }
+func noSuchRef(ref string) error {
+	if isObjectID(ref) {
+		return fmt.Errorf("%w: no such commit", modproxy.ErrNotFound)
+	}
+	return fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
+}
 
 func (r *repository) init(ctx context.Context, format string) error {
 	if err := os.RemoveAll(r.dir); err != nil {
@@ -104,7 +109,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 			return commit, err
 		}
 	}
-	return "", noSuchRef()
+	return "", noSuchRef(ref)
 }
 
 // fetch runs git fetch. The refspecs go through stdin, where nothing but a
@@ -122,8 +127,11 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 		args: []string{"rev-parse", "--verify", "--quiet", "--end-of-options", expression + "^{commit}"},
 		stdout: func(stdout io.Reader) error {
 			line, err := io.ReadAll(io.LimitReader(stdout, 128))
+			if err != nil {
+				return errUnavailable(err)
+			}
 			id = strings.TrimSpace(string(line))
-			return err
+			return nil
 		},
 	})
 	if err == nil && !isObjectID(id) {
@@ -155,7 +163,10 @@ func (r *repository) list(ctx context.Context, ref string) (listing, error) {
 				}
 				l.named = l.named || slices.Contains(wanted, name)
 			}
-			return lines.Err()
+			if lines.Err() != nil {
+				return errUnavailable(lines.Err())
+			}
+			return nil
 		},
 	})
 	return l, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -118,6 +119,7 @@ func backend(t testing.TB, root string) http.Handler {
 		Path:   filepath.Join(runGit(t, "/", "--exec-path"), "git-http-backend"),
 		Env:    []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 		Stderr: io.Discard,
+		Logger: log.New(io.Discard, "", 0),
 	}
 }
 
@@ -130,7 +132,9 @@ func serve(t testing.TB, handler http.Handler) server {
 
 func serveTLS(t testing.TB, handler http.Handler) server {
 	t.Helper()
-	s := server{Server: httptest.NewTLSServer(handler)}
+	s := server{Server: httptest.NewUnstartedServer(handler)}
+	s.EnableHTTP2 = true
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	s.caFile = filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})

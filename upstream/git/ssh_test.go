@@ -156,10 +156,7 @@ func TestSSH(t *testing.T) {
 
 	f := s.fetcher(t, s.clientKey, "git.test "+s.hostKey+"\n[git.test]:2222 "+s.hostKey)
 	for _, ref := range []string{"", "both", a.git("rev-parse", "main~2"), a.git("rev-parse", "--short=8", "main~2")} {
-		want, err := getter(t, a.dir, ref)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := getter(t, a.dir, ref)
 		got := files{}
 		if _, err := f.Fetch(t.Context(), "ssh://"+s.user+"@git.test"+a.dir+"/.git?ref="+ref, got); err != nil {
 			t.Fatalf("%v\n%s", err, s.logged())

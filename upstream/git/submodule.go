@@ -28,7 +28,10 @@ func (r *repository) submodules(ctx context.Context, commit string) (map[string]
 			if len(list) > 2*maxModulesFile {
 				return invalid(".gitmodules is too large")
 			}
-			return err
+			if err != nil {
+				return errUnavailable(err)
+			}
+			return nil
 		},
 	})
 	if failed := asExit(err); failed != nil {
@@ -167,7 +170,7 @@ func (f *fetch) fetchSubmodules(ctx context.Context, at address, links map[strin
 			return fmt.Errorf("submodule %.80q: %w", prefix+path, err)
 		}
 		if _, err := f.repository(ctx, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
-			return fmt.Errorf("submodule %.80q: %s: %w", prefix+path, sub, err)
+			return fmt.Errorf("submodule %.80q: %s commit %s: %w", prefix+path, sub, links[path].id, err)
 		}
 	}
 	return nil

@@ -59,7 +59,10 @@ func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[
 			if errors.Is(lines.Err(), bufio.ErrTooLong) {
 				return invalid("the tree has a path of more than %d bytes", bufio.MaxScanTokenSize)
 			}
-			return lines.Err()
+			if lines.Err() != nil {
+				return errUnavailable(lines.Err())
+			}
+			return nil
 		},
 	})
 	if err != nil {
@@ -90,8 +93,10 @@ func parseEntry(line string) (name string, e entry, err error) {
 	case modeSubmodule:
 		return name, e, nil
 	case modeRegular, modeExecutable, modeGroup, modeLink:
-		e.size, err = strconv.ParseInt(fields[3], 10, 64)
-		return name, e, err
+		if e.size, err = strconv.ParseInt(fields[3], 10, 64); err != nil {
+			return "", entry{}, errUnavailable(err) // an object that is not there has no size
+		}
+		return name, e, nil
 	}
 	return "", entry{}, invalid("the tree has %.80q with mode %s", name, e.mode)
 }
