@@ -22,8 +22,9 @@ race: tools ## all tests, with the real clients, under the race detector
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
-bench: ## every benchmark
+bench: ## every benchmark, then modproxy beside git and nginx: see bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...
+	go run ./bench $(BENCH)
 
 tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh

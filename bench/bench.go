@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// bench is one run: what it has started, and where.
+type bench struct {
+	*settings
+	progress io.Writer
+	scratch  string // directories of this run, below those of the settings
+	data     string
+
+	modproxy, nginxProgram, wrkProgram string
+	clients                            []client
+
+	up       *upstream
+	proxy    *process // nil while none runs
+	proxyURL string
+	proxyDir string
+	servers  []*process
+}
+
+// A client is a program that installs modules.
+type client struct{ name, path string }
+
+// newBench looks for all that is needed, and starts upstream.
+func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, err error) {
+	b := &bench{settings: s, progress: progress}
+	if err := b.find(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	for _, dir := range []struct {
+		below string
+		to    *string
+	}{{s.scratch, &b.scratch}, {s.data, &b.data}} {
+		if *dir.to, err = os.MkdirTemp(dir.below, "modproxy-bench-"); err != nil {
+			return nil, err
+		}
+	}
+	if b.modproxy = s.proxy; b.modproxy == "" {
+		b.say("building modproxy")
+		b.modproxy = filepath.Join(b.data, "modproxy")
+		build := exec.CommandContext(ctx, "go", "build", "-o", b.modproxy, "github.com/modproxy/modproxy/cmd/modproxy")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	}
+	b.say("making repositories")
+	if b.up, err = newUpstream(ctx, filepath.Join(b.data, "git")); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// find finds the programs, or says how to come by them.
+func (b *bench) find() error {
+	var missing, packages []string
+	look := func(name, pkg string) string {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			missing = append(missing, name)
+			if pkg != "" {
+				packages = append(packages, pkg)
+			}
+		}
+		return path
+	}
+	look("git", "git")
+	if slices.Contains(b.parts, "client") || slices.Contains(b.parts, "hot") {
+		if b.nginxProgram, _ = exec.LookPath("/usr/sbin/nginx"); b.nginxProgram == "" {
+			b.nginxProgram = look("nginx", "nginx-light")
+		}
+	}
+	if slices.Contains(b.parts, "hot") {
+		b.wrkProgram = look("wrk", "wrk")
+	}
+	if slices.Contains(b.parts, "client") {
+		for _, tool := range b.tools {
+			if built := builtTofu(); tool == "tofu" && built != "" {
+				tool = built
+			}
+			b.clients = append(b.clients, client{filepath.Base(tool), look(tool, "")})
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("not found: %s", strings.Join(missing, ", "))
+	if len(packages) > 0 {
+		err = fmt.Errorf("%w\nhint: on Debian, apt-get install %s", err, strings.Join(packages, " "))
+	}
+	if slices.Contains(missing, "tofu") {
+		err = fmt.Errorf("%w\nhint: tools/build-tofu.sh builds tofu", err)
+	}
+	return misuse{err}
+}
+
+// builtTofu is what tools/build-tofu.sh has built, if it has.
+func builtTofu() string {
+	path := os.Getenv("MODPROXY_TOFU")
+	if cache, err := os.UserCacheDir(); err == nil && path == "" {
+		path = filepath.Join(cache, "modproxy-tools", "tofu")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+var started = time.Now()
+
+// say tells whoever waits what goes on.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "%4.0fs "+format+"\n", append([]any{time.Since(started).Seconds()}, args...)...)
+}
+
+// close ends everything and removes it.
+func (b *bench) close() error {
+	errs := []error{b.stopProxy()}
+	for _, p := range b.servers {
+		errs = append(errs, p.stop())
+	}
+	if b.up != nil {
+		errs = append(errs, b.up.close())
+	}
+	for _, dir := range []string{b.scratch, b.data} {
+		if dir != "" {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}

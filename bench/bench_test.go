@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestParseWrk(t *testing.T) {
+	const good = `Running 1s test @ http://127.0.0.1:1/versions
+  1 threads and 64 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     4.16ms    5.20ms  61.24ms   88.11%
+    Req/Sec    20.79k     3.12k   26.00k    70.00%
+  Latency Distribution
+     50%    2.23ms
+     75%    5.64ms
+     90%   10.64ms
+     99%   14.50ms
+  20701 requests in 1.00s, 422.13MB read
+Requests/sec:  20688.31
+Transfer/sec:    421.87MB
+`
+	want := asked{requests: 20701, perSec: 20688.31, p50: 2230 * time.Microsecond, p99: 14500 * time.Microsecond}
+	if got, err := parseWrk(good); err != nil || got != want {
+		t.Errorf("parseWrk = %+v, %v; want %+v", got, err, want)
+	}
+	for _, bad := range []string{
+		"",
+		good + "  Non-2xx or 3xx responses: 3\n",
+		good + "  Socket errors: connect 0, read 1, write 0, timeout 0\n",
+		"  0 requests in 1.00s, 0B read\n",
+	} {
+		if got, err := parseWrk(bad); err == nil {
+			t.Errorf("parseWrk(%q) = %+v; want an error", bad, got)
+		}
+	}
+}
+
+// What shares a line is sent one after the other, and a line that was idle has
+// nothing saved up.
+func TestPace(t *testing.T) {
+	p := &pace{rate: 1000}
+	begin := time.Unix(0, 0)
+	for i, step := range []struct {
+		now  time.Duration
+		n    int
+		want time.Duration
+	}{
+		{0, 500, 500 * time.Millisecond},
+		{0, 500, time.Second},
+		{200 * time.Millisecond, 100, 1100 * time.Millisecond},
+		{5 * time.Second, 1000, 6 * time.Second},
+	} {
+		if got := p.take(begin.Add(step.now), step.n).Sub(begin); got != step.want {
+			t.Errorf("step %d: sent at %v; want %v", i, got, step.want)
+		}
+	}
+}
+
+// A relay changes nothing, and passes on that one direction has ended.
+func TestRelay(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		all, _ := io.ReadAll(conn) // until the client has ended
+		slices.Reverse(all)
+		conn.Write(all)
+	}()
+	r, err := listenRelay(newLine(2*time.Millisecond, 1e9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serve(server.Addr().String())
+	client, err := net.Dial("tcp", r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sent := []byte(noise(rand.New(rand.NewPCG(1, 1)), 3<<20))
+	client.Write(sent)
+	client.(*net.TCPConn).CloseWrite()
+	got, err := io.ReadAll(client)
+	slices.Reverse(got)
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes came back, %v; want the %d that were sent", len(got), err, len(sent))
+	}
+	if err := r.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A repository is the same one every time, and git finds nothing wrong with it.
+func TestRepository(t *testing.T) {
+	var ids [][]string
+	for range 2 {
+		r := &repository{name: "small", files: 12, commits: 9, seed: 7, versions: []string{"1.0.0", "1.1.0", "2.0.0"}}
+		dir := t.TempDir()
+		if err := r.write(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := git(t.Context(), nil, "-C", dir+"/acme/small.git", "fsck", "--strict"); err != nil {
+			t.Error(err)
+		}
+		log, err := git(t.Context(), nil, "-C", dir+"/acme/small.git", "log", "--format=%H", "v2.0.0")
+		if n := bytes.Count(log, []byte("\n")); err != nil || n != 9 || !bytes.HasPrefix(log, []byte(r.ids[2])) {
+			t.Errorf("the history of v2.0.0 is\n%s, %v; want 9 commits from %s on", log, err, r.ids[2])
+		}
+		ids = append(ids, r.ids)
+	}
+	if !slices.Equal(ids[0], ids[1]) || slices.Contains(ids[0], "") || len(ids[0]) != 3 {
+		t.Errorf("its versions are %q and %q", ids[0], ids[1])
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-parts", "client,warm"}, {"-n", "0"}, {"-duration", "1ms"}, {"now"}, {"-x"}} {
+		if s, err := parseFlags(args, io.Discard); !errors.As(err, new(misuse)) {
+			t.Errorf("parseFlags(%q) = %+v, %v; want misuse", args, s, err)
+		}
+	}
+	s, err := parseFlags([]string{"-parts=hot", "-proxy-env", "GOMAXPROCS=1,GOGC=50", "-quick"}, io.Discard)
+	if err != nil || !slices.Equal(s.parts, []string{"hot"}) || len(s.proxyEnv) != 2 || s.runs != 1 {
+		t.Errorf("parseFlags = %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// way is a way for packages to come to a client.
+type way struct {
+	name     string
+	sources  func(i int, m module) string // the arguments of the i-th module block
+	registry string                       // URL that stands for the registry; empty for none
+	upstream map[string]int               // requests there in the last run
+	seconds  []float64
+}
+
+const (
+	wayGit      = "git"
+	wayRegistry = "registry and git"
+	wayCold     = "cold proxy"
+	wayWarm     = "warm proxy"
+	wayNginx    = "nginx"
+)
+
+// measureClients installs all modules in every way, in turns.
+func (b *bench) measureClients(ctx context.Context, r *report) error {
+	if err := b.startProxy(ctx); err != nil {
+		return err
+	}
+	modules, locations := b.up.installed()
+	b.say("filling nginx with %d packages", len(modules))
+	answers, err := b.copyAnswers(ctx, modules)
+	if err != nil {
+		return err
+	}
+	n, err := b.startNginx(ctx, answers)
+	if err != nil {
+		return err
+	}
+	for _, c := range b.clients {
+		registry := func(_ int, m module) string {
+			return fmt.Sprintf("source = %q\n  version = %q", registryHost+"/"+m.address(), m.version)
+		}
+		ways := []*way{
+			{name: wayGit, sources: func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }},
+			{name: wayRegistry, sources: registry, registry: b.up.registryURL + "/v1/modules/"},
+			{name: wayCold, sources: registry},
+			{name: wayWarm, sources: registry},
+			{name: wayNginx, sources: registry, registry: n.disk + "/" + registryHost + "/v1/modules/"},
+		}
+		if err := b.measureClient(ctx, c, modules, ways); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		r.addClient(c.name, b.up.repos, len(modules), ways)
+	}
+	return nil
+}
+
+func (b *bench) measureClient(ctx context.Context, c client, modules []module, ways []*way) error {
+	for turn := range b.runs {
+		var first string
+		for _, w := range ways {
+			switch w.name {
+			case wayCold:
+				if err := b.startProxy(ctx); err != nil {
+					return err
+				}
+				w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
+			case wayWarm:
+				w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
+			}
+			b.up.reset()
+			took, content, err := b.install(ctx, c, modules, w)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			w.seconds, w.upstream = append(w.seconds, took.Seconds()), b.up.count()
+			b.say("%s get, %s, %d of %d: %.2f s", c.name, w.name, turn+1, b.runs, took.Seconds())
+			if first == "" {
+				first = content
+			}
+			if content != first {
+				return fmt.Errorf("%s installs other files than %s", w.name, ways[0].name)
+			}
+			if n := w.upstream; (w.name == wayWarm || w.name == wayNginx) && len(n) > 0 {
+				return fmt.Errorf("%s: upstream was asked: %v", w.name, n)
+			}
+		}
+	}
+	return nil
+}
+
+// install installs modules into an empty directory, and returns how long that
+// took and the digest of what is there then.
+func (b *bench) install(ctx context.Context, c client, modules []module, w *way) (time.Duration, string, error) {
+	dir, err := os.MkdirTemp(b.scratch, "client-")
+	if err != nil {
+		return 0, "", err
+	}
+	defer os.RemoveAll(dir)
+	work, temp := filepath.Join(dir, "work"), filepath.Join(dir, "tmp")
+	var main, rc strings.Builder
+	for i, m := range modules {
+		fmt.Fprintf(&main, "module \"m%d\" {\n  %s\n}\n", i, w.sources(i, m))
+	}
+	if w.registry != "" {
+		fmt.Fprintf(&rc, "host %q {\n  services = { \"modules.v1\" = %q }\n}\n", registryHost, w.registry)
+	}
+	for _, d := range []string{work, temp} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return 0, "", err
+		}
+	}
+	for name, text := range map[string]string{filepath.Join(work, "main.tf"): main.String(), filepath.Join(dir, "rc"): rc.String()} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return 0, "", err
+		}
+	}
+	cmd := exec.CommandContext(ctx, c.path, "get", "-no-color")
+	cmd.Dir, cmd.WaitDelay = work, 5*time.Second
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + temp, "CHECKPOINT_DISABLE=1",
+		"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "rc"),
+		"SSL_CERT_FILE=" + b.up.registry.CAFile, "GIT_SSL_CAINFO=" + b.up.registry.CAFile,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, "", fmt.Errorf("%w\n%s", err, out.Bytes())
+	}
+	took := time.Since(begin)
+	content, err := digest(filepath.Join(work, ".terraform", "modules"))
+	return took, content, err
+}
+
+// digest names the files below dir, but for what git keeps of itself and the
+// list of modules, in which the sources stand.
+func digest(dir string) (string, error) {
+	files := map[string][sha256.Size]byte{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case !d.Type().IsRegular() || filepath.Dir(name) == dir:
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		files[strings.TrimPrefix(name, dir)] = sha256.Sum256(data)
+		return err
+	})
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%x %s\n", files[name], name)
+	}
+	return fmt.Sprintf("%d files %x", len(files), h.Sum(nil)), err
+}

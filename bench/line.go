@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// A line stands for the way to the internet: what goes over it arrives later, and
+// all that goes in one direction shares the bandwidth.
+type line struct {
+	delay    time.Duration // one way
+	up, down pace
+}
+
+// A pace says when bytes have left that are sent one after the other.
+type pace struct {
+	rate float64 // bytes a second
+
+	mu   sync.Mutex
+	free time.Time
+}
+
+// take is when n bytes that are handed over now have left.
+func (p *pace) take(now time.Time, n int) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	return p.free
+}
+
+func newLine(roundTrip time.Duration, rate float64) *line {
+	return &line{delay: roundTrip / 2, up: pace{rate: rate}, down: pace{rate: rate}}
+}
+
+// A relay takes connections on Addr and carries them over a line to a server.
+type relay struct {
+	Addr string // host:port
+
+	line     *line
+	listener net.Listener
+	ctx      context.Context
+	end      context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// listenRelay makes a relay that takes connections when [relay.serve] says where to.
+func listenRelay(l *line) (*relay, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{Addr: listener.Addr().String(), line: l, listener: listener}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	return r, nil
+}
+
+func (r *relay) serve(target string) {
+	r.running.Go(func() {
+		for {
+			client, err := r.listener.Accept()
+			if err != nil {
+				return
+			}
+			r.running.Go(func() { r.carry(client, target, time.Now()) })
+		}
+	})
+}
+
+// close breaks all connections.
+func (r *relay) close() error {
+	err := r.listener.Close()
+	r.end()
+	r.running.Wait()
+	return err
+}
+
+// carry carries one connection, that a client opened at accepted, until both its
+// directions have ended or one is broken.
+func (r *relay) carry(client net.Conn, target string, accepted time.Time) {
+	defer client.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	ctx, broken := context.WithCancel(r.ctx)
+	defer broken()
+	stop := context.AfterFunc(ctx, func() {
+		client.Close()
+		server.Close()
+	})
+	defer stop()
+	// The kernel has opened the connection at once; over the line that takes the
+	// client one round trip, before which it sends nothing.
+	open := accepted.Add(2 * r.line.delay)
+	var both sync.WaitGroup
+	both.Go(func() { r.send(ctx, broken, server, client, &r.line.up, open) })
+	both.Go(func() { r.send(ctx, broken, client, server, &r.line.down, accepted) })
+	both.Wait()
+}
+
+// parcel is what was read at once, and when it arrives; last is the end of it all.
+type parcel struct {
+	data []byte
+	at   time.Time
+	last bool
+}
+
+const parcelSize = 16 << 10
+
+// send moves bytes from src to dst, none before open, until src ends.
+func (r *relay) send(ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time) {
+	onTheWay := make(chan parcel, 128) // 2 MiB: more than the line holds
+	var receive sync.WaitGroup
+	receive.Go(func() {
+		for next := range onTheWay {
+			select {
+			case <-time.After(time.Until(next.at)):
+			case <-ctx.Done():
+				continue
+			}
+			if next.last {
+				if tcp, ok := dst.(*net.TCPConn); ok {
+					tcp.CloseWrite()
+				}
+			} else if _, err := dst.Write(next.data); err != nil {
+				broken()
+			}
+		}
+	})
+	defer receive.Wait()
+	defer close(onTheWay)
+	for {
+		data := make([]byte, parcelSize)
+		n, err := src.Read(data)
+		now := time.Now()
+		if now.Before(open) {
+			now = open
+		}
+		next := parcel{data: data[:n], at: p.take(now, n).Add(r.line.delay), last: n == 0}
+		select {
+		case onTheWay <- next:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			if n > 0 {
+				onTheWay <- parcel{at: next.at, last: true}
+			}
+			return
+		}
+	}
+}

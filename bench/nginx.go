@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// nginx serves files (disk), and the same through its cache (cached).
+type nginx struct {
+	*process
+	disk, cached string // URLs
+}
+
+// startNginx serves answers.
+func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error) {
+	dir, err := os.MkdirTemp(b.data, "nginx-")
+	if err != nil {
+		return nil, err
+	}
+	var addresses [2]string
+	for i := range addresses {
+		if addresses[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	n := &nginx{disk: "http://" + addresses[0], cached: "http://" + addresses[1]}
+	var locations strings.Builder
+	for _, a := range answers {
+		if a.location != "" {
+			fmt.Fprintf(&locations, "    location = %s { add_header X-Terraform-Get %s%s; return 204; }\n", a.path, n.disk, a.location)
+			continue
+		}
+		file := filepath.Join(dir, "files", filepath.FromSlash(a.path))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, a.body, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	text := strings.NewReplacer("DIR", dir, "DISK", addresses[0], "CACHED", addresses[1],
+		"USER", nginxUser(), "LOCATIONS", locations.String()).Replace(nginxConfig)
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	if n.process, err = start(exec.Command(b.nginxProgram, "-c", file, "-p", dir, "-e", filepath.Join(dir, "error.log")), filepath.Join(dir, "log")); err != nil {
+		return nil, err
+	}
+	b.servers = append(b.servers, n.process)
+	return n, n.until(ctx, func() bool {
+		response, err := http.Get(n.cached + answers[0].path)
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+// nginxUser is the directive that lets the workers of a root's nginx read files
+// of root.
+func nginxUser() string {
+	if os.Getuid() == 0 {
+		return "user root;"
+	}
+	return ""
+}
+
+// nginxConfig is Debian's, as far as it matters, with as many requests on one
+// connection as its clients like, and the access log in the pieces in which
+// modproxy writes its own.
+const nginxConfig = `daemon off;
+USER
+worker_processes auto;
+pid DIR/pid;
+error_log DIR/error.log warn;
+events { worker_connections 1024; }
+http {
+  default_type application/json;
+  types { application/gzip gz; }
+  sendfile on;
+  tcp_nopush on;
+  keepalive_requests 1000000000;
+  access_log DIR/access.log combined buffer=64k flush=250ms;
+  client_body_temp_path DIR/body;
+  proxy_temp_path DIR/proxy;
+  fastcgi_temp_path DIR/fastcgi;
+  scgi_temp_path DIR/scgi;
+  uwsgi_temp_path DIR/uwsgi;
+  proxy_cache_path DIR/cache levels=1:2 keys_zone=modules:10m max_size=1g inactive=60m use_temp_path=off;
+  server {
+    listen DISK;
+    root DIR/files;
+LOCATIONS  }
+  server {
+    listen CACHED;
+    location / {
+      proxy_pass http://DISK;
+      proxy_cache modules;
+      proxy_cache_valid 200 204 1h;
+    }
+  }
+}
+`
+
+// freeAddress is one that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// inMemory serves answers from memory by net/http and nothing else.
+func inMemory(answers []copied) (server *http.Server, address string, err error) {
+	all := map[string]*copied{}
+	for i := range answers {
+		all[answers[i].path] = &answers[i]
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", err
+	}
+	address = "http://" + listener.Addr().String()
+	server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := all[r.URL.Path]
+		if a == nil {
+			http.NotFound(w, r)
+			return
+		}
+		if a.location != "" {
+			w.Header().Set("X-Terraform-Get", address+a.location)
+		} else {
+			w.Header().Set("Content-Type", a.kind)
+			w.Header().Set("Content-Length", fmt.Sprint(len(a.body)))
+		}
+		w.WriteHeader(a.status)
+		w.Write(a.body) // a client that is gone is no concern
+	})}
+	go server.Serve(listener)
+	return server, address, nil
+}
+
+// machine says what this runs on.
+func machine(s *settings) string {
+	return fmt.Sprintf("%s/%s, %d cores, %s; client in %s, servers in %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), s.scratch, s.data)
+}

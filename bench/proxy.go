@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// startProxy starts a modproxy that has nothing yet.
+func (b *bench) startProxy(ctx context.Context) error {
+	if err := b.stopProxy(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(b.data, "proxy-")
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`listen: 127.0.0.1:0
+data: %s
+upstreams: [{host: %s, modules: %s/v1/modules/}]
+egress: {allow: [127.0.0.0/8], ca_file: %s}
+`, filepath.Join(dir, "data"), registryHost, b.up.registryURL, b.up.registry.CAFile)
+	file := filepath.Join(dir, "modproxy.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command(b.modproxy, "serve", "--config", file)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, b.proxyEnv...)
+	if b.proxy, err = start(cmd, filepath.Join(dir, "log")); err != nil {
+		return err
+	}
+	b.proxyDir = dir
+	return b.proxy.until(ctx, func() bool {
+		out, _ := os.ReadFile(filepath.Join(dir, "log.out"))
+		found := listens.FindSubmatch(out)
+		if found == nil {
+			return false
+		}
+		b.proxyURL = string(found[1])
+		return true
+	})
+}
+
+var listens = regexp.MustCompile(`listens on (http://[0-9.:]+)\s`)
+
+// stopProxy ends the proxy, if one runs, and removes what it kept.
+func (b *bench) stopProxy() error {
+	if b.proxy == nil {
+		return nil
+	}
+	err := b.proxy.stop()
+	b.proxy = nil
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(b.proxyDir)
+}
+
+// ask is the whole answer of one of the servers here.
+func ask(ctx context.Context, address string) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	if response.StatusCode/100 != 2 {
+		return answer{}, fmt.Errorf("%s: %s: %s", address, response.Status, body)
+	}
+	return answer{
+		status: response.StatusCode, kind: response.Header.Get("Content-Type"),
+		location: response.Header.Get("X-Terraform-Get"), body: body,
+	}, nil
+}
+
+// answer is what a server said.
+type answer struct {
+	status   int
+	kind     string // Content-Type
+	location string // X-Terraform-Get
+	body     []byte
+}
+
+// copied is an answer of the proxy, and where it was asked for.
+type copied struct {
+	path string
+	answer
+}
+
+// copyAnswers asks the proxy all about modules. Locations become paths.
+func (b *bench) copyAnswers(ctx context.Context, modules []module) ([]copied, error) {
+	var all []copied
+	for _, m := range modules {
+		for _, question := range []string{"versions", "download", "package"} {
+			a, err := ask(ctx, b.proxyURL+m.path(question))
+			if err != nil {
+				return nil, err
+			}
+			if a.location != "" {
+				u, err := url.Parse(a.location)
+				if err != nil || u.Path != m.path("package") {
+					return nil, fmt.Errorf("%s %s is at %q, not at %s: %w", m.address(), m.version, a.location, m.path("package"), err)
+				}
+				a.location = u.Path
+			}
+			all = append(all, copied{m.path(question), a})
+		}
+	}
+	return all, nil
+}
