@@ -18,7 +18,7 @@ const (
 	// maxDictionary bounds the memory that a block may ask for: what xz -9 uses.
 	maxDictionary = 64 << 20
 	// maxDictionaries bounds what all blocks ask for, one after the other.
-	maxDictionaries = 8 << 30
+	maxDictionaries = 4 << 30
 )
 
 var (

@@ -90,7 +90,7 @@ func zipOf(t testing.TB, end func(record []byte), parts ...part) []byte {
 func deflated(t testing.TB, content []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, 6)
+	w, err := flate.NewWriter(&out, flate.BestSpeed)
 	if err != nil {
 		t.Fatal(err)
 	}
