@@ -81,8 +81,8 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 	submodules(t, root)
 	http := serve(t, backend(t, root))
 	tls := serveTLS(t, backend(t, root))
-	for _, repository := range []string{"thorny.git", "empty.git", "super.git"} {
-		for _, s := range []server{http, tls} {
+	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "empty.git": {http}, "super.git": {tls}} {
+		for _, s := range servers {
 			f := newFetcher(t)
 			f.CAFile = s.caFile
 			var env []string

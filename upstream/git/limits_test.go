@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,18 +50,17 @@ func silent(t testing.TB, asked func()) http.Handler {
 
 func TestEndsInTime(t *testing.T) {
 	t.Parallel()
-	var dir string
-	running := 0
-	s := serve(t, silent(t, func() { running = len(processesWith(t, dir, "environ")) }))
 	f := newFetcher(t)
-	dir = f.Dir
+	dir := f.Dir
+	var running atomic.Int32
+	s := serve(t, silent(t, func() { running.Store(int32(len(processesWith(t, dir, "environ")))) }))
 	f.Limits.Time = 300 * time.Millisecond
 	_, err := f.Fetch(t.Context(), s.URL+"/x", files{})
 	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.HasSuffix(err.Error(), "not done after 300ms") {
 		t.Errorf("error %v", err)
 	}
-	if running < 2 {
-		t.Errorf("%d processes were running, want git and what it started", running)
+	if n := running.Load(); n < 2 {
+		t.Errorf("%d processes were running, want git and what it started", n)
 	}
 	if left := processesWith(t, dir, "environ"); len(left) > 0 {
 		t.Errorf("left running: %s", left)
@@ -110,7 +110,7 @@ func TestLimits(t *testing.T) {
 	self := newAuthor(t, root, "self.git")
 	self.write(".gitmodules", "[submodule \"self\"]\n\tpath = self\n\turl = ../../self.git/.git\n")
 	id := self.commit("0")
-	for i := range 5 {
+	for i := range 3 {
 		self.submodule("self", id)
 		self.git("commit", "-q", "-m", fmt.Sprint(i+1))
 		id = self.git("rev-parse", "HEAD")
@@ -127,12 +127,12 @@ func TestLimits(t *testing.T) {
 		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, "the repository is larger than the 1048576 bytes that are allowed"},
 		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid, "the files are larger than the 1048576 bytes that are allowed"},
 		{"many.git", git.Limits{Entries: 19}, files{}, modproxy.ErrInvalid, "the tree has more than the 19 entries that are allowed"},
-		{"self.git", git.Limits{Depth: 3}, files{}, modproxy.ErrInvalid, "more than 3 submodules within each other"},
-		{"self.git", git.Limits{Submodules: 3}, files{}, modproxy.ErrInvalid, "more than the 3 submodules that are allowed"},
+		{"self.git", git.Limits{Depth: 2}, files{}, modproxy.ErrInvalid, "more than 2 submodules within each other"},
+		{"self.git", git.Limits{Submodules: 2}, files{}, modproxy.ErrInvalid, "more than the 2 submodules that are allowed"},
 		{"big.git", git.Limits{}, failing{full}, full, "git: full"},
 		{"big.git", git.Limits{Received: 8 << 20, Content: 4 << 20, Entries: 1}, files{}, nil, ""},
 		{"many.git", git.Limits{Entries: 20}, files{}, nil, ""},
-		{"self.git", git.Limits{Depth: 5, Submodules: 5}, files{}, nil, ""},
+		{"self.git", git.Limits{Depth: 3, Submodules: 3}, files{}, nil, ""},
 	} {
 		f := newFetcher(t)
 		f.Limits = test.limits
