@@ -41,11 +41,6 @@ type walk struct {
 
 // dir lists what is below n, which the package has under the name prefix.
 func (w *walk) dir(n *node, prefix string) error {
-	if n.busy {
-		return refuse("%q: links to %q, which it is in itself", strings.TrimSuffix(prefix, "/"), n.path())
-	}
-	n.busy = true
-	defer func() { n.busy = false }()
 	for _, name := range slices.Sorted(maps.Keys(n.kids)) {
 		if err := w.entry(n.kids[name], prefix+name); err != nil {
 			return err
@@ -63,6 +58,12 @@ func (w *walk) entry(n *node, name string) error {
 		if err != nil {
 			return err
 		}
+		if n.busy {
+			return nil // met again below what it names: once is enough
+		}
+		link := n
+		link.busy = true
+		defer func() { link.busy = false }()
 		n = to
 	}
 	if n.kind == directory {

@@ -13,8 +13,9 @@
 //   - The archive has regular files only. A symbolic or hard link is written as the
 //     file it names, a link to a directory as the files below that directory: the
 //     clients' unpacker turns a link in a tar archive into an empty file. Links that
-//     are absolute, leave the tree, name nothing, go in a circle, or follow more
-//     than 40 others are refused.
+//     are absolute, leave the tree, name nothing, name each other, or follow more
+//     than 40 others are refused. A link to a directory that it is in itself is
+//     written once: in the files that stand for it, it is left out.
 //   - Directories have no entries, so empty ones are not kept. There is at least one
 //     file.
 //   - A name is at most [Limits].Path bytes of UTF-8: components of at most 255 bytes

@@ -24,7 +24,7 @@ type node struct {
 	parent *node  // nil for the root
 
 	kids map[string]*node // of a directory
-	busy bool             // a directory that is being listed, a link that is being followed
+	busy bool             // a link that is being followed, or whose directory is being listed
 
 	executable bool // file
 	off, size  int64
