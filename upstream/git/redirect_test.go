@@ -1,0 +1,45 @@
+package git_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Wherever a redirect leads, only a repository's address is followed.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	const begin = "/info/refs?service=git-upload-pack"
+	for location, test := range map[string]struct {
+		is   error
+		says string
+	}{
+		"/x" + begin:                       {modproxy.ErrUnavailable, "more than 5 redirects"},
+		"/login":                           {modproxy.ErrDenied, "not a repository"},
+		"/x/info/refs":                     {modproxy.ErrDenied, "not a repository"},
+		"ext::sh" + begin:                  {modproxy.ErrDenied, "not a repository"},
+		"file:///etc" + begin:              {modproxy.ErrInvalid, "another scheme"},
+		"ssh://git@h/x" + begin:            {modproxy.ErrInvalid, "another scheme"},
+		"http://-h/x" + begin:              {modproxy.ErrInvalid, "host"},
+		"http://u:secret@h/x" + begin:      {modproxy.ErrInvalid, "password"},
+		"http://h/--upload-pack=x" + begin: {modproxy.ErrInvalid, "path"},
+		"http://h" + begin:                 {modproxy.ErrInvalid, "without a repository"},
+		"http://h:x/" + begin:              {modproxy.ErrUnavailable, "not a URL"},
+	} {
+		var asked requests
+		s := serve(t, asked.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", location)
+			w.WriteHeader(http.StatusMovedPermanently)
+		})))
+		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/x", files{})
+		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v", location, err)
+		}
+		if n := len(asked.all()); n != 1 && n != 6 {
+			t.Errorf("%s: %d requests", location, n)
+		}
+	}
+}
