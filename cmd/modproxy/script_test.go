@@ -49,22 +49,16 @@ import (
 // built is the program that the scripts run.
 var built string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+// buildFlags build it as the test itself is built.
+var buildFlags []string
 
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "modproxy-built-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	built = filepath.Join(dir, "modproxy")
+func build(t *testing.T) {
+	t.Helper()
+	built = filepath.Join(t.TempDir(), "modproxy")
 	args := append([]string{"build", "-o", built}, buildFlags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go %s: %v\n%s", strings.Join(args, " "), err, out)
-		return 1
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return m.Run()
 }
 
 // findClients finds the programs of the clients by their names. In CI both must
@@ -102,6 +96,7 @@ func tofuPath() string {
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
 
 func TestScripts(t *testing.T) {
+	build(t)
 	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no scripts: %v", err)

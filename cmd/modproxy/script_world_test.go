@@ -19,8 +19,6 @@ import (
 	"github.com/modproxy/modproxy/registrytest"
 )
 
-var buildFlags []string
-
 type worldKey struct{}
 
 // world is what one script has around it.
