@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,7 +133,11 @@ func TestSessionsAreBounded(t *testing.T) {
 }
 
 func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
-	hang := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	var arrived atomic.Bool
+	hang := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) {
+		arrived.Store(true)
+		<-r.Context().Done()
+	})
 	cfg := up()
 	cfg.IdleTimeout = 50 * time.Millisecond
 	tunnel := listen(t, client(t, cfg))
@@ -141,31 +146,34 @@ func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
 		t.Errorf("idle: got %v, refused: %v", err, session.Refused())
 	}
 
-	patient := listen(t, client(t, up()))
-	for name, end := range map[string]func(*egress.Session){
-		"session": func(s *egress.Session) { s.Close() },
-		"tunnel":  func(*egress.Session) { patient.Close() },
-	} {
-		if name == "tunnel" {
-			patient = listen(t, client(t, up()))
-		}
+	for _, name := range []string{"session", "tunnel"} {
+		patient := listen(t, client(t, up()))
 		session := patient.Session(1 << 20)
-		done := make(chan error)
-		before := hang.requests.Load()
+		arrived.Store(false)
+		done := make(chan error, 1)
 		go func() {
 			_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
 			done <- err
 		}()
-		for hang.requests.Load() == before {
-			time.Sleep(time.Millisecond)
+		for !arrived.Load() {
+			select {
+			case err := <-done:
+				t.Fatalf("%s: ended before it was cut: %v, refused: %v", name, err, session.Refused())
+			case <-time.After(time.Millisecond):
+			}
 		}
-		end(session)
+		if name == "session" {
+			session.Close()
+		} else {
+			patient.Close()
+		}
 		if err := <-done; err == nil || session.Refused() != nil {
 			t.Errorf("close of the %s: got %v, refused: %v", name, err, session.Refused())
 		}
 	}
-	patient.Close()
-	if late := patient.Session(1); late.Refused() == nil {
+	ended := listen(t, client(t, up()))
+	ended.Close()
+	if late := ended.Session(1); late.Refused() == nil {
 		t.Error("a closed tunnel has sessions")
 	}
 }
