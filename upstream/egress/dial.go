@@ -64,14 +64,7 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		// This, and not the list above, is what the policy rests on.
-		to, err := netip.ParseAddrPort(address)
-		if err != nil || to.Port() != t.port {
-			return fmt.Errorf("%w: %.80q", ErrRefused, address)
-		}
-		return c.policy.admit(t, to.Addr())
-	}}
+	dialer := c.policy.dialer(t)
 	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(ip, t.port).String())
 	})
@@ -79,6 +72,18 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	return conn, err
+}
+
+// dialer connects for t. Its check, of the address that is connected to and at that
+// moment, is what the policy rests on; all that is checked before only saves the way.
+func (p *policy) dialer(t target) *net.Dialer {
+	return &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || to.Port() != t.port {
+			return fmt.Errorf("%w: %.80q", ErrRefused, address)
+		}
+		return p.admit(t, to.Addr())
+	}}
 }
 
 // addresses is, never empty, what t may be connected to at. Addresses that the

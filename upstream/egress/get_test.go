@@ -170,7 +170,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", r.Header.Get("Authorization"))
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", r.Header.Get("Authorization"))
 		conn.Close()
 	})
 	_, err := client(t, up()).Get(t.Context(), egress.Request{

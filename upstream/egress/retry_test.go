@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -87,5 +88,30 @@ func TestUntrustedServersAreNotAskedAgain(t *testing.T) {
 	}
 	if n := s.conns.Load(); n != 1 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+func TestRefusalsAndLongWaitsAreNotTriedAgain(t *testing.T) {
+	resolver := &rebinding{addrs: []string{"127.0.0.1"}}
+	target := canary(t)
+	c := client(t, egress.Config{Ports: []int{target.port}, Resolver: resolver})
+	if _, err := c.Get(t.Context(), egress.Request{URL: target.at("https", "a.test", "/"), Attempts: 5}); !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("got %v, want ErrRefused", err)
+	}
+	if n := resolver.asked.Load(); n != 1 {
+		t.Errorf("the name was looked up %d times", n)
+	}
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	// The caller has all the time in the world.
+	resp, err := client(t, up()).Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/"), Attempts: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if n := s.requests.Load(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,9 +132,9 @@ func TestSessionsAreBounded(t *testing.T) {
 }
 
 func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
-	var arrived atomic.Bool
+	arrived := make(chan struct{}, 1)
 	hang := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) {
-		arrived.Store(true)
+		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
 	cfg := up()
@@ -146,21 +145,19 @@ func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
 		t.Errorf("idle: got %v, refused: %v", err, session.Refused())
 	}
 
+	<-arrived
 	for _, name := range []string{"session", "tunnel"} {
 		patient := listen(t, client(t, up()))
 		session := patient.Session(1 << 20)
-		arrived.Store(false)
 		done := make(chan error, 1)
 		go func() {
 			_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
 			done <- err
 		}()
-		for !arrived.Load() {
-			select {
-			case err := <-done:
-				t.Fatalf("%s: ended before it was cut: %v, refused: %v", name, err, session.Refused())
-			case <-time.After(time.Millisecond):
-			}
+		select {
+		case <-arrived:
+		case err := <-done:
+			t.Fatalf("%s: ended before it was cut: %v, refused: %v", name, err, session.Refused())
 		}
 		if name == "session" {
 			session.Close()
