@@ -30,10 +30,16 @@ func (f *fetch) fetchArchive(ctx context.Context, s source) error {
 			return err
 		}
 	}
-	return archive.Unpack(ctx, file, size, s.format, f.tree, archive.Limits{
-		Entries: f.cfg.Limits.Entries, Bytes: f.cfg.Limits.Bytes,
-	})
+	l := archive.Limits{Entries: f.cfg.Limits.Entries, Bytes: f.cfg.Limits.Bytes}
+	if l.Bytes > 0 {
+		l.Bytes += headerRoom + int64(l.Entries)<<10 // the tree is what is bounded to the byte
+	}
+	return archive.Unpack(ctx, file, size, s.format, f.tree, l)
 }
+
+// headerRoom is for what an archive has beside its files, in bytes; each entry has
+// a KiB more.
+const headerRoom = 1 << 20
 
 // download receives an archive into a file without a name: a checksum covers it
 // whole, and a zip is read from its end.

@@ -153,7 +153,7 @@ func sendAll(ts *testscript.TestScript, times int, url string, header http.Heade
 			if err != nil {
 				return err
 			}
-			r.Header = header
+			r.Header, r.Host = header, header.Get("Host")
 			answers[i], bodies[i], err = send(r)
 			return err
 		})

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Sets up what the tests need and runs them all: "make test". On Debian and Ubuntu
+# missing packages are installed; elsewhere they are named.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(bzip2 ca-certificates gcc git libc6-dev make openssh-client openssh-server unzip xz-utils)
+programs=(bzip2 gcc git make ssh-keygen unzip xz)
+if command -v dpkg-query >/dev/null; then
+	missing=()
+	for package in "${packages[@]}"; do
+		dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+	done
+	if [ ${#missing[@]} -gt 0 ]; then
+		root=()
+		[ "$(id -u)" = 0 ] || root=(sudo)
+		"${root[@]}" apt-get update
+		"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+	fi
+else
+	for program in "${programs[@]}"; do
+		command -v "$program" >/dev/null || { echo "the tests need $program, and an OpenSSH server" >&2; exit 1; }
+	done
+fi
+go version
+exec make test
