@@ -108,7 +108,6 @@ func (a author) submodule(path, commit string) {
 // server is a git server on loopback.
 type server struct {
 	*httptest.Server
-	root   string
 	caFile string // for TLS
 }
 
