@@ -16,8 +16,10 @@ import (
 //
 // Small packages are checked as a whole before a byte is served. A large one is
 // checked while it is read: its last part is given only when all of it is
-// right, and otherwise reading ends with [ErrDamaged]. A blob that is missing or
-// damaged is set aside and fetched again, which must give the same content.
+// right, and otherwise reading ends with [ErrDamaged]. To read only a part of
+// it, seek first, also to the start; then all of it is checked before. A blob
+// that is missing or damaged is set aside and fetched again, which must give the
+// same content.
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when
 // the content is not what was kept; [modproxy.ErrUnavailable] when offline and

@@ -19,6 +19,11 @@ const withheld = 32 << 10
 // digest is right. Read from elsewhere, the whole blob is checked first. Seek
 // itself reads nothing: where reading begins counts.
 //
+// Who wants a part that begins at the start must not get it unchecked either.
+// Such a one seeks to the start while being there, as http.ServeContent does for
+// every range (and for the whole it does not: it comes back from the end). From
+// then on the whole blob is checked first, too.
+//
 // It is not safe for concurrent use.
 type verifier struct {
 	blob    Blob
@@ -27,6 +32,7 @@ type verifier struct {
 	damaged func() // called once, when it turns out
 
 	offset  int64     // of the next byte for the caller
+	part    bool      // the caller may want a part that begins at the start
 	hash    hash.Hash // of the bytes before hashed
 	hashed  int64     // and the offset in the blob, while not checked
 	tail    []byte    // the end of the blob, checked
@@ -55,6 +61,7 @@ func (v *verifier) Seek(offset int64, whence int) (int64, error) {
 	if offset < 0 {
 		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
 	}
+	v.part = v.part || offset == 0 && v.offset == 0
 	v.offset = offset
 	return offset, nil
 }
@@ -92,7 +99,7 @@ func orEOF(err error) error {
 func (v *verifier) read(p []byte) (int, error) {
 	edge := max(0, v.size-withheld)
 	if !v.checked {
-		if v.offset == v.hashed && v.offset < edge {
+		if v.offset == v.hashed && v.offset < edge && !v.part {
 			n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
 			v.hash.Write(p[:n])
 			v.hashed += int64(n)

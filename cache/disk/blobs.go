@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -138,9 +137,16 @@ func (s *Store) Quarantine(d modproxy.Digest) error {
 	}
 	defer done()
 	name := s.blobPath(d)
-	aside := s.path(quarantineName, filepath.Base(name)+"."+time.Now().UTC().Format("20060102T150405.000000000Z"))
-	if _, err := os.Lstat(aside); err == nil {
-		return fmt.Errorf("%s: %w", aside, fs.ErrExist)
+	s.mu.Lock() // nobody else takes the name
+	defer s.mu.Unlock()
+	aside := ""
+	for n := 1; ; n++ {
+		aside = s.path(quarantineName, fmt.Sprintf("%s.%d", d, n))
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(name, aside); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime/debug"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -40,31 +41,38 @@ func (s *Store) openIndex() error {
 }
 
 func (s *Store) openBolt() (err error) {
-	// bbolt panics about pages that it cannot make sense of.
+	var db *bbolt.DB
+	var file *os.File
 	defer func() {
-		if p := recover(); p != nil {
-			err = s.refuse("is damaged: %v", p)
+		switch {
+		case err == nil:
+			s.db = db
+		case db != nil:
+			db.Close()
+		case file != nil:
+			file.Close() // the lock stays where it was mapped already, until the process ends
 		}
 	}()
-	db, err := bbolt.Open(s.path(indexName), 0o600, &bbolt.Options{Timeout: lockTimeout})
+	defer contain(func(p any) { err = s.refuse("is damaged: %v", p) })()
+	db, err = bbolt.Open(s.path(indexName), 0o600, &bbolt.Options{
+		Timeout: lockTimeout,
+		OpenFile: func(name string, flag int, mode fs.FileMode) (f *os.File, err error) {
+			file, err = os.OpenFile(name, flag, mode)
+			return file, err
+		},
+	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s: another modproxy holds it: end that one, or use another data directory", s.path(indexName))
 	case err != nil:
 		return s.refuse("cannot be opened: %w", err)
 	}
-	err = db.View(func(tx *bbolt.Tx) error {
+	return db.View(func(tx *bbolt.Tx) error {
 		if tx.Bucket(versionsBucket) == nil || tx.Bucket(packagesBucket) == nil {
 			return s.refuse("is not one of modproxy")
 		}
 		return nil
 	})
-	if err != nil {
-		db.Close()
-		return err
-	}
-	s.db = db
-	return nil
 }
 
 // makeIndex makes an index without records. It appears whole or not at all, and
@@ -99,7 +107,7 @@ func (s *Store) makeIndex() error {
 	return s.flushDir(s.dir)
 }
 
-// view and update run a transaction. A page that bbolt panics about is an error.
+// view and update run a transaction; damage that bbolt cannot bear is an error.
 // Updates are not batched: bbolt commits a batch in a goroutine of its own, where
 // nobody can recover.
 func (s *Store) view(f func(*bbolt.Tx) error) error   { return s.transact(s.db.View, f) }
@@ -111,12 +119,23 @@ func (s *Store) transact(run func(func(*bbolt.Tx) error) error, f func(*bbolt.Tx
 		return err
 	}
 	defer done()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: %w: %v", s.path(indexName), errDamaged, p)
-		}
-	}()
+	defer contain(func(p any) { err = fmt.Errorf("%s: %w: %v", s.path(indexName), errDamaged, p) })()
 	return run(f)
+}
+
+// contain is to be deferred: what it returns calls instead for a panic. bbolt
+// panics about pages that it cannot make sense of, and reads beyond its mapping
+// when a page says so, which without this would be the end of the process; so
+// would be an error of the disk while a page is read. Both hold for the calling
+// goroutine.
+func contain(instead func(p any)) (deferred func()) {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if p := recover(); p != nil {
+			instead(p)
+		}
+	}
 }
 
 // The head of a bbolt file: two pages with a meta each, of which the one with

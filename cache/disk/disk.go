@@ -12,7 +12,7 @@
 //	index.db                          the index, in bbolt
 //	blobs/v1/sha256/ab/<digest>       packages, read-only
 //	packages/v1/ab/<name>.meta        a copy of each package record, from which the index can be rebuilt
-//	quarantine/<digest>.<time>        blobs that were damaged
+//	quarantine/<digest>.<number>      blobs that were damaged
 //	tmp/                              what is being written; emptied by Open
 //
 // Names are digests: no name has a part of a request in it. The index is not
@@ -65,7 +65,7 @@ type Store struct {
 	open   sync.RWMutex // held for reading while the directory is used
 	closed bool
 
-	mu     sync.Mutex // guards what follows, and the layout file
+	mu     sync.Mutex // guards what follows, the layout file, and names in quarantine
 	layout layout
 	fans   map[string]bool // directories that are durably there
 

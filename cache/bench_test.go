@@ -1,0 +1,107 @@
+package cache_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/cachetest"
+	"github.com/modproxy/modproxy/cache/disk"
+)
+
+// warm is a registry over a disk that keeps a package of the given size.
+func warm(b *testing.B, size int, memory int64) *cache.Registry {
+	store, err := disk.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := &next{script: script{listed: "1.0.0 1.1.0"}}
+	n.content, _ = cachetest.Bytes(size, 1)
+	r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: memory}
+	b.Cleanup(func() {
+		mustClose(b, r)
+		store.Close()
+	})
+	if _, err := r.Versions(b.Context(), vpc); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := read(r, "1.0.0"); err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func BenchmarkVersionsHit(b *testing.B) {
+	r := warm(b, 1000, 0)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if v, err := r.Versions(b.Context(), vpc); err != nil || !v.Hit {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkLocationHit(b *testing.B) {
+	r := warm(b, 1000, 0)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := r.Location(b.Context(), vpc, "1.0.0"); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkPackageHit(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		size   int
+		memory int64
+	}{
+		{"64KiB from memory", 64 << 10, 0},
+		{"64KiB from disk", 64 << 10, -1},
+		{"10MiB from disk", 10 << 20, -1},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := warm(b, c.size, c.memory)
+			b.ReportAllocs()
+			b.SetBytes(int64(c.size))
+			b.RunParallel(func(pb *testing.PB) {
+				buffer := make([]byte, 32<<10)
+				for pb.Next() {
+					p, err := r.Package(b.Context(), vpc, "1.0.0")
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, p, buffer); n != int64(c.size) || err != nil {
+						b.Error(n, err)
+					}
+					p.Close()
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkKeep(b *testing.B) {
+	store, err := disk.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	n := &next{}
+	r := &cache.Registry{Next: n, Index: store, Blobs: store}
+	defer mustClose(b, r)
+	b.ReportAllocs()
+	for i := range b.N {
+		n.change(func(n *next) { n.content = fmt.Appendf(make([]byte, 100<<10), "%d", i) })
+		if _, err := read(r, fmt.Sprintf("1.%d.0", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package cache_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/cachetest"
+	"github.com/modproxy/modproxy/cache/disk"
+)
+
+// damages are what can happen to a blob on a disk.
+var damages = map[string]func(name string, data []byte) error{
+	"first byte":  func(name string, data []byte) error { return rewrite(name, flip(data, 0)) },
+	"middle byte": func(name string, data []byte) error { return rewrite(name, flip(data, len(data)/2)) },
+	"last byte":   func(name string, data []byte) error { return rewrite(name, flip(data, len(data)-1)) },
+	"cut short":   func(name string, data []byte) error { return rewrite(name, data[:len(data)-1]) },
+	"longer":      func(name string, data []byte) error { return rewrite(name, append(bytes.Clone(data), 0)) },
+	"empty":       func(name string, _ []byte) error { return rewrite(name, nil) },
+	"zeros":       func(name string, data []byte) error { return rewrite(name, make([]byte, len(data))) },
+	"another":     func(name string, data []byte) error { b, _ := cachetest.Bytes(len(data), 99); return rewrite(name, b) },
+	"gone":        func(name string, _ []byte) error { return os.Remove(name) },
+	"directory":   func(name string, _ []byte) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+	"link":        func(name string, _ []byte) error { return errors.Join(os.Remove(name), os.Symlink("/dev/zero", name)) },
+}
+
+func rewrite(name string, data []byte) error {
+	return errors.Join(os.Remove(name), os.WriteFile(name, data, 0o400))
+}
+
+func flip(data []byte, at int) []byte {
+	data = bytes.Clone(data)
+	data[at] ^= 0x10
+	return data
+}
+
+// kept is a directory with one package in it.
+func kept(t *testing.T) (store *disk.Store, n *next, blob string) {
+	dir := t.TempDir()
+	store, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	n = &next{}
+	data, digest := cachetest.Bytes(200_000, 1)
+	n.content = data
+	r := &cache.Registry{Next: n, Index: store, Blobs: store}
+	if _, err := read(r, "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, r)
+	return store, n, filepath.Join(dir, "blobs", "v1", "sha256", digest.String()[:2], digest.String())
+}
+
+// get is a request for the package, answered as an HTTP server would.
+func get(r *cache.Registry, header http.Header) (*httptest.ResponseRecorder, error) {
+	request := httptest.NewRequest("GET", "/", nil)
+	request.Header = header
+	p, err := r.Package(request.Context(), vpc, "1.0.0")
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	w := httptest.NewRecorder()
+	w.Header().Set("Etag", `"`+p.Digest.String()+`"`)
+	http.ServeContent(w, request, "", p.Time, p)
+	return w, nil
+}
+
+var ranges = []string{"", "bytes=0-", "bytes=0-0", "bytes=100000-100010", "bytes=-1", "bytes=199999-", "bytes=5-6,9-10"}
+
+// Whatever happens to a blob, whatever is asked of it: it is not served, and the
+// next one who asks has what was kept.
+func TestDamageIsNeverServed(t *testing.T) {
+	for name, damage := range damages {
+		for memory, how := range map[int64]string{0: "whole", -1: "streamed"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				store, n, blob := kept(t)
+				for _, ranged := range ranges {
+					if err := damage(blob, n.content); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Test(t, func(t *testing.T) {
+						r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: memory}
+						defer mustClose(t, r)
+						header := http.Header{}
+						if ranged != "" {
+							header.Set("Range", ranged)
+						}
+						served(t, r, header, n.content)
+						synctest.Wait() // until it has been fetched again
+						if w := served(t, r, http.Header{}, n.content); w.Body.Len() != len(n.content) {
+							t.Errorf("%d bytes after it was fetched again", w.Body.Len())
+						}
+					})
+				}
+				equal(t, "fetched again", n.asked("package"), 1+len(ranges))
+				aside, err := filepath.Glob(filepath.Join(filepath.Dir(blob), "../../../../quarantine/*"))
+				want := len(ranges)
+				if name == "gone" {
+					want = 0
+				}
+				if len(aside) != want || err != nil {
+					t.Errorf("set aside: %q, %v; want %d", aside, err, want)
+				}
+			})
+		}
+	}
+}
+
+// served fails the test when an answer that a client takes as complete has a
+// wrong byte in it.
+func served(t *testing.T, r *cache.Registry, header http.Header, content []byte) *httptest.ResponseRecorder {
+	t.Helper()
+	w, err := get(r, header)
+	if err != nil {
+		t.Fatalf("%v: %v", header, err)
+	}
+	want := httptest.NewRecorder()
+	request := httptest.NewRequest("GET", "/", nil)
+	request.Header = header
+	http.ServeContent(want, request, "", time.Time{}, bytes.NewReader(content))
+	length := w.Result().ContentLength
+	if w.Code != want.Code || length != want.Result().ContentLength {
+		t.Errorf("%v: status %d, length %d; want %d, %d", header, w.Code, length, want.Code, want.Result().ContentLength)
+	}
+	if header.Get("Range") == ranges[len(ranges)-1] { // its boundary is random
+		if w.Body.Len() > 0 && bytes.Count(w.Body.Bytes(), content[5:7]) != 1 && length == int64(w.Body.Len()) {
+			t.Errorf("%v: other bytes", header)
+		}
+	} else if int64(w.Body.Len()) == length && !bytes.Equal(w.Body.Bytes(), want.Body.Bytes()) {
+		t.Errorf("%v: complete, and other bytes", header)
+	}
+	return w
+}
+
+func TestDamageOffline(t *testing.T) {
+	for name, damage := range damages {
+		for memory, how := range map[int64]string{0: "whole", -1: "streamed"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				store, n, blob := kept(t)
+				if err := damage(blob, n.content); err != nil {
+					t.Fatal(err)
+				}
+				r := &cache.Registry{Index: store, Blobs: store, Memory: memory}
+				defer mustClose(t, r)
+				for range 2 {
+					if data, err := read(r, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+						t.Errorf("%d bytes, %v", len(data), err)
+					}
+				}
+				if loc, err := r.Location(t.Context(), vpc, "1.0.0"); err != nil {
+					t.Errorf("%v, %v", loc, err)
+				}
+			})
+		}
+	}
+}
+
+func TestDamageThatCannotBeMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.fetch(t, "1.0.0")
+		before, err := f.index.Package(vpc, "1.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.restart(t)
+		f.blobs.Replace(before.Digest, []byte("damaged"))
+		f.next.change(func(n *next) { n.content = []byte("rewritten upstream") })
+		for range 3 {
+			if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+				t.Errorf("%v, want ErrChanged", err)
+			}
+			var failed *modproxy.FetchFailed
+			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &failed) {
+				t.Errorf("location: %v", err)
+			}
+			time.Sleep(time.Minute)
+		}
+		after, err := f.index.Package(vpc, "1.0.0")
+		if after != before || err != nil {
+			t.Errorf("%+v, %v; want %+v", after, err, before)
+		}
+		equal(t, "set aside", len(f.blobs.Quarantined()), 1)
+		// The same content packed in another way is the same content.
+		f.next.change(func(n *next) { n.content, n.sum = []byte("packed anew"), before.Sum })
+		if got := f.fetch(t, "1.0.0"); string(got) != "packed anew" {
+			t.Errorf("%q", got)
+		}
+		after, err = f.index.Package(vpc, "1.0.0")
+		if after.Sum != before.Sum || after.Size != 11 || after.Digest == before.Digest || err != nil {
+			t.Errorf("%+v, %v", after, err)
+		}
+	})
+}
+
+// A package that upstream gives a second time, under another version, does not
+// rest on a damaged blob.
+func TestDamageUnderAnotherVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.fetch(t, "1.0.0")
+		_, digest := cachetest.Bytes(100_000, 1)
+		f.blobs.Replace(digest, flip(f.next.content, 50_000))
+		f.Registry.Memory = -1
+		f.restart(t)
+		if !bytes.Equal(f.fetch(t, "1.0.1"), f.next.content) || !bytes.Equal(f.fetch(t, "1.0.0"), f.next.content) {
+			t.Error("other bytes")
+		}
+		equal(t, "set aside", len(f.blobs.Quarantined()), 1)
+	})
+}
+
+// A damaged end is found before any of it is given.
+func TestEndIsWithheld(t *testing.T) {
+	for _, size := range []int{1, 1000, 32 << 10, 32<<10 + 1, 200_000} {
+		f := newFixture(t)
+		f.Registry.Memory = -1
+		var digest modproxy.Digest
+		f.next.content, digest = cachetest.Bytes(size, 7)
+		f.fetch(t, "1.0.0")
+		f.blobs.Replace(digest, flip(f.next.content, 0))
+		p, err := f.Package(t.Context(), vpc, "1.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(p)
+		if want := max(0, size-32<<10); len(got) != want || !errors.Is(err, cache.ErrDamaged) {
+			t.Errorf("of %d: %d bytes, want %d; %v", size, len(got), want, err)
+		}
+		if n, again := p.Read(make([]byte, 10)); n != 0 || again != err {
+			t.Errorf("after that: %d, %v", n, again)
+		}
+		p.Close()
+	}
+}

@@ -1,0 +1,9 @@
+package cache
+
+// Held is how many bytes of packages are in memory, and how many of them could
+// be evicted.
+func (r *Registry) Held() (used, idle int64) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	return r.memory.used, r.memory.idle
+}

@@ -1,0 +1,149 @@
+package cache_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+func (f *fixture) location(t testing.TB, version string) string {
+	t.Helper()
+	loc, err := f.Location(t.Context(), vpc, version)
+	if err != nil {
+		return err.Error()
+	}
+	return loc.String()
+}
+
+func TestLocationStartsTheFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.change(func(n *next) { n.subdir, n.delay = "*/modules/a", time.Second })
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() {
+				equal(t, "cold", f.location(t, "1.0.0"), "https://files.example.com/1.0.0//*/modules/a")
+			})
+		}
+		group.Wait()
+		time.Sleep(time.Millisecond)
+		equal(t, "while it is fetched", f.location(t, "1.0.0"), "https://files.example.com/1.0.0//*/modules/a")
+		time.Sleep(time.Second)
+		equal(t, "package asked", f.next.asked("package"), 1)
+		equal(t, "kept", f.location(t, "1.0.0"), "//modules/a")
+		f.fetch(t, "1.0.0")
+		f.next.change(func(n *next) { n.err = errDown })
+		f.restart(t)
+		equal(t, "after a restart", f.location(t, "1.0.0"), "//modules/a")
+		f.offline(t)
+		equal(t, "offline", f.location(t, "1.0.0"), "//modules/a")
+		if _, err := f.Location(t.Context(), vpc, "2.0.0"); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrNotFound) {
+			t.Errorf("offline, not kept: %v", err)
+		}
+		equal(t, "location asked", f.next.asked("location"), 1)
+		equal(t, "package asked", f.next.asked("package"), 1)
+	})
+}
+
+func TestLocationDoesNotWaitForThePackage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.fetched = func() { time.Sleep(time.Hour) } // beyond FetchTimeout, which the reader does not heed
+		started := time.Now()
+		f.location(t, "1.0.0")
+		if time.Since(started) > 0 {
+			t.Errorf("it took %v", time.Since(started))
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+			t.Error("a package that came after FetchTimeout was kept")
+		}
+	})
+}
+
+func TestLocationWaitsNoLongerThanWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.delay = 20 * time.Second
+		started := time.Now()
+		var later *modproxy.RetryLater
+		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &later) || time.Since(started) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		time.Sleep(time.Minute)
+		equal(t, "the next one", f.location(t, "1.0.0"), "")
+		equal(t, "asked", f.next.asked("location"), 1)
+	})
+}
+
+func TestFetchThatFailsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.pack = fmt.Errorf("%w: the archive has a device in it", modproxy.ErrInvalid)
+		f.location(t, "1.0.0")
+		synctest.Wait()
+		failed := time.Now()
+		for range 10 {
+			time.Sleep(2 * time.Second)
+			_, err := f.Location(t.Context(), vpc, "1.0.0")
+			var told *modproxy.FetchFailed
+			if !errors.As(err, &told) || !errors.Is(err, modproxy.ErrInvalid) || !told.Time.Equal(failed) || !told.Again.Equal(failed.Add(30*time.Second)) {
+				t.Fatalf("%v: %+v", err, told)
+			}
+			if _, err := read(f.Registry, "1.0.0"); !errors.As(err, &told) {
+				t.Errorf("package: %v", err)
+			}
+		}
+		equal(t, "package asked", f.next.asked("package"), 1)
+		f.next.change(func(n *next) { n.pack = nil })
+		time.Sleep(10 * time.Second)
+		equal(t, "tried again", f.location(t, "1.0.0"), "https://files.example.com/1.0.0")
+		synctest.Wait()
+		equal(t, "kept", f.location(t, "1.0.0"), "")
+		equal(t, "ended", f.events.count(cache.FetchEnded), 2)
+	})
+}
+
+func TestVersionNotFoundIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound)
+		for range 10 {
+			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrNotFound) {
+				t.Errorf("Location = %v", err)
+			}
+			if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrNotFound) {
+				t.Errorf("Package = %v", err)
+			}
+			f.location(t, "1.0.1")
+		}
+		equal(t, "asked", f.next.asked("location"), 2)
+		equal(t, "asked", f.next.asked("package"), 0)
+		f.next.change(func(n *next) { n.err = nil })
+		time.Sleep(time.Minute)
+		equal(t, "found", f.location(t, "1.0.0"), "https://files.example.com/1.0.0")
+	})
+}
+
+// A client that asks for the location again after the package's fetch was held
+// up is told, and upstream is left alone.
+func TestFetchRetryLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.pack = &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("429")}
+		f.location(t, "1.0.0")
+		synctest.Wait()
+		time.Sleep(59 * time.Minute)
+		var failed *modproxy.FetchFailed
+		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &failed) || time.Until(failed.Again) != time.Minute {
+			t.Errorf("%v %+v", err, failed)
+		}
+		equal(t, "package asked", f.next.asked("package"), 1)
+	})
+}

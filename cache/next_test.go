@@ -1,0 +1,239 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/cachetest"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+// next is a registry that does what a test says, and counts.
+type next struct {
+	mu    sync.Mutex
+	count map[string]int
+	script
+}
+
+// script is what a test says.
+type script struct {
+	listed  string        // versions, separated by spaces
+	err     error         // for all three questions
+	delay   time.Duration // before an answer, unless the context ends
+	subdir  string
+	content []byte       // of every package
+	sum     modproxy.Sum // empty: made from content
+	fetched func()       // in the middle of every package
+	pack    error        // for Package
+}
+
+func (n *next) change(f func(n *next)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f(n)
+}
+
+// asked is how often a question was asked.
+func (n *next) asked(what string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count[what]
+}
+
+// ask counts and waits.
+func (n *next) ask(ctx context.Context, what string) (script, error) {
+	n.mu.Lock()
+	if n.count == nil {
+		n.count = map[string]int{}
+	}
+	n.count[what]++
+	now := n.script
+	n.mu.Unlock()
+	if now.delay > 0 {
+		select {
+		case <-time.After(now.delay):
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+	}
+	return now, now.err
+}
+
+func (n *next) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	now, err := n.ask(ctx, "versions")
+	if err != nil {
+		return nil, err
+	}
+	var entries []string
+	for version := range strings.FieldsSeq(now.listed) {
+		entries = append(entries, fmt.Sprintf(`{"version": %q, "from": "upstream"}`, version))
+	}
+	v, err := modproxy.ParseVersions([]byte(`{"modules": [{"versions": [` + strings.Join(entries, ",") + `]}]}`))
+	if err == nil {
+		v.Time = time.Now()
+	}
+	return v, err
+}
+
+func (n *next) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+	now, err := n.ask(ctx, "location")
+	if err != nil {
+		return modproxy.Location{}, err
+	}
+	return modproxy.Location{Getter: "https", URL: "https://files.example.com/" + version, Subdir: now.subdir}, nil
+}
+
+type body struct{ io.ReadSeeker }
+
+func (body) Close() error { return nil }
+
+// interrupted calls back at its first Read.
+type interrupted struct {
+	io.ReadSeeker
+	once sync.Once
+	f    func()
+}
+
+func (r *interrupted) Read(p []byte) (int, error) {
+	r.once.Do(r.f)
+	return r.ReadSeeker.Read(p)
+}
+
+func (n *next) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	now, err := n.ask(ctx, "package")
+	if err != nil || now.pack != nil {
+		return nil, errors.Join(err, now.pack)
+	}
+	digest := modproxy.Digest(sha256.Sum256(now.content))
+	if now.sum == "" {
+		now.sum = modproxy.Sum("h1:" + digest.String())
+	}
+	if now.fetched == nil {
+		now.fetched = func() {}
+	}
+	return &modproxy.Package{
+		ReadSeekCloser: body{&interrupted{ReadSeeker: bytes.NewReader(now.content), f: now.fetched}},
+		Digest:         digest, Sum: now.sum, Size: int64(len(now.content)),
+		Source: modproxy.Source{URL: "https://files.example.com/" + version},
+	}, nil
+}
+
+// events counts what a registry tells.
+type events struct {
+	mu   sync.Mutex
+	list []cache.Event
+}
+
+func (e *events) add(event cache.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, event)
+}
+
+func (e *events) count(kind cache.Kind) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.list {
+		if event.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// fixture is a registry over stores in memory.
+type fixture struct {
+	*cache.Registry
+	next   *next
+	index  *cachetest.MemoryIndex
+	blobs  *cachetest.MemoryBlobs
+	events *events
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{next: &next{script: script{listed: "1.0.0 1.1.0"}}, index: &cachetest.MemoryIndex{}, blobs: &cachetest.MemoryBlobs{}}
+	f.next.content, _ = cachetest.Bytes(100_000, 1)
+	f.restart(t)
+	return f
+}
+
+// restart is a new registry over the same stores.
+func (f *fixture) restart(t *testing.T) {
+	if f.Registry != nil {
+		mustClose(t, f.Registry)
+	}
+	f.events = &events{}
+	f.Registry = &cache.Registry{Next: f.next, Index: f.index, Blobs: f.blobs, Observe: f.events.add}
+	r := f.Registry
+	t.Cleanup(func() { mustClose(t, r) })
+}
+
+func mustClose(t testing.TB, r *cache.Registry) {
+	t.Helper()
+	if err := r.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// offline is a restart without Next.
+func (f *fixture) offline(t *testing.T) {
+	f.restart(t)
+	f.Registry.Next = nil
+}
+
+func (f *fixture) fetch(t testing.TB, version string) []byte {
+	t.Helper()
+	data, err := read(f.Registry, version)
+	if err != nil {
+		t.Error(err)
+	}
+	return data
+}
+
+// read reads a whole package.
+func read(r *cache.Registry, version string) ([]byte, error) {
+	p, err := r.Package(context.Background(), vpc, version)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return io.ReadAll(p)
+}
+
+// versions is what is listed, with its marks.
+func (f *fixture) versions(t testing.TB) string {
+	t.Helper()
+	v, err := f.Versions(t.Context(), vpc)
+	if err != nil {
+		return err.Error()
+	}
+	var list []string
+	for _, l := range v.List {
+		list = append(list, l.Version.String())
+	}
+	if v.Hit {
+		list = append(list, "hit")
+	}
+	if v.Stale {
+		list = append(list, "stale")
+	}
+	return strings.Join(list, " ")
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}

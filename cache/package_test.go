@@ -1,0 +1,250 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/cachetest"
+)
+
+func TestOnePackageOneFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.delay = time.Minute
+		hurry, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.Package(hurry, vpc, "1.0.0"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the one who started it: %v", err)
+		}
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() {
+				if !bytes.Equal(f.fetch(t, "1.0.0"), f.next.content) {
+					t.Error("other bytes")
+				}
+			})
+		}
+		group.Wait()
+		equal(t, "location asked", f.next.asked("location"), 1)
+		equal(t, "package asked", f.next.asked("package"), 1)
+		equal(t, "started", f.events.count(cache.FetchStarted), 1)
+	})
+}
+
+func TestPackageIsWhatWasKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		fetched := time.Now()
+		for _, memory := range []int64{0, -1} {
+			f.restart(t)
+			f.Registry.Memory = memory
+			p, err := f.Package(t.Context(), vpc, "1.0.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			_, digest := cachetest.Bytes(100_000, 1)
+			equal(t, "Digest", p.Digest, digest)
+			equal(t, "Sum", p.Sum, modproxy.Sum("h1:"+digest.String()))
+			equal(t, "Size", p.Size, 100_000)
+			equal(t, "Source", p.Source, modproxy.Source{URL: "https://files.example.com/1.0.0"})
+			if !p.Time.Equal(fetched) {
+				t.Errorf("Time %v, want %v", p.Time, fetched)
+			}
+			time.Sleep(time.Hour)
+		}
+		equal(t, "package asked", f.next.asked("package"), 1)
+	})
+}
+
+// The index never has a record whose blob is not there already, and nobody is
+// answered before it has.
+func TestBlobThenRecordThenAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		_, digest := cachetest.Bytes(100_000, 1)
+		f.next.fetched = func() {
+			if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+				t.Error("a record before the blob")
+			}
+		}
+		f.index.Fail(nil)
+		f.blobs.Fail(errors.New("no space"))
+		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("no room for the blob: %v", err)
+		}
+		if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+			t.Error("a record without a blob")
+		}
+		f.blobs.Fail(nil)
+		time.Sleep(5 * time.Second) // the storage has room again: no need to wait for Missing
+		f.next.change(func(n *next) { n.fetched = func() { f.index.Fail(errors.New("no space")) } })
+		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("no room for the record: %v", err)
+		}
+		if _, err := f.blobs.Stat(digest); err != nil {
+			t.Errorf("the blob: %v", err)
+		}
+		f.index.Fail(nil)
+		time.Sleep(5 * time.Second)
+		f.next.change(func(n *next) { n.fetched = nil })
+		f.fetch(t, "1.0.0")
+	})
+}
+
+// changedNext does something with the packages of next.
+type changedNext struct {
+	*next
+	change func(p *modproxy.Package)
+}
+
+func (n changedNext) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	p, err := n.next.Package(ctx, m, version)
+	if err == nil {
+		n.change(p)
+	}
+	return p, err
+}
+
+func TestPackageThatIsNotWhatItSays(t *testing.T) {
+	for name, change := range map[string]func(*modproxy.Package){
+		"longer":  func(p *modproxy.Package) { p.Size-- },
+		"shorter": func(p *modproxy.Package) { p.Size++ },
+		"digest":  func(p *modproxy.Package) { p.Digest[7]++ },
+		"no sum":  func(p *modproxy.Package) { p.Sum = "" },
+		"zero":    func(p *modproxy.Package) { p.Digest = modproxy.Digest{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.Registry.Next = changedNext{f.next, change}
+				if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrInvalid) {
+					t.Errorf("%v, want ErrInvalid", err)
+				}
+				if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+					t.Error("it was kept")
+				}
+			})
+		})
+	}
+}
+
+func TestFirstRecordWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		first := cache.PackageRecord{Sum: "h1:first", Size: 1}
+		f.next.fetched = func() { f.index.PutPackage(vpc, "1.0.0", first) } // by another process, meanwhile
+		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+			t.Errorf("%v, want ErrChanged", err)
+		}
+		rec, err := f.index.Package(vpc, "1.0.0")
+		equal(t, "record", fmt.Sprint(rec, err), fmt.Sprint(first, nil))
+	})
+}
+
+func TestFetchesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Registry.Fetches = 3
+		var mu sync.Mutex
+		now, most := 0, 0
+		f.Registry.Next = changedNext{f.next, func(*modproxy.Package) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}}
+		started := time.Now()
+		var group sync.WaitGroup
+		for i := range 9 {
+			group.Go(func() { f.fetch(t, fmt.Sprintf("1.%d.0", i)) })
+		}
+		group.Wait()
+		equal(t, "at the same time", most, 3)
+		equal(t, "in all", time.Since(started), 3*time.Minute)
+	})
+}
+
+func TestFetchesThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.fetched = func() { time.Sleep(10 * time.Millisecond) }
+		refused := 0
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for i := range 1100 {
+			group.Go(func() {
+				var later *modproxy.RetryLater
+				_, err := read(f.Registry, fmt.Sprintf("1.%d.0", i))
+				if errors.As(err, &later) {
+					mu.Lock()
+					refused++
+					mu.Unlock()
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		equal(t, "refused", refused, 1100-1024)
+	})
+}
+
+func TestPanicOfNextIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.fetched = func() { panic("of a decoder") }
+		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.fetch(t, "0.9.0")
+		f.next.change(func(n *next) { n.delay = time.Minute })
+		go f.fetch(t, "1.0.0")
+		synctest.Wait()
+		mustClose(t, f.Registry)
+		if _, err := f.index.Package(vpc, "1.0.0"); err != nil {
+			t.Errorf("Close did not wait: %v", err)
+		}
+		f.fetch(t, "0.9.0")
+		if _, err := read(f.Registry, "2.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("a fetch after Close: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.delay = 10 * time.Minute
+		failed := make(chan error)
+		go func() {
+			_, err := read(f.Registry, "1.0.0")
+			failed <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		started := time.Now()
+		if err := f.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 10*time.Second {
+			t.Errorf("Close = %v after %v", err, time.Since(started))
+		}
+		if err := <-failed; !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, context.Canceled) {
+			t.Errorf("the one who waited: %v", err)
+		}
+	})
+}

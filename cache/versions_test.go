@@ -1,0 +1,263 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+var errDown = fmt.Errorf("%w: down", modproxy.ErrUnavailable)
+
+func TestFreshThenStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		equal(t, "cold", f.versions(t), "1.0.0 1.1.0")
+		equal(t, "warm", f.versions(t), "1.0.0 1.1.0 hit")
+		time.Sleep(5*time.Minute - 1)
+		f.next.change(func(n *next) { n.listed = "1.0.0 1.1.0 1.2.0"; n.delay = time.Second })
+		equal(t, "still fresh", f.versions(t), "1.0.0 1.1.0 hit")
+		equal(t, "asked", f.next.asked("versions"), 1)
+		time.Sleep(1)
+		for range 100 {
+			equal(t, "stale while it is asked for", f.versions(t), "1.0.0 1.1.0 hit stale")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		equal(t, "refreshed", f.versions(t), "1.0.0 1.1.0 1.2.0 hit")
+		equal(t, "asked", f.next.asked("versions"), 2)
+		equal(t, "stale served", f.events.count(cache.StaleServed), 100)
+	})
+}
+
+func TestStaleWhileUpstreamIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.versions(t)
+		f.next.change(func(n *next) { n.err = errDown })
+		for range 1000 {
+			time.Sleep(time.Hour)
+			if got := f.versions(t); got != "1.0.0 1.1.0 hit stale" {
+				break
+			}
+		}
+		equal(t, "within MaxStale", f.next.asked("versions"), 722) // the last one was too late
+		if _, err := f.Versions(t.Context(), vpc); !errors.Is(err, errDown) {
+			t.Errorf("after MaxStale: %v", err)
+		}
+		f.next.change(func(n *next) { n.err = nil })
+		equal(t, "up again", f.versions(t), "1.0.0 1.1.0")
+	})
+}
+
+func TestRefreshThatFailsIsNotRepeatedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.versions(t)
+		time.Sleep(6 * time.Minute)
+		f.next.change(func(n *next) { n.err = errDown })
+		for range 100 {
+			equal(t, "stale", f.versions(t), "1.0.0 1.1.0 hit stale")
+			synctest.Wait()
+		}
+		equal(t, "asked", f.next.asked("versions"), 2)
+		f.next.change(func(n *next) { n.err = nil })
+		time.Sleep(6 * time.Second)
+		f.versions(t)
+		synctest.Wait()
+		equal(t, "up again", f.versions(t), "1.0.0 1.1.0 hit")
+	})
+}
+
+func TestOneMissOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.delay = time.Second
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() { equal(t, "cold", f.versions(t), "1.0.0 1.1.0") })
+		}
+		group.Wait()
+		equal(t, "asked", f.next.asked("versions"), 1)
+	})
+}
+
+func TestQuestionOutlivesItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.delay = 10 * time.Second
+		started := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var later *modproxy.RetryLater
+		_, err := f.Versions(ctx, vpc)
+		if !errors.As(err, &later) || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != time.Second {
+			t.Errorf("a caller in a hurry: %v after %v", err, time.Since(started))
+		}
+		_, err = f.Versions(t.Context(), vpc)
+		if !errors.As(err, &later) || !errors.Is(err, modproxy.ErrUnavailable) || time.Since(started) != 4*time.Second {
+			t.Fatalf("a patient caller: %v after %v", err, time.Since(started))
+		}
+		equal(t, "After", time.Until(later.After), time.Second)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		equal(t, "the next one", f.versions(t), "1.0.0 1.1.0 hit")
+		equal(t, "asked", f.next.asked("versions"), 1)
+	})
+}
+
+func TestOnlyNotFoundIsRemembered(t *testing.T) {
+	for err, questions := range map[error]int{
+		fmt.Errorf("%w: 404", modproxy.ErrNotFound):     1,
+		fmt.Errorf("%w: 401", modproxy.ErrUnauthorized): 10,
+		fmt.Errorf("%w: 403", modproxy.ErrDenied):       10,
+		fmt.Errorf("%w: 500", modproxy.ErrUnavailable):  10,
+		fmt.Errorf("%w: html", modproxy.ErrInvalid):     10,
+		errors.New("of no kind"):                        10,
+		context.Canceled:                                10,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			f.next.err = err
+			for range 10 {
+				_, got := f.Versions(t.Context(), vpc)
+				_, gotLocation := f.Location(t.Context(), vpc, "1.0.0")
+				for _, got := range []error{got, gotLocation} {
+					if errors.Is(got, context.Canceled) || !errors.Is(got, err) && !errors.Is(got, modproxy.ErrUnavailable) {
+						t.Errorf("%v became %v", err, got)
+					}
+				}
+			}
+			equal(t, err.Error(), f.next.asked("versions"), questions)
+			equal(t, err.Error(), f.next.asked("location"), questions)
+			f.next.change(func(n *next) { n.err = nil })
+			time.Sleep(30 * time.Second)
+			equal(t, "found", f.versions(t), "1.0.0 1.1.0")
+		})
+	}
+}
+
+func TestModuleThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.versions(t)
+		time.Sleep(6 * time.Minute)
+		f.next.change(func(n *next) { n.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound) })
+		equal(t, "not known yet", f.versions(t), "1.0.0 1.1.0 hit stale")
+		synctest.Wait()
+		// It does not come back when the memory of its absence ends, nor by a restart.
+		for i := range 4 {
+			if got := f.versions(t); !strings.HasSuffix(got, "not found: 404") {
+				t.Errorf("%d: %s", i, got)
+			}
+			time.Sleep(time.Minute)
+			if i == 2 {
+				f.restart(t)
+			}
+		}
+	})
+}
+
+func TestRetryLaterIsObeyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		refuse := func(n *next) {
+			n.err = &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("429")}
+		}
+		f.next.change(refuse)
+		var later *modproxy.RetryLater
+		for range 10 {
+			if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &later) || time.Until(later.After) != time.Hour {
+				t.Errorf("cold: %v", err)
+			}
+			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &later) {
+				t.Errorf("location: %v", err)
+			}
+			if _, err := read(f.Registry, "1.0.0"); !errors.As(err, &later) {
+				t.Errorf("package: %v", err)
+			}
+		}
+		equal(t, "asked", f.next.asked("versions")+f.next.asked("location")+f.next.asked("package"), 1)
+		time.Sleep(time.Hour)
+		f.next.change(func(n *next) { n.err = nil })
+		equal(t, "after After", f.versions(t), "1.0.0 1.1.0")
+
+		time.Sleep(6 * time.Minute)
+		f.next.change(refuse)
+		for range 50 {
+			equal(t, "stale", f.versions(t), "1.0.0 1.1.0 hit stale")
+			time.Sleep(time.Minute)
+		}
+		equal(t, "asked", f.next.asked("versions"), 3)
+	})
+}
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		v, err := f.Versions(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.next.change(func(n *next) { n.err = errDown })
+		f.restart(t)
+		again, err := f.Versions(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.ETag != v.ETag || !again.Time.Equal(v.Time) || string(again.Document) != string(v.Document) || !again.Hit || again.Stale {
+			t.Errorf("after a restart: %+v, before: %+v", again, v)
+		}
+		time.Sleep(6 * time.Minute)
+		f.restart(t)
+		equal(t, "aged", f.versions(t), "1.0.0 1.1.0 hit stale")
+		synctest.Wait()
+		f.offline(t)
+		time.Sleep(10_000 * time.Hour)
+		equal(t, "offline", f.versions(t), "1.0.0 1.1.0 hit stale")
+		equal(t, "asked", f.next.asked("versions"), 2)
+	})
+}
+
+// An answer from the future is what is seen after the clock was set back.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.versions(t)
+		rec, err := f.index.Versions(vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Asked, rec.Time = rec.Asked.AddDate(10, 0, 0), rec.Time.AddDate(10, 0, 0)
+		if err := f.index.PutVersions(vpc, rec); err != nil {
+			t.Fatal(err)
+		}
+		f.restart(t)
+		equal(t, "from the future", f.versions(t), "1.0.0 1.1.0 hit stale")
+		synctest.Wait()
+		equal(t, "asked", f.next.asked("versions"), 2)
+		equal(t, "refreshed", f.versions(t), "1.0.0 1.1.0 hit")
+	})
+}
+
+func TestIndexFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.index.Fail(errors.New("no space"))
+		equal(t, "cold", f.versions(t), "1.0.0 1.1.0")
+		equal(t, "warm", f.versions(t), "1.0.0 1.1.0 hit")
+		if f.events.count(cache.IndexFailed) == 0 {
+			t.Error("nobody was told")
+		}
+		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("location: %v", err) // whether it is kept is not known
+		}
+	})
+}
