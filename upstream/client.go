@@ -50,6 +50,8 @@ type Host struct {
 	// Token is its bearer token. It is sent to https on the registry's hostname
 	// and port and, if Modules is set, to Modules' origin; never anywhere else.
 	Token egress.Secret
+	// Rate is how many questions a second it is asked at most; zero stands for 100.
+	Rate int
 }
 
 // Credential is who we are to one origin, by HTTP basic authentication.
@@ -80,12 +82,12 @@ const (
 
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
-	cfg        Config
-	shown      []egress.Credential // cfg.Credentials as they are sent
-	found      *lru.Cache[string, discovered]
-	finding    singleflight.Group
-	located    *expirable.LRU[locationKey, located]
-	notBefores *lru.Cache[string, notBefore]
+	cfg     Config
+	shown   []egress.Credential // cfg.Credentials as they are sent
+	found   *lru.Cache[string, discovered]
+	finding singleflight.Group
+	located *expirable.LRU[locationKey, located]
+	gates   *lru.Cache[string, *gate]
 }
 
 // New makes a Client. Its error names the setting that is wrong.
@@ -108,29 +110,36 @@ func New(cfg Config) (*Client, error) {
 	if c.found, err = lru.New[string, discovered](maxRemembered); err != nil {
 		return nil, err
 	}
-	if c.notBefores, err = lru.New[string, notBefore](maxRemembered); err != nil {
+	if c.gates, err = lru.New[string, *gate](maxRemembered); err != nil {
 		return nil, err
 	}
 	c.located = expirable.NewLRU[locationKey, located](maxRemembered, nil, locationLife)
 	return c, nil
 }
 
-// ask sends one question about m to its registry: GET base/namespace/name/system/rest.
-// The caller closes the body. asked is the URL before any redirect, which
-// relative locations are relative to.
-func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string) (res *http.Response, asked *url.URL, err error) {
-	if err := c.mayAsk(m.Host); err != nil {
-		return nil, nil, err
+// ask sends one question about m to its registry, GET
+// base/namespace/name/system/rest, and has read take the answer. asked is the URL
+// before any redirect, which relative locations are relative to.
+func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string, read func(res *http.Response, asked *url.URL) error) error {
+	leave, err := c.gate(m.Host).enter(ctx)
+	if err != nil {
+		return err
 	}
+	err = c.askNow(ctx, m, rest, read)
+	leave(err)
+	return err
+}
+
+func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, read func(res *http.Response, asked *url.URL) error) error {
 	base, err := c.modules(ctx, m.Host)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	asked, err = base.Parse(m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest)
+	asked, err := base.Parse(m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
-	res, err = c.cfg.Egress.Get(ctx, egress.Request{
+	res, err := c.cfg.Egress.Get(ctx, egress.Request{
 		URL: asked.String(),
 		Header: http.Header{
 			"Accept": {"application/json"},
@@ -143,9 +152,10 @@ func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string) (res *
 		MaxBytes:    maxDocument,
 	})
 	if err != nil {
-		return nil, nil, outgoing(err)
+		return outgoing(err)
 	}
-	return res, asked, nil
+	defer res.Body.Close()
+	return read(res, asked)
 }
 
 // credentials are what a registry is shown: its token, bound to its own origins.

@@ -67,16 +67,20 @@ func (c *Client) spelling(ctx context.Context, m modproxy.Module, version string
 	return listed.Spelling, ok && listed.Spelling != version
 }
 
-func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (located, error) {
-	res, asked, err := c.ask(ctx, m, url.PathEscape(version)+"/download")
-	if err != nil {
-		return located{}, err
-	}
-	defer res.Body.Close()
+func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (l located, err error) {
+	err = c.ask(ctx, m, url.PathEscape(version)+"/download", func(res *http.Response, asked *url.URL) error {
+		l, err = c.readLocation(m, res, asked)
+		return err
+	})
+	return l, err
+}
+
+func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.URL) (located, error) {
 	var body []byte
 	switch res.StatusCode {
 	case http.StatusNoContent:
 	case http.StatusOK:
+		var err error
 		if body, err = io.ReadAll(res.Body); err != nil {
 			return located{}, outgoing(err)
 		}

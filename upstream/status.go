@@ -11,23 +11,8 @@ import (
 	"github.com/modproxy/modproxy/upstream/egress"
 )
 
-// notBefore is a registry's wish to be left alone.
-type notBefore struct {
-	after time.Time
-	err   error
-}
-
-// mayAsk is a [modproxy.RetryLater] while host wants to be left alone.
-func (c *Client) mayAsk(host string) error {
-	n, ok := c.notBefores.Get(host)
-	if !ok || !time.Now().Before(n.after) {
-		return nil
-	}
-	return &modproxy.RetryLater{After: n.after, Err: n.err}
-}
-
 // refusal is what an answer with another status than the expected ones means.
-// Only 404 and 410 say that there is no such thing. A Retry-After is remembered.
+// Only 404 and 410 say that there is no such thing.
 func (c *Client) refusal(host string, res *http.Response) error {
 	where := egress.Redact(res.Request.URL)
 	switch status := res.StatusCode; {
@@ -45,7 +30,6 @@ func (c *Client) refusal(host string, res *http.Response) error {
 		if !ok {
 			return err
 		}
-		c.notBefores.Add(host, notBefore{after, err})
 		return &modproxy.RetryLater{After: after, Err: err}
 	}
 	return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -21,12 +22,15 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 	return v, nil
 }
 
-func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	res, _, err := c.ask(ctx, m, "versions")
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
+func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (v *modproxy.Versions, err error) {
+	err = c.ask(ctx, m, "versions", func(res *http.Response, _ *url.URL) error {
+		v, err = c.readVersions(m, res)
+		return err
+	})
+	return v, err
+}
+
+func (c *Client) readVersions(m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, c.refusal(m.Host, res)
 	}

@@ -103,6 +103,10 @@ type Upstream struct {
 	// TokenFile is a file to read Token from; a newline at its end is cut. Only
 	// one of the two may be set. Default: empty.
 	TokenFile string `yaml:"token_file"`
+
+	// Rate is how many questions a second this registry is asked at most; whoever
+	// has one too many is told to come back. Default: 0, which is 100.
+	Rate int `yaml:"rate"`
 }
 
 // Route sends a namespace to an upstream.

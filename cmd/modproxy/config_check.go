@@ -157,6 +157,9 @@ func (k *checker) upstreams(upstreams []Upstream) {
 		if !u.Token.IsZero() && u.TokenFile != "" {
 			k.fail(path, "token and token_file are both set")
 		}
+		if u.Rate < 0 {
+			k.fail(path+".rate", "must not be less than 0")
+		}
 	}
 }
 

@@ -98,7 +98,9 @@ func TestReference(t *testing.T) {
 				walk(field, false)
 				continue
 			case inList:
-				want = "Default: empty"
+				if want = "Default: empty"; f.Type.Kind() == reflect.Int {
+					want = "Default: 0"
+				}
 				if strings.HasSuffix(text, "Required.") {
 					want = "Required."
 				}

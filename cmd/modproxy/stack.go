@@ -91,7 +91,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr) 
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
-			hosts[u.Host] = upstream.Host{Modules: u.Modules, Token: u.Token}
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Token: u.Token, Rate: u.Rate}
 		}
 	}
 	var shown []upstream.Credential
