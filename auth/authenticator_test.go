@@ -1,0 +1,145 @@
+package auth_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+)
+
+// issuer knows one text.
+type issuer struct{ text string }
+
+func (i issuer) Verify(_ context.Context, text string, _ time.Time) (auth.Principal, error) {
+	if text != i.text {
+		return auth.Principal{}, &auth.Refused{Why: "not mine"}
+	}
+	return auth.Principal{Kind: auth.ByIssuer, ID: auth.IDOf("issuer", "job"), Name: "job", Grant: auth.Grant{Scopes: acme}}, nil
+}
+
+func basic(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
+
+func TestIdentify(t *testing.T) {
+	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
+	text, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	all := &auth.Authenticator{Tokens: tokens, JWT: issuer{"aa.bb.cc"}}
+	open := &auth.Authenticator{Tokens: tokens, Anyone: &auth.Grant{Scopes: acme}}
+	for name, c := range map[string]struct {
+		a      *auth.Authenticator
+		values []string
+		want   auth.Kind
+	}{
+		"bearer":                   {all, []string{"Bearer " + text}, auth.ByToken},
+		"bearer in any case":       {all, []string{"bEARER  " + text + " "}, auth.ByToken},
+		".netrc":                   {all, []string{basic("any:" + text)}, auth.ByToken},
+		".netrc without a login":   {all, []string{basic(":" + text)}, auth.ByToken},
+		"JWT":                      {all, []string{"Bearer aa.bb.cc"}, auth.ByIssuer},
+		"JWT in .netrc":            {all, []string{basic("job:aa.bb.cc")}, auth.ByIssuer},
+		"another's JWT":            {all, []string{"Bearer aa.bb.cd"}, auth.Nobody},
+		"a JWT, and no issuer":     {open, []string{"Bearer aa.bb.cc"}, auth.Nobody},
+		"a token, and no tokens":   {&auth.Authenticator{JWT: issuer{text}}, []string{"Bearer " + text}, auth.Nobody},
+		"nothing":                  {all, nil, auth.Nobody},
+		"empty":                    {all, []string{""}, auth.Nobody},
+		"bearer of nothing":        {all, []string{"Bearer "}, auth.Nobody},
+		"no scheme":                {all, []string{text}, auth.Nobody},
+		"another scheme":           {all, []string{"Digest " + text}, auth.Nobody},
+		"token as the login":       {all, []string{basic(text + ":")}, auth.Nobody},
+		"no base64":                {all, []string{"Basic " + text}, auth.Nobody},
+		"two":                      {all, []string{"Bearer " + text, "Bearer " + text}, auth.Nobody},
+		"somebody else's":          {all, []string{"Bearer 0123456789.atlasv1.0123456789"}, auth.Nobody},
+		"too long":                 {all, []string{"Bearer " + strings.Repeat(" ", 40<<10) + text}, auth.Nobody},
+		"anyone":                   {open, nil, auth.Anonymous},
+		"anyone who shows a token": {open, []string{"Bearer " + text}, auth.ByToken},
+		"anyone who shows a bad":   {open, []string{"Bearer mp_x"}, auth.Nobody},
+	} {
+		header := http.Header{}
+		if c.values != nil {
+			header["Authorization"] = c.values
+		}
+		p, err := c.a.Identify(t.Context(), header, time.Now())
+		if p.Kind != c.want || (err == nil) != (c.want != auth.Nobody) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+		if p.MayRead(module("corp", "acme")) != (c.want != auth.Nobody) || p.MayRead(module("corp", "x")) {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if err != nil && (!errors.Is(err, modproxy.ErrUnauthorized) || err.Error() != (&auth.Refused{}).Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPackageIsForWhoMayRead(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	a := &auth.Authenticator{Tokens: f.tokens, Signer: f.signer}
+	good, bad := f.sign(t), f.sign(t)[:20]
+	header := http.Header{"Authorization": {basic("any:" + f.text)}}
+	for name, c := range map[string]struct {
+		header  http.Header
+		segment string
+		path    string
+		m       modproxy.Module
+		want    error
+	}{
+		"signed":                {nil, good, vpcPath, vpc, nil},
+		"by .netrc":             {header, "", vpcPath, vpc, nil},
+		"by neither":            {nil, "", vpcPath, vpc, modproxy.ErrUnauthorized},
+		"badly signed":          {nil, bad, vpcPath, vpc, modproxy.ErrUnauthorized},
+		"badly signed, .netrc":  {header, bad, vpcPath, vpc, modproxy.ErrUnauthorized},
+		"another's by .netrc":   {header, "", otherPath, other, modproxy.ErrNotFound},
+		"another's, signed for": {nil, good, otherPath, other, modproxy.ErrUnauthorized},
+	} {
+		p, err := a.Package(t.Context(), c.header, c.segment, c.path, c.m, f.now)
+		if !errors.Is(err, c.want) || (c.want != nil) != (p.Kind == auth.Nobody) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+	a.Signer = nil
+	if _, err := a.Package(t.Context(), nil, good, vpcPath, vpc, f.now); !errors.Is(err, modproxy.ErrUnauthorized) {
+		t.Error(err)
+	}
+}
+
+// Whatever stands in a header lets nobody in.
+func FuzzIdentify(f *testing.F) {
+	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
+	text, made := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	a := &auth.Authenticator{Tokens: tokens, JWT: issuer{}}
+	f.Add("Bearer " + text)
+	f.Add(basic("a:" + text))
+	f.Add("Bearer mp_" + made.ID + "_")
+	f.Add("Basic Og==")
+	f.Fuzz(func(t *testing.T, value string) {
+		p, err := a.Identify(t.Context(), http.Header{"Authorization": {value}}, time.Now())
+		known := strings.Contains(value, text)
+		if _, pair, ok := strings.Cut(value, " "); ok {
+			decoded, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(pair))
+			known = known || strings.HasSuffix(string(decoded), ":"+text)
+		}
+		if (err == nil) != (p.Kind == auth.ByToken) || p.Kind != auth.Nobody && !known {
+			t.Fatalf("%q: %v, %v", value, p, err)
+		}
+	})
+}
+
+// A text that is let in is the one text that was given out.
+func FuzzToken(f *testing.F) {
+	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
+	text, _ := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	for i := range text {
+		f.Add(text[:i] + "a" + text[i+1:])
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := tokens.Verify(s, time.Now()); (err == nil) != (s == text) {
+			t.Fatalf("%q: %v, %v", s, p, err)
+		}
+	})
+}

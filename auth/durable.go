@@ -1,0 +1,118 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/modproxy/modproxy"
+)
+
+// sealed is the form of the files: content, and a checksum of it without the
+// white space between its tokens.
+type sealed struct {
+	Format  string          `json:"format"`
+	SHA256  modproxy.Digest `json:"sha256"`
+	Content json.RawMessage `json:"content"`
+}
+
+var errDamaged = errors.New("damaged, or changed by hand: put its backup back")
+
+func seal(format string, content any) ([]byte, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	file, err := json.MarshalIndent(sealed{format, sha256.Sum256(raw), raw}, "", "\t")
+	if err == nil && len(file) >= maxFile {
+		err = fmt.Errorf("the file would be larger than %d bytes", maxFile)
+	}
+	return append(file, '\n'), err
+}
+
+func unseal(format string, file []byte, content any) error {
+	var s sealed
+	if err := decode(file, &s); err != nil {
+		return errDamaged
+	}
+	var raw bytes.Buffer
+	switch err := json.Compact(&raw, s.Content); {
+	case err != nil || sha256.Sum256(raw.Bytes()) != s.SHA256:
+		return errDamaged
+	case s.Format != format:
+		return fmt.Errorf("the format is %.40q, and this modproxy reads %q", s.Format, format)
+	}
+	return decode(raw.Bytes(), content)
+}
+
+// decode takes one JSON value that says nothing that is not understood.
+func decode(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errDamaged
+	}
+	return nil
+}
+
+// replace writes content in place of the file at path, durably: after a power cut
+// there is the whole old file or the whole new one, and the new one once replace
+// has returned.
+func replace(path string, content []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if err := adopt(f, dir); err != nil {
+		return err
+	}
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), syncDir(dir))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// locked runs change while no other process runs it for the same path.
+func locked(path string, change func() error) (err error) {
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }() // which unlocks
+	if err := adopt(f, filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := lock(f); err != nil {
+		return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	return change()
+}

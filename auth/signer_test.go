@@ -1,0 +1,237 @@
+package auth_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+var (
+	vpc   = module("corp", "acme")
+	other = module("corp", "other")
+)
+
+const (
+	vpcPath   = "/corp/v1/modules/acme/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
+	newerPath = "/corp/v1/modules/acme/vpc/aws/1.0.1/vpc-aws-1.0.1.tar.gz"
+	otherPath = "/corp/v1/modules/other/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
+)
+
+// signed is a signer, a token, and a moment in the middle of a period.
+type signed struct {
+	dir    string
+	tokens *auth.Tokens
+	signer *auth.Signer
+	text   string
+	token  auth.Principal
+	job    auth.Principal
+	now    time.Time
+}
+
+func newSigned(t testing.TB, cfg auth.SignerConfig) *signed {
+	t.Helper()
+	f := &signed{dir: t.TempDir()}
+	f.tokens = open(t, filepath.Join(f.dir, "tokens.json"))
+	cfg.Tokens = f.tokens
+	f.signer = f.open(t, cfg)
+	now := time.Now()
+	f.now = now.Add(now.Truncate(time.Hour).Add(90 * time.Minute).Sub(now))
+	var err error
+	f.text, _ = create(t, f.tokens, auth.TokenSpec{Name: "ci", Scopes: acme, Admin: true, Expires: f.now.Add(60 * time.Minute)})
+	if f.token, err = f.tokens.Verify(f.text, f.now); err != nil {
+		t.Fatal(err)
+	}
+	if f.job, err = (issuer{"a.b.c"}).Verify(t.Context(), "a.b.c", f.now); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *signed) key() string { return filepath.Join(f.dir, "key.json") }
+
+func (f *signed) open(t testing.TB, cfg auth.SignerConfig) *auth.Signer {
+	t.Helper()
+	s, err := auth.OpenSigner(f.key(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (f *signed) sign(t testing.TB) string { return f.signFor(t, f.token, vpcPath, f.now) }
+
+func (f *signed) signFor(t testing.TB, p auth.Principal, path string, now time.Time) string {
+	t.Helper()
+	segment, err := f.signer.Sign(p, path, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return segment
+}
+
+func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	path, err := f.signer.Path(f.token, vpcPath, f.now)
+	if err != nil || !regexp.MustCompile(`^/s_[A-Za-z0-9_-]{72}/corp/v1/modules/`).MatchString(path) {
+		t.Fatal(path, err)
+	}
+	segment, rest := auth.CutSegment(path)
+	if segment != f.sign(t) || rest != vpcPath {
+		t.Error(segment, rest)
+	}
+	if h, err := hostname.Parse(segment); err == nil {
+		t.Errorf("the segment is the host %q", h)
+	}
+	if got := auth.Redact(path); got != "/s_[redacted]"+vpcPath || auth.Redact(vpcPath) != vpcPath {
+		t.Error(got)
+	}
+	for path, want := range map[string]string{"": "", "/": "", vpcPath: "", "s_x/a": "", "/s_": "s_", "/s_x": "s_x", "//s_x": "", "/s_/": "s_"} {
+		segment, rest := auth.CutSegment(path)
+		if segment != want || segment == "" && rest != path || segment != "" && "/"+segment+rest != path {
+			t.Errorf("%q: %q, %q", path, segment, rest)
+		}
+	}
+}
+
+// Who asks again within the period gets the same path, and one that is good for
+// another whole period at least.
+func TestSegmentIsStable(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	first := f.sign(t)
+	for _, c := range []struct {
+		p     auth.Principal
+		path  string
+		after time.Duration
+		same  bool
+	}{
+		{f.token, vpcPath, 29 * time.Minute, true},
+		{f.token, vpcPath, -30 * time.Minute, true},
+		{f.token, vpcPath, 30 * time.Minute, false},
+		{f.token, newerPath, 0, false},
+		{f.job, vpcPath, 0, false},
+	} {
+		if same := f.signFor(t, c.p, c.path, f.now.Add(c.after)) == first; same != c.same {
+			t.Errorf("%v %s after %v: same %v", c.p, c.path, c.after, same)
+		}
+	}
+	for _, p := range []auth.Principal{{}, {Kind: auth.Anonymous}, {Kind: auth.ByToken, ID: "x"}, {Kind: auth.Nobody, ID: f.token.ID}} {
+		if segment, err := f.signer.Sign(p, vpcPath, f.now); !errors.Is(err, modproxy.ErrUnauthorized) || segment != "" {
+			t.Errorf("signed for %v: %q, %v", p, segment, err)
+		}
+	}
+	if path, err := f.signer.Path(auth.Principal{Kind: auth.Anonymous}, vpcPath, f.now); err != nil || path != vpcPath {
+		t.Error(path, err)
+	}
+}
+
+func TestRedeem(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	segment := f.sign(t)
+	job := f.signFor(t, f.job, vpcPath, f.now)
+	p, err := f.signer.Redeem(segment, vpcPath, vpc, f.now)
+	if err != nil || p.ID != f.token.ID || p.Kind != auth.ByToken || p.Admin || !p.MayRead(vpc) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if p, err := f.signer.Redeem(job, vpcPath, vpc, f.now); err != nil || p.ID != f.job.ID || p.Kind != auth.ByIssuer || !p.MayRead(vpc) || p.MayRead(other) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for name, c := range map[string]struct {
+		segment, path string
+		m             modproxy.Module
+		after         time.Duration
+		want          error
+		why           string
+	}{
+		"another version":    {segment, newerPath, vpc, 0, modproxy.ErrUnauthorized, "not signed"},
+		"another module":     {segment, otherPath, other, 0, modproxy.ErrUnauthorized, "not signed"},
+		"a job's elsewhere":  {job, newerPath, vpc, 0, modproxy.ErrUnauthorized, "not signed"},
+		"the path, and more": {segment, vpcPath + "/", vpc, 0, modproxy.ErrUnauthorized, "not signed"},
+		"no path":            {segment, "", vpc, 0, modproxy.ErrUnauthorized, "not signed"},
+		"not covered":        {segment, vpcPath, other, 0, modproxy.ErrNotFound, ""},
+		"token expired":      {segment, vpcPath, vpc, time.Hour, modproxy.ErrUnauthorized, "token ci"},
+		"last second":        {job, vpcPath, vpc, 90*time.Minute - time.Second, nil, ""},
+		"expired":            {job, vpcPath, vpc, 90 * time.Minute, modproxy.ErrUnauthorized, "expired"},
+		"a year later":       {job, vpcPath, vpc, 365 * 24 * time.Hour, modproxy.ErrUnauthorized, "expired"},
+		"a year earlier":     {job, vpcPath, vpc, -365 * 24 * time.Hour, modproxy.ErrUnauthorized, "future"},
+		"empty":              {"", vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
+		"nothing in it":      {"s_", vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
+		"padded":             {segment + "=", vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
+		"cut":                {segment[:len(segment)-1], vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
+		"zeros":              {"s_" + strings.Repeat("A", 72), vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
+	} {
+		p, err := f.signer.Redeem(c.segment, c.path, c.m, f.now.Add(c.after))
+		if !errors.Is(err, c.want) || (err == nil) != (p.Kind != auth.Nobody) || !strings.Contains(why(err), c.why) {
+			t.Errorf("%s: %v, %v (%s)", name, p, err, why(err))
+		}
+	}
+}
+
+// A flip in any byte of a segment makes it worthless: version, kind, expiry,
+// principal or MAC.
+func TestTamperedSegment(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	for _, p := range []auth.Principal{f.token, f.job} {
+		segment := f.signFor(t, p, vpcPath, f.now)
+		raw, err := auth.SegmentCoding.DecodeString(segment[2:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range auth.SegmentParts[:len(auth.SegmentParts)-1] {
+			for _, bit := range []byte{1, 3, 0x80} {
+				bad := append([]byte(nil), raw...)
+				bad[at] ^= bit
+				if _, err := f.signer.Redeem("s_"+base64.RawURLEncoding.EncodeToString(bad), vpcPath, vpc, f.now); !errors.Is(err, modproxy.ErrUnauthorized) {
+					t.Errorf("byte %d: %v", at, err)
+				}
+			}
+		}
+	}
+}
+
+func TestSegmentEndsWithItsToken(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	segment := f.sign(t)
+	if _, err := open(t, filepath.Join(f.dir, "tokens.json")).Revoke("ci"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.signer.Redeem(segment, vpcPath, vpc, f.now.Add(time.Second)); !strings.Contains(why(err), "revoked") {
+		t.Error(err)
+	}
+	job := auth.Principal{Kind: auth.ByIssuer, ID: f.token.ID} // has no part in the token's end
+	if _, err := f.signer.Redeem(f.signFor(t, job, vpcPath, f.now), vpcPath, vpc, f.now); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(f.dir, "tokens.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.signer.Redeem(segment, vpcPath, vpc, f.now.Add(2*time.Second)); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+func TestSegmentOutlastsATurnedClock(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	job := f.signFor(t, f.job, vpcPath, f.now)
+	later := f.now.Add(2 * time.Hour) // by the monotonic clock; the wall clock was turned back by a day
+	f.signer.TurnBack(24 * time.Hour)
+	segment := f.signFor(t, f.job, vpcPath, f.now) // still 90 minutes, and not a day
+	if _, err := f.signer.Redeem(segment, vpcPath, vpc, later); err == nil {
+		t.Error("good for longer than its life")
+	}
+	f.signer.TurnBack(-24 * time.Hour)
+	if _, err := f.signer.Redeem(segment, vpcPath, vpc, f.now); !strings.Contains(why(err), "future") {
+		t.Errorf("signed under another clock: %v", err)
+	}
+	if _, err := f.signer.Redeem(job, vpcPath, vpc, f.now); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,125 @@
+package auth_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+)
+
+// Another process revokes a token; the server looks at most once a second, and
+// within five at the latest.
+func TestRevocationCountsElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci", Scopes: acme})
+	server := open(t, path)
+	now := time.Now()
+	if _, err := server.Verify(text, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, path).Revoke("ci"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Verify(text, now.Add(time.Second)); !strings.Contains(why(err), "revoked") {
+		t.Errorf("after a second: %v", err)
+	}
+}
+
+// Requests that come all at once see the change as well.
+func TestRevocationCountsForAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci", Scopes: acme})
+	server := open(t, path)
+	if _, err := open(t, path).Revoke("ci"); err != nil {
+		t.Fatal(err)
+	}
+	late := time.Now().Add(6 * time.Second)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if _, err := server.Verify(text, late); !errors.Is(err, modproxy.ErrUnauthorized) {
+				t.Errorf("after six seconds: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestDamagedFileLetsNobodyIn(t *testing.T) {
+	for name, harm := range map[string]func(path string, content []byte) error{
+		"gone":      func(path string, _ []byte) error { return os.Remove(path) },
+		"empty":     func(path string, _ []byte) error { return os.Truncate(path, 0) },
+		"cut":       func(path string, b []byte) error { return os.Truncate(path, int64(len(b)/2)) },
+		"a flip":    func(path string, b []byte) error { return os.WriteFile(path, flip(b), 0o600) },
+		"widened":   func(path string, b []byte) error { return os.WriteFile(path, widen(b), 0o600) },
+		"followed":  func(path string, b []byte) error { return os.WriteFile(path, append(b, "{}"...), 0o600) },
+		"directory": func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"too large": func(path string, b []byte) error {
+			return os.WriteFile(path, append(b, make([]byte, 8<<20)...), 0o600)
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		server := open(t, path)
+		text, _ := create(t, server, auth.TokenSpec{Name: "ci", Scopes: acme})
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := harm(path, append([]byte(nil), content...)); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		_, err = server.Verify(text, now.Add(time.Second))
+		if !errors.Is(err, modproxy.ErrUnavailable) || strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := server.Check(); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, _, err := server.Create(auth.TokenSpec{Name: "new", Scopes: acme}); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("%s: created beside what cannot be read: %v", name, err)
+		}
+		if _, err := auth.OpenTokens(path); (err == nil) != (name == "gone") {
+			t.Errorf("%s: opened anew: %v", name, err)
+		}
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Verify(text, now.Add(2*time.Second)); err != nil {
+			t.Errorf("%s: put back: %v", name, err)
+		}
+	}
+}
+
+func flip(b []byte) []byte {
+	i := strings.Index(string(b), `"id": "`) + len(`"id": "`)
+	b[i] ^= 'a' ^ 'b'
+	return b
+}
+
+func widen(b []byte) []byte {
+	return []byte(strings.Replace(string(b), `"corp/acme"`, `"*"`, 1))
+}
+
+// White space is nothing that a checksum should mind.
+func TestFileMayBeIndented(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci@a.b", Scopes: acme})
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.NewReplacer("\n", " ", "\t", "").Replace(string(content))
+	if err := os.WriteFile(path, []byte(plain), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, path).Verify(text, time.Now()); err != nil {
+		t.Error(err)
+	}
+}
