@@ -1,0 +1,246 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxResident bounds the memory of a program that has seen a whole test, in KiB.
+const maxResident = 512 << 10
+
+// check is what must hold after every case.
+func (p *proxy) check(t testing.TB) {
+	t.Helper()
+	world.touches.check(t)
+	world.arguments.check(t)
+	started := time.Now()
+	for _, path := range []string{"/-/healthz", "/-/readyz"} {
+		if code := p.status(path); code != http.StatusOK {
+			t.Errorf("afterwards: %s answered %d", path, code)
+		}
+	}
+	if took := time.Since(started); took > 10*time.Second {
+		t.Errorf("afterwards: ready after %v", took)
+	}
+	metrics := p.ask(http.MethodGet, "/-/metrics")
+	if metrics.status != http.StatusOK {
+		t.Errorf("afterwards: /-/metrics answered %d", metrics.status)
+	}
+}
+
+// encodings of a secret under which it might be shown as well.
+func encodings(secret string) []string {
+	all := []string{secret}
+	for _, user := range []string{"", "robot:", "u:"} { // as HTTP basic authentication has it
+		plain := []byte(user + secret)
+		all = append(all, base64.StdEncoding.EncodeToString(plain[:len(plain)/3*3]))
+	}
+	return all
+}
+
+// contains is the secret that data has, or "".
+func contains(data []byte) string {
+	for _, secret := range secrets {
+		for _, e := range encodings(secret) {
+			if bytes.Contains(data, []byte(e)) {
+				return secret
+			}
+		}
+	}
+	return ""
+}
+
+// checkLog holds the whole log to what logs must be.
+func (p *proxy) checkLog() {
+	p.t.Helper()
+	log := p.log()
+	if secret := contains(log); secret != "" {
+		p.t.Errorf("the log has the secret %s", secret)
+	}
+	requests := 0
+	for line := range bytes.Lines(log) {
+		var entry struct{ Message, Error string }
+		if err := json.Unmarshal(line, &entry); err != nil {
+			p.t.Errorf("a line of the log is not JSON: %.2000q", line)
+			break // what follows is its continuation
+		}
+		if entry.Message == "request" {
+			requests++
+		}
+		if strings.Contains(entry.Error, "panic") {
+			p.t.Errorf("a panic: %.2000s", line)
+		}
+	}
+	for _, sign := range []string{"panic:", "panic serving", "fatal error", "DATA RACE", "goroutine "} {
+		if i := bytes.Index(log, []byte(sign)); i >= 0 {
+			p.t.Errorf("the log has %q: %.3000s", sign, log[max(0, i-200):])
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if requests != p.asked {
+		p.t.Errorf("%d lines in the log for %d requests", requests, p.asked)
+	}
+}
+
+// checkData looks for secrets in whatever was kept.
+func (p *proxy) checkData() {
+	p.t.Helper()
+	err := filepath.WalkDir(p.data, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if secret := contains(data); secret != "" {
+			p.t.Errorf("%s has the secret %s", name, secret)
+		}
+		return err
+	})
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
+// usage is what a program holds.
+type usage struct{ files, goroutines, children int }
+
+func (u usage) within(base usage) bool {
+	more := func(n int) int { return n + n/10 + 4 }
+	return u.files <= more(base.files) && u.goroutines <= more(base.goroutines) && u.children <= base.children
+}
+
+func (p *proxy) usage() usage {
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Error(err)
+	}
+	u := usage{files: len(files)}
+	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").body)) {
+		if value, ok := strings.CutPrefix(line, "go_goroutines "); ok {
+			u.goroutines, _ = strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	for _, process := range processes() {
+		if process.pid != os.Getpid() && process.pid != p.cmd.Process.Pid {
+			u.children++
+		}
+	}
+	return u
+}
+
+// settled is the usage when it is down to base, or after a time does not go down.
+func (p *proxy) settled(base usage) usage {
+	p.t.Helper()
+	u := p.usage()
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err := world.hangUp(); err != nil {
+			p.t.Error(err)
+		}
+		last := u
+		u = p.usage()
+		if base == (usage{}) && u == last || u.within(base) {
+			break
+		}
+	}
+	return u
+}
+
+func (p *proxy) checkUsage() {
+	p.t.Helper()
+	if u := p.settled(p.before); !u.within(p.before) {
+		p.t.Errorf("modproxy holds %+v, and at its start held %+v\n%v", u, p.before, processes())
+	}
+	if kib := p.resident(); kib > maxResident && !raceDetector {
+		p.t.Errorf("modproxy took %d MiB of memory; want at most %d", kib>>10, maxResident>>10)
+	}
+}
+
+// resident is the most memory that the program has had, in KiB.
+func (p *proxy) resident() int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Error(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			return kib
+		}
+	}
+	return 0
+}
+
+type process struct {
+	pid       int
+	arguments string
+}
+
+// processes lists what runs in the world. What was left to this process, as the
+// first of its namespace, by parents that are gone is buried when it has ended.
+func processes() (all []process) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range names {
+		pid, _ := strconv.Atoi(filepath.Base(name))
+		stat, err := os.ReadFile(filepath.Join(name, "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		arguments, _ := os.ReadFile(filepath.Join(name, "cmdline"))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[0] == "Z" && fields[1] == "1" && strings.Contains(string(stat), "(git") {
+			unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			continue
+		}
+		all = append(all, process{pid, string(arguments)})
+	}
+	return all
+}
+
+// arguments watches the arguments of all processes for secrets.
+type arguments struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (a *arguments) watch() {
+	for ; ; time.Sleep(2 * time.Millisecond) {
+		names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				continue
+			}
+			if secret := contains(data); secret != "" {
+				a.mu.Lock()
+				a.seen = append(a.seen, fmt.Sprintf("%q has the secret %s", data, secret))
+				a.mu.Unlock()
+			}
+		}
+	}
+}
+
+func (a *arguments) check(t testing.TB) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, line := range a.seen {
+		t.Errorf("the arguments of a process: %s", line)
+	}
+	a.seen = nil
+}

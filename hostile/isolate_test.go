@@ -1,0 +1,148 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// nameServer is the one name server of the world.
+const nameServer = "127.0.0.53"
+
+// isolate turns the namespaces that this process was started in into a machine
+// that has every address in the world and no way out of it.
+func isolate() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("/proc: %w", err)
+	}
+	for name, text := range map[string]string{
+		"/etc/resolv.conf":   "nameserver " + nameServer + "\noptions timeout:2 attempts:2\n",
+		"/etc/nsswitch.conf": "hosts: files dns\n",
+		"/etc/hosts":         "127.0.0.1 localhost\n",
+	} {
+		if err := replaceFile(name, text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := loopbackUp(); err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	// Every address is an address of this machine. Nothing is sent anywhere, and
+	// whoever connects to an address that should not be can be seen.
+	if err := routeHere(unix.AF_INET); err != nil {
+		return fmt.Errorf("routes: %w", err)
+	}
+	if err := routeHere(unix.AF_INET6); err != nil {
+		return fmt.Errorf("routes: %w (the world has canaries at IPv6 addresses)", err)
+	}
+	return os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0)
+}
+
+// replaceFile puts text in the place of a file, for this mount namespace only. A
+// file that is not there says what text says already.
+func replaceFile(name, text string) error {
+	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	own := filepath.Join(os.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return unix.Mount(own, name, "", unix.MS_BIND, "")
+}
+
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+}
+
+// routeHere makes every address of a family one of this machine, as "ip route add
+// local 0.0.0.0/0 dev lo" does (rtnetlink(7)).
+func routeHere(family uint8) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const lo = 1 // the index of lo, which comes first in a network namespace
+	message := struct {
+		unix.NlMsghdr
+		unix.RtMsg
+		attribute unix.RtAttr
+		index     uint32
+	}{
+		NlMsghdr: unix.NlMsghdr{
+			Type:  unix.RTM_NEWROUTE,
+			Flags: unix.NLM_F_REQUEST | unix.NLM_F_ACK | unix.NLM_F_CREATE,
+		},
+		RtMsg: unix.RtMsg{
+			Family: family, Table: unix.RT_TABLE_LOCAL, Protocol: unix.RTPROT_BOOT,
+			Scope: unix.RT_SCOPE_HOST, Type: unix.RTN_LOCAL,
+		},
+		attribute: unix.RtAttr{Len: 8, Type: unix.RTA_OIF},
+		index:     lo,
+	}
+	if family == unix.AF_INET6 {
+		message.Scope = unix.RT_SCOPE_UNIVERSE
+	}
+	message.Len = uint32(unsafe.Sizeof(message))
+	packet := unsafe.Slice((*byte)(unsafe.Pointer(&message)), message.Len)
+	if err := unix.Sendto(fd, packet, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return err
+	}
+	if n < unix.SizeofNlMsghdr+4 {
+		return errors.New("netlink: a short answer")
+	}
+	if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}
+
+// enterJail makes everything but one directory read-only, for the process that
+// this one becomes, and starts nothing else.
+func enterJail(writable, program string, args []string) int {
+	err := unix.Mount(writable, writable, "", unix.MS_BIND, "")
+	if err == nil {
+		err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err == nil {
+		err = unix.MountSetattr(unix.AT_FDCWD, writable, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err == nil {
+		var env []string
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "HOSTILE_") {
+				env = append(env, v)
+			}
+		}
+		err = unix.Exec(program, append([]string{program}, args...), env)
+	}
+	fmt.Fprintln(os.Stderr, "hostile: jail:", err)
+	return 1
+}
