@@ -20,7 +20,7 @@ func (b *bench) measureCost(ctx context.Context, r *report) error {
 	errs := make([]error, atOnce)
 	var all sync.WaitGroup
 	for i := range errs {
-		all.Go(func() { _, errs[i] = ask(ctx, b.proxyURL+stampede.path("package")) })
+		all.Go(func() { _, errs[i] = ask(ctx, b.proxyURL+stampede.path("package"), "identity") })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {

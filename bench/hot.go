@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,7 @@ type server struct {
 // target is what is asked for.
 type target struct {
 	name, path string
+	coding     string // what Accept-Encoding says
 	bytes      int
 	servers    []*measured
 }
@@ -67,10 +69,11 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 		{serverMemory, memoryURL, func() []int { return []int{os.Getpid()} }},
 	}
 	targets := []*target{
-		{name: "versions", path: listed.path("versions")},
-		{name: "download", path: small.path("download")},
-		{name: "small package", path: small.path("package")},
-		{name: "large package", path: large.path("package")},
+		{name: "versions", path: listed.path("versions"), coding: "identity"},
+		{name: "versions, gzip", path: listed.path("versions"), coding: "gzip"}, // as the clients want it
+		{name: "download", path: small.path("download"), coding: "gzip"},
+		{name: "small package", path: small.path("package"), coding: "identity"},
+		{name: "large package", path: large.path("package"), coding: "identity"},
 	}
 	b.up.reset()
 	for _, t := range targets {
@@ -97,14 +100,14 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 func (t *target) prepare(ctx context.Context, servers []server) error {
 	var first answer
 	for i, s := range servers {
-		a, err := ask(ctx, s.url+t.path)
+		a, err := ask(ctx, s.url+t.path, t.coding)
 		if err != nil {
 			return err
 		}
 		if i == 0 {
 			first = a
 		}
-		if a.status != first.status || !bytes.Equal(a.body, first.body) || (a.location == "") != (first.location == "") {
+		if a.status != first.status || a.coding != first.coding || !bytes.Equal(a.body, first.body) || (a.location == "") != (first.location == "") {
 			return fmt.Errorf("%s: %s answers otherwise than %s", t.path, s.name, servers[0].name)
 		}
 		t.servers = append(t.servers, &measured{server: s})
@@ -121,7 +124,7 @@ func (b *bench) measureTarget(ctx context.Context, t *target) error {
 				resetPeak(pid)
 			}
 			before := cpu(m.pids()...)
-			a, err := b.wrk(ctx, m.url+t.path, b.duration)
+			a, err := b.wrk(ctx, m.url+t.path, t.coding, b.duration)
 			if err != nil {
 				return err
 			}
@@ -146,7 +149,7 @@ func (b *bench) profileTarget(ctx context.Context, t *target, s server) error {
 	if err := os.MkdirAll(b.profile, 0o755); err != nil {
 		return err
 	}
-	file := filepath.Join(b.profile, filepath.Base(filepath.Dir(t.path))+"-"+filepath.Base(t.path))
+	file := filepath.Join(b.profile, strings.NewReplacer(" ", "-", ",", "").Replace(t.name))
 	record := exec.CommandContext(ctx, perf, "record", "-q", "-g", "-F", "499", "-e", "cpu-clock",
 		"-p", strconv.Itoa(s.pids()[0]), "-o", file+".perf", "--", "sleep", strconv.Itoa(int(b.duration.Seconds())))
 	var out bytes.Buffer
@@ -154,7 +157,7 @@ func (b *bench) profileTarget(ctx context.Context, t *target, s server) error {
 	if err := record.Start(); err != nil {
 		return err
 	}
-	_, askErr := b.wrk(ctx, s.url+t.path, b.duration)
+	_, askErr := b.wrk(ctx, s.url+t.path, t.coding, b.duration)
 	if err := record.Wait(); err != nil {
 		return fmt.Errorf("perf record: %w\n%s", err, out.Bytes())
 	}

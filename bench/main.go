@@ -102,7 +102,10 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	env := flags.String("proxy-env", "", "more environment for modproxy, as GOMAXPROCS=1,GOGC=50")
 	flags.StringVar(&s.profile, "profile", "", "directory for CPU profiles of the proxy on each hot path, by perf")
 	flags.BoolVar(&s.json, "json", false, "print JSON")
-	quick := flags.Bool("quick", false, "-n 1 -duration 1s -rounds 1")
+	flags.BoolFunc("quick", "-n 1 -duration 1s -rounds 1; what comes after it counts", func(string) error {
+		s.runs, s.duration, s.rounds = 1, time.Second, 1
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
@@ -111,9 +114,6 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	}
 	if flags.NArg() > 0 {
 		return nil, misuse{fmt.Errorf("unknown argument %q", flags.Arg(0))}
-	}
-	if *quick {
-		s.runs, s.duration, s.rounds = 1, time.Second, 1
 	}
 	s.parts, s.tools, s.proxyEnv = list(*part), list(*tool), list(*env)
 	for _, p := range s.parts {

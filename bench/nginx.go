@@ -44,6 +44,11 @@ func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error
 		if err := os.WriteFile(file, a.body, 0o644); err != nil {
 			return nil, err
 		}
+		if a.gzipped != nil {
+			if err := os.WriteFile(file+".gz", a.gzipped, 0o644); err != nil {
+				return nil, err
+			}
+		}
 	}
 	text := strings.NewReplacer("DIR", dir, "DISK", addresses[0], "CACHED", addresses[1],
 		"USER", nginxUser(), "LOCATIONS", locations.String()).Replace(nginxConfig)
@@ -99,11 +104,15 @@ http {
   server {
     listen DISK;
     root DIR/files;
+    gzip_static on;
+    gzip_vary on;
+    gzip_proxied any;
 LOCATIONS  }
   server {
     listen CACHED;
     location / {
       proxy_pass http://DISK;
+      proxy_http_version 1.1;
       proxy_cache modules;
       proxy_cache_valid 200 204 1h;
     }
@@ -138,14 +147,19 @@ func inMemory(answers []copied) (server *http.Server, address string, err error)
 			http.NotFound(w, r)
 			return
 		}
+		body := a.body
 		if a.location != "" {
 			w.Header().Set("X-Terraform-Get", address+a.location)
 		} else {
 			w.Header().Set("Content-Type", a.kind)
-			w.Header().Set("Content-Length", fmt.Sprint(len(a.body)))
+			if a.gzipped != nil && r.Header.Get("Accept-Encoding") == "gzip" {
+				w.Header().Set("Content-Encoding", "gzip")
+				body = a.gzipped
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		}
 		w.WriteHeader(a.status)
-		w.Write(a.body) // a client that is gone is no concern
+		w.Write(body) // a client that is gone is no concern
 	})}
 	go server.Serve(listener)
 	return server, address, nil

@@ -62,13 +62,13 @@ func (b *bench) stopProxy() error {
 	return os.RemoveAll(b.proxyDir)
 }
 
-// ask is the whole answer of one of the servers here.
-func ask(ctx context.Context, address string) (answer, error) {
+// ask is the whole answer of one of the servers here, with its body as it was sent.
+func ask(ctx context.Context, address, coding string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return answer{}, err
 	}
-	r.Header.Set("Accept-Encoding", "identity")
+	r.Header.Set("Accept-Encoding", coding)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return answer{}, err
@@ -83,7 +83,7 @@ func ask(ctx context.Context, address string) (answer, error) {
 	}
 	return answer{
 		status: response.StatusCode, kind: response.Header.Get("Content-Type"),
-		location: response.Header.Get("X-Terraform-Get"), body: body,
+		coding: response.Header.Get("Content-Encoding"), location: response.Header.Get("X-Terraform-Get"), body: body,
 	}, nil
 }
 
@@ -91,6 +91,7 @@ func ask(ctx context.Context, address string) (answer, error) {
 type answer struct {
 	status   int
 	kind     string // Content-Type
+	coding   string // Content-Encoding
 	location string // X-Terraform-Get
 	body     []byte
 }
@@ -99,6 +100,7 @@ type answer struct {
 type copied struct {
 	path string
 	answer
+	gzipped []byte // the body for those who accept gzip, if there is one
 }
 
 // copyAnswers asks the proxy all about modules. Locations become paths.
@@ -106,7 +108,11 @@ func (b *bench) copyAnswers(ctx context.Context, modules []module) ([]copied, er
 	var all []copied
 	for _, m := range modules {
 		for _, question := range []string{"versions", "download", "package"} {
-			a, err := ask(ctx, b.proxyURL+m.path(question))
+			a, err := ask(ctx, b.proxyURL+m.path(question), "identity")
+			if err != nil {
+				return nil, err
+			}
+			gzipped, err := ask(ctx, b.proxyURL+m.path(question), "gzip")
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +123,11 @@ func (b *bench) copyAnswers(ctx context.Context, modules []module) ([]copied, er
 				}
 				a.location = u.Path
 			}
-			all = append(all, copied{m.path(question), a})
+			c := copied{path: m.path(question), answer: a}
+			if gzipped.coding == "gzip" {
+				c.gzipped = gzipped.body
+			}
+			all = append(all, c)
 		}
 	}
 	return all, nil

@@ -17,11 +17,12 @@ type asked struct {
 }
 
 // wrk asks url as fast as it is answered.
-func (b *bench) wrk(ctx context.Context, url string, d time.Duration) (asked, error) {
+func (b *bench) wrk(ctx context.Context, url, coding string, d time.Duration) (asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, d+20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.wrkProgram, "-t1", "-c"+strconv.Itoa(b.connections),
-		"-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "10s", "--latency", url)
+		"-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "10s", "--latency",
+		"-H", "Accept-Encoding: "+coding, url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return asked{}, fmt.Errorf("wrk %s: %w\n%s", url, err, out)
