@@ -131,6 +131,23 @@ func TestVersionNotFoundIsRemembered(t *testing.T) {
 	})
 }
 
+func TestLocationRetryLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.err = &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("429")}
+		var later *modproxy.RetryLater
+		for _, version := range []string{"1.0.0", "1.0.0", "1.0.1"} {
+			if _, err := f.Location(t.Context(), vpc, version); !errors.As(err, &later) {
+				t.Errorf("%s: %v", version, err)
+			}
+		}
+		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &later) {
+			t.Errorf("versions: %v", err)
+		}
+		equal(t, "asked", f.next.asked("location")+f.next.asked("versions"), 1)
+	})
+}
+
 // A client that asks for the location again after the package's fetch was held
 // up is told, and upstream is left alone.
 func TestFetchRetryLater(t *testing.T) {

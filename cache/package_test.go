@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -114,9 +115,15 @@ func (n changedNext) Package(ctx context.Context, m modproxy.Module, version str
 	return p, err
 }
 
+// endless never ends.
+type endless struct{ io.ReadSeekCloser }
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
 func TestPackageThatIsNotWhatItSays(t *testing.T) {
 	for name, change := range map[string]func(*modproxy.Package){
 		"longer":  func(p *modproxy.Package) { p.Size-- },
+		"endless": func(p *modproxy.Package) { p.ReadSeekCloser = endless{p.ReadSeekCloser} },
 		"shorter": func(p *modproxy.Package) { p.Size++ },
 		"digest":  func(p *modproxy.Package) { p.Digest[7]++ },
 		"no sum":  func(p *modproxy.Package) { p.Sum = "" },
