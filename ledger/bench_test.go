@@ -1,0 +1,89 @@
+package ledger_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+)
+
+// numbered is the record of the i-th version of many modules.
+func numbered(i int) ledger.Record {
+	m := modproxy.Module{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: fmt.Sprintf("module-%d", i/10), System: "aws"}
+	return ledgertest.NewRecord(m, fmt.Sprintf("1.%d.0", i%10), fmt.Sprint(i))
+}
+
+// addAll adds n records from so many goroutines.
+func addAll(t testing.TB, l *ledger.Log, n, goroutines int) {
+	t.Helper()
+	var next atomic.Int64
+	done := make(chan error)
+	for range goroutines {
+		go func() {
+			var err error
+			for i := next.Add(1) - 1; i < int64(n) && err == nil; i = next.Add(1) - 1 {
+				err = l.Add(numbered(int(i)))
+			}
+			done <- err
+		}()
+	}
+	for range goroutines {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// filled is a directory with a log of n records, which was not flushed.
+func filled(t testing.TB, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	defer l.Close()
+	addAll(t, l, n, 64)
+	return dir
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for _, goroutines := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
+			l, err := ledger.Open(b.TempDir(), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			b.ResetTimer()
+			addAll(b, l, b.N, goroutines)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "adds/s")
+		})
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	const records = 100_000
+	dir := filled(b, records)
+	for b.Loop() {
+		l, err := ledger.Open(dir, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Close()
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	const records = 10_000
+	dir := filled(b, records)
+	l := mustOpen(b, dir)
+	i := 0
+	for b.Loop() {
+		r := numbered(i % records)
+		if _, err := l.Lookup(r.Module, r.Version); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}

@@ -1,0 +1,202 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/modproxy/modproxy/ledger"
+)
+
+func TestFlippedBits(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	for _, name := range []string{"log", "head", "key"} {
+		whole := read(t, dir, name)
+		for i := range whole {
+			for _, mask := range []byte{0x01, 0x20} { // another character, another case
+				flipped := bytes.Clone(whole)
+				flipped[i] ^= mask
+				write(t, flipped, dir, name)
+				if l, err := ledger.Open(dir, ""); !errors.Is(err, ledger.ErrDamaged) {
+					t.Fatalf("%s with byte %d flipped by %#x: %v, %v; want ErrDamaged", name, i, mask, l, err)
+				}
+			}
+		}
+		write(t, whole, dir, name)
+	}
+	if n := mustOpen(t, dir).Tree().N; n != 5 {
+		t.Errorf("%d records, want 5", n)
+	}
+}
+
+// What was acknowledged is not given up, not even the last byte of it.
+func TestCutShort(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	for _, name := range []string{"log", "head", "key"} {
+		whole := read(t, dir, name)
+		for i := range whole {
+			if name == "log" && i > 30 && i < len(whole)-250 {
+				continue
+			}
+			write(t, whole[:i], dir, name)
+			wantDamaged(t, fmt.Sprintf("%s cut to %d bytes", name, i), dir)
+		}
+		write(t, append(bytes.Clone(whole), '\n'), dir, name)
+		if name != "log" {
+			wantDamaged(t, name+" with a byte more", dir)
+		}
+		write(t, whole, dir, name)
+	}
+}
+
+// unacknowledged is a directory as a crash leaves it between log and head, the
+// part of the log that was acknowledged, and all of it.
+func unacknowledged(t *testing.T) (dir string, log, whole []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	writeSome(t, dir)
+	log, head := read(t, dir, "log"), read(t, dir, "head")
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("9.1.0", "a"))
+	l.Close()
+	whole = read(t, dir, "log")
+	write(t, head, dir, "head")
+	return dir, log, whole
+}
+
+func TestTornTail(t *testing.T) {
+	dir, log, whole := unacknowledged(t)
+	zeros, garbage := append(bytes.Clone(log), make([]byte, 5000)...), append(bytes.Clone(log), bytes.Repeat([]byte("x"), 5000)...)
+	flipped := bytes.Clone(whole)
+	flipped[len(log)+90] ^= 1
+	torn := [][]byte{zeros, garbage, flipped}
+	for i := len(log) + 1; i < len(whole); i++ {
+		torn = append(torn, whole[:i])
+	}
+	for _, content := range torn {
+		at := copyDir(t, dir)
+		write(t, content, at, "log")
+		l := mustOpen(t, at)
+		if _, err := l.Lookup(vpc, "9.0.0"); err != nil || l.Tree().N != 5 {
+			t.Fatalf("%d bytes of %d: %d records, %v; want 5", len(content), len(whole), l.Tree().N, err)
+		}
+		if !bytes.Equal(read(t, at, "cut-5"), content[len(log):]) {
+			t.Fatalf("%d bytes of %d: what was cut off is not in the file beside", len(content), len(whole))
+		}
+		mustAdd(t, l, record("9.2.0", "a"))
+		l.Close()
+		if n := mustOpen(t, at).Tree().N; n != 6 {
+			t.Fatalf("%d bytes of %d: %d records after one more, want 6", len(content), len(whole), n)
+		}
+	}
+	if n := mustOpen(t, dir).Tree().N; n != 6 { // nothing torn: it stays
+		t.Errorf("%d records, want 6", n)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	names := []string{"log", "head", "key"}
+	for missing := 1; missing < 7; missing++ {
+		at, what := copyDir(t, dir), ""
+		for i, name := range names {
+			if missing&(1<<i) != 0 {
+				what += " " + name
+				if err := os.Remove(filepath.Join(at, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		wantDamaged(t, "without"+what, at)
+	}
+}
+
+func TestForeign(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	writeSome(t, dir)
+	writeSome(t, other)
+	for _, name := range []string{"head", "key"} {
+		at := copyDir(t, dir)
+		write(t, read(t, other, name), at, name)
+		wantDamaged(t, "with the "+name+" of another ledger", at)
+	}
+	at := copyDir(t, dir)
+	forge(t, at, textOf(t, record("1.0.0", "a")), textOf(t, record("2.0.0", "a")))
+	log := read(t, at, "log")
+	forge(t, at, textOf(t, record("1.0.0", "a")), textOf(t, record("2.0.0", "b")))
+	write(t, log, at, "log")
+	wantDamaged(t, "with a record that the head is not about", at)
+}
+
+func TestRollback(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	log := read(t, dir, "log")
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("9.1.0", "a"))
+	l.Close()
+	write(t, log, dir, "log")
+	wantDamaged(t, "with an older log", dir)
+}
+
+// Whoever has the key cannot make a log of what the rules do not allow.
+func TestRules(t *testing.T) {
+	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
+	accepted.Reason = "why"
+	drift := ledger.Drift{Module: vpc, Version: "1.0.0", Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
+	for what, records := range map[string][]interface{ Text() ([]byte, error) }{
+		"a second first sight":           {first, record("1.0.0", "b")},
+		"a record twice":                 {first, first},
+		"an acceptance of nothing":       {accepted},
+		"an acceptance of what counts":   {first, accepted, accepted},
+		"a drift of nothing":             {drift},
+		"a drift twice":                  {first, drift, drift},
+		"a first sight after acceptance": {first, accepted, first},
+	} {
+		dir := t.TempDir()
+		mustOpen(t, dir).Close()
+		var texts [][]byte
+		for _, r := range records {
+			texts = append(texts, textOf(t, r))
+		}
+		forge(t, dir, texts[0])
+		if len(texts) > 1 {
+			mustOpen(t, dir).Close()
+		}
+		forge(t, dir, texts...)
+		wantDamaged(t, what, dir)
+	}
+	dir := t.TempDir()
+	mustOpen(t, dir).Close()
+	forge(t, dir, []byte("whatever\n"))
+	wantDamaged(t, "no record", dir)
+}
+
+// A crash while a log is made leaves nothing that hinders making it.
+func TestCreationInterrupted(t *testing.T) {
+	whole := t.TempDir()
+	mustOpen(t, whole).Close()
+	for _, there := range [][]string{{}, {"log"}, {"log", "key"}, {"log", "key", "head"}} {
+		dir := filepath.Join(t.TempDir(), "data", "ledger")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range there {
+			write(t, read(t, whole, name), dir, name)
+		}
+		write(t, []byte("half"), dir, "key.tmp")
+		mustAdd(t, mustOpen(t, dir), record("1.0.0", "a"))
+		if _, err := os.Stat(filepath.Join(dir, "key.tmp")); err == nil {
+			t.Errorf("with %v: a temporary file is left", there)
+		}
+		if info, err := os.Stat(filepath.Join(dir, "key")); err != nil || info.Mode() != 0o600 {
+			t.Errorf("with %v: the key: %v, %v", there, info.Mode(), err)
+		}
+	}
+}

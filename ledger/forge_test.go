@@ -1,0 +1,161 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+func record(version, seed string) ledger.Record { return ledgertest.NewRecord(vpc, version, seed) }
+
+func mustAdd(t testing.TB, l ledger.Ledger, records ...ledger.Record) {
+	t.Helper()
+	for _, r := range records {
+		if err := l.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// writeSome makes a log with a record of every kind, and the first sight of
+// 9.0.0 as the last.
+func writeSome(t testing.TB, dir string) {
+	t.Helper()
+	l := mustOpen(t, dir)
+	defer l.Close()
+	mustAdd(t, l, record("1.0.0", "a"), record("1.1.0", "a"))
+	moved := record("1.1.0", "b")
+	drift := ledger.Drift{Module: vpc, Version: "1.1.0", Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
+	if err := l.Drift(drift); err != nil {
+		t.Fatal(err)
+	}
+	moved.Reason = "they said so"
+	if err := l.Accept(moved); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, l, record("9.0.0", "a"))
+}
+
+func read(t testing.TB, elem ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t testing.TB, content []byte, elem ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(elem...), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyDir copies the files of a log that nobody has open.
+func copyDir(t testing.TB, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// forge writes a log of texts, and its head, in the form that the package
+// documents, signed with the key in the directory.
+func forge(t testing.TB, dir string, texts ...[]byte) {
+	t.Helper()
+	var hashes []tlog.Hash
+	reader := tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, hashes[i])
+		}
+		return list, nil
+	})
+	log := bytes.NewBufferString("modproxy ledger 1\n")
+	for i, text := range texts {
+		fmt.Fprintf(log, "%d %d %s\n%s\n", i, len(text), tlog.RecordHash(text), text)
+		more, err := tlog.StoredHashes(int64(i), text, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, more...)
+	}
+	root, err := tlog.TreeHash(int64(len(texts)), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(strings.TrimSpace(string(read(t, dir, "key"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := tlog.FormatTree(tlog.Tree{N: int64(len(texts)), Hash: root})
+	head, err := note.Sign(&note.Note{Text: string(tree)}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, log.Bytes(), dir, "log")
+	write(t, head, dir, "head")
+}
+
+func textOf(t testing.TB, r interface{ Text() ([]byte, error) }) []byte {
+	t.Helper()
+	text, err := r.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// wantDamaged wants the directory to be refused, to say what to do, and to be as
+// it was afterwards.
+func wantDamaged(t *testing.T, what, dir string) {
+	t.Helper()
+	before := files(t, dir)
+	l, err := ledger.Open(dir, "")
+	if err == nil {
+		l.Close()
+		t.Fatalf("%s: it was opened, with %d records", what, l.Tree().N)
+	}
+	if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), "backup") || !strings.Contains(err.Error(), "ledger import") {
+		t.Errorf("%s: %v; want ErrDamaged with its remedy", what, err)
+	}
+	after := files(t, dir)
+	for name := range before {
+		if before[name] != after[name] {
+			t.Errorf("%s: %s was changed", what, name)
+		}
+	}
+	if len(before) != len(after) {
+		t.Errorf("%s: files were made or removed: %d and %d", what, len(before), len(after))
+	}
+}
+
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" {
+			all[e.Name()] = string(read(t, dir, e.Name()))
+		}
+	}
+	return all
+}

@@ -1,0 +1,258 @@
+// Package ledgertest has what tests need of package ledger: the suite that every
+// ledger passes, a ledger in memory, and a checksum database client that keeps
+// nothing on disk.
+package ledgertest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"sync"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// Memory is a ledger in memory. It looks through everything every time.
+type Memory struct {
+	signer, verifier string
+
+	mu      sync.Mutex
+	fail    error
+	texts   [][]byte
+	records []ledger.Record // in the order of texts; with the zero Record for a drift
+	drifts  []ledger.Drift
+}
+
+// NewMemory is an empty ledger with a new key.
+func NewMemory() *Memory {
+	s, v, err := note.GenerateKey(rand.Reader, "memory")
+	if err != nil {
+		panic(err) // there is no randomness
+	}
+	return &Memory{signer: s, verifier: v}
+}
+
+// Fail makes every method of [ledger.Ledger] fail from now on; nil ends that.
+func (l *Memory) Fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
+// VerifierKey is what a client needs.
+func (l *Memory) VerifierKey() string { return l.verifier }
+
+// Lookup implements [ledger.Ledger].
+func (l *Memory) Lookup(m modproxy.Module, version string) (ledger.Record, error) {
+	if _, err := ledger.Key(m, version); err != nil {
+		return ledger.Record{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return ledger.Record{}, l.fail
+	}
+	i, err := l.find(m, version)
+	if err != nil {
+		return ledger.Record{}, err
+	}
+	return l.records[i], nil
+}
+
+func (l *Memory) find(m modproxy.Module, version string) (int, error) {
+	for i, r := range slices.Backward(l.records) {
+		if r.Module == m && r.Version == version {
+			return i, nil
+		}
+	}
+	return 0, &fs.PathError{Op: "lookup", Path: m.String() + " " + version, Err: fs.ErrNotExist}
+}
+
+// Add implements [ledger.Ledger].
+func (l *Memory) Add(r ledger.Record) error {
+	if r.Reason != "" {
+		return fmt.Errorf("%w: a reason", modproxy.ErrInvalid)
+	}
+	return l.put(r, false)
+}
+
+// Accept implements [ledger.Ledger].
+func (l *Memory) Accept(r ledger.Record) error {
+	if r.Reason == "" {
+		return fmt.Errorf("%w: no reason", modproxy.ErrInvalid)
+	}
+	return l.put(r, true)
+}
+
+func (l *Memory) put(r ledger.Record, accept bool) error {
+	text, err := r.Text()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	i, err := l.find(r.Module, r.Version)
+	switch {
+	case err != nil && accept:
+		return err
+	case err == nil && l.records[i].Sum == r.Sum:
+		return nil
+	case err == nil && !accept:
+		return fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, l.records[i].Sum)
+	}
+	r.Time = r.Time.UTC()
+	l.texts, l.records = append(l.texts, text), append(l.records, r)
+	return nil
+}
+
+// Drift implements [ledger.Ledger].
+func (l *Memory) Drift(d ledger.Drift) error {
+	text, err := d.Text()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	if _, err := l.find(d.Module, d.Version); err != nil {
+		return err
+	}
+	n := 0
+	for _, known := range l.drifts {
+		if known.Module != d.Module || known.Version != d.Version {
+			continue
+		}
+		if n++; known.Recorded == d.Recorded && known.Offered == d.Offered {
+			return nil
+		}
+	}
+	if n >= ledger.MaxDrifts {
+		return fmt.Errorf("%w: %d observations", modproxy.ErrUnavailable, n)
+	}
+	d.Time = d.Time.UTC()
+	l.texts, l.records, l.drifts = append(l.texts, text), append(l.records, ledger.Record{}), append(l.drifts, d)
+	return nil
+}
+
+// All implements [ledger.Ledger].
+func (l *Memory) All() iter.Seq2[ledger.Record, error] {
+	return sequence(l, func() []ledger.Record {
+		return slices.DeleteFunc(slices.Clone(l.records), func(r ledger.Record) bool { return r == ledger.Record{} })
+	})
+}
+
+// Drifts implements [ledger.Ledger].
+func (l *Memory) Drifts() iter.Seq2[ledger.Drift, error] {
+	return sequence(l, func() []ledger.Drift { return slices.Clone(l.drifts) })
+}
+
+func sequence[T any](l *Memory, list func() []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		l.mu.Lock()
+		values, err := list(), l.fail
+		l.mu.Unlock()
+		if err != nil {
+			var zero T
+			yield(zero, err)
+			return
+		}
+		for _, v := range values {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ServerOps is the ledger as sumdb.NewServer serves it.
+func (l *Memory) ServerOps() sumdb.ServerOps { return memoryOps{l} }
+
+type memoryOps struct{ l *Memory }
+
+func (o memoryOps) hashes() (tlog.HashReader, int64, error) {
+	o.l.mu.Lock()
+	defer o.l.mu.Unlock()
+	all := hashes{}
+	for i, text := range o.l.texts {
+		more, err := tlog.StoredHashes(int64(i), text, all)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, more...)
+	}
+	return all, int64(len(o.l.texts)), nil
+}
+
+type hashes []tlog.Hash
+
+func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	var list []tlog.Hash
+	for _, i := range indexes {
+		if i < 0 || i >= int64(len(h)) {
+			return nil, fs.ErrNotExist
+		}
+		list = append(list, h[i])
+	}
+	return list, nil
+}
+
+func (o memoryOps) Signed(context.Context) ([]byte, error) {
+	h, n, err := o.hashes()
+	if err != nil {
+		return nil, err
+	}
+	root, err := tlog.TreeHash(n, h)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := note.NewSigner(o.l.signer)
+	if err != nil {
+		return nil, err
+	}
+	return note.Sign(&note.Note{Text: string(tlog.FormatTree(tlog.Tree{N: n, Hash: root}))}, signer)
+}
+
+func (o memoryOps) ReadRecords(_ context.Context, id, n int64) ([][]byte, error) {
+	o.l.mu.Lock()
+	defer o.l.mu.Unlock()
+	if size := int64(len(o.l.texts)); id < 0 || n < 0 || id > size || n > size-id {
+		return nil, fs.ErrNotExist
+	}
+	return slices.Clone(o.l.texts[id : id+n]), nil
+}
+
+func (o memoryOps) Lookup(_ context.Context, k module.Version) (int64, error) {
+	m, version, err := ledger.ParseKey(k)
+	if err != nil {
+		return 0, fs.ErrNotExist
+	}
+	o.l.mu.Lock()
+	defer o.l.mu.Unlock()
+	i, err := o.l.find(m, version)
+	return int64(i), err
+}
+
+func (o memoryOps) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
+	h, _, err := o.hashes()
+	if err != nil {
+		return nil, err
+	}
+	if t.H < 1 || t.H > 10 || t.L < 0 || t.L > 6 || t.N < 0 || t.N > 1<<32 || t.W < 1 || t.W > 1<<t.H {
+		return nil, fs.ErrNotExist
+	}
+	return tlog.ReadTileData(t, h)
+}

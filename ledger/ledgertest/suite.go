@@ -1,0 +1,268 @@
+package ledgertest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/mod/sumdb"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// Handle is what the suite holds to what it promises.
+type Handle interface {
+	ledger.Ledger
+	ServerOps() sumdb.ServerOps
+	VerifierKey() string
+}
+
+var (
+	vpc  = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	when = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
+)
+
+// Sum is a well-formed sum; different seeds have different ones.
+func Sum(seed string) modproxy.Sum {
+	sum := sha256.Sum256([]byte(seed))
+	return modproxy.Sum("h1:" + base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+// NewRecord is a record of first sight with every field set.
+func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
+	return ledger.Record{
+		Module: m, Version: version, Sum: Sum(seed), Time: when,
+		Source: modproxy.Source{URL: "https://git.example.com/acme/" + m.Name + ".git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
+	}
+}
+
+func accepted(r ledger.Record, reason string) ledger.Record {
+	r.Reason = reason
+	return r
+}
+
+func newDrift(version, recorded, offered string) ledger.Drift {
+	return ledger.Drift{
+		Module: vpc, Version: version, Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
+		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee"},
+	}
+}
+
+// Run tests a ledger. open gives n handles on one storage that is empty.
+func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
+	for name, test := range map[string]func(t *testing.T, a, b Handle){
+		"absent":          testAbsent,
+		"first":           testFirst,
+		"first sum wins":  testFirstWins,
+		"accept":          testAccept,
+		"accept needs":    testAcceptNeeds,
+		"all":             testAll,
+		"drift":           testDrift,
+		"drift is once":   testDriftOnce,
+		"drift has bound": testDriftBound,
+		"invalid":         testInvalid,
+		"at once":         testAtOnce,
+		"served":          testServed,
+		"served odd":      testServedOdd,
+		"served grows":    testServedGrows,
+		"served bounded":  testServedBounded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			handles := open(t, 2)
+			test(t, handles[0], handles[1])
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s = %v, want %v", what, err, want)
+	}
+}
+
+func list[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	var values []T
+	for v, err := range seq {
+		must(t, err)
+		values = append(values, v)
+	}
+	return values
+}
+
+func wantRecords(t *testing.T, l Handle, want ...ledger.Record) {
+	t.Helper()
+	if d := cmp.Diff(want, list(t, l.All())); d != "" {
+		t.Errorf("All: %s", d)
+	}
+}
+
+func wantRecord(t *testing.T, l Handle, want ledger.Record) {
+	t.Helper()
+	got, err := l.Lookup(want.Module, want.Version)
+	must(t, err)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("Lookup: %s", d)
+	}
+}
+
+func testAbsent(t *testing.T, a, b Handle) {
+	wantRecords(t, a)
+	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
+	for _, m := range []modproxy.Module{
+		{Host: "registry.example.org", Namespace: "acme", Name: "vpc", System: "aws"},
+		{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"},
+		{Host: "registry.example.com", Namespace: "Acme", Name: "vpc", System: "aws"},
+		{Host: "registry.example.com", Namespace: "acme", Name: "VPC", System: "aws"},
+		{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "google"},
+	} {
+		_, err := b.Lookup(m, "1.2.3")
+		wantErr(t, m.String(), err, fs.ErrNotExist)
+	}
+	for _, version := range []string{"1.2.4", "1.2.3+b", "1.2.3-rc1", "1.2.3.0"} {
+		_, err := b.Lookup(vpc, version)
+		wantErr(t, version, err, fs.ErrNotExist)
+	}
+}
+
+func testFirst(t *testing.T, a, b Handle) {
+	full := NewRecord(vpc, "1.2.3", "a")
+	bare := ledger.Record{Module: vpc, Version: "2.0.0", Sum: Sum("b"), Time: when.Truncate(time.Second)}
+	zoned := NewRecord(vpc, "3.0.0", "c")
+	zoned.Time = when.In(time.FixedZone("", 3600))
+	must(t, a.Add(full))
+	must(t, a.Add(bare))
+	must(t, a.Add(zoned))
+	wantRecord(t, b, full)
+	wantRecord(t, b, bare)
+	if got, err := b.Lookup(vpc, "3.0.0"); err != nil || got.Time != when {
+		t.Errorf("time %v, %v; want it in UTC", got.Time, err)
+	}
+}
+
+func testFirstWins(t *testing.T, a, b Handle) {
+	first := NewRecord(vpc, "1.2.3", "a")
+	must(t, a.Add(first))
+	wantErr(t, "Add of another sum", b.Add(NewRecord(vpc, "1.2.3", "b")), modproxy.ErrChanged)
+	again := first
+	again.Time, again.Source = when.Add(time.Hour), modproxy.Source{}
+	must(t, b.Add(again))
+	wantRecord(t, a, first)
+	wantRecords(t, a, first)
+}
+
+func testAccept(t *testing.T, a, b Handle) {
+	first := NewRecord(vpc, "1.2.3", "a")
+	second := accepted(NewRecord(vpc, "1.2.3", "b"), "the tag was moved; see ticket ü 42")
+	must(t, a.Add(first))
+	must(t, a.Accept(second))
+	wantRecord(t, b, second)
+	wantErr(t, "Add of what counted before", b.Add(first), modproxy.ErrChanged)
+	must(t, b.Add(NewRecord(vpc, "1.2.3", "b")))
+	must(t, b.Accept(accepted(second, "once more")))
+	wantRecords(t, b, first, second)
+	back := accepted(first, "moved back")
+	must(t, b.Accept(back))
+	wantRecord(t, a, back)
+	wantRecords(t, a, first, second, back)
+}
+
+func testAcceptNeeds(t *testing.T, a, b Handle) {
+	first := NewRecord(vpc, "1.2.3", "a")
+	wantErr(t, "Accept of an unknown version", a.Accept(accepted(first, "why not")), fs.ErrNotExist)
+	must(t, a.Add(first))
+	other := NewRecord(vpc, "1.2.3", "b")
+	for _, reason := range []string{"", " ", " x", "two\nlines", "\x1b[2J", "\xff", strings.Repeat("x", 1025)} {
+		wantErr(t, fmt.Sprintf("Accept for reason %q", reason), a.Accept(accepted(other, reason)), modproxy.ErrInvalid)
+	}
+	wantErr(t, "Add with a reason", a.Add(accepted(other, "why")), modproxy.ErrInvalid)
+	wantRecords(t, b, first)
+}
+
+func testAll(t *testing.T, a, b Handle) {
+	var want []ledger.Record
+	for i := range 100 {
+		r := NewRecord(vpc, fmt.Sprintf("1.%d.0", (i*37)%100), "a")
+		must(t, a.Add(r))
+		want = append(want, r)
+	}
+	wantRecords(t, b, want...)
+	n := 0
+	for r, err := range b.All() {
+		must(t, err)
+		must(t, a.Add(NewRecord(vpc, "2."+r.Version, "a")))
+		n++
+	}
+	if n != len(want) {
+		t.Errorf("%d records while others were added, want the %d that were there", n, len(want))
+	}
+	for range b.All() {
+		break
+	}
+}
+
+func testDrift(t *testing.T, a, b Handle) {
+	d := newDrift("1.2.3", "a", "b")
+	wantErr(t, "Drift of an unknown version", a.Drift(d), fs.ErrNotExist)
+	first := NewRecord(vpc, "1.2.3", "a")
+	must(t, a.Add(first))
+	must(t, a.Drift(d))
+	wantRecord(t, b, first)
+	wantRecords(t, b, first)
+	if diff := cmp.Diff([]ledger.Drift{d}, list(t, b.Drifts())); diff != "" {
+		t.Error(diff)
+	}
+	for range b.Drifts() {
+		break
+	}
+}
+
+func testDriftOnce(t *testing.T, a, b Handle) {
+	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
+	must(t, a.Add(NewRecord(vpc, "1.2.4", "a")))
+	want := []ledger.Drift{newDrift("1.2.3", "a", "b"), newDrift("1.2.3", "a", "c"), newDrift("1.2.4", "a", "b")}
+	for range 3 {
+		for i, d := range want {
+			must(t, a.Drift(d))
+			d.Time = when.Add(time.Duration(i) * time.Hour)
+			d.Source = modproxy.Source{}
+			must(t, b.Drift(d))
+		}
+	}
+	must(t, a.Accept(accepted(NewRecord(vpc, "1.2.3", "b"), "why")))
+	want = append(want, newDrift("1.2.3", "b", "a"))
+	must(t, a.Drift(want[3]))
+	if diff := cmp.Diff(want, list(t, b.Drifts())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func testDriftBound(t *testing.T, a, b Handle) {
+	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
+	must(t, a.Add(NewRecord(vpc, "1.2.4", "a")))
+	for i := range ledger.MaxDrifts {
+		must(t, a.Drift(newDrift("1.2.3", "a", fmt.Sprint(i))))
+	}
+	wantErr(t, "one more Drift", b.Drift(newDrift("1.2.3", "a", "more")), modproxy.ErrUnavailable)
+	must(t, b.Drift(newDrift("1.2.3", "a", "0")))
+	must(t, b.Drift(newDrift("1.2.4", "a", "more")))
+	if n := len(list(t, a.Drifts())); n != ledger.MaxDrifts+1 {
+		t.Errorf("%d drifts, want %d", n, ledger.MaxDrifts+1)
+	}
+}

@@ -1,0 +1,28 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/modproxy/modproxy"
+)
+
+// takeLock takes the lock, and writes into it who has it.
+func (l *Log) takeLock() error {
+	f, err := os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := lockFile(f); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(f, 32)) // only to help
+		return errors.Join(fmt.Errorf("%w: %s: another process has the ledger open: %.32q: %w", modproxy.ErrUnavailable, l.dir, holder, err), f.Close())
+	}
+	l.lock = f
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "pid %d\n", os.Getpid())
+	return err
+}

@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Open opens the log in a directory, and makes both where there is nothing. The
+// caller closes it. Name is that of a new log, DefaultName when it is empty;
+// that of a log that is there is not changed, and another one is
+// [modproxy.ErrInvalid].
+//
+// What a crash left behind what was acknowledged is kept if it is whole; if not,
+// it is cut off, and put into a file beside the log. Anything else that is not as
+// it was written is [ErrDamaged]: a byte of the records, of the signed head or of
+// the key; a log that is shorter than its head says; a head that another key has
+// signed; one of the three without the others. A directory that another process
+// has open is [modproxy.ErrUnavailable].
+func Open(dir, name string) (*Log, error) {
+	return open(dir, name, (*os.File).Sync)
+}
+
+// OpenReadOnly opens the log in a directory for reading, also while a process has
+// it open: what that had acknowledged at the time is there. Nothing is written;
+// what would add something is [modproxy.ErrUnavailable]. The caller closes it.
+func OpenReadOnly(dir string) (*Log, error) {
+	l := &Log{dir: dir, failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
+	if err := l.load(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func open(dir, name string, sync func(*os.File) error) (*Log, error) {
+	l := &Log{dir: dir, sync: sync}
+	if err := l.makeDir(dir); err != nil {
+		return nil, err
+	}
+	err := l.takeLock()
+	if err == nil {
+		err = l.begin(name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close closes the log. What is being added is added before.
+func (l *Log) Close() error {
+	l.commit.Lock()
+	defer l.commit.Unlock()
+	if errors.Is(l.Failed(), fs.ErrClosed) {
+		return nil
+	}
+	l.stop(fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, fs.ErrClosed))
+	var errs []error
+	for _, f := range []*os.File{l.file, l.root, l.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// begin does what the process that holds the lock does.
+func (l *Log) begin(name string) (err error) {
+	if l.root, err = os.Open(l.dir); err != nil {
+		return err
+	}
+	for _, name := range []string{logName, headName, keyName, spoolName} {
+		if err := os.Remove(l.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := l.createIfNew(name); err != nil {
+		return err
+	}
+	if err := l.load(); err != nil {
+		return err
+	}
+	if name != "" && name != l.Name() {
+		return fmt.Errorf("%w: %s: the ledger is called %q, not %q: clients know it by its name, which stays",
+			modproxy.ErrInvalid, l.dir, l.Name(), name)
+	}
+	return nil
+}
+
+// createIfNew makes the files where there is nothing, or nothing but what a
+// creation that was interrupted left.
+func (l *Log) createIfNew(name string) error {
+	sizes := map[string]int64{}
+	for _, name := range []string{logName, headName, keyName} {
+		info, err := os.Stat(l.path(name))
+		switch {
+		case err == nil:
+			sizes[name] = info.Size()
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	_, hasHead := sizes[headName]
+	_, hasKey := sizes[keyName]
+	size, hasLog := sizes[logName]
+	if hasHead || hasKey && !hasLog || hasLog && size != int64(len(logHeader)) {
+		return nil // whatever is missing, load refuses
+	}
+	if !hasLog {
+		if _, err := l.publish(logName, []byte(logHeader)); err != nil {
+			return err
+		}
+	}
+	if !hasKey {
+		s, err := newSigner(name)
+		if err != nil {
+			return err
+		}
+		if _, err := l.publish(keyName, s.text); err != nil {
+			return err
+		}
+	}
+	if err := l.loadKey(); err != nil {
+		return err
+	}
+	tree, err := root(nil, 0)
+	if err != nil {
+		return err
+	}
+	head, err := l.signer.head(tree)
+	if err != nil {
+		return err
+	}
+	_, err = l.publish(headName, head)
+	return err
+}
+
+// refuse says what is wrong with the directory, and what to do.
+func (l *Log) refuse(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: "+format+": put a backup of the whole directory back, "+
+		"or move it away and import an export (modproxy ledger import) into a new one",
+		append([]any{l.dir, ErrDamaged}, args...)...)
+}

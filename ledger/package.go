@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Package is Next's answer, if it is what the ledger has. A version that it does
+// not have is added, and is durable before Package returns.
+//
+// Errors: those of Next; [modproxy.ErrChanged] when the content is not what is
+// recorded; [modproxy.ErrUnavailable] when the ledger does not answer, because
+// then nobody knows.
+func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	if r.Next == nil {
+		return nil, wrap("package", m, version, errOffline)
+	}
+	p, err := r.Next.Package(ctx, m, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.hold(m, version, p); err != nil {
+		p.Close() // it is not used
+		return nil, wrap("package", m, version, err)
+	}
+	return p, nil
+}
+
+// hold holds p to the record of its version, which it makes where there is none.
+func (r *Registry) hold(m modproxy.Module, version string, p *modproxy.Package) error {
+	rec, err := r.Ledger.Lookup(m, version)
+	if errors.Is(err, fs.ErrNotExist) {
+		rec = Record{Module: m, Version: version, Sum: p.Sum, Source: p.Source, Time: time.Now()}
+		err = r.Ledger.Add(rec)
+		if err == nil {
+			r.observe(Event{Kind: Recorded, Module: m, Version: version, Sum: p.Sum, Source: p.Source})
+			return nil
+		}
+		if errors.Is(err, modproxy.ErrChanged) { // somebody else came first
+			rec, err = r.Ledger.Lookup(m, version)
+		}
+	}
+	if err != nil {
+		r.observe(Event{Kind: Failed, Module: m, Version: version, Err: err})
+		return fmt.Errorf("ledger: %w", err)
+	}
+	if rec.Sum == p.Sum {
+		return nil
+	}
+	return r.drifted(rec, p)
+}
+
+// drifted keeps the observation that p is not what rec says, and is the error
+// that people read.
+func (r *Registry) drifted(rec Record, p *modproxy.Package) error {
+	d := Drift{
+		Module: rec.Module, Version: rec.Version,
+		Recorded: rec.Sum, Offered: p.Sum, Source: p.Source, Time: time.Now(),
+	}
+	if err := r.Ledger.Drift(d); err != nil {
+		r.observe(Event{Kind: Failed, Module: rec.Module, Version: rec.Version, Err: err})
+	}
+	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
+		"\"modproxy ledger drift\" shows it; if the change is wanted, \"modproxy ledger accept %s %s --sum %s --reason …\"",
+		modproxy.ErrChanged, rec.Sum, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source),
+		p.Sum, describe(p.Source), rec.Module, rec.Version, p.Sum)
+	r.observe(Event{Kind: Drifted, Module: rec.Module, Version: rec.Version, Sum: p.Sum, Source: p.Source, Drift: d, Err: err})
+	return err
+}
+
+func describe(s modproxy.Source) string {
+	switch {
+	case s.URL == "":
+		return "an unknown source"
+	case s.Commit == "":
+		return s.URL
+	}
+	return s.URL + " at commit " + s.Commit
+}

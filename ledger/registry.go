@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Registry holds the packages of another registry to a ledger: what a version
+// contained when it was first seen is what it contains. It is safe for concurrent
+// use.
+type Registry struct {
+	// Next is asked. Nil is offline: every answer is [modproxy.ErrUnavailable].
+	Next   modproxy.Registry
+	Ledger Ledger
+	// Observe, if not nil, is told what happens. It is called from the goroutine
+	// that asks, and does not hold it up.
+	Observe func(Event)
+}
+
+var _ modproxy.Registry = (*Registry)(nil)
+
+// Kind says what an [Event] tells. It is fit for the name of a metric's label.
+type Kind string
+
+const (
+	Recorded Kind = "recorded" // a version was seen for the first time; Sum, Source
+	Drifted  Kind = "drifted"  // other content was offered, and refused; Sum, Source, Drift
+	Failed   Kind = "failed"   // the ledger did not answer, or did not take something; Err
+)
+
+// Event is something that happened in a [Registry]. Fields that its Kind does
+// not mention are zero.
+type Event struct {
+	Kind    Kind
+	Module  modproxy.Module
+	Version string
+	Sum     modproxy.Sum    // of what Next gave
+	Source  modproxy.Source // of what Next gave
+	Drift   Drift
+	Err     error
+}
+
+func (r *Registry) observe(e Event) {
+	if r.Observe != nil {
+		r.Observe(e)
+	}
+}
+
+// Versions is Next's answer.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	if r.Next == nil {
+		return nil, wrap("versions", m, "", errOffline)
+	}
+	return r.Next.Versions(ctx, m)
+}
+
+// Location is Next's answer.
+func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+	if r.Next == nil {
+		return modproxy.Location{}, wrap("location", m, version, errOffline)
+	}
+	return r.Next.Location(ctx, m, version)
+}
+
+var errOffline = fmt.Errorf("%w: offline", modproxy.ErrUnavailable)
+
+// wrap adds the question to err, unless a layer below has, and makes it one of
+// the errors that a registry has.
+func wrap(op string, m modproxy.Module, version string, err error) error {
+	var named *modproxy.Error
+	if errors.As(err, &named) {
+		return err
+	}
+	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrUnavailable} {
+		if errors.Is(err, known) {
+			return &modproxy.Error{Op: op, Module: m, Version: version, Err: err}
+		}
+	}
+	return &modproxy.Error{Op: op, Module: m, Version: version, Err: fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)}
+}

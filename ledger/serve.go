@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Bounds of one request. The standard client asks for tiles of height 8.
+const maxTileHeight = 10
+
+// ServerOps is the log as sumdb.NewServer serves it. It finds the record that
+// counts by its key, see [Key]; absent is [fs.ErrNotExist].
+func (l *Log) ServerOps() sumdb.ServerOps { return ops{l} }
+
+type ops struct{ log *Log }
+
+// Signed implements [sumdb.ServerOps].
+func (o ops) Signed(context.Context) ([]byte, error) {
+	o.log.mu.RLock()
+	defer o.log.mu.RUnlock()
+	return append([]byte(nil), o.log.head...), nil
+}
+
+// Lookup implements [sumdb.ServerOps].
+func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
+	o.log.mu.RLock()
+	defer o.log.mu.RUnlock()
+	p, ok := o.log.book.pins[keyID(m)]
+	if !ok {
+		return 0, absent("lookup", m.String())
+	}
+	return p.number, nil
+}
+
+// ReadRecords implements [sumdb.ServerOps].
+func (o ops) ReadRecords(_ context.Context, first, n int64) ([][]byte, error) {
+	if size := o.log.Tree().N; first < 0 || n < 0 || n > 1<<maxTileHeight || first > size-n {
+		return nil, absent("read", fmt.Sprintf("records %d to %d", first, first+n-1))
+	}
+	texts := make([][]byte, n)
+	for i := range texts {
+		var err error
+		if texts[i], err = o.log.text(first + int64(i)); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// ReadTileData implements [sumdb.ServerOps].
+func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
+	o.log.mu.RLock()
+	size, hashes := o.log.tree.N, o.log.book.hashes
+	o.log.mu.RUnlock()
+	// A hash is there when all the records below it are.
+	if t.H < 1 || t.H > maxTileHeight || t.L < 0 || t.L > 63/t.H || t.N < 0 || t.N > size ||
+		t.W < 1 || t.W > 1<<t.H || t.N<<t.H+int64(t.W) > size>>(t.H*t.L) {
+		return nil, absent("read", t.Path())
+	}
+	return tlog.ReadTileData(t, stored(hashes))
+}
+
+// absent is an error that sumdb.Server takes for what it is: it does not unwrap.
+func absent(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}

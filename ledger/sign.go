@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+)
+
+// DefaultName is the name of a log that is given none.
+const DefaultName = "modproxy"
+
+var errKey = errors.New("it is not a signer's key")
+
+// signer signs tree heads. Its text is what note.GenerateKey gives, and a newline.
+type signer struct {
+	note.Signer
+	text     []byte
+	public   string // the verifier key
+	verifier note.Verifier
+}
+
+func newSigner(name string) (*signer, error) {
+	if name == "" {
+		name = DefaultName
+	}
+	if strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyz.-") != "" || len(name) > 253 || strings.Trim(name, ".") == "" {
+		return nil, fmt.Errorf("%w: name of a ledger %.80q: want lower-case letters, digits, . and -", modproxy.ErrInvalid, name)
+	}
+	private, _, err := note.GenerateKey(rand.Reader, name)
+	if err != nil {
+		return nil, err
+	}
+	return parseSigner([]byte(private + "\n"))
+}
+
+func parseSigner(text []byte) (*signer, error) {
+	private, ok := strings.CutSuffix(string(text), "\n")
+	s, err := note.NewSigner(private)
+	if err != nil || !ok {
+		return nil, errKey
+	}
+	encoded, ok := strings.CutPrefix(private, fmt.Sprintf("PRIVATE+KEY+%s+%08x+", s.Name(), s.KeyHash()))
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || base64.StdEncoding.EncodeToString(raw) != encoded {
+		return nil, errKey
+	}
+	// What follows the number of the algorithm is the seed of an Ed25519 key:
+	// note.NewSigner has seen to it.
+	public, err := note.NewEd25519VerifierKey(s.Name(), ed25519.NewKeyFromSeed(raw[1:]).Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	v, err := note.NewVerifier(public)
+	if err != nil {
+		return nil, err
+	}
+	return &signer{s, text, public, v}, nil
+}
+
+// head is the signed head of a tree. The same tree has the same head.
+func (s *signer) head(t tlog.Tree) ([]byte, error) {
+	return note.Sign(&note.Note{Text: string(tlog.FormatTree(t))}, s)
+}
+
+// readHead reads a head that this signer signed, and nobody else.
+func (s *signer) readHead(text []byte) (tlog.Tree, error) {
+	t, err := openHead(text, note.VerifierList(s.verifier))
+	if err != nil {
+		return tlog.Tree{}, err
+	}
+	if again, err := s.head(t); err != nil || !bytes.Equal(again, text) {
+		return tlog.Tree{}, errors.New("it is not as it was signed")
+	}
+	return t, nil
+}
+
+// openHead reads a head that one of known signed.
+func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
+	n, err := note.Open(text, known)
+	if err != nil {
+		return tlog.Tree{}, err
+	}
+	return tlog.ParseTree([]byte(n.Text))
+}
