@@ -107,24 +107,3 @@ func PrincipalOf(ctx context.Context) Principal {
 	}
 	return Principal{}
 }
-
-// clock tells the time in spite of steps of the wall clock.
-type clock struct {
-	wall  time.Time // when the clock was made, without a monotonic reading
-	start time.Time // the same moment, with one
-}
-
-func newClock() clock {
-	now := time.Now()
-	return clock{wall: now.Round(0), start: now}
-}
-
-// steady goes on from the clock's start whatever happens to the wall clock. now
-// comes from [time.Now]; without a monotonic reading it is the wall clock's time.
-func (c *clock) steady(now time.Time) time.Time { return c.wall.Add(now.Sub(c.start)) }
-
-// expired reports whether t, unless it is zero, has come by the wall clock or by
-// the steady one: turning the wall clock back makes nothing last longer.
-func (c *clock) expired(t, now time.Time) bool {
-	return !t.IsZero() && (!now.Before(t) || !c.steady(now).Before(t))
-}

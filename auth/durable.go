@@ -67,30 +67,20 @@ func decode(text []byte, v any) error {
 // replace writes content in place of the file at path, durably: after a power cut
 // there is the whole old file or the whole new one, and the new one once replace
 // has returned.
-func replace(path string, content []byte) (err error) {
+func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if err := adopt(f, dir); err != nil {
-		return err
+	_, err = f.Write(content)
+	if err = errors.Join(err, adopt(f, dir), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if _, err := f.Write(content); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), syncDir(dir))
+	return syncDir(dir)
 }
 
 func syncDir(dir string) error {

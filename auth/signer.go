@@ -44,7 +44,7 @@ type SignerConfig struct {
 // clock makes a path good for neither longer nor shorter.
 type Signer struct {
 	cfg   SignerConfig
-	clock clock
+	clock Clock
 	keys  *watched[*keys]
 }
 
@@ -56,7 +56,7 @@ func OpenSigner(path string, cfg SignerConfig) (*Signer, error) {
 	if cfg.Life < minLife || cfg.Life > maxLife || cfg.Life%time.Second != 0 {
 		return nil, fmt.Errorf("%w: life of signed paths %v: want whole seconds, %v to %v", modproxy.ErrInvalid, cfg.Life, minLife, maxLife)
 	}
-	s := &Signer{cfg: cfg, clock: newClock()}
+	s := &Signer{cfg: cfg, clock: NewClock()}
 	var err error
 	s.keys, err = openKeys(path, s.clock.start)
 	return s, err
@@ -105,7 +105,7 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 // expiry is when what is signed now expires.
 func (s *Signer) expiry(now time.Time) time.Time {
 	life := int64(s.cfg.Life / time.Second)
-	return time.Unix((s.clock.steady(now).Unix()/life+2)*life, 0)
+	return time.Unix((s.clock.Steady(now).Unix()/life+2)*life, 0)
 }
 
 // mac is the MAC of a segment before a path: over what makes it one thing and no
@@ -146,7 +146,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	if !s.signed(keys, &given, path) {
 		return Principal{}, &Refused{"the package path was not signed here"}
 	}
-	if at := s.clock.steady(now); !at.Before(given.expiry()) {
+	if at := s.clock.Steady(now); !at.Before(given.expiry()) {
 		return Principal{}, &Refused{"the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
 	} else if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
 		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or signed_urls longer"}

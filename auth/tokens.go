@@ -26,7 +26,7 @@ var errFile = fmt.Errorf("%w: nobody can be let in now; the proxy's operator is 
 //
 // While the file is damaged, or is gone after it was there, no token is good.
 type Tokens struct {
-	clock clock
+	clock Clock
 	file  *watched[tokenSet]
 }
 
@@ -55,7 +55,7 @@ type tokenEntry struct {
 // tokens until [Tokens.Create] makes one, here or in another process. A file that
 // is damaged is an error.
 func OpenTokens(path string) (*Tokens, error) {
-	t := &Tokens{clock: newClock()}
+	t := &Tokens{clock: NewClock()}
 	var err error
 	t.file, err = watch(path, t.clock.start, tokenSet{}, parseTokens)
 	return t, err
