@@ -19,7 +19,9 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":        {"proxy"},
 	"go.etcd.io/bbolt":                           {"cache/disk"},
 	"github.com/hashicorp/go-retryablehttp":      {"upstream/egress"},
-	"github.com/hashicorp/golang-lru":            {"cache", "upstream"},
+	"github.com/hashicorp/golang-lru":            {"cache", "upstream", "proxy"},
+	"github.com/coreos/go-oidc":                  {"auth/oidc"},
+	"github.com/go-jose/go-jose":                 {"auth/oidc"},
 	"golang.org/x/time":                          {"upstream", "proxy"},
 	"golang.org/x/sync":                          {"cache", "upstream"},
 	"github.com/klauspost/compress":              {"pack", "upstream/archive"},
@@ -41,10 +43,12 @@ var homes = map[string][]string{
 // layers are the packages that meet in the root package and in cmd only. What one
 // of them may import all the same stands behind it.
 var layers = map[string][]string{
+	"auth":             {""},
+	"auth/oidc":        {"", "auth"},
 	"hostname":         {""},
 	"pack":             {""},
 	"rewrite":          {"", "hostname"},
-	"proxy":            {"", "hostname", "rewrite"},
+	"proxy":            {"", "hostname", "rewrite", "auth"},
 	"cache":            {""},
 	"ledger":           {""},
 	"cache/disk":       {"", "cache"},

@@ -1,0 +1,14 @@
+package oidc
+
+// ParseKeys is how many keys of a set sign.
+func ParseKeys(document []byte) (int, error) {
+	keys, err := parseKeys(document)
+	for i := range keys {
+		if !keys[i].IsPublic() {
+			return 0, errNoKey
+		}
+	}
+	return len(keys), err
+}
+
+var ParseDiscovery = parseDiscovery

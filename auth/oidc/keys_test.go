@@ -1,0 +1,199 @@
+package oidc_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth/oidc"
+)
+
+// Tokens with keys that nobody knows make the issuer be asked at most every ten
+// seconds, however many come.
+func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey))
+	v := p.verifier(t)
+	now := time.Now()
+	flood := func(at time.Time) {
+		var all sync.WaitGroup
+		for i := range 50 {
+			token := sign(t, "ES256", fmt.Sprint("kid", i), ecKey, p.claims(now, nil))
+			all.Go(func() {
+				if _, err := v.Verify(t.Context(), token, at); !errors.Is(err, modproxy.ErrUnauthorized) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	flood(now)
+	if n := p.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	flood(now.Add(9 * time.Second))
+	flood(now.Add(11 * time.Second))
+	if n := p.asked.Load(); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+	next := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	p.publish(published("ec", ecKey), published("next", next))
+	token := sign(t, "ES256", "next", next, p.claims(now, nil))
+	if _, err := v.Verify(t.Context(), token, now.Add(12*time.Second)); !errors.Is(err, modproxy.ErrUnauthorized) {
+		t.Error(err)
+	}
+	if _, err := v.Verify(t.Context(), token, now.Add(22*time.Second)); err != nil {
+		t.Errorf("a new key: %v (%s)", err, why(err))
+	}
+}
+
+func TestIssuerDown(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey))
+	v := p.verifier(t)
+	now := time.Now()
+	good := func(at time.Time) error {
+		_, err := v.Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(at, nil)), at)
+		return err
+	}
+	if err := good(now); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	for _, after := range []time.Duration{time.Minute, 2 * time.Hour, 2*time.Hour + time.Second, 48 * time.Hour} {
+		if err := good(now.Add(after)); err != nil {
+			t.Errorf("%v after: %v", after, err)
+		}
+	}
+	unknown := sign(t, "ES256", "new", ecKey, p.claims(now, nil))
+	if _, err := v.Verify(t.Context(), unknown, now); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("a key that could not be asked for: %v", err)
+	}
+	if _, err := p.verifier(t).Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(now, nil)), now); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("no key was ever known: %v", err)
+	}
+}
+
+// A key that the issuer took back does not count for more than an hour.
+func TestWithdrawnKey(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey), published("rsa", rsaKey))
+	v := p.verifier(t)
+	now := time.Now()
+	check := func(at time.Time) error {
+		_, err := v.Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(at, nil)), at)
+		return err
+	}
+	if err := check(now); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(published("rsa", rsaKey))
+	if err := check(now.Add(59 * time.Minute)); err != nil {
+		t.Error(err)
+	}
+	if err := check(now.Add(61 * time.Minute)); !errors.Is(err, modproxy.ErrUnauthorized) {
+		t.Errorf("after an hour: %v", err)
+	}
+}
+
+// The wait for an issuer that does not answer ends with the request.
+func TestSlowIssuer(t *testing.T) {
+	p := newProvider(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	p.handle("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published("ec", ecKey)}})
+	})
+	v := p.verifier(t)
+	now := time.Now()
+	token := sign(t, "ES256", "ec", ecKey, p.claims(now, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := v.Verify(ctx, token, now); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(release)
+	if _, err := v.Verify(t.Context(), token, now); err != nil { // joins the fetch that the first began
+		t.Error(err, why(err))
+	}
+}
+
+func TestIssuerMisbehaves(t *testing.T) {
+	small := must(rsa.GenerateKey(rand.Reader, 2048))
+	large := strings.Repeat(" ", 1<<20)
+	for name, c := range map[string]func(p *provider, elsewhere string){
+		"another's document": func(p *provider, _ string) {
+			p.answer("/.well-known/openid-configuration", map[string]string{"issuer": "https://x.example", "jwks_uri": p.URL + "/keys"})
+		},
+		"keys over http": func(p *provider, _ string) {
+			p.answer("/.well-known/openid-configuration", map[string]string{"issuer": p.URL, "jwks_uri": "http" + strings.TrimPrefix(p.URL, "https") + "/keys"})
+		},
+		"no keys' URL": func(p *provider, _ string) {
+			p.answer("/.well-known/openid-configuration", map[string]string{"issuer": p.URL})
+		},
+		"redirected": func(p *provider, elsewhere string) {
+			p.handle("/keys", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
+		},
+		"an error with keys": func(p *provider, _ string) {
+			p.handle("/keys", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusInternalServerError)
+				json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published("ec", ecKey)}})
+			})
+		},
+		"too long": func(p *provider, _ string) {
+			p.handle("/keys", func(w http.ResponseWriter, _ *http.Request) {
+				w.Write([]byte(large))
+				json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published("ec", ecKey)}})
+			})
+		},
+		"too many": func(p *provider, _ string) {
+			keys := make([]jose.JSONWebKey, 51)
+			for i := range keys {
+				keys[i] = published("ec", ecKey)
+			}
+			p.publish(keys...)
+		},
+		"no JSON":           func(p *provider, _ string) { p.answer("/keys", "text") },
+		"none":              func(p *provider, _ string) { p.publish() },
+		"for encryption":    func(p *provider, _ string) { k := published("ec", ecKey); k.Use = "enc"; p.publish(k) },
+		"a secret":          func(p *provider, _ string) { p.publish(jose.JSONWebKey{KeyID: "ec", Key: []byte("secret")}) },
+		"a private key":     func(p *provider, _ string) { p.publish(jose.JSONWebKey{KeyID: "ec", Key: small}) },
+		"another algorithm": func(p *provider, _ string) { k := published("ec", ecKey); k.Algorithm = "ES384"; p.publish(k) },
+	} {
+		p := newProvider(t, published("ec", ecKey))
+		p.handle("/elsewhere", func(w http.ResponseWriter, r *http.Request) {
+			t.Errorf("%s: the redirect was followed", name)
+		})
+		c(p, p.URL+"/elsewhere")
+		told := make(chan error, 1)
+		v, err := oidc.New(oidc.Config{
+			Issuers: []oidc.Issuer{p.issuer()}, Transport: p.Client().Transport,
+			Observe: func(issuer string, err error) { told <- err },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		_, err = v.Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(now, nil)), now)
+		if err == nil {
+			t.Errorf("%s: let in", name)
+		}
+		if err := <-told; (err == nil) != (name == "another algorithm") {
+			t.Errorf("%s: told %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// Package oidc knows people and jobs by the JSON Web Tokens that their identity
+// provider or CI system signed for them.
+//
+// Invariant: a token counts only if one of the configured issuers signed it, with
+// a public key of its own that it publishes now and an algorithm that was allowed
+// beforehand, for this proxy as its audience, and while it lasts. What it counts
+// for is written in this proxy's configuration: a claim gives no right by itself.
+//
+// The issuer is asked for its keys once an hour, and when a token names a key that
+// is not known, at most every ten seconds. While it cannot be asked, the keys that
+// are known go on counting.
+package oidc
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+)
+
+const (
+	maxToken = 16 << 10    // bytes
+	skew     = time.Minute // between the issuer's clock and ours
+)
+
+// Config is how a [Verifier] is set up.
+type Config struct {
+	Issuers []Issuer
+	// Transport asks issuers for their keys: by GET, over https, and no redirect
+	// is followed. Not nil.
+	Transport http.RoundTripper
+	// Observe is told when the keys of an issuer were fetched, or why they were
+	// not. Nil: nobody is.
+	Observe func(issuer string, err error)
+}
+
+// Verifier says whom a token names. It is safe for concurrent use.
+type Verifier struct {
+	issuers map[string]*issuer
+	rules   string
+	clock   auth.Clock
+	known   verified
+}
+
+// issuer is an Issuer and its keys.
+type issuer struct {
+	Issuer
+	keys *keySet
+}
+
+// New makes a Verifier. No issuer is asked before there is a token of it.
+//
+// Its error is [modproxy.ErrInvalid].
+func New(cfg Config) (*Verifier, error) {
+	v := &Verifier{issuers: map[string]*issuer{}, clock: auth.NewClock()}
+	for _, i := range cfg.Issuers {
+		if err := i.check(); err != nil {
+			return nil, fmt.Errorf("%w: issuer %.200q: %w", modproxy.ErrInvalid, i.URL, err)
+		}
+		if v.issuers[i.URL] != nil {
+			return nil, fmt.Errorf("%w: issuer %q: there are two", modproxy.ErrInvalid, i.URL)
+		}
+		i.Algorithms = i.algorithms()
+		v.issuers[i.URL] = &issuer{i, newKeySet(i.URL, cfg)}
+	}
+	rules, err := json.Marshal(cfg.Issuers)
+	if err != nil {
+		return nil, err
+	}
+	v.rules = auth.IDOf(string(rules))
+	return v, nil
+}
+
+// Rules stands for all that the issuers' tokens may do, as configured: it is
+// another when the configuration is.
+func (v *Verifier) Rules() string { return v.rules }
+
+// Verify says whom text names. A token that was good is not looked at again for a
+// minute, or until it expires.
+//
+// Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys
+// are not known and cannot be had. ctx ends the wait for them, not the fetch, which
+// is for all who wait.
+func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
+	if len(text) > maxToken {
+		return auth.Principal{}, &auth.Refused{Why: "JWT: too long"}
+	}
+	latest, hash := v.clock.Latest(now), sum(text)
+	if p, ok := v.known.get(hash, now, latest); ok {
+		return p, nil
+	}
+	name, err := issuerOf(text)
+	if err != nil {
+		return auth.Principal{}, &auth.Refused{Why: "JWT: " + err.Error()}
+	}
+	i := v.issuers[name]
+	if i == nil {
+		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT: no such issuer is configured: %.100q", name)}
+	}
+	p, err := i.verify(ctx, text, now, latest)
+	switch {
+	case errors.Is(err, errKeys) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return auth.Principal{}, fmt.Errorf("%w: it cannot be known whom the token names: %w", modproxy.ErrUnavailable, err)
+	case err != nil:
+		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
+	}
+	v.known.put(hash, p, now)
+	return p, nil
+}
+
+// verify holds a token to what the issuer's tokens have to be. latest is now in
+// spite of a wall clock that was turned back.
+func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time) (auth.Principal, error) {
+	keys := &attempt{keys: i.keys, now: now}
+	verifier := gooidc.NewVerifier(i.URL, keys, &gooidc.Config{
+		ClientID: i.Audience, SupportedSigningAlgs: i.Algorithms,
+		Now: func() time.Time { return latest.Add(-skew) },
+	})
+	token, err := verifier.Verify(ctx, text)
+	switch {
+	case keys.err != nil:
+		return auth.Principal{}, keys.err // the verifier's has it as text
+	case err != nil:
+		return auth.Principal{}, err
+	}
+	var c claims
+	if err := token.Claims(&c); err != nil {
+		return auth.Principal{}, err
+	}
+	if err := c.check(latest); err != nil {
+		return auth.Principal{}, err
+	}
+	groups, grant := i.grant(c)
+	return auth.Principal{
+		Kind: auth.ByIssuer, ID: auth.IDOf(i.URL, token.Subject), Name: shown(token.Subject),
+		Groups: groups, Until: token.Expiry, Grant: grant,
+	}, nil
+}
+
+// issuerOf is the issuer that a token names, before anything of it is believed. A
+// token has one spelling: its parts are base64 without a bit to spare.
+func issuerOf(text string) (string, error) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 || strings.ContainsAny(text, "\r\n") {
+		return "", errors.New("want three parts between dots")
+	}
+	var payload []byte
+	for n, part := range parts {
+		raw, err := base64.RawURLEncoding.Strict().DecodeString(part)
+		if err != nil || len(raw) == 0 {
+			return "", errors.New("want base64 for a URL, without padding")
+		}
+		if n == 1 {
+			payload = raw
+		}
+	}
+	var named struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(payload, &named); err != nil {
+		return "", errors.New("the claims are no JSON object with an issuer")
+	}
+	return named.Issuer, nil
+}
+
+// shown is a subject for people and logs.
+func shown(subject string) string {
+	const most = 200
+	if len(subject) > most {
+		subject = subject[:most] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(subject, "\uFFFD"))
+}
