@@ -21,6 +21,8 @@ type Location struct {
 	// empty for the package's root. It may have glob patterns; see
 	// [Location.SplitGlob].
 	Subdir string
+	// Kept tells that the package is here already.
+	Kept bool
 }
 
 var (

@@ -24,7 +24,7 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 	rec, err := r.record(k)
 	switch {
 	case err == nil:
-		return modproxy.Location{Subdir: rec.Subdir}, nil
+		return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
 	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
 		return modproxy.Location{}, k.wrap("location", errOffline)
 	case rec == nil && !errors.Is(err, fs.ErrNotExist):
@@ -85,7 +85,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
 	return r.locations.join(r.asking, k, func() (modproxy.Location, error) {
 		if rec, err := r.record(k); err == nil {
-			return modproxy.Location{Subdir: rec.Subdir}, nil
+			return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
 		}
 		if err := r.failed.get(k); err != nil {
 			return modproxy.Location{}, err

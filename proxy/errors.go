@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // badRequest is a fault of the request itself.
@@ -86,6 +87,9 @@ func writeError(w *recorder, r *http.Request, err error) {
 	}
 	if wait > 0 {
 		header.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	}
+	if status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", auth.Challenge)
 	}
 	if status == http.StatusMethodNotAllowed {
 		header.Set("Allow", "GET, HEAD")

@@ -9,18 +9,20 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // Event is all that is written down of one request.
 type Event struct {
-	Time    time.Time
-	Kind    string // versions, download, package, discovery, health, home; empty for none of these
-	Module  modproxy.Module
-	Version string
-	Status  int
-	Bytes   int64
-	Cache   string // as in Cache-Status
-	Err     error
+	Time      time.Time
+	Kind      string // versions, download, package, discovery, health, home; empty for none of these
+	Module    modproxy.Module
+	Version   string
+	Status    int
+	Bytes     int64
+	Cache     string // as in Cache-Status
+	Principal string // who asked; empty where nobody is asked
+	Err       error
 }
 
 // The names of the log's fields.
@@ -35,6 +37,7 @@ const (
 	fieldSeconds = "seconds"
 	fieldCache   = "cache"
 	fieldClient  = "client"
+	fieldWho     = "principal"
 	fieldAgent   = "user_agent"
 	fieldError   = "error"
 )
@@ -72,13 +75,16 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	fields = append(fields,
 		zap.String(fieldMethod, cut(r.Method)),
-		zap.String(fieldPath, cut(r.URL.Path)), // never the query: it is not ours, and may be a secret
+		zap.String(fieldPath, cut(auth.Redact(r.URL.Path))), // never the query: it is not ours, and may be a secret
 		zap.Int(fieldStatus, e.Status),
 		zap.Int64(fieldBytes, e.Bytes),
 		zap.Float64(fieldSeconds, took.Seconds()),
 		zap.String(fieldClient, client),
 		zap.String(fieldAgent, cut(r.UserAgent())),
 	)
+	if e.Principal != "" {
+		fields = append(fields, zap.String(fieldWho, e.Principal))
+	}
 	if e.Cache != "" {
 		fields = append(fields, zap.String(fieldCache, e.Cache))
 	}

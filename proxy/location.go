@@ -1,9 +1,9 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/modproxy/modproxy"
 )
@@ -27,10 +27,36 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request, e *Event, q r
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(l.URL, "/") {
-		l.URL = h.origin(r) + l.URL
+	path, origin := l.URL, h.origin(r)
+	if l.URL, err = h.sign(r, path); err != nil {
+		return err
 	}
-	w.Header()["X-Terraform-Get"] = []string{l.String()}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	l.URL = origin + l.URL
+	header := w.Header()
+	header["X-Terraform-Get"] = []string{l.String()}
+	if h.cfg.Auth == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	// What is signed is one principal's, and OpenTofu is answered in two ways.
+	header["Cache-Control"] = cachePrivate
+	header.Set("Vary", "Authorization, User-Agent")
+	if !l.Kept || l.Subdir != "" || !takesCredentials(r) {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return h.direct(w, origin+path)
+}
+
+// direct answers OpenTofu with a location that it fetches with its token, so that
+// no secret is in it. It has ten seconds for that and takes no subdirectory: it is
+// for packages that are here, and whole. Other clients read the header.
+func (h *Handler) direct(w http.ResponseWriter, location string) error {
+	body, err := json.Marshal(map[string]any{"location": location, "use_registry_credentials": true})
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	_, err = w.Write(append(body, '\n'))
+	return err
 }

@@ -4,18 +4,15 @@ import (
 	"io"
 	"net/http"
 	"time"
-
-	"github.com/modproxy/modproxy/rewrite"
 )
 
 // archive serves the package of a version: GET, HEAD, ranges, conditions.
-func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
-	m, version, err := rewrite.ParsePackagePath(r.URL.EscapedPath())
+func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request, segment string) error {
+	r, err := h.identifyPackage(r, e, segment, q.module, q.version)
 	if err != nil {
-		return notFound(err.Error())
+		return err
 	}
-	m.Host = q.module.Host // the one that is among the upstreams
-	p, err := h.cfg.Registry.Package(r.Context(), m, version)
+	p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
 	if err != nil {
 		return err
 	}
@@ -23,6 +20,9 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q re
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	header["Cache-Control"] = cacheForEver
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = cacheForOne
+	}
 	header["Etag"] = []string{`"` + p.Digest.String() + `"`}
 	content := &watched{ReadSeeker: p}
 	http.ServeContent(w, r, "", time.Time{}, content)

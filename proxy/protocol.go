@@ -3,13 +3,30 @@ package proxy
 import (
 	"encoding/json"
 	"net/http"
+
+	"github.com/modproxy/modproxy/auth"
 )
 
 // protocol answers the modules.v1 protocol.
 func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) error {
-	q, err := h.cfg.Upstreams.parse(r)
+	segment, path := auth.CutSegment(r.URL.EscapedPath())
+	if segment == "" {
+		var err error
+		if r, err = h.identify(r, e); err != nil {
+			return err
+		}
+	}
+	leave, err := h.bounds.enter(client(r))
 	if err != nil {
 		return err
+	}
+	defer leave()
+	q, err := h.cfg.Upstreams.parse(r.Host, path)
+	if err != nil {
+		return err
+	}
+	if segment != "" && q.kind != kindPackage {
+		return notFound("only the path of a package is signed")
 	}
 	e.Module, e.Version = q.module, q.version
 	switch q.kind {
@@ -21,8 +38,15 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 		return h.download(w, r, e, q)
 	default:
 		e.Kind = "package"
-		return h.archive(w, r, e, q)
+		return h.archive(w, r, e, q, segment)
 	}
+}
+
+// metrics serves what was measured.
+func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "metrics"
+	h.cfg.Metrics.ServeHTTP(w, r)
+	return nil
 }
 
 // discovery serves our own service discovery document. It asks nobody.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // Config is how a [Handler] is set up.
@@ -35,6 +36,11 @@ type Config struct {
 	// Known reports whether a request's host, as the client wrote it, is one that
 	// this proxy is known by. Nil: none is.
 	Known func(host string) bool
+	// Auth says who asks. Registry must then answer them only what they may read
+	// (see [auth.Registry]). Nil: nobody is asked.
+	Auth *auth.Authenticator
+	// Limits bound what clients may ask for.
+	Limits Limits
 	// TrustedProxies are those whose forwarding headers count.
 	TrustedProxies []netip.Prefix
 	// Log gets one entry for each request. Nil: none is written.
@@ -53,6 +59,7 @@ type Config struct {
 type Handler struct {
 	cfg    Config
 	router *mux.Router
+	bounds *bounds
 }
 
 // New makes a Handler.
@@ -63,13 +70,13 @@ func New(cfg Config) *Handler {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
 	}
-	h := &Handler{cfg: cfg, router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
+	h := &Handler{cfg: cfg, bounds: newBounds(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
 	// The busiest first: mux tries its routes in order.
 	h.router.MatcherFunc(isProtocol).HandlerFunc(h.adapt(h.protocol))
 	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.adapt(h.discovery))
 	h.router.Path("/-/healthz").HandlerFunc(h.adapt(h.healthz))
 	h.router.Path("/-/readyz").HandlerFunc(h.adapt(h.readyz))
-	h.router.Path("/-/metrics").Handler(cfg.Metrics)
+	h.router.Path("/-/metrics").HandlerFunc(h.adapt(h.operators(h.metrics)))
 	h.router.Path("/").HandlerFunc(h.adapt(h.home))
 	h.router.NotFoundHandler = h.adapt(h.nowhere)
 	return h

@@ -160,7 +160,6 @@ func TestVersionsSayHowTheyWereKept(t *testing.T) {
 func TestDownload(t *testing.T) {
 	h := newHandler(t, func(c *proxy.Config, _ *scripted) {
 		c.PublicURL = "https://modules.example.com"
-		c.Registry.(*rewrite.Registry).Base = c.PublicURL
 	})
 	for path, want := range map[string]string{
 		base + "/1.1.0/download":                      "https://modules.example.com" + archive,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/rewrite"
 )
 
 // Upstreams says which registry a request is for. Hostnames are normalised.
@@ -41,7 +42,8 @@ const (
 
 const protocolPath = "v1/modules/"
 
-// parse takes a request of the protocol apart:
+// parse takes a request of the protocol, sent to requestHost, apart; path is
+// escaped:
 //
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}/versions
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]/download
@@ -49,8 +51,8 @@ const protocolPath = "v1/modules/"
 //
 // Without a host in the path the request's Host counts, if it is an upstream's,
 // and else the namespace decides.
-func (u *Upstreams) parse(r *http.Request) (request, error) {
-	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
+func (u *Upstreams) parse(requestHost, path string) (request, error) {
+	path = strings.TrimPrefix(path, "/")
 	host, rest, hasHost := "", "", false
 	if after, ok := strings.CutPrefix(path, protocolPath); ok {
 		rest = after
@@ -71,14 +73,27 @@ func (u *Upstreams) parse(r *http.Request) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	if hasHost {
+	switch {
+	case q.kind == kindPackage:
+		return u.parsePackage("/" + path)
+	case hasHost:
 		q.module.Host, err = u.named(host)
-	} else if q.kind == kindPackage {
-		err = notFound("packages are below the hostname of their registry")
-	} else {
-		q.module.Host, err = u.own(r.Host, q.module.Namespace)
+	default:
+		q.module.Host, err = u.own(requestHost, q.module.Namespace)
 	}
 	return q, err
+}
+
+// parsePackage reads the path of a package, which has one spelling.
+func (u *Upstreams) parsePackage(path string) (request, error) {
+	m, version, err := rewrite.ParsePackagePath(path)
+	if err != nil {
+		return request{}, notFound(err.Error())
+	}
+	if !u.Any && !u.Hosts[m.Host] {
+		return request{}, foreign(m.Host)
+	}
+	return request{kind: kindPackage, module: m, version: version}, nil
 }
 
 // parseQuestion reads what follows v1/modules/.
@@ -127,7 +142,7 @@ func (u *Upstreams) named(escaped string) (string, error) {
 		return "", invalid(err)
 	}
 	if !u.Any && !u.Hosts[host] {
-		return "", &badRequest{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
+		return "", foreign(host)
 	}
 	return host, nil
 }
@@ -156,6 +171,10 @@ func (u *Upstreams) byName(requestHost string) (string, bool) {
 		return host, true
 	}
 	return "", false
+}
+
+func foreign(host string) error {
+	return &badRequest{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
 }
 
 func invalid(err error) error {

@@ -21,7 +21,7 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	if err != nil {
 		return "not HTTP"
 	}
-	q, err := u.parse(&http.Request{Host: host, URL: target})
+	q, err := u.parse(host, target.EscapedPath())
 	var bad *badRequest
 	switch {
 	case errors.As(err, &bad):
@@ -115,7 +115,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q, err := sites.parse(&http.Request{Host: host, URL: target})
+		q, err := sites.parse(host, target.EscapedPath())
 		if err != nil {
 			return
 		}

@@ -19,6 +19,8 @@ var (
 	statusMiss   = []string{"modproxy; fwd=miss; stored"}
 	gzipType     = []string{"application/gzip"}
 	cacheForEver = []string{"public, max-age=31536000, immutable"}
+	cacheForOne  = []string{"private, max-age=31536000, immutable"}
+	cachePrivate = []string{"private, no-cache"}
 )
 
 // versions serves a module's versions document.

@@ -12,14 +12,11 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry answers like Next, but with locations at this proxy.
+// Registry answers like Next, but with locations at this proxy: paths from its
+// root, which clients resolve against the URL that they asked
+// (internal/registry/client.go of both clients).
 type Registry struct {
 	Next modproxy.Registry
-	// Base is what the package path is put behind: the proxy's public URL
-	// without a trailing slash. Empty gives locations that are paths from the
-	// root, which clients resolve against the URL they asked
-	// (internal/registry/client.go of both clients).
-	Base string
 }
 
 // Versions answers what Next answers.
@@ -35,7 +32,7 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 		return modproxy.Location{}, err
 	}
 	_, subdir := l.SplitGlob()
-	return modproxy.Location{URL: r.Base + PackagePath(m, version), Subdir: subdir}, nil
+	return modproxy.Location{URL: PackagePath(m, version), Subdir: subdir, Kept: l.Kept}, nil
 }
 
 // Package answers what Next answers.

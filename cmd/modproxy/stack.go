@@ -62,7 +62,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
-	s.registry = &rewrite.Registry{Next: s.cache, Base: cutSlash(c.PublicURL)}
+	s.registry = &rewrite.Registry{Next: s.cache}
 	return s, nil
 }
 

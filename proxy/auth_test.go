@@ -1,0 +1,163 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// here is a registry whose packages are all kept.
+type here struct{ modproxy.Registry }
+
+func (r here) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+	l, err := r.Registry.Location(ctx, m, version)
+	l.Kept = true
+	return l, err
+}
+
+// guarded is a handler that asks who asks, and a token for each namespace.
+func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
+	t.Helper()
+	dir := t.TempDir()
+	kept, err := auth.OpenTokens(filepath.Join(dir, "tokens.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := auth.OpenSigner(filepath.Join(dir, "key"), auth.SignerConfig{Tokens: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens = map[string]string{}
+	for name, scope := range map[string]auth.Scope{"acme": {Host: host, Namespace: "acme"}, "other": {Host: host, Namespace: "other"}, "operator": auth.Everything} {
+		text, _, err := kept.Create(auth.TokenSpec{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[name] = text
+	}
+	h = newHandler(t, func(c *proxy.Config, _ *scripted) {
+		c.PublicURL = "https://modules.example.com"
+		c.Registry = &auth.Registry{Next: wrap(c.Registry)}
+		c.Auth = &auth.Authenticator{Tokens: kept, Signer: signer}
+	})
+	return h, tokens, kept
+}
+
+func plain(r modproxy.Registry) modproxy.Registry { return r }
+
+func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
+
+// signedPath is where a client with the token is sent for a package.
+func signedPath(t *testing.T, h http.Handler, token string) string {
+	t.Helper()
+	res := get(h, base+"/1.1.0/download", bearer(token)...)
+	path, ok := strings.CutPrefix(res.Header.Get("X-Terraform-Get"), "https://modules.example.com")
+	if res.StatusCode != 204 || !ok {
+		t.Fatalf("%s, %v", res.Status, res.Header)
+	}
+	return path
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	h, tokens, _ := guarded(t, plain)
+	signed := signedPath(t, h, tokens["acme"])
+	for _, c := range []struct {
+		name, path string
+		header     []string
+		status     int
+	}{
+		{"nobody", base + "/versions", nil, 401},
+		{"a wrong token", base + "/versions", bearer(tokens["acme"][:len(tokens["acme"])-1] + "a"), 401},
+		{"who may", base + "/versions", bearer(tokens["acme"]), 200},
+		{"by basic authentication", base + "/versions", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+tokens["acme"]))}, 200},
+		{"who may not: as if absent", base + "/versions", bearer(tokens["other"]), 404},
+		{"absent", "/" + host + "/v1/modules/other/nothing/aws/versions", bearer(tokens["other"]), 404},
+		{"download by who may not", base + "/1.1.0/download", bearer(tokens["other"]), 404},
+		{"package by nobody", archive, nil, 401},
+		{"package by who may", archive, bearer(tokens["acme"]), 200},
+		{"package by who may not", archive, bearer(tokens["other"]), 404},
+		{"signed", signed, nil, 200},
+		{"signed, with a query", signed + "?terraform-get=1&archive=false", nil, 200},
+		{"signed for another version", strings.ReplaceAll(signed, "1.1.0", "1.0.0"), nil, 401},
+		{"tampered", "/s_" + strings.Repeat("A", 74) + archive, nil, 401},
+		{"signed, but no package", strings.Replace(signed, archive, base+"/versions", 1), nil, 404},
+		{"health is for everybody", "/-/healthz", nil, 200},
+		{"metrics by nobody", "/-/metrics", nil, 401},
+		{"metrics by no operator", "/-/metrics", bearer(tokens["acme"]), 404},
+		{"metrics by an operator", "/-/metrics", bearer(tokens["operator"]), 200},
+		{"discovery is for everybody", "/.well-known/terraform.json", nil, 200},
+	} {
+		res := get(h, c.path, c.header...)
+		if res.StatusCode != c.status {
+			t.Errorf("%s: %s; want %d", c.name, res.Status, c.status)
+		}
+		if got := res.Header.Get("WWW-Authenticate"); (got != "") != (c.status == 401) {
+			t.Errorf("%s: WWW-Authenticate %q", c.name, got)
+		}
+		if strings.Contains(res.Header.Get("Cache-Control"), "public") {
+			t.Errorf("%s: anybody may keep it", c.name)
+		}
+	}
+	if res := do(h, "HEAD", signed); res.StatusCode != 200 || res.ContentLength <= 0 {
+		t.Errorf("HEAD of a signed path: %s", res.Status)
+	}
+	if res := get(h, signed, "Range", "bytes=0-3"); res.StatusCode != 206 {
+		t.Errorf("a range of a signed path: %s", res.Status)
+	}
+	if again := signedPath(t, h, tokens["acme"]); again != signed {
+		t.Errorf("the path of one package is %s and then %s", signed, again)
+	}
+}
+
+// With a token its signed paths end.
+func TestRevokedTokenTakesItsPathsAlong(t *testing.T) {
+	h, tokens, kept := guarded(t, plain)
+	signed := signedPath(t, h, tokens["acme"])
+	if _, err := kept.Revoke("acme"); err != nil {
+		t.Fatal(err)
+	}
+	for path, header := range map[string][]string{base + "/versions": bearer(tokens["acme"]), signed: nil} {
+		if res := get(h, path, header...); res.StatusCode != 401 {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+}
+
+// OpenTofu since 1.12 shows its token to the package, too, if it is told to; then
+// no secret need be in the location. It is told only what it can do: fetch a whole
+// package that is here.
+func TestRegistryCredentials(t *testing.T) {
+	h, tokens, _ := guarded(t, plain)
+	for agent, direct := range map[string]bool{
+		"OpenTofu/1.12.6": false, // the package is not said to be here
+		"OpenTofu/1.11.0": false, "Terraform/1.15.0": false, "OpenTofu/1.1200": false, "OpenTofu/dev": false,
+	} {
+		res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", agent)...)
+		if (res.StatusCode == 200) != direct || !strings.Contains(res.Header.Get("Vary"), "User-Agent") {
+			t.Errorf("%s: %s, %v", agent, res.Status, res.Header)
+		}
+	}
+	h, tokens, _ = guarded(t, func(r modproxy.Registry) modproxy.Registry { return here{r} })
+	res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "OpenTofu/1.12.6")...)
+	var answer struct {
+		Location string `json:"location"`
+		Own      bool   `json:"use_registry_credentials"`
+	}
+	if err := json.Unmarshal([]byte(body(t, res)), &answer); err != nil || res.StatusCode != 200 {
+		t.Fatalf("%s: %v", res.Status, err)
+	}
+	if answer.Location != "https://modules.example.com"+archive || !answer.Own || !strings.HasPrefix(res.Header.Get("X-Terraform-Get"), "https://modules.example.com/s_") {
+		t.Errorf("%+v, %v", answer, res.Header)
+	}
+	if res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "Terraform/1.15.0")...); res.StatusCode != 204 {
+		t.Errorf("Terraform: %s", res.Status)
+	}
+}

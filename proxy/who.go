@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/rewrite"
+)
+
+// identify is r with the principal that sent it. Where nobody is asked it is r
+// as it is.
+func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
+	if h.cfg.Auth == nil {
+		return r, nil
+	}
+	p, err := h.cfg.Auth.Identify(r.Context(), r.Header, time.Now())
+	if err != nil {
+		return r, err
+	}
+	return h.as(r, e, p), nil
+}
+
+// identifyPackage is identify for a request of the package of m, which a signed
+// segment before its path may show instead of a credential.
+func (h *Handler) identifyPackage(r *http.Request, e *Event, segment string, m modproxy.Module, version string) (*http.Request, error) {
+	if h.cfg.Auth == nil {
+		return r, nil
+	}
+	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(m, version), m, time.Now())
+	if err != nil {
+		return r, err
+	}
+	return h.as(r, e, p), nil
+}
+
+func (h *Handler) as(r *http.Request, e *Event, p auth.Principal) *http.Request {
+	e.Principal = p.String()
+	return r.WithContext(auth.WithPrincipal(r.Context(), p))
+}
+
+// operators lets those through who may operate the proxy.
+func (h *Handler) operators(f handle) handle {
+	return func(w http.ResponseWriter, r *http.Request, e *Event) error {
+		r, err := h.identify(r, e)
+		switch {
+		case err != nil:
+			return err
+		case h.cfg.Auth != nil && !auth.PrincipalOf(r.Context()).Admin:
+			return notFound("there is nothing at this path")
+		}
+		return f(w, r, e)
+	}
+}
+
+// sign makes the path of a package one that its client can ask for without a
+// credential: clients send none to where packages are.
+func (h *Handler) sign(r *http.Request, path string) (string, error) {
+	if h.cfg.Auth == nil || h.cfg.Auth.Signer == nil {
+		return path, nil
+	}
+	return h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now())
+}
+
+// takesCredentials reports whether the client that sent r shows its token to the
+// package, too, if it is told to: OpenTofu since 1.12
+// (internal/registry/client.go).
+func takesCredentials(r *http.Request) bool {
+	version, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
+	if !ok {
+		return false
+	}
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, errX := strconv.Atoi(major)
+	y, errY := strconv.Atoi(minor)
+	return errX == nil && errY == nil && (x > 1 || x == 1 && y >= 12)
+}
