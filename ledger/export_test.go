@@ -1,8 +1,41 @@
 package ledger
 
-import "os"
+import (
+	"bytes"
+	"errors"
+	"os"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
 
 // OpenSync is Open with something else for (*os.File).Sync.
 func OpenSync(dir string, sync func(*os.File) error) (*Log, error) {
 	return open(dir, "", sync)
+}
+
+// ReadFrames reads what is behind the header of a log: the texts, and where what
+// could be read ends.
+func ReadFrames(log []byte) (texts [][]byte, end int64, err error) {
+	f := readFrames(bytes.NewReader(log), 0)
+	for {
+		text, at, err := f.read()
+		if err != nil {
+			return texts, f.offset, err
+		}
+		if !bytes.Equal(log[at.offset:at.offset+int64(at.length)], text) {
+			return nil, 0, errors.New("the text is in another place")
+		}
+		texts = append(texts, bytes.Clone(text))
+	}
+}
+
+// AppendFrame writes what ReadFrames reads.
+func AppendFrame(b []byte, number int64, text []byte) []byte {
+	return appendFrame(b, number, &entry{text: text, hash: tlog.RecordHash(text)})
+}
+
+// Readable tells whether a log with such a text could be opened.
+func Readable(text []byte) bool {
+	_, err := readEntry(text)
+	return err == nil
 }

@@ -89,5 +89,10 @@ func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 	if err != nil {
 		return tlog.Tree{}, err
 	}
+	for _, sig := range append(n.Sigs, n.UnverifiedSigs...) {
+		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
+			return tlog.Tree{}, errors.New("a signature is not as it was written")
+		}
+	}
 	return tlog.ParseTree([]byte(n.Text))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -26,15 +27,15 @@ func NewClient(url, verifierKey string) *Client {
 	return &Client{sumdb.NewClient(ops), ops}
 }
 
-// Restart is a new client that has seen the trees that c has, and asks under
-// the URL. It has none of the answers that c got.
+// Restart is a new client that has on its disk what c has, but for the records
+// that c looked up, and asks under the URL.
 func (c *Client) Restart(url string) *Client {
 	c.ops.mu.Lock()
 	defer c.ops.mu.Unlock()
 	n := NewClient(url, c.ops.key)
-	for name, content := range c.ops.config {
-		n.ops.config[name] = content
-	}
+	maps.Copy(n.ops.config, c.ops.config)
+	maps.Copy(n.ops.cache, c.ops.cache)
+	maps.DeleteFunc(n.ops.cache, func(name string, _ []byte) bool { return strings.Contains(name, "/lookup/") })
 	return n
 }
 

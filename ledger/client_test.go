@@ -1,0 +1,165 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb"
+
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+)
+
+func serve(t *testing.T, ops sumdb.ServerOps) string {
+	t.Helper()
+	server := httptest.NewServer(sumdb.NewServer(ops))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func lookup(c *ledgertest.Client, r ledger.Record) error {
+	key, err := ledger.Key(r.Module, r.Version)
+	if err != nil {
+		return err
+	}
+	_, err = c.Lookup(key.Path, key.Version)
+	return err
+}
+
+// wantMisbehaviour wants a client to find a proof that the ledger was changed.
+func wantMisbehaviour(t *testing.T, c *ledgertest.Client, r ledger.Record) {
+	t.Helper()
+	err := lookup(c, r)
+	if err == nil || !strings.Contains(err.Error(), sumdb.ErrSecurity.Error()) {
+		t.Errorf("lookup = %v, want %v", err, sumdb.ErrSecurity)
+	}
+	if proofs := c.SecurityErrors(); len(proofs) != 1 || !strings.Contains(proofs[0], "proof of misbehavior") {
+		t.Errorf("security errors: %q", proofs)
+	}
+}
+
+// forged answers a lookup with another sum than the tree has.
+type forged struct{ sumdb.ServerOps }
+
+func (f forged) ReadRecords(ctx context.Context, id, n int64) ([][]byte, error) {
+	texts, err := f.ServerOps.ReadRecords(ctx, id, n)
+	for i := range texts {
+		texts[i] = bytes.Replace(texts[i], []byte(ledgertest.Sum("a")), []byte(ledgertest.Sum("b")), 1)
+	}
+	return texts, err
+}
+
+func TestClientRefusesForgedRecord(t *testing.T) {
+	l := mustOpen(t, t.TempDir())
+	mustAdd(t, l, record("1.0.0", "a"), record("2.0.0", "a"))
+	c := ledgertest.NewClient(serve(t, forged{l.ServerOps()}), l.VerifierKey())
+	if err := lookup(c, record("1.0.0", "a")); err == nil || !strings.Contains(err.Error(), "cannot authenticate") {
+		t.Errorf("lookup of a forged record = %v", err)
+	}
+}
+
+// The operator, who has the key, writes the log anew with another sum.
+func TestClientSeesRewrittenHistory(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("1.0.0", "a"), record("2.0.0", "a"))
+	c := ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey())
+	if err := lookup(c, record("2.0.0", "a")); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	forge(t, dir, textOf(t, record("1.0.0", "b")), textOf(t, record("2.0.0", "a")), textOf(t, record("3.0.0", "a")))
+	l = mustOpen(t, dir)
+	wantMisbehaviour(t, c.Restart(serve(t, l.ServerOps())), record("3.0.0", "a"))
+	// Who has seen nothing before has no proof.
+	if err := lookup(ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey()), record("3.0.0", "a")); err != nil {
+		t.Error(err)
+	}
+}
+
+// An older copy of the whole directory is put back, and goes its own way.
+func TestClientSeesFork(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("1.0.0", "a"))
+	l.Close()
+	older := copyDir(t, dir)
+	l, fork := mustOpen(t, dir), mustOpen(t, older)
+	mustAdd(t, l, record("2.0.0", "a"))
+	mustAdd(t, fork, record("2.0.0", "b"), record("3.0.0", "a"))
+	c := ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey())
+	if err := lookup(c, record("2.0.0", "a")); err != nil {
+		t.Fatal(err)
+	}
+	wantMisbehaviour(t, c.Restart(serve(t, fork.ServerOps())), record("2.0.0", "a"))
+}
+
+func TestClientRefusesForeignKey(t *testing.T) {
+	l, other := mustOpen(t, t.TempDir()), mustOpen(t, t.TempDir())
+	mustAdd(t, l, record("1.0.0", "a"))
+	if err := lookup(ledgertest.NewClient(serve(t, l.ServerOps()), other.VerifierKey()), record("1.0.0", "a")); err == nil {
+		t.Error("a client took a tree that another key had signed")
+	}
+	if !strings.HasPrefix(l.VerifierKey(), "modproxy+") || l.Name() != "modproxy" {
+		t.Errorf("name %q, key %q", l.Name(), l.VerifierKey())
+	}
+}
+
+func mustReadOnly(t *testing.T, dir string) *ledger.Log {
+	t.Helper()
+	l, err := ledger.OpenReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// copyUnlocked copies the files of a log that somebody has open.
+func copyUnlocked(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	for _, name := range []string{"key", "head", "log"} {
+		write(t, read(t, from, name), to, name)
+	}
+	return to
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("1.0.0", "a"))
+	f, err := os.OpenFile(dir+"/log", os.O_WRONLY|os.O_APPEND, 0) // what is being written
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.WriteString("1 2")
+	before := files(t, dir)
+	r := mustReadOnly(t, dir)
+	if got, err := r.Lookup(vpc, "1.0.0"); err != nil || got != record("1.0.0", "a") {
+		t.Errorf("Lookup = %v, %v", got, err)
+	}
+	if r.VerifierKey() != l.VerifierKey() || r.Tree() != l.Tree() {
+		t.Error("it is another ledger")
+	}
+	if err := r.Add(record("2.0.0", "a")); err == nil || !strings.Contains(err.Error(), "for reading") {
+		t.Errorf("Add = %v", err)
+	}
+	if _, err := r.Import(strings.NewReader(""), nil); err == nil {
+		t.Error("Import did something")
+	}
+	r.Close()
+	for name, content := range files(t, dir) {
+		if content != before[name] {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	if _, err := ledger.OpenReadOnly(t.TempDir()); err == nil {
+		t.Error("nothing was opened")
+	}
+}

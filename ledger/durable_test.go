@@ -1,0 +1,279 @@
+package ledger_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// medium is what of a directory is on the disk and not in memory only: of a file
+// what it was when it was last flushed, and those names that were there when the
+// directory was.
+type medium struct {
+	dir string
+
+	mu      sync.Mutex
+	content map[uint64][]byte // by inode
+	names   map[string]uint64
+	flushes int
+	failAt  int               // the flush that fails; 0 for none
+	cut     func(when string) // what the power could be cut in between
+}
+
+func inode(info fs.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
+
+var errFlush = errors.New("input/output error")
+
+func (m *medium) sync(f *os.File) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cut("before " + f.Name())
+	if m.flushes++; m.flushes == m.failAt {
+		return errFlush
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		if f.Name() != m.dir {
+			return nil
+		}
+		entries, err := os.ReadDir(m.dir)
+		if err != nil {
+			return err
+		}
+		m.names = map[string]uint64{}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				m.names[e.Name()] = inode(info)
+			}
+		}
+	} else if m.content[inode(info)], err = os.ReadFile(f.Name()); err != nil {
+		return err
+	}
+	m.cut("after " + f.Name())
+	return nil
+}
+
+// after is the directory as it is after a power cut.
+func (m *medium) after(t *testing.T) string {
+	dir := t.TempDir()
+	for name, inode := range m.names {
+		write(t, m.content[inode], dir, name) // empty if it was never flushed
+	}
+	return dir
+}
+
+// Whenever the power is cut, what was acknowledged is there.
+func TestPowerCut(t *testing.T) {
+	dir := t.TempDir()
+	m := &medium{dir: dir, content: map[uint64][]byte{}}
+	acknowledged, cuts := 0, 0
+	m.cut = func(when string) {
+		cuts++
+		l, err := ledger.Open(m.after(t), "")
+		if err != nil {
+			t.Errorf("after %d records, %s: %v", acknowledged, when, err)
+			return
+		}
+		defer l.Close()
+		if n := l.Tree().N; n < int64(acknowledged) {
+			t.Errorf("after %d records, %s: %d are left", acknowledged, when, n)
+		}
+		for i := range acknowledged {
+			if _, err := l.Lookup(vpc, fmt.Sprintf("1.%d.0", i)); err != nil {
+				t.Errorf("after %d records, %s: %v", acknowledged, when, err)
+			}
+		}
+		mustAdd(t, l, record("2.0.0", "a"))
+	}
+	l, err := ledger.OpenSync(dir, m.sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for ; acknowledged < 4; acknowledged++ {
+		mustAdd(t, l, record(fmt.Sprintf("1.%d.0", acknowledged), "a"))
+	}
+	m.cut("at the end")
+	if cuts < 4*6 {
+		t.Errorf("the power was cut %d times only", cuts)
+	}
+}
+
+// After a flush that failed nothing is added, what was is still told, and the
+// next start finds out what is there.
+func TestFlushFails(t *testing.T) {
+	for failAt := 1; ; failAt++ {
+		dir := t.TempDir()
+		m := &medium{dir: dir, content: map[uint64][]byte{}, cut: func(string) {}, failAt: failAt}
+		l, err := ledger.OpenSync(dir, m.sync)
+		if err != nil {
+			if !errors.Is(err, errFlush) {
+				t.Errorf("flush %d: %v", failAt, err)
+			}
+			mustOpen(t, dir).Close()
+			continue
+		}
+		acknowledged := 0
+		for acknowledged < 3 && err == nil {
+			if err = l.Add(record(fmt.Sprintf("1.%d.0", acknowledged), "a")); err == nil {
+				acknowledged++
+			}
+		}
+		if err == nil {
+			l.Close()
+			if failAt < 12 {
+				t.Errorf("only %d flushes", failAt)
+			}
+			return
+		}
+		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, errFlush) || !strings.Contains(err.Error(), "restarted") {
+			t.Errorf("flush %d: %v", failAt, err)
+		}
+		if err := l.Add(record("2.0.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) || l.Failed() == nil {
+			t.Errorf("flush %d: Add after that = %v", failAt, err)
+		}
+		for _, l := range []*ledger.Log{l, reopen(t, l, dir)} {
+			for i := range acknowledged {
+				if _, err := l.Lookup(vpc, fmt.Sprintf("1.%d.0", i)); err != nil {
+					t.Errorf("flush %d: %v", failAt, err)
+				}
+			}
+			if l.Failed() == nil {
+				mustAdd(t, l, record("2.0.0", "a"))
+				l.Close()
+			}
+		}
+	}
+}
+
+// reopen opens a copy of the directory of a log that is not closed.
+func reopen(t *testing.T, l *ledger.Log, dir string) *ledger.Log {
+	t.Helper()
+	return mustOpen(t, copyUnlocked(t, dir))
+}
+
+// A storage that was full for a while is no reason to restart.
+func TestWriteFails(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	mustAdd(t, l, record("1.0.0", "a"))
+	log := read(t, dir, "log")
+	if err := os.Mkdir(dir+"/head.tmp", 0o700); err != nil { // no head can be written
+		t.Fatal(err)
+	}
+	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("Add = %v, want ErrUnavailable", err)
+	}
+	if _, err := l.Lookup(vpc, "1.1.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Lookup of what was not acknowledged = %v", err)
+	}
+	if string(read(t, dir, "log")) != string(log) {
+		t.Error("the log was not taken back")
+	}
+	if err := os.Remove(dir + "/head.tmp"); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, l, record("1.2.0", "a"))
+	l.Close()
+	if n := mustOpen(t, dir).Tree().N; n != 2 {
+		t.Errorf("%d records, want 2", n)
+	}
+}
+
+// The process is killed while it adds.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("LEDGER_TEST_KILLED"); dir != "" {
+		l, err := ledger.Open(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := l.Tree().N; ; i++ {
+			if err := l.Add(record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Printf("added %d\n", i)
+		}
+	}
+	dir := t.TempDir()
+	for round := range 3 {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
+		cmd.Env = append(os.Environ(), "LEDGER_TEST_KILLED="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		added, lines := -1, 0
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if _, err := fmt.Sscanf(s.Text(), "added %d", &added); err != nil {
+				t.Errorf("the process says %q", s.Text())
+			}
+			if lines++; lines == 10 {
+				cmd.Process.Kill()
+			}
+		}
+		cmd.Wait() // it was killed
+		l := mustOpen(t, dir)
+		if n := int(l.Tree().N); n <= added || n > added+2 || lines < 10 {
+			t.Errorf("round %d: %d records after %d were acknowledged", round, n, added+1)
+		}
+		l.Close()
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	_, err := ledger.Open(dir, "")
+	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
+		t.Errorf("a second Open = %v", err)
+	}
+	mustAdd(t, l, record("1.0.0", "a"))
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Add to a closed log = %v", err)
+	}
+	if _, err := l.Lookup(vpc, "1.0.0"); err == nil {
+		t.Error("a closed log was read")
+	}
+	mustOpen(t, dir)
+}
+
+func TestName(t *testing.T) {
+	dir := t.TempDir()
+	l, err := ledger.Open(dir, "modules.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := l.VerifierKey()
+	l.Close()
+	if l := mustOpen(t, dir); l.Name() != "modules.example.com" || l.VerifierKey() != key {
+		t.Errorf("name %q, key %q; it was %q", l.Name(), l.VerifierKey(), key)
+	} else {
+		l.Close()
+	}
+	for dir, name := range map[string]string{dir: "modproxy", t.TempDir(): "a b", t.TempDir() + "/x": "..", t.TempDir() + "/y": "a+b"} {
+		if _, err := ledger.Open(dir, name); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("Open with name %q = %v, want ErrInvalid", name, err)
+		}
+	}
+}

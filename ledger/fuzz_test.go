@@ -1,0 +1,180 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// served is what sumdb.Server lets a client ask for.
+var served = regexp.MustCompile(`^[^@]+@v[0-9]+\.[0-9]+\.[0-9]+(-[^@]*)?(\+incompatible)?$`)
+
+// checkKey wants a key that the client and the server of sumdb take.
+func checkKey(t *testing.T, k module.Version) {
+	t.Helper()
+	path, err := module.EscapePath(k.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := module.EscapeVersion(k.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked := path + "@" + version; !served.MatchString(asked) {
+		t.Fatalf("%s is not served", asked)
+	}
+	if again, err := module.UnescapePath(path); err != nil || again != k.Path {
+		t.Fatalf("%s is taken for %q, %v", path, again, err)
+	}
+	if again, err := module.UnescapeVersion(version); err != nil || again != k.Version {
+		t.Fatalf("%s is taken for %q, %v", version, again, err)
+	}
+}
+
+func TestKey(t *testing.T) {
+	m := func(s string) modproxy.Module {
+		p := strings.Split(s, "/")
+		return modproxy.Module{Host: p[0], Namespace: p[1], Name: p[2], System: p[3]}
+	}
+	for _, c := range [][4]string{
+		{"registry.terraform.io/Azure/a_b-C/azurerm", "1.2.3", "registry.terraform.io/Azure/a_b-C/azurerm", "v1.2.3"},
+		{"registry.example.com:8443/a/b/c", "1.2.3-beta.1+b5", "registry.example.com/_8443/a/b/c", "v1.2.3-beta.1+b5"},
+		{"127.0.0.1:8443/a/b/c", "1.2.3+b5", "127.0.0.1/_8443/a/b/c", "v1.2.3-_+b5"},
+		{"localhost/a/b/c", "1.2.3.4", "xx--.localhost/a/b/c", "v1.2.3-_.4"},
+		{"localhost:80/a/b/c", "1.2.3.4-x", "xx--.localhost/_80/a/b/c", "v1.2.3-_.4-x"},
+		{"con.example/a/b/c", "1.0.0+incompatible", "xx--.con.example/a/b/c", "v1.0.0-_+incompatible"},
+		{"gopkg.in/a/b/c", "1.0.0-RC1", "xx--.gopkg.in/a/b/c", "v1.0.0-RC1"},
+		{"xx--.a/a/b/c", "1.0.0", "xx--.xx--.a/a/b/c", "v1.0.0"},
+		{"a.b/aux/Com1/v1", "0.0.0", "a.b/aux~/Com1~/v1~", "v0.0.0"},
+		{"a.b/v2/v/v2a", "0.0.0", "a.b/v2~/v/v2a", "v0.0.0"},
+	} {
+		k, err := ledger.Key(m(c[0]), c[1])
+		if err != nil || k.Path != c[2] || k.Version != c[3] {
+			t.Errorf("Key(%s, %s) = %v, %v; want %s %s", c[0], c[1], k, err, c[2], c[3])
+			continue
+		}
+		checkKey(t, k)
+		if module, version, err := ledger.ParseKey(k); err != nil || module != m(c[0]) || version != c[1] {
+			t.Errorf("ParseKey(%v) = %v, %s, %v", k, module, version, err)
+		}
+	}
+}
+
+// Two versions never share a key, and a key says whose it is.
+func FuzzKey(f *testing.F) {
+	f.Add("a.b", "n", "m", "s", "1.2.3", "a.b:1", "n", "m", "s", "1.2.3")
+	f.Add("localhost", "n", "m", "s", "1.2.3", "xx--.localhost", "n", "m", "s", "1.2.3")
+	f.Add("xx--.a", "aux", "m", "v1", "1.2.3+b", "xx--.xx--.a", "AUX", "m", "v1", "1.2.3-b")
+	f.Add("con.a:443", "n", "m", "s", "1.2.3.4", "con.a", "443", "m", "s", "1.2.3-4")
+	f.Add("gopkg.in", "n", "m", "v2", "1.2.3-~1", "gopkg.in:0", "n", "m", "v02", "1.2.3+~1")
+	f.Fuzz(func(t *testing.T, h1, ns1, n1, s1, v1, h2, ns2, n2, s2, v2 string) {
+		a := modproxy.Module{Host: h1, Namespace: ns1, Name: n1, System: s1}
+		b := modproxy.Module{Host: h2, Namespace: ns2, Name: n2, System: s2}
+		k1, err1 := ledger.Key(a, v1)
+		k2, err2 := ledger.Key(b, v2)
+		for _, err := range []error{err1, err2} {
+			if err != nil && !errors.Is(err, modproxy.ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+		}
+		if err1 == nil {
+			checkKey(t, k1)
+			if m, version, err := ledger.ParseKey(k1); err != nil || m != a || version != v1 {
+				t.Fatalf("the key of %v %s, %v, is of %v %s, %v", a, v1, k1, m, version, err)
+			}
+		}
+		if err1 == nil && err2 == nil && (k1 == k2) != (a == b && v1 == v2) {
+			t.Fatalf("%v %s and %v %s have the keys %v and %v", a, v1, b, v2, k1, k2)
+		}
+	})
+}
+
+func FuzzParseKey(f *testing.F) {
+	f.Add("registry.example.com/_8443/aux~/b/v1~", "v1.2.3-_+b")
+	f.Add("xx--.localhost/a/b/c", "v1.2.3-_.4")
+	f.Add("xx--.registry.example.com/_/a~/b/c~", "v1.2.3-_-_")
+	f.Fuzz(func(t *testing.T, path, version string) {
+		k := module.Version{Path: path, Version: version}
+		m, v, err := ledger.ParseKey(k)
+		if err != nil {
+			if !errors.Is(err, modproxy.ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+			return
+		}
+		if again, err := ledger.Key(m, v); err != nil || again != k {
+			t.Fatalf("%v is the key of %v %s, whose key is %v, %v", k, m, v, again, err)
+		}
+	})
+}
+
+func FuzzParseRecord(f *testing.F) {
+	r := record("1.2.3+b5", "a")
+	f.Add(textOf(f, r))
+	r.Reason = "the tag was moved"
+	f.Add(textOf(f, r))
+	r.Source.URL, r.Source.Commit = "", ""
+	f.Add(textOf(f, r))
+	drift := ledger.Drift{Module: vpc, Version: "1.0.0", Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
+	f.Add(textOf(f, drift))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := ledger.ParseRecord(text)
+		d, driftErr := ledger.ParseDrift(text)
+		if err == nil && driftErr == nil {
+			t.Fatalf("%q is both", text)
+		}
+		if err != nil && !errors.Is(err, modproxy.ErrInvalid) || driftErr != nil && !errors.Is(driftErr, modproxy.ErrInvalid) {
+			t.Fatalf("errors %v, %v are not ErrInvalid", err, driftErr)
+		}
+		if err == nil && !bytes.Equal(textOf(t, r), text) || driftErr == nil && !bytes.Equal(textOf(t, d), text) {
+			t.Fatalf("%q was read, and is written in another way", text)
+		}
+		if (err == nil || driftErr == nil) && !ledger.Readable(text) {
+			t.Fatalf("%q could be written, and not be opened again", text)
+		}
+	})
+}
+
+func FuzzFrames(f *testing.F) {
+	whole := ledger.AppendFrame(ledger.AppendFrame(nil, 0, []byte("a\n")), 1, textOf(f, record("1.0.0", "a")))
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add(append([]byte("0 1 "), whole...))
+	f.Add([]byte("0 99999999999 x\n"))
+	f.Fuzz(func(t *testing.T, log []byte) {
+		texts, end, err := ledger.ReadFrames(log)
+		if errors.Is(err, io.EOF) != (end == int64(len(log))) {
+			t.Fatalf("%q: read as far as %d of %d, %v", log, end, len(log), err)
+		}
+		var again []byte
+		for i, text := range texts {
+			again = ledger.AppendFrame(again, int64(i), text)
+		}
+		if !bytes.Equal(again, log[:end]) {
+			t.Fatalf("%q was read, and is written as %q", log[:end], again)
+		}
+	})
+}
+
+func FuzzImport(f *testing.F) {
+	dir := f.TempDir()
+	writeSome(f, dir)
+	from := mustOpen(f, dir)
+	f.Add(export(f, from))
+	f.Add([]byte("modproxy ledger export 1 0\n"))
+	to, known := mustOpen(f, f.TempDir()), trust(f, from)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		n, err := to.Import(bytes.NewReader(content), known)
+		if tree := to.Tree(); err == nil && tree != from.Tree() || err != nil && n != 0 {
+			t.Fatalf("%d records imported, %v: tree %v", n, err, tree)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+const host = "registry.example.com"
+
+func newNext(t testing.TB) *registrytest.Memory {
+	t.Helper()
+	next, err := registrytest.NewMemory(host, registrytest.Modules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+func TestRegistry(t *testing.T) {
+	registrytest.TestRegistry(t, host, func(t testing.TB) modproxy.Registry {
+		return &ledger.Registry{Next: newNext(t), Ledger: mustOpen(t, t.TempDir())}
+	})
+}
+
+// upstream answers every question for a package with the sum that it has now.
+type upstream struct {
+	modproxy.Registry // nil: not asked
+	mu                sync.Mutex
+	sum               modproxy.Sum
+	err               error
+	opened, closed    int
+}
+
+type body struct {
+	*strings.Reader
+	u *upstream
+}
+
+func (b body) Close() error {
+	b.u.mu.Lock()
+	defer b.u.mu.Unlock()
+	b.u.closed++
+	return nil
+}
+
+func (u *upstream) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil {
+		return nil, u.err
+	}
+	u.opened++
+	return &modproxy.Package{
+		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum,
+		Source: modproxy.Source{URL: "https://git.example.com/" + string(u.sum[3:6]) + ".git", Commit: "c0ffee"},
+	}, nil
+}
+
+func (u *upstream) answers(seed string) modproxy.Sum {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sum = ledgertest.Sum(seed)
+	return u.sum
+}
+
+// ask wants a package, or the error, and that every package was closed.
+func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
+	t.Helper()
+	p, err := reg.Package(t.Context(), vpc, "1.0.0")
+	if !errors.Is(err, want) {
+		t.Fatalf("package: %v, want %v", err, want)
+	}
+	if err == nil {
+		if b, err := io.ReadAll(p); err != nil || string(b) != "files" {
+			t.Errorf("read %q, %v", b, err)
+		}
+		p.Close()
+	} else {
+		var named *modproxy.Error
+		if !errors.As(err, &named) || named.Op != "package" || named.Module != vpc || named.Version != "1.0.0" {
+			t.Errorf("error %v does not say what was asked", err)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.opened != u.closed {
+		t.Errorf("%d packages opened, %d closed", u.opened, u.closed)
+	}
+	return err
+}
+
+func TestPackageIsHeld(t *testing.T) {
+	u, book := &upstream{}, mustOpen(t, t.TempDir())
+	var events []ledger.Event
+	reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) { events = append(events, e) }}
+	first := u.answers("first")
+	ask(t, reg, u, nil)
+	ask(t, reg, u, nil)
+	rec, err := book.Lookup(vpc, "1.0.0")
+	if err != nil || rec.Sum != first || rec.Source.Commit != "c0ffee" || time.Since(rec.Time).Abs() > time.Hour {
+		t.Errorf("recorded %+v, %v", rec, err)
+	}
+	second := u.answers("second")
+	for range 3 {
+		err = ask(t, reg, u, modproxy.ErrChanged)
+	}
+	for _, want := range []string{
+		string(first), string(second), rec.Time.Format(time.RFC3339), rec.Source.URL, "c0ffee", "modproxy ledger drift",
+		"modproxy ledger accept registry.example.com/acme/vpc/aws 1.0.0 --sum " + string(second) + " --reason",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+	var drifts []ledger.Drift
+	for d, err := range book.Drifts() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		drifts = append(drifts, d)
+	}
+	if len(drifts) != 1 || drifts[0].Recorded != first || drifts[0].Offered != second || drifts[0].Source.Commit != "c0ffee" {
+		t.Errorf("drifts %+v", drifts)
+	}
+	u.answers("first") // and back
+	ask(t, reg, u, nil)
+	rec.Sum, rec.Reason = second, "it was announced"
+	if err := book.Accept(rec); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, reg, u, modproxy.ErrChanged)
+	u.answers("second")
+	ask(t, reg, u, nil)
+	var kinds []ledger.Kind
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	if d := cmp.Diff([]ledger.Kind{ledger.Recorded, ledger.Drifted, ledger.Drifted, ledger.Drifted, ledger.Drifted}, kinds); d != "" {
+		t.Error(d)
+	}
+	if e := events[1]; e.Module != vpc || e.Version != "1.0.0" || e.Sum != second || e.Drift.Recorded != first || e.Err == nil {
+		t.Errorf("event %+v", e)
+	}
+}
+
+// A ledger that does not answer does not let anything through.
+func TestPackageWithoutLedger(t *testing.T) {
+	u, book := &upstream{}, ledgertest.NewMemory()
+	failed := 0
+	reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) {
+		if e.Kind == ledger.Failed && e.Err != nil {
+			failed++
+		}
+	}}
+	u.answers("first")
+	book.Fail(errors.New("no space left"))
+	ask(t, reg, u, modproxy.ErrUnavailable)
+	book.Fail(nil)
+	ask(t, reg, u, nil)
+	book.Fail(errors.New("no space left"))
+	ask(t, reg, u, modproxy.ErrUnavailable)
+	u.answers("second")
+	ask(t, reg, u, modproxy.ErrUnavailable)
+	book.Fail(nil)
+	u.mu.Lock()
+	u.sum = "h1:" // no sum
+	u.mu.Unlock()
+	reg.Next = sumless{u}
+	if _, err := reg.Package(t.Context(), vpc, "2.0.0"); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("a package without a sum = %v, want ErrInvalid", err)
+	}
+	if _, err := reg.Package(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("a package without a sum = %v, want ErrChanged", err)
+	}
+	if failed != 5 {
+		t.Errorf("%d failures were told, want 5", failed)
+	}
+}
+
+type sumless struct{ *upstream }
+
+func (s sumless) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+	return &modproxy.Package{ReadSeekCloser: body{strings.NewReader(""), s.upstream}}, nil
+}
+
+func TestNextFails(t *testing.T) {
+	want := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
+	u, book := &upstream{err: want}, ledgertest.NewMemory()
+	reg := &ledger.Registry{Next: u, Ledger: book}
+	if _, err := reg.Package(t.Context(), vpc, "1.0.0"); err != want {
+		t.Errorf("package: %v, want Next's error", err)
+	}
+	for r := range book.All() {
+		t.Errorf("recorded %v", r)
+	}
+}
+
+func TestOffline(t *testing.T) {
+	reg := &ledger.Registry{Ledger: ledgertest.NewMemory()}
+	_, versionsErr := reg.Versions(t.Context(), vpc)
+	_, locationErr := reg.Location(t.Context(), vpc, "1.0.0")
+	_, packageErr := reg.Package(t.Context(), vpc, "1.0.0")
+	for op, err := range map[string]error{"versions": versionsErr, "location": locationErr, "package": packageErr} {
+		var named *modproxy.Error
+		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.As(err, &named) || named.Op != op {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+}
+
+// Many ask for a version that upstream answers with something else every time:
+// one content is served, whoever came first.
+func TestFirstSightAtOnce(t *testing.T) {
+	u, book := &upstream{}, mustOpen(t, t.TempDir())
+	reg := &ledger.Registry{Next: u, Ledger: book}
+	var mu sync.Mutex
+	served := map[modproxy.Sum]bool{}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			u.answers(string(rune('a' + i)))
+			p, err := reg.Package(t.Context(), vpc, "1.0.0")
+			switch {
+			case err == nil:
+				mu.Lock()
+				served[p.Sum] = true
+				mu.Unlock()
+				p.Close()
+			case !errors.Is(err, modproxy.ErrChanged):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	rec, err := book.Lookup(vpc, "1.0.0")
+	if err != nil || len(served) != 1 || !served[rec.Sum] {
+		t.Errorf("served %v, recorded %s, %v", served, rec.Sum, err)
+	}
+}
