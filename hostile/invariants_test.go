@@ -171,10 +171,13 @@ func (p *proxy) checkUsage() {
 }
 
 // resident is the most memory that the program has had, in KiB.
-func (p *proxy) resident() int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+func (p *proxy) resident() int { return mostResident(fmt.Sprintf("/proc/%d", p.cmd.Process.Pid)) }
+
+// mostResident reads it from a process's directory; 0 if the process is gone.
+func mostResident(dir string) int {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
-		p.t.Error(err)
+		return 0
 	}
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
@@ -212,10 +215,12 @@ func processes() (all []process) {
 	return all
 }
 
-// arguments watches the arguments of all processes for secrets.
+// arguments watches the arguments of all processes for secrets, and the memory
+// that git takes.
 type arguments struct {
 	mu   sync.Mutex
 	seen []string
+	git  int // the most memory of one git, in KiB
 }
 
 func (a *arguments) watch() {
@@ -231,8 +236,23 @@ func (a *arguments) watch() {
 				a.seen = append(a.seen, fmt.Sprintf("%q has the secret %s", data, secret))
 				a.mu.Unlock()
 			}
+			if bytes.HasPrefix(data, []byte("git\x00")) || bytes.Contains(data, []byte("/git\x00")) {
+				kib := mostResident(filepath.Dir(name))
+				a.mu.Lock()
+				a.git = max(a.git, kib)
+				a.mu.Unlock()
+			}
 		}
 	}
+}
+
+// mostGit is the most memory that one git has taken since it was asked last, in MiB.
+func (a *arguments) mostGit() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := a.git
+	a.git = 0
+	return most >> 10
 }
 
 func (a *arguments) check(t testing.TB) {

@@ -124,15 +124,22 @@ func routeHere(family uint8) error {
 	return nil
 }
 
-// enterJail makes everything but one directory read-only, for the process that
-// this one becomes, and starts nothing else.
+// enterJail makes everything but some directories read-only, for the process that
+// this one becomes.
 func enterJail(writable, program string, args []string) int {
-	err := unix.Mount(writable, writable, "", unix.MS_BIND, "")
+	var err error
+	for dir := range strings.SplitSeq(writable, ":") {
+		if err == nil {
+			err = unix.Mount(dir, dir, "", unix.MS_BIND, "")
+		}
+	}
 	if err == nil {
 		err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
-	if err == nil {
-		err = unix.MountSetattr(unix.AT_FDCWD, writable, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+	for dir := range strings.SplitSeq(writable, ":") {
+		if err == nil {
+			err = unix.MountSetattr(unix.AT_FDCWD, dir, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+		}
 	}
 	if err == nil {
 		var env []string

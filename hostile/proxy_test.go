@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,8 +19,8 @@ import (
 	"time"
 )
 
-// A proxy is a running modproxy in its jail: it can write its data directory and
-// nothing else.
+// A proxy is a running modproxy in its jail: it can write its data directory, and
+// beside it only into the directory of the git that watches git.
 type proxy struct {
 	t    *testing.T // of the case
 	dir  string     // of the configuration and the log
@@ -68,6 +69,7 @@ func start(t *testing.T, config string) *proxy {
 	if err := os.Mkdir(p.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	p.watchGit()
 	p.launch()
 	t.Cleanup(p.finish)
 	p.warmUp()
@@ -80,6 +82,30 @@ func (p *proxy) write(name, text string) string {
 		p.t.Fatal(err)
 	}
 	return path
+}
+
+// watchGit puts a git before git that writes down what it is started with.
+func (p *proxy) watchGit() {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "git"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", filepath.Join(p.dir, "git", "started"), git)
+	if err := os.WriteFile(filepath.Join(p.dir, "git", "git"), []byte(script), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// gits is what git was started with so far.
+func (p *proxy) gits() []string {
+	data, err := os.ReadFile(filepath.Join(p.dir, "git", "started"))
+	if err != nil {
+		p.t.Fatal(err) // warming up starts it
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 }
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
@@ -107,9 +133,9 @@ func (p *proxy) launch() {
 		p.t.Fatal(err)
 	}
 	defer out.Close()
-	p.cmd = exec.Command("/proc/self/exe", p.data, os.Getenv(programVariable),
+	p.cmd = exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(programVariable),
 		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
-	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=halt_on_error=0"}
+	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=halt_on_error=0"}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = "/", out, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := p.cmd.Start(); err != nil {
@@ -209,8 +235,10 @@ func (p *proxy) finish() {
 	}
 	p.checkData()
 	if p.t.Failed() && testing.Verbose() {
-		lines := bytes.Split(p.log(), []byte("\n"))
-		p.t.Logf("the end of the log:\n%s", bytes.Join(lines[max(0, len(lines)-40):], []byte("\n")))
+		lines := slices.DeleteFunc(bytes.Split(p.log(), []byte("\n")), func(line []byte) bool {
+			return bytes.Contains(line, []byte(`"kind":"health"`)) || bytes.Contains(line, []byte(`"kind":"metrics"`))
+		})
+		p.t.Logf("the end of the log:\n%s", bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
 	}
 }
 

@@ -49,6 +49,14 @@ type theWorld struct {
 	arguments arguments
 }
 
+// insideNames lead where nobody may be led to.
+var insideNames = map[string][]string{
+	"inside.evil.test":   {"169.254.169.254"},
+	"inside6.evil.test":  {"fd00:ec2::254"},
+	"mapped.evil.test":   {"::ffff:169.254.169.254"},
+	"loopback.evil.test": {"127.0.0.1", "::1"},
+}
+
 // goodServers have each an address and a fixture in testdata.
 var goodServers = []string{"up-a.test", "up-b.test", "corp.test", "src.test", "src2.test"}
 
@@ -65,6 +73,9 @@ func (w *theWorld) start() error {
 	}
 	if err := w.strangers.start(); err != nil {
 		return err
+	}
+	for name, to := range insideNames {
+		w.names.set(name, to...)
 	}
 	for i, name := range goodServers {
 		address := fmt.Sprintf("%s%d", goodNetwork, 10+i)
