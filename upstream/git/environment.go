@@ -77,6 +77,17 @@ func bareSettings() settings {
 	return s
 }
 
+// connecting makes the environment of a git that connects of what bareEnvironment
+// and settings are. A pack of some kilobytes can describe an object of any size,
+// and git holds in memory what is made by a delta or smaller than a threshold.
+// An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's
+// wrapper.c), and there are not several such objects at a time.
+func connecting(environment []string, s settings) []string {
+	s.add("core.bigFileThreshold", "32m")
+	s.add("pack.threads", "1")
+	return append(append(environment, "GIT_ALLOC_LIMIT=256m"), s.environ()...)
+}
+
 // harmless are the findings of git fsck that are let pass. Repositories of many
 // years have them, made by tools that are long gone; the clients, which check
 // nothing, take them. All but the last are about who wrote a commit or tag, and

@@ -80,7 +80,7 @@ func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) er
 	r.network = append(bareEnvironment(r.dir, home, "ssh"),
 		"GIT_SSH_VARIANT=ssh",
 		"GIT_SSH_COMMAND="+line)
-	r.network = append(r.network, bareSettings().environ()...)
+	r.network = connecting(r.network, bareSettings())
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 		s.add("http.proxyAuthMethod", "basic")
 		r.secrets = append(r.secrets, r.session.URL())
 	}
-	r.network = append(r.network, s.environ()...)
+	r.network = connecting(r.network, s)
 	return nil
 }
 
