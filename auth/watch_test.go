@@ -61,7 +61,7 @@ func TestDamagedFileLetsNobodyIn(t *testing.T) {
 		"followed":  func(path string, b []byte) error { return os.WriteFile(path, append(b, "{}"...), 0o600) },
 		"directory": func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 		"too large": func(path string, b []byte) error {
-			return os.WriteFile(path, append(b, make([]byte, 8<<20)...), 0o600)
+			return os.WriteFile(path, append(b, strings.Repeat(" ", 8<<20)...), 0o600)
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "tokens.json")

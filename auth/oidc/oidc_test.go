@@ -101,6 +101,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"as JSON":                  `{"protected":"` + parts[0] + `","payload":"` + parts[1] + `","signature":"` + parts[2] + `"}`,
 		"with white space":         good[:10] + "\n" + good[10:],
 		"padded":                   good + "=",
+		"a spare bit set":          good[:len(good)-1] + string(good[len(good)-1]+1),
 		"four parts":               good + ".x",
 		"too long":                 good + strings.Repeat("A", 16<<10),
 		"another audience":         es256(with("aud", "modproxy2")),
@@ -159,6 +160,14 @@ func TestVerifiedIsForgotten(t *testing.T) {
 	}
 	if err := later(160 * time.Second); !errors.Is(err, modproxy.ErrUnauthorized) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestFewAreRemembered(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 4096: 4096, 8192: 8192, 8193: 4097, 50_000: 4096 + 50_000%4096} {
+		if got := oidc.Remember(n); got != want {
+			t.Errorf("%d of %d; want %d", got, n, want)
+		}
 	}
 }
 
