@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +107,10 @@ func TestWhoMayAsk(t *testing.T) {
 		if strings.Contains(res.Header.Get("Cache-Control"), "public") {
 			t.Errorf("%s: anybody may keep it", c.name)
 		}
+	}
+	absent, forbidden := get(h, "/"+host+"/v1/modules/other/nothing/aws/versions", bearer(tokens["other"])...), get(h, base+"/versions", bearer(tokens["other"])...)
+	if a, f := body(t, absent), body(t, forbidden); a != f || !maps.EqualFunc(absent.Header, forbidden.Header, slices.Equal) {
+		t.Errorf("absent %q, %v and forbidden %q, %v differ", a, absent.Header, f, forbidden.Header)
 	}
 	if res := do(h, "HEAD", signed); res.StatusCode != 200 || res.ContentLength <= 0 {
 		t.Errorf("HEAD of a signed path: %s", res.Status)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -89,7 +90,11 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 		fields = append(fields, zap.String(fieldCache, e.Cache))
 	}
 	if e.Err != nil {
-		fields = append(fields, zap.String(fieldError, cut(e.Err.Error())))
+		why := e.Err.Error()
+		if refused := (*auth.Refused)(nil); errors.As(e.Err, &refused) {
+			why += ": " + refused.Why
+		}
+		fields = append(fields, zap.String(fieldError, cut(why)))
 	}
 	entry.Write(fields...)
 }

@@ -115,9 +115,21 @@ func (h *Handler) adapt(f handle) http.HandlerFunc {
 		}
 		if err != nil {
 			e.Err = err
-			writeError(rec, r, err)
+			writeError(rec, r, h.said(err))
 		}
 	}
+}
+
+// errAbsent is all that is said of what is not there, or not for whom it was asked
+// by: where principals differ in what they may read, the two look the same.
+var errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modproxy.ErrNotFound)
+
+// said is what a client is told of err.
+func (h *Handler) said(err error) error {
+	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
+		return errAbsent
+	}
+	return err
 }
 
 // recorder remembers what was answered. It passes ReadFrom on, so that a file
