@@ -1,16 +1,16 @@
 package ledger_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
@@ -112,6 +112,86 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
+// What a crash left behind the head may not be on the disk yet.
+func TestPowerCutAfterCrash(t *testing.T) {
+	dir, acknowledged, _ := unacknowledged(t)
+	m := &medium{dir: dir, content: map[uint64][]byte{}, names: map[string]uint64{}}
+	for name, content := range map[string][]byte{"log": acknowledged, "head": read(t, dir, "head"), "key": read(t, dir, "key")} {
+		info, err := os.Stat(dir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.names[name], m.content[inode(info)] = inode(info), content
+	}
+	m.cut = func(when string) {
+		l, err := ledger.Open(m.after(t), "")
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+			return
+		}
+		defer l.Close()
+		if n := l.Tree().N; n < 5 {
+			t.Errorf("%s: %d records are left", when, n)
+		}
+	}
+	l, err := ledger.OpenSync(dir, m.sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	mustAdd(t, l, record("9.2.0", "a"))
+}
+
+// Those who wait for a flush are written with the next one, all of them, and of
+// the same version one.
+func TestGroupCommit(t *testing.T) {
+	begun, block, flushes := make(chan bool), make(chan bool), -1 // not while it is opened
+	l, err := ledger.OpenSync(t.TempDir(), func(*os.File) error {
+		if flushes < 0 {
+			return nil
+		}
+		if flushes++; flushes == 1 {
+			begun <- true
+			<-block
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const versions = 10
+	results := make(chan error)
+	add := func(r ledger.Record) { results <- l.Add(r) }
+	flushes = 0
+	go add(record("0.0.0", "a"))
+	<-begun
+	for i := range versions {
+		for _, seed := range []string{"a", "a", "b"} {
+			go add(record(fmt.Sprintf("1.%d.0", i), seed))
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ledger.Waiting(l) < 3*versions && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	close(block)
+	changed := 0 // one of three, or two, whichever came first
+	for range 3*versions + 1 {
+		switch err := <-results; {
+		case errors.Is(err, modproxy.ErrChanged):
+			changed++
+		case err != nil:
+			t.Error(err)
+		}
+	}
+	if changed < versions || changed > 2*versions || l.Tree().N != versions+1 {
+		t.Errorf("%d changed, %d records; want %d to %d, and %d", changed, l.Tree().N, versions, 2*versions, versions+1)
+	}
+	if flushes != 2*3 { // log, head and directory, twice
+		t.Errorf("%d flushes, want 6", flushes)
+	}
+}
+
 // After a flush that failed nothing is added, what was is still told, and the
 // next start finds out what is there.
 func TestFlushFails(t *testing.T) {
@@ -190,90 +270,5 @@ func TestWriteFails(t *testing.T) {
 	l.Close()
 	if n := mustOpen(t, dir).Tree().N; n != 2 {
 		t.Errorf("%d records, want 2", n)
-	}
-}
-
-// The process is killed while it adds.
-func TestKilled(t *testing.T) {
-	if dir := os.Getenv("LEDGER_TEST_KILLED"); dir != "" {
-		l, err := ledger.Open(dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := l.Tree().N; ; i++ {
-			if err := l.Add(record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
-				t.Fatal(err)
-			}
-			fmt.Printf("added %d\n", i)
-		}
-	}
-	dir := t.TempDir()
-	for round := range 3 {
-		cmd := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
-		cmd.Env = append(os.Environ(), "LEDGER_TEST_KILLED="+dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		added, lines := -1, 0
-		for s := bufio.NewScanner(out); s.Scan(); {
-			if _, err := fmt.Sscanf(s.Text(), "added %d", &added); err != nil {
-				t.Errorf("the process says %q", s.Text())
-			}
-			if lines++; lines == 10 {
-				cmd.Process.Kill()
-			}
-		}
-		cmd.Wait() // it was killed
-		l := mustOpen(t, dir)
-		if n := int(l.Tree().N); n <= added || n > added+2 || lines < 10 {
-			t.Errorf("round %d: %d records after %d were acknowledged", round, n, added+1)
-		}
-		l.Close()
-	}
-}
-
-func TestLock(t *testing.T) {
-	dir := t.TempDir()
-	l := mustOpen(t, dir)
-	_, err := ledger.Open(dir, "")
-	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
-		t.Errorf("a second Open = %v", err)
-	}
-	mustAdd(t, l, record("1.0.0", "a"))
-	for range 2 {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("Add to a closed log = %v", err)
-	}
-	if _, err := l.Lookup(vpc, "1.0.0"); err == nil {
-		t.Error("a closed log was read")
-	}
-	mustOpen(t, dir)
-}
-
-func TestName(t *testing.T) {
-	dir := t.TempDir()
-	l, err := ledger.Open(dir, "modules.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := l.VerifierKey()
-	l.Close()
-	if l := mustOpen(t, dir); l.Name() != "modules.example.com" || l.VerifierKey() != key {
-		t.Errorf("name %q, key %q; it was %q", l.Name(), l.VerifierKey(), key)
-	} else {
-		l.Close()
-	}
-	for dir, name := range map[string]string{dir: "modproxy", t.TempDir(): "a b", t.TempDir() + "/x": "..", t.TempDir() + "/y": "a+b"} {
-		if _, err := ledger.Open(dir, name); !errors.Is(err, modproxy.ErrInvalid) {
-			t.Errorf("Open with name %q = %v, want ErrInvalid", name, err)
-		}
 	}
 }

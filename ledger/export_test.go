@@ -39,3 +39,13 @@ func Readable(text []byte) bool {
 	_, err := readEntry(text)
 	return err == nil
 }
+
+// Waiting counts the entries that wait for the flush under way.
+func Waiting(l *Log) int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.next == nil {
+		return 0
+	}
+	return len(l.next.entries)
+}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"golang.org/x/mod/sumdb/note"
 )
 
 // read reads a small file that must be there.
@@ -47,7 +49,7 @@ func (l *Log) load() error {
 	if l.head, err = l.read(headName); err != nil {
 		return err
 	}
-	if l.tree, err = l.signer.readHead(l.head); err != nil {
+	if l.tree, err = openHead(l.head, note.VerifierList(l.signer.verifier)); err != nil {
 		return l.refuse("the file %q is not what the key in the file %q signed: %w", headName, keyName, err)
 	}
 	flag := os.O_RDWR

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -69,18 +68,6 @@ func parseSigner(text []byte) (*signer, error) {
 // head is the signed head of a tree. The same tree has the same head.
 func (s *signer) head(t tlog.Tree) ([]byte, error) {
 	return note.Sign(&note.Note{Text: string(tlog.FormatTree(t))}, s)
-}
-
-// readHead reads a head that this signer signed, and nobody else.
-func (s *signer) readHead(text []byte) (tlog.Tree, error) {
-	t, err := openHead(text, note.VerifierList(s.verifier))
-	if err != nil {
-		return tlog.Tree{}, err
-	}
-	if again, err := s.head(t); err != nil || !bytes.Equal(again, text) {
-		return tlog.Tree{}, errors.New("it is not as it was signed")
-	}
-	return t, nil
 }
 
 // openHead reads a head that one of known signed.

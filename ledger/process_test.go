@@ -1,0 +1,100 @@
+package ledger_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// The process is killed while it adds.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("LEDGER_TEST_KILLED"); dir != "" {
+		l, err := ledger.Open(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := l.Tree().N; ; i++ {
+			if err := l.Add(record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Printf("added %d\n", i)
+		}
+	}
+	dir := t.TempDir()
+	for round := range 3 {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
+		cmd.Env = append(os.Environ(), "LEDGER_TEST_KILLED="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		added, lines := -1, 0
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if _, err := fmt.Sscanf(s.Text(), "added %d", &added); err != nil {
+				t.Errorf("the process says %q", s.Text())
+			}
+			if lines++; lines == 10 {
+				cmd.Process.Kill()
+			}
+		}
+		cmd.Wait() // it was killed
+		l := mustOpen(t, dir)
+		if n := int(l.Tree().N); n <= added || n > added+2 || lines < 10 {
+			t.Errorf("round %d: %d records after %d were acknowledged", round, n, added+1)
+		}
+		l.Close()
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	_, err := ledger.Open(dir, "")
+	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
+		t.Errorf("a second Open = %v", err)
+	}
+	mustAdd(t, l, record("1.0.0", "a"))
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Add to a closed log = %v", err)
+	}
+	if _, err := l.Lookup(vpc, "1.0.0"); err == nil {
+		t.Error("a closed log was read")
+	}
+	mustOpen(t, dir)
+}
+
+func TestName(t *testing.T) {
+	dir := t.TempDir()
+	l, err := ledger.Open(dir, "modules.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := l.VerifierKey()
+	l.Close()
+	if l := mustOpen(t, dir); l.Name() != "modules.example.com" || l.VerifierKey() != key {
+		t.Errorf("name %q, key %q; it was %q", l.Name(), l.VerifierKey(), key)
+	} else {
+		l.Close()
+	}
+	for dir, name := range map[string]string{dir: "modproxy", t.TempDir(): "a b", t.TempDir() + "/x": "..", t.TempDir() + "/y": "a+b"} {
+		if _, err := ledger.Open(dir, name); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("Open with name %q = %v, want ErrInvalid", name, err)
+		}
+	}
+}
