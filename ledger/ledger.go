@@ -46,9 +46,9 @@ type Ledger interface {
 	// counts already, by its Sum, stays as it is.
 	Accept(r Record) error
 	// All yields every record in the order in which they were added, those that
-	// no longer count among them, as of when the sequence begins. The source and the
-	// commit of a record are what it takes to fetch the content again. An error
-	// ends the sequence.
+	// no longer count among them, as of when the sequence begins. The source and
+	// the commit of a record are what it takes to fetch the content again. An
+	// error ends the sequence.
 	All() iter.Seq2[Record, error]
 	// Drift keeps an observation that is not kept yet: of the same version, the
 	// same recorded and the same offered sum, the first one stays. There being no
