@@ -50,6 +50,11 @@ type Config struct {
 	// Ready is nil while the proxy can do its work, else what hinders it. A nil
 	// Ready is always so.
 	Ready func() error
+	// Mounts are answered beside the protocol. Their paths begin with /-/.
+	Mounts []Mount
+	// Operator reports whether a request is from somebody who may operate the
+	// proxy, whatever Auth says of them. Nil: none is.
+	Operator func(r *http.Request) bool
 	// Home is what a person who opens the proxy in a browser is told; base is the
 	// proxy's URL. Nil: nothing.
 	Home func(base string) string
@@ -77,6 +82,9 @@ func New(cfg Config) *Handler {
 	h.router.Path("/-/healthz").HandlerFunc(h.adapt(h.healthz))
 	h.router.Path("/-/readyz").HandlerFunc(h.adapt(h.readyz))
 	h.router.Path("/-/metrics").HandlerFunc(h.adapt(h.operators(h.metrics)))
+	for _, m := range cfg.Mounts {
+		h.mount(m)
+	}
 	h.router.Path("/").HandlerFunc(h.adapt(h.home))
 	h.router.NotFoundHandler = h.adapt(h.nowhere)
 	return h
@@ -92,9 +100,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.router.S
 // written nothing.
 type handle func(w http.ResponseWriter, r *http.Request, e *Event) error
 
-// adapt makes an http.HandlerFunc of a handle: it writes the error, the one log
-// entry and the measurements.
+// adapt is answer for what is only read.
 func (h *Handler) adapt(f handle) http.HandlerFunc {
+	return h.answer(func(w http.ResponseWriter, r *http.Request, e *Event) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return errMethod
+		}
+		return f(w, r, e)
+	})
+}
+
+// answer makes an http.HandlerFunc of a handle: it writes the error, the one log
+// entry and the measurements.
+func (h *Handler) answer(f handle) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Time: time.Now()}
 		rec := &recorder{ResponseWriter: w}
@@ -109,11 +127,7 @@ func (h *Handler) adapt(f handle) http.HandlerFunc {
 				panic(gone) // net/http ends the connection and goes on serving others
 			}
 		}()
-		var err error = errMethod
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			err = f(rec, r, e)
-		}
-		if err != nil {
+		if err := f(rec, r, e); err != nil {
 			e.Err = err
 			writeError(rec, r, h.said(err))
 		}

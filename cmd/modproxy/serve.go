@@ -55,11 +55,17 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
 	}
 	defer listener.Close()
+	own, err := claimToServe(c.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, own.close()) }()
 	stack, err := newStack(ctx, c, listener.Addr(), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stack.close()) }()
+	stack.claim = own
 	certificate, err := newCertificate(c.TLS)
 	if err != nil {
 		return err
@@ -75,7 +81,16 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	if certificate != nil {
 		server.TLSConfig = certificate.config()
 	}
-	if err := env.announce(c, listener.Addr()); err != nil {
+	bound := *c
+	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
+	local, err := localURL(&bound)
+	if err != nil {
+		return err
+	}
+	if err := own.announce(local); err != nil {
+		return err
+	}
+	if err := env.announce(&bound, local); err != nil {
 		return err
 	}
 	return serveUntil(ctx, server, listener, c.Shutdown, stack)
@@ -107,14 +122,8 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener,
 }
 
 // announce tells the person at the terminal where the proxy is and what to do next.
-func (env *environment) announce(c *Config, listening net.Addr) error {
-	bound := *c
-	bound.Listen = listening.String() // with the port that was free, if any would do
-	local, err := localURL(&bound)
-	if err != nil {
-		return err
-	}
-	base, err := baseURL(&bound)
+func (env *environment) announce(c *Config, local string) error {
+	base, err := baseURL(c)
 	if err != nil {
 		return err
 	}
@@ -174,6 +183,8 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 		Log:            s.log,
 		Metrics:        s.metrics,
 		Ready:          s.ready,
+		Mounts:         s.mounts(),
+		Operator:       s.claim.admits,
 		Home:           home(c),
 	})
 }

@@ -34,6 +34,7 @@ type stack struct {
 	tunnel   *egress.Tunnel // nil when offline
 	metrics  *proxy.Metrics
 	log      *zap.Logger
+	claim    *claim // of the data directory
 	draining atomic.Bool
 }
 

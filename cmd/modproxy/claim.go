@@ -1,0 +1,142 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// serverName is a file in the data directory. Who works in the directory has it
+// locked: "modproxy serve", which writes into it where it is, or a verb.
+const serverName = "server.json"
+
+// server is what serverName says, while modproxy serves. Token lets in whoever
+// can read the file, which is the owner of the data directory; it is made anew at
+// every start.
+type server struct {
+	PID   int    `json:"pid"`
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
+
+// claim is a data directory to work in, while no other process does. It ends with
+// the process, however that ends.
+type claim struct {
+	file  *os.File
+	token string
+}
+
+// errClaimed: another process works in the data directory.
+var errClaimed = errors.New("another modproxy has the data directory")
+
+// claimData claims the data directory, and makes it where there is none. Its
+// error is errClaimed when another process has it.
+func claimData(dir string) (*claim, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, serverName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	free, err := lockFile(f)
+	if err == nil && !free {
+		err = errClaimed
+	}
+	if err == nil {
+		err = errors.Join(f.Truncate(0), f.Chmod(0o600))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
+	}
+	return &claim{f, rand.Text()}, nil
+}
+
+// makeDir makes a directory and the ones above it, durably: what is kept in them
+// is gone with them.
+func makeDir(name string) error {
+	err := os.Mkdir(name, 0o700)
+	above := filepath.Dir(name)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && above != name:
+		if err := makeDir(above); err != nil {
+			return err
+		}
+		return makeDir(name)
+	case err != nil:
+		return err
+	}
+	f, err := os.Open(above)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// claimToServe is claimData for "modproxy serve", which waits a little for a verb
+// to end.
+func claimToServe(dir string) (*claim, error) {
+	for end := time.Now().Add(claimWait); ; time.Sleep(claimPause) {
+		c, err := claimData(dir)
+		switch {
+		case err == nil || !errors.Is(err, errClaimed):
+			return c, err
+		case time.Now().After(end):
+			holder := "which"
+			if s, err := readServer(dir); err == nil {
+				holder = fmt.Sprintf("process %d, at %s,", s.PID, s.URL)
+			}
+			return nil, withHint(fmt.Errorf("%w: %s has it open", err, holder),
+				"end that one, or use another directory (--data)")
+		}
+	}
+}
+
+// How long a process that works in the data directory may take to say where it
+// is, or to be done.
+const (
+	claimWait  = 3 * time.Second
+	claimPause = 20 * time.Millisecond
+)
+
+// announce says where this process serves the API.
+func (c *claim) announce(url string) error {
+	text, err := json.Marshal(server{os.Getpid(), url, c.token})
+	if err != nil {
+		return err
+	}
+	_, err = c.file.WriteAt(append(text, '\n'), 0)
+	return err
+}
+
+// admits reports whether r shows the token.
+func (c *claim) admits(r *http.Request) bool {
+	shown := r.Header.Get("Authorization")
+	return subtle.ConstantTimeCompare([]byte(shown), []byte("Bearer "+c.token)) == 1
+}
+
+// close lets others claim the directory.
+func (c *claim) close() error { return errors.Join(c.file.Truncate(0), c.file.Close()) }
+
+// readServer is what the process that has claimed the directory says. It is not
+// in order while that writes it, or has nothing to say.
+func readServer(dir string) (server, error) {
+	text, err := os.ReadFile(filepath.Join(dir, serverName))
+	if err != nil {
+		return server{}, err
+	}
+	var s server
+	if err := json.Unmarshal(text, &s); err != nil {
+		return server{}, err
+	}
+	return s, nil
+}

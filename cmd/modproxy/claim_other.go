@@ -1,0 +1,11 @@
+//go:build !unix || solaris || aix
+
+package main
+
+import (
+	"errors"
+	"os"
+)
+
+// lockFile refuses: two processes that change one data directory would damage it.
+func lockFile(*os.File) (bool, error) { return false, errors.ErrUnsupported }

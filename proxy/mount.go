@@ -1,0 +1,86 @@
+package proxy
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+)
+
+// Mount is something that is answered beside the protocol.
+type Mount struct {
+	// Method is the one that is answered; GET is HEAD as well.
+	Method string
+	// Path is all of a request's path, or with a slash at its end the beginning.
+	Path string
+	// Kind is what the log and the metrics call it.
+	Kind string
+	// Known lets in whoever the proxy knows, and everybody where nobody is asked.
+	// Without it only those are let in who may operate the proxy: who has the
+	// right to by [Config.Auth], and who is let in by [Config.Operator].
+	Known bool
+	// Handle answers, or says with an error why it does not; it has then written
+	// nothing. The error is answered by its kind, [modproxy.ErrInvalid] and
+	// [fs.ErrNotExist] as faults of the request.
+	Handle func(w http.ResponseWriter, r *http.Request) error
+}
+
+var (
+	errNotOperator = &auth.Refused{Why: "not one who may operate the proxy"}
+	crossOrigin    = http.NewCrossOriginProtection()
+)
+
+// mount adds m's route.
+func (h *Handler) mount(m Mount) {
+	f := func(w http.ResponseWriter, r *http.Request, e *Event) error {
+		e.Kind = m.Kind
+		r, err := h.enter(r, e, m)
+		if err == nil {
+			err = m.Handle(w, r)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return &badRequest{http.StatusNotFound, err}
+		case errors.Is(err, modproxy.ErrInvalid):
+			return invalid(err)
+		}
+		return err
+	}
+	route := h.router.NewRoute()
+	if strings.HasSuffix(m.Path, "/") {
+		route.PathPrefix(m.Path)
+	} else {
+		route.Path(m.Path)
+	}
+	route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
+		return r.Method == m.Method || r.Method == http.MethodHead && m.Method == http.MethodGet
+	})
+	route.HandlerFunc(h.answer(f))
+}
+
+// enter lets in whom m is for. A browser that another site has sent is none of
+// them, whatever it shows.
+func (h *Handler) enter(r *http.Request, e *Event, m Mount) (*http.Request, error) {
+	if err := crossOrigin.Check(r); err != nil {
+		return r, &badRequest{http.StatusForbidden, errors.New("a page of another site asked for this")}
+	}
+	if h.cfg.Operator != nil && h.cfg.Operator(r) {
+		e.Principal = "operator"
+		return r, nil
+	}
+	r, err := h.identify(r, e)
+	switch {
+	case err != nil, m.Known:
+		return r, err
+	case h.cfg.Auth == nil:
+		return r, errNotOperator
+	case !auth.PrincipalOf(r.Context()).Admin:
+		return r, notFound("there is nothing at this path")
+	}
+	return r, nil
+}
