@@ -101,7 +101,7 @@ func (r *repository) history(w *bytes.Buffer) (tagged []int) {
 		changed := names
 		if mark > 1 {
 			changed = nil
-			for range 1 + random.IntN(5) {
+			for range 1 + random.IntN(12) {
 				name := names[random.IntN(len(names))]
 				changed = append(changed, name)
 				edit(random, texts[name])
@@ -152,7 +152,7 @@ func sentence(random *rand.Rand, i int) string {
 // edit changes some lines.
 func edit(random *rand.Rand, lines []string) {
 	at := random.IntN(len(lines))
-	for i := at; i < min(len(lines), at+1+random.IntN(30)); i++ {
+	for i := at; i < min(len(lines), at+1+random.IntN(160)); i++ {
 		lines[i] = sentence(random, i)
 	}
 }

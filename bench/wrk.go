@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -58,7 +59,7 @@ func parseWrk(text string) (a asked, err error) {
 		}
 	}
 	if a.requests == 0 || a.perSec == 0 || a.p50 == 0 || a.p99 == 0 {
-		return a, fmt.Errorf("it does not say how many requests were answered, and in what time")
+		return a, errors.New("no request was answered in the time that there was: -duration gives more")
 	}
 	return a, nil
 }
