@@ -77,7 +77,7 @@ func TestWhoMayAsk(t *testing.T) {
 		status     int
 	}{
 		{"nobody", base + "/versions", nil, 401},
-		{"a wrong token", base + "/versions", bearer(tokens["acme"][:len(tokens["acme"])-1] + "a"), 401},
+		{"a wrong token", base + "/versions", bearer(tokens["acme"][:len(tokens["acme"])-1] + "z"), 401},
 		{"who may", base + "/versions", bearer(tokens["acme"]), 200},
 		{"by basic authentication", base + "/versions", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+tokens["acme"]))}, 200},
 		{"who may not: as if absent", base + "/versions", bearer(tokens["other"]), 404},

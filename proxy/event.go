@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"time"
 
@@ -22,6 +21,7 @@ type Event struct {
 	Status    int
 	Bytes     int64
 	Cache     string // as in Cache-Status
+	Client    string // the address that it came from, as far as that is known
 	Principal string // who asked; empty where nobody is asked
 	Err       error
 }
@@ -73,14 +73,13 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 	if e.Version != "" {
 		fields = append(fields, zap.String(fieldVersion, e.Version))
 	}
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	fields = append(fields,
 		zap.String(fieldMethod, cut(r.Method)),
 		zap.String(fieldPath, cut(auth.Redact(r.URL.Path))), // never the query: it is not ours, and may be a secret
 		zap.Int(fieldStatus, e.Status),
 		zap.Int64(fieldBytes, e.Bytes),
 		zap.Float64(fieldSeconds, took.Seconds()),
-		zap.String(fieldClient, client),
+		zap.String(fieldClient, e.Client),
 		zap.String(fieldAgent, cut(r.UserAgent())),
 	)
 	if e.Principal != "" {

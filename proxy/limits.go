@@ -1,11 +1,9 @@
 package proxy
 
 import (
+	"context"
 	"errors"
-	"io"
-	"net"
-	"net/http"
-	"sync/atomic"
+	"net/netip"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -18,7 +16,7 @@ import (
 // Limits bound what clients may ask for. A zero field is no bound.
 type Limits struct {
 	// Requests is how many requests are answered at the same time, those that
-	// wait for a package included. Further ones are told to come back.
+	// wait for a package to be fetched included.
 	Requests int
 	// Rate is how many requests a second one client may send, and as many more at
 	// once. A client is who it says with a token, or the address it comes from.
@@ -26,26 +24,41 @@ type Limits struct {
 }
 
 const (
-	// A client must take this many bytes in slowTime, or it is cut off.
-	slowBytes = 64 << 10
-	slowTime  = 60 * time.Second
+	// How long a request waits for its turn. A client gives versions and download
+	// ten seconds or less and one more try, after the time that it is told; the
+	// request for a package it gives any time, and no other try.
+	patience        = time.Second
+	packagePatience = 30 * time.Second
 	// The clients whose rate is remembered.
 	maxClients = 16 << 10
 )
 
+// patienceFor is how long a request of a kind waits for its turn.
+func patienceFor(k kind) time.Duration {
+	if k == kindPackage {
+		return packagePatience
+	}
+	return patience
+}
+
 // bounds is what has been used of Limits.
 type bounds struct {
-	Limits
-	running atomic.Int64
+	turns   chan struct{} // one for each request that is answered; nil for no bound
+	queue   chan struct{} // one for each that waits, of which there are as many
+	rate    int
 	clients *lru.Cache[string, *rate.Limiter]
 }
 
 func newBounds(l Limits) *bounds {
-	clients, err := lru.New[string, *rate.Limiter](maxClients)
-	if err != nil {
+	b := &bounds{rate: l.Rate}
+	if l.Requests > 0 {
+		b.turns, b.queue = make(chan struct{}, l.Requests), make(chan struct{}, l.Requests)
+	}
+	var err error
+	if b.clients, err = lru.New[string, *rate.Limiter](maxClients); err != nil {
 		panic(err) // the size is not positive
 	}
-	return &bounds{Limits: l, clients: clients}
+	return b
 }
 
 var (
@@ -53,77 +66,95 @@ var (
 	errRate = errors.New("more requests than one client may send")
 )
 
-// enter lets a request of client in, or says when it should come back.
-func (b *bounds) enter(client string) (leave func(), err error) {
-	if b.Rate > 0 {
-		limiter, ok := b.clients.Get(client)
-		if !ok {
-			limiter = rate.NewLimiter(rate.Limit(b.Rate), b.Rate)
-			b.clients.Add(client, limiter)
-		}
-		if r := limiter.Reserve(); r.Delay() > 0 {
-			wait := r.Delay()
-			r.Cancel()
-			return nil, &modproxy.RetryLater{After: time.Now().Add(wait), Err: errRate}
-		}
-	}
-	if n := b.running.Add(1); b.Requests > 0 && n > int64(b.Requests) {
-		b.running.Add(-1)
-		return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errBusy}
-	}
-	return func() { b.running.Add(-1) }, nil
+// later tells to come back, in whole seconds.
+func later(wait time.Duration, err error) error {
+	return &modproxy.RetryLater{After: time.Now().Add(max(wait, time.Second)), Err: err}
 }
 
-// client is who sent r: the principal, or else the address that it came from.
-func client(r *http.Request) string {
-	if p := auth.PrincipalOf(r.Context()); p.ID != "" {
-		return p.String()
+// enter lets a request of client in when it is its turn, or says when to come
+// back. Who was let in leaves.
+func (b *bounds) enter(ctx context.Context, client string, patience time.Duration) error {
+	if err := b.pace(ctx, client, patience); err != nil {
+		return err
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	select {
+	case b.turns <- struct{}{}:
+		return nil
+	default:
+	}
+	if b.turns == nil {
+		return nil
+	}
+	return b.wait(ctx, b.turns, patience)
+}
+
+func (b *bounds) leave() {
+	if b.turns != nil {
+		<-b.turns
+	}
+}
+
+// pace waits until client may send a request again.
+func (b *bounds) pace(ctx context.Context, client string, patience time.Duration) error {
+	if b.rate == 0 {
+		return nil
+	}
+	limiter, ok := b.clients.Get(client)
+	if !ok {
+		limiter = rate.NewLimiter(rate.Limit(b.rate), b.rate)
+		if before, was, _ := b.clients.PeekOrAdd(client, limiter); was {
+			limiter = before
+		}
+	}
+	turn := limiter.Reserve()
+	delay := turn.Delay()
+	if delay == 0 {
+		return nil
+	}
+	err := later(delay, errRate)
+	if delay <= patience {
+		err = b.wait(ctx, nil, delay)
+	}
 	if err != nil {
-		return r.RemoteAddr
+		turn.Cancel()
 	}
-	return host
+	return err
 }
 
-// paced gives a client that takes its answer too slowly no more of it. It hands
-// on pieces of slowBytes, each with a deadline of its own; files still go out by
-// sendfile.
-type paced struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-func newPaced(w http.ResponseWriter) *paced {
-	return &paced{w, http.NewResponseController(w)}
-}
-
-func (p *paced) extend() { _ = p.control.SetWriteDeadline(time.Now().Add(slowTime)) } // not every writer has one
-
-func (p *paced) Write(b []byte) (written int, err error) {
-	for len(b) > 0 && err == nil {
-		piece := b[:min(len(b), slowBytes)]
-		b = b[len(piece):]
-		p.extend()
-		var n int
-		n, err = p.ResponseWriter.Write(piece)
-		written += n
-	}
-	return written, err
-}
-
-func (p *paced) ReadFrom(src io.Reader) (written int64, err error) {
-	for {
-		p.extend()
-		n, err := io.CopyN(p.ResponseWriter, src, slowBytes)
-		written += n
-		if err == io.EOF {
-			return written, nil
-		}
-		if err != nil {
-			return written, err
+// wait waits until there is a turn, or without turns, until patience is over. Who
+// cannot even wait comes back.
+func (b *bounds) wait(ctx context.Context, turns chan<- struct{}, patience time.Duration) error {
+	if b.queue != nil {
+		select {
+		case b.queue <- struct{}{}:
+			defer func() { <-b.queue }()
+		default:
+			return later(0, errBusy)
 		}
 	}
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	select {
+	case turns <- struct{}{}:
+		return nil
+	case <-over.C:
+		if turns == nil {
+			return nil
+		}
+		return later(0, errBusy)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// clientOf is who sends requests from an address, for their rate: the principal,
+// if it is known, else the address. Who has one address of version 6 has 2⁶⁴.
+func clientOf(ctx context.Context, address string) string {
+	if p := auth.PrincipalOf(ctx); p.ID != "" {
+		return p.Kind.String() + " " + p.ID
+	}
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		return netip.PrefixFrom(ip, 64).Masked().String() // without its zone
+	}
+	return address
+}

@@ -26,6 +26,7 @@ type Metrics struct {
 	received prometheus.Counter
 	stale    prometheus.Counter
 	damaged  prometheus.Counter
+	ledger   *prometheus.CounterVec
 }
 
 // NewMetrics makes a Metrics that has measured nothing.
@@ -42,6 +43,10 @@ func NewMetrics() *Metrics {
 	m.fetched = counter("packages_fetched_total", "Packages fetched from their sources, by outcome.", "outcome")
 	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
 	m.damaged = counter("packages_damaged_total", "Kept packages that were found damaged, and fetched again.").WithLabelValues()
+	m.ledger = counter("ledger_events_total", "Versions that were recorded (recorded), that were offered with other content than is recorded, and refused (drifted), or that the ledger did not answer for (failed).", "event")
+	for _, event := range []string{"recorded", "drifted", "failed"} {
+		m.ledger.WithLabelValues(event) // an alert wants to see the nought before the one
+	}
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
 	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
@@ -94,6 +99,9 @@ func (m *Metrics) StaleServed() { m.stale.Inc() }
 
 // Damaged counts a kept package that was found damaged.
 func (m *Metrics) Damaged() { m.damaged.Inc() }
+
+// Ledger counts an event of the ledger.
+func (m *Metrics) Ledger(event string) { m.ledger.WithLabelValues(event).Inc() }
 
 func outcome(err error) string {
 	if err != nil {

@@ -60,7 +60,11 @@ func (h *Handler) mount(m Mount) {
 	route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
 		return r.Method == m.Method || r.Method == http.MethodHead && m.Method == http.MethodGet
 	})
-	route.HandlerFunc(h.answer(f))
+	slow := slowTime
+	if !m.Known {
+		slow = 0 // a person may look at a page of it, at the end of a pipe
+	}
+	route.HandlerFunc(h.answer(slow, f))
 }
 
 // enter lets in whom m is for. A browser that another site has sent is none of

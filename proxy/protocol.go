@@ -10,34 +10,32 @@ import (
 // protocol answers the modules.v1 protocol.
 func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) error {
 	segment, path := auth.CutSegment(r.URL.EscapedPath())
+	q, bad := h.cfg.Upstreams.parse(r.Host, path)
+	if bad == nil {
+		e.Kind, e.Module, e.Version = q.kind.String(), q.module, q.version
+	}
+	var unknown error
 	if segment == "" {
-		var err error
-		if r, err = h.identify(r, e); err != nil {
-			return err
-		}
+		r, unknown = h.identify(r, e)
 	}
-	leave, err := h.bounds.enter(client(r))
-	if err != nil {
+	if err := h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patienceFor(q.kind)); err != nil {
 		return err
 	}
-	defer leave()
-	q, err := h.cfg.Upstreams.parse(r.Host, path)
-	if err != nil {
-		return err
-	}
-	if segment != "" && q.kind != kindPackage {
+	defer h.bounds.leave()
+	switch {
+	case unknown != nil:
+		return unknown
+	case bad != nil:
+		return bad
+	case segment != "" && q.kind != kindPackage:
 		return notFound("only the path of a package is signed")
 	}
-	e.Module, e.Version = q.module, q.version
 	switch q.kind {
 	case kindVersions:
-		e.Kind = "versions"
 		return h.versions(w, r, e, q)
 	case kindDownload:
-		e.Kind = "download"
 		return h.download(w, r, e, q)
 	default:
-		e.Kind = "package"
 		return h.archive(w, r, e, q, segment)
 	}
 }
@@ -80,11 +78,15 @@ func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error
 	return err
 }
 
-// home tells a person what this is and what to put into the client's configuration.
+// home tells a person what this is and what to put into the client's configuration,
+// which names every upstream.
 func (h *Handler) home(w http.ResponseWriter, r *http.Request, e *Event) error {
 	e.Kind = "home"
 	if h.cfg.Home == nil {
 		return h.nowhere(w, r, e)
+	}
+	if _, err := h.identify(r, e); err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

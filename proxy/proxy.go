@@ -10,7 +10,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -100,9 +99,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.router.S
 // written nothing.
 type handle func(w http.ResponseWriter, r *http.Request, e *Event) error
 
-// adapt is answer for what is only read.
+// adapt is answer for what is only read, by whoever can connect.
 func (h *Handler) adapt(f handle) http.HandlerFunc {
-	return h.answer(func(w http.ResponseWriter, r *http.Request, e *Event) error {
+	return h.answer(slowTime, func(w http.ResponseWriter, r *http.Request, e *Event) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return errMethod
 		}
@@ -111,15 +110,19 @@ func (h *Handler) adapt(f handle) http.HandlerFunc {
 }
 
 // answer makes an http.HandlerFunc of a handle: it writes the error, the one log
-// entry and the measurements.
-func (h *Handler) answer(f handle) http.HandlerFunc {
+// entry and the measurements. Who takes longer than slow for slowBytes is cut off.
+func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		e := &Event{Time: time.Now()}
-		rec := &recorder{ResponseWriter: w}
+		e := &Event{Time: time.Now(), Client: h.clientAddress(r)}
+		rec := newRecorder(w, slow)
 		defer func() {
 			gone := recover()
-			if gone != nil && gone != http.ErrAbortHandler {
+			rec.extend()
+			switch {
+			case gone != nil && gone != http.ErrAbortHandler:
 				e.Err = fmt.Errorf("panic: %v", gone)
+			case e.Err == nil && rec.cut:
+				e.Err = errSlow
 			}
 			e.Status, e.Bytes = rec.status, rec.bytes
 			h.finish(r, e)
@@ -145,41 +148,6 @@ func (h *Handler) said(err error) error {
 	}
 	return err
 }
-
-// recorder remembers what was answered. It passes ReadFrom on, so that a file
-// still goes out by sendfile.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
-}
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
-	n, err := r.ResponseWriter.Write(p)
-	r.bytes += int64(n)
-	return n, err
-}
-
-func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
-	n, err := io.Copy(r.ResponseWriter, src)
-	r.bytes += n
-	return n, err
-}
-
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (h *Handler) nowhere(http.ResponseWriter, *http.Request, *Event) error {
 	return &badRequest{http.StatusNotFound, errors.New("there is nothing at this path: module registry requests have /v1/modules/ in theirs")}

@@ -40,6 +40,9 @@ const (
 	kindPackage
 )
 
+// String is what the log and the metrics call it.
+func (k kind) String() string { return [...]string{"versions", "download", "package"}[k] }
+
 const protocolPath = "v1/modules/"
 
 // parse takes a request of the protocol, sent to requestHost, apart; path is

@@ -29,7 +29,7 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	case err != nil:
 		t.Fatalf("%s: error %v is no badRequest", path, err)
 	}
-	return [...]string{"versions", "download", "package"}[q.kind] + " " + q.module.String() + " " + q.version
+	return q.kind.String() + " " + q.module.String() + " " + q.version
 }
 
 func TestParse(t *testing.T) {
