@@ -40,8 +40,11 @@ func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
 }
 
 // follow asks hop by hop until there is an answer.
-func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (*http.Response, error) {
+func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Response, err error) {
+	told := r.secrets()
+	defer func() { err = hide(err, told) }()
 	for hop := 0; ; hop++ {
+		told = append(told, secretsOf(u)...)
 		resp, location, err := c.ask(ctx, r, u)
 		if err != nil {
 			return nil, fmt.Errorf("get %s: %w", Redact(u), err)
@@ -93,8 +96,10 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	hop := &hop{wire: wire{c}}
 	resp, err := retrying(hop, r.Attempts).Do(retryable)
 	if err != nil {
-		return nil, "", tidy(err, req.Header.Get("Authorization"))
+		return nil, "", tidy(err)
 	}
+	// The server may put anything behind the number, also what it was told.
+	resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
 	location := hop.location
 	if location != "" {
 		resp.Header.Set("Location", location)
@@ -124,25 +129,11 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// tidy takes the URL out of err, whose query may be secret, and the credential,
-// which a server may have sent back in an answer that is quoted for being malformed.
-func tidy(err error, authorization string) error {
+// tidy takes the URL out of err, whose query may be secret.
+func tidy(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err
-	}
-	if authorization == "" {
-		return err
-	}
-	text := err.Error()
-	_, token, _ := strings.Cut(authorization, " ")
-	for _, secret := range []string{authorization, token} {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, redacted)
-		}
-	}
-	if text != err.Error() {
-		return errors.New(text)
+		return u.Err
 	}
 	return err
 }
