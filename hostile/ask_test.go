@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/registrytest"
 )
 
 // answer is a whole answer of modproxy.
@@ -167,5 +171,15 @@ func (p *proxy) refuse(t testing.TB, m module, version, why string) {
 		if !regexp.MustCompile(why).MatchString(a.said()) {
 			t.Errorf("ask %d: %d %q; want words that match %q", i, a.status, a.said(), why)
 		}
+	}
+}
+
+// trusting is a client for the servers of the world.
+func trusting() *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(registrytest.CA().PEM)
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+		Timeout:   time.Minute,
 	}
 }

@@ -116,6 +116,18 @@ func (p *proxy) checkData() {
 	}
 }
 
+// counted is how many requests modproxy itself has counted.
+func (p *proxy) counted() int {
+	total := 0
+	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").body)) {
+		if strings.HasPrefix(line, "modproxy_requests_total{") {
+			n, _ := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]))
+			total += n
+		}
+	}
+	return total
+}
+
 // usage is what a program holds.
 type usage struct{ files, goroutines, children int }
 

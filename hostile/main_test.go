@@ -40,9 +40,8 @@ func run(m *testing.M) int {
 		return m.Run() // nothing that would need a world
 	}
 	if err := outside(); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() > 0 {
-			return exit.ExitCode()
+		if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() > 0 {
+			return exit.ExitCode() // it has said why
 		}
 		fmt.Fprintln(os.Stderr, "hostile:", err)
 		return 1

@@ -1,0 +1,184 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// clients finds Terraform and OpenTofu. In CI, and where all is run in full, both
+// must be there; elsewhere one that is not is left out, and said so.
+func clients(t *testing.T) map[string]string {
+	t.Helper()
+	tofu := os.Getenv("MODPROXY_TOFU")
+	if cache, err := os.UserCacheDir(); err == nil && tofu == "" {
+		tofu = filepath.Join(cache, "modproxy-tools", "tofu")
+	}
+	found := map[string]string{}
+	for name, program := range map[string]string{"terraform": "terraform", "tofu": tofu} {
+		path, err := exec.LookPath(program)
+		switch {
+		case err == nil:
+			found[name] = path
+		case os.Getenv("CI") == "true" || long():
+			t.Fatalf("%s: %v (make tools builds tofu; terraform is taken from PATH)", name, err)
+		default:
+			shorter(t, "without "+name)
+		}
+	}
+	return found
+}
+
+// getModules has a client fetch modules, given by name and source, and returns
+// where it has put them. Registries are asked through modproxy, unless p is nil.
+func getModules(t *testing.T, client string, p *proxy, sources map[string]string, registries ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var code, config strings.Builder
+	if p != nil {
+		p.others = true
+	}
+	for name, source := range sources {
+		fmt.Fprintf(&code, "module %q {\n  source = %q\n", name, source)
+		if !strings.Contains(source, "::") {
+			fmt.Fprintf(&code, "  version = \"1.0.0\"\n")
+		}
+		fmt.Fprintf(&code, "}\n")
+	}
+	for _, host := range registries {
+		if p != nil {
+			fmt.Fprintf(&config, "host %q {\n  services = { \"modules.v1\" = \"%s/%s/v1/modules/\" }\n}\n", host, p.url, host)
+		}
+	}
+	for name, text := range map[string]string{"main.tf": code.String(), "cli.tfrc": config.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(client, "get", "-no-color")
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir(), "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+		"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "cli.tfrc"), "SSL_CERT_FILE=" + world.caFile, "GIT_SSL_CAINFO=" + world.caFile,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s get: %v\n%s", client, err, out)
+	}
+	return filepath.Join(dir, ".terraform", "modules")
+}
+
+// legalForms are the ways in which registries say where a package is that must work,
+// by the module that the registry up-a.test has for each.
+var legalForms = []string{
+	"header-204", "json-200", "header-200", "path", "relative", "tgz", "bzip2", "tbz2", "xz", "txz", "zip",
+	"archive-argument", "checksum", "subdirectory", "glob", "glob-argument", "git", "git-branch", "git-subdirectory",
+	"get", "meta", "user", "query",
+}
+
+// Being hostile to hostile registries must not be hostile to good ones.
+func TestLegalFormsWork(t *testing.T) {
+	p := start(t, ordinary)
+	golden := goldenTree(t, "archives/legal.zip/")
+	dotted := located("./x.zip")
+	zip := fetched(t, "https://src.test/archives/legal.zip")
+	dotted.other = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/modules/legal/dotted/aws/1.0.0/x.zip" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write(zip)
+	}
+	host := dotted.host(t)
+	sources := map[string]string{"dotted": host + "/legal/dotted/aws"}
+	for _, form := range legalForms {
+		sources[form] = "up-a.test/legal/" + form + "/aws"
+		sources[form+"-sub"] = "up-a.test/legal/" + form + "/aws//modules/sub"
+	}
+	delete(sources, "subdirectory-sub") // is in the subdirectory already
+	delete(sources, "git-subdirectory-sub")
+	for name, client := range clients(t) {
+		p.run(name, func(t *testing.T) {
+			dir := getModules(t, client, p, sources, "up-a.test", host)
+			for form := range sources {
+				want := maps.Clone(golden)
+				if strings.HasSuffix(form, "-sub") {
+					delete(want, ".hidden") // clients copy what they have already without it
+				}
+				if strings.HasSuffix(form, "subdirectory") {
+					want = under("wrapped", golden)
+				}
+				same(t, form, readTree(t, filepath.Join(dir, form)), want)
+			}
+		})
+	}
+}
+
+// A package from git has the files that a client gets that goes to git itself.
+func TestPackagesAreFaithful(t *testing.T) {
+	p := start(t, ordinary)
+	for name, client := range clients(t) {
+		p.run(name, func(t *testing.T) {
+			proxied := getModules(t, client, p, map[string]string{"m": "up-a.test/good/faithful/aws"}, "up-a.test")
+			direct := getModules(t, client, nil, map[string]string{"m": "git::https://src.test/good/faithful.git?ref=v1.0.0"})
+			want := readTree(t, filepath.Join(direct, "m"))
+			if len(want) < 12 {
+				t.Errorf("the client got %d files by itself: the case shows nothing", len(want))
+			}
+			same(t, "package", readTree(t, filepath.Join(proxied, "m")), want)
+		})
+	}
+}
+
+// goldenTree is what the fixture of src.test has below a name.
+func goldenTree(t *testing.T, prefix string) map[string]file {
+	t.Helper()
+	fixture, err := txtar.ParseFile(filepath.Join("testdata", "src.test.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]file{}
+	for _, f := range fixture.Files {
+		if name, ok := strings.CutPrefix(f.Name, prefix); ok {
+			name, exec := strings.CutSuffix(name, "*")
+			files[name] = file{string(f.Data), exec}
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("the fixture has nothing below %s", prefix)
+	}
+	return files
+}
+
+func under(dir string, files map[string]file) map[string]file {
+	moved := map[string]file{}
+	for name, f := range files {
+		moved[dir+"/"+name] = f
+	}
+	return moved
+}
+
+// fetched is what a good server has at a URL.
+func fetched(t *testing.T, url string) []byte {
+	t.Helper()
+	res, err := trusting().Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, res.Status, err)
+	}
+	return data
+}
