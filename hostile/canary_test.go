@@ -166,5 +166,6 @@ func expected(to netip.AddrPort) bool {
 	if to.Addr().IsLoopback() {
 		return true
 	}
-	return to.Port() == 443 && strings.HasPrefix(to.Addr().String(), goodNetwork)
+	ip := to.Addr().String()
+	return to.Port() == 443 && (strings.HasPrefix(ip, goodNetwork) || ip == insideAddress)
 }

@@ -242,7 +242,7 @@ func (p *proxy) finish() {
 		lines := slices.DeleteFunc(bytes.Split(p.log(), []byte("\n")), func(line []byte) bool {
 			return bytes.Contains(line, []byte(`"kind":"health"`)) || bytes.Contains(line, []byte(`"kind":"metrics"`))
 		})
-		p.t.Logf("the end of the log:\n%s", bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
+		p.t.Logf("the end of the log:\n%s", bytes.Join(lines[max(0, len(lines)-5):], []byte("\n")))
 	}
 }
 

@@ -43,8 +43,8 @@ func newStrangers() *strangers {
 }
 
 func (s *strangers) start() error {
-	for _, port := range []string{"443", "8443", "80"} {
-		l, err := net.Listen("tcp", net.JoinHostPort(strangersAddress, port))
+	for _, address := range []string{strangersAddress + ":443", strangersAddress + ":8443", strangersAddress + ":80", insideAddress + ":443"} {
+		l, err := net.Listen("tcp", address)
 		if err != nil {
 			return fmt.Errorf("strangers: %w", err)
 		}
@@ -53,7 +53,7 @@ func (s *strangers) start() error {
 			TLSConfig:    &tls.Config{GetCertificate: certificateFor},
 			TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 only
 		}
-		if port == "80" {
+		if strings.HasSuffix(address, ":80") {
 			go server.Serve(l)
 		} else {
 			go server.ServeTLS(l, "", "")
@@ -69,7 +69,7 @@ var issued sync.Map // *tls.Certificate by name
 func certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := hello.ServerName
 	if name == "" {
-		name = strangersAddress
+		name, _, _ = net.SplitHostPort(hello.Conn.LocalAddr().String())
 	}
 	if c, ok := issued.Load(name); ok {
 		return c.(*tls.Certificate), nil
@@ -105,7 +105,7 @@ func (s *strangers) hangUp() {
 }
 
 func (s *strangers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	host, _, _ := strings.Cut(r.Host, ":")
+	host, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"
@@ -138,6 +138,7 @@ func strangerAt(t testing.TB, host string, handler http.Handler) {
 	s := world.strangers
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	host = strings.ToLower(host)
 	s.handlers[host] = handler
 	t.Cleanup(func() {
 		s.mu.Lock()

@@ -19,6 +19,7 @@ import (
 const (
 	goodNetwork      = "93.184.215."
 	strangersAddress = goodNetwork + "66"
+	insideAddress    = "10.1.0.1" // of strangers too, but of the network inside
 )
 
 // Secrets that must turn up nowhere but where they are configured to go.
