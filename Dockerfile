@@ -26,7 +26,7 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8080
 
-# All addresses of the container. modproxy refuses to listen there until somebody
+# All addresses of the container, where clients have to show a token, unless somebody
 # says, with MODPROXY_ANONYMOUS=true, that whoever can connect may read everything.
 ENV MODPROXY_LISTEN=:8080 \
     MODPROXY_DATA=/data

@@ -83,6 +83,28 @@ func replace(path string, content []byte) error {
 	return syncDir(dir)
 }
 
+// MakeDir makes the directory for the files, unless it is there. It is its owner's
+// only, who is the owner of the directory that it is in.
+//
+// Its error is [modproxy.ErrUnavailable].
+func MakeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	var d *os.File
+	if err == nil {
+		d, err = os.Open(dir)
+	}
+	if err == nil {
+		err = errors.Join(adopt(d, filepath.Dir(dir)), d.Close(), syncDir(filepath.Dir(dir)))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: directory of tokens: %w", modproxy.ErrUnavailable, err)
+	}
+	return nil
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

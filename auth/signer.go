@@ -32,6 +32,14 @@ type SignerConfig struct {
 	Rules string
 }
 
+// Check is nil if Life is one of those that it may be, else [modproxy.ErrInvalid].
+func (c SignerConfig) Check() error {
+	if c.Life != 0 && (c.Life < minLife || c.Life > maxLife || c.Life%time.Second != 0) {
+		return fmt.Errorf("%w: life of signed paths %v: want whole seconds, %v to %v", modproxy.ErrInvalid, c.Life, minLife, maxLife)
+	}
+	return nil
+}
+
 // Signer signs package paths, for clients that show no credential when they fetch
 // a package. It is safe for concurrent use.
 //
@@ -50,11 +58,11 @@ type Signer struct {
 
 // OpenSigner opens the key at path, 32 random bytes, and makes it if there is none.
 func OpenSigner(path string, cfg SignerConfig) (*Signer, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
 	if cfg.Life == 0 {
 		cfg.Life = defaultLife
-	}
-	if cfg.Life < minLife || cfg.Life > maxLife || cfg.Life%time.Second != 0 {
-		return nil, fmt.Errorf("%w: life of signed paths %v: want whole seconds, %v to %v", modproxy.ErrInvalid, cfg.Life, minLife, maxLife)
 	}
 	s := &Signer{cfg: cfg, clock: NewClock()}
 	var err error
@@ -149,7 +157,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	if at := s.clock.Steady(now); !at.Before(given.expiry()) {
 		return Principal{}, &Refused{"the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
 	} else if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
-		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or signed_urls longer"}
+		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
 	}
 	return s.bearer(&given, m, now)
 }

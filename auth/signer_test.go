@@ -26,6 +26,9 @@ const (
 	otherPath = "/corp/v1/modules/other/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
 )
 
+// slew is by how much the wall clock and the monotonic one may part in a test.
+const slew = time.Millisecond
+
 // signed is a signer, a token, and a moment in the middle of a period.
 type signed struct {
 	dir    string
@@ -114,8 +117,8 @@ func TestSegmentIsStable(t *testing.T) {
 		same  bool
 	}{
 		{f.token, vpcPath, 29 * time.Minute, true},
-		{f.token, vpcPath, -30 * time.Minute, true},
-		{f.token, vpcPath, 30 * time.Minute, false},
+		{f.token, vpcPath, -30*time.Minute + slew, true},
+		{f.token, vpcPath, 30*time.Minute + slew, false},
 		{f.token, newerPath, 0, false},
 		{f.job, vpcPath, 0, false},
 	} {
@@ -159,7 +162,7 @@ func TestRedeem(t *testing.T) {
 		"not covered":        {segment, vpcPath, other, 0, modproxy.ErrNotFound, ""},
 		"token expired":      {segment, vpcPath, vpc, time.Hour, modproxy.ErrUnauthorized, "token ci"},
 		"last second":        {job, vpcPath, vpc, 90*time.Minute - time.Second, nil, ""},
-		"expired":            {job, vpcPath, vpc, 90 * time.Minute, modproxy.ErrUnauthorized, "expired"},
+		"expired":            {job, vpcPath, vpc, 90*time.Minute + slew, modproxy.ErrUnauthorized, "expired"},
 		"a year later":       {job, vpcPath, vpc, 365 * 24 * time.Hour, modproxy.ErrUnauthorized, "expired"},
 		"a year earlier":     {job, vpcPath, vpc, -365 * 24 * time.Hour, modproxy.ErrUnauthorized, "future"},
 		"empty":              {"", vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},

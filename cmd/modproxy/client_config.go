@@ -44,7 +44,7 @@ modules of every upstream, with source addresses as they are.`,
 					return err
 				}
 			}
-			return clientConfig(env.stdout, base, tool, c.Upstreams)
+			return clientConfig(env.stdout, base, tool, c.Upstreams, c.asks())
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
@@ -68,6 +68,12 @@ var clientConfigText = template.Must(template.New("").Parse(
 # A host block stands in for everything that the host says of itself, so it names
 # the provider registry too: without providers.v1, "init" would not find the
 # providers of that host. Providers do not pass through modproxy.
+{{- if .Asks}}
+#
+# This proxy wants a token, which "modproxy token create" makes. Clients show it for
+# the host that stands in the source address: with the lines below, or where the
+# host has no port, with a variable.
+{{- end}}
 {{range .Hosts}}
 {{- if .Warn}}
 # Terraform cannot use a hostname that is not ASCII; OpenTofu can.
@@ -85,18 +91,27 @@ host "{{.Name}}" {
 {{- end}}
   }
 }
+{{- if $.Asks}}
+# credentials "{{.Name}}" {
+#   token = "mp_…"
+# }
+{{- with .Variable}}
+# or {{.}}=mp_…
+{{- end}}
+{{- end}}
 {{end}}`))
 
 // clientHost is one host block.
 type clientHost struct {
 	Name, Modules, Providers string
+	Variable                 string // of the token
 	Warn                     bool
 }
 
 // clientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
 // or, for both, empty) ask the proxy at the URL base for the modules of upstreams.
-// An upstream of any name has no block.
-func clientConfig(w io.Writer, base, tool string, upstreams []Upstream) error {
+// An upstream of any name has no block. asks tells that the proxy wants a token.
+func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks bool) error {
 	if tool != "" && tool != "terraform" && tool != "tofu" {
 		return misuse{withHint(fmt.Errorf("unknown tool %.80q", tool), didYouMean(tool, tools, "want terraform or tofu"))}
 	}
@@ -110,6 +125,7 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream) error {
 			Name:      name,
 			Modules:   cutSlash(base) + "/" + u.Host + "/v1/modules/",
 			Providers: providers[u.Host],
+			Variable:  tokenVariable(u.Host),
 			Warn:      name != u.Host && tool != "tofu",
 		})
 	}
@@ -117,10 +133,21 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream) error {
 	err := clientConfigText.Execute(&text, struct {
 		Tool  string
 		Hosts []clientHost
-	}{tool, hosts})
+		Asks  bool
+	}{tool, hosts, asks})
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(w, text.String())
 	return err
+}
+
+// tokenVariable is the variable in which clients look for the token of a host; empty
+// for a host with a port, which no variable can have (OpenTofu
+// internal/command/cliconfig/credentials.go).
+func tokenVariable(host string) string {
+	if strings.Contains(host, ":") {
+		return ""
+	}
+	return "TF_TOKEN_" + strings.NewReplacer("-", "__", ".", "_").Replace(host)
 }

@@ -14,6 +14,7 @@ func TestClientConfigGolden(t *testing.T) {
 	}{
 		"both":      {nil, []string{}},
 		"terraform": {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
+		"token":     {[]string{upstreams, "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
 		"tofu":      {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com"}, []string{"--tool=tofu"}},
 	} {
 		got := command(t, test.variables, append([]string{"client-config"}, test.args...)...)
@@ -45,7 +46,7 @@ func TestClientConfigBase(t *testing.T) {
 
 func TestClientConfigTool(t *testing.T) {
 	var out bytes.Buffer
-	if err := clientConfig(&out, "http://127.0.0.1:8080", "terragrunt", nil); exitCode(err) != exitMisuse || out.Len() > 0 {
+	if err := clientConfig(&out, "http://127.0.0.1:8080", "terragrunt", nil, false); exitCode(err) != exitMisuse || out.Len() > 0 {
 		t.Errorf("an unknown tool: %v, and printed %q", err, out.String())
 	}
 }

@@ -15,8 +15,9 @@ import (
 // directory that modproxy is started in.
 type Config struct {
 	// Listen is the address and port to accept connections on; without an
-	// address, all addresses of this machine; port 0 takes any free one. Any but
-	// a loopback address needs Anonymous. Default: 127.0.0.1:8080.
+	// address, all addresses of this machine; port 0 takes any free one. On any
+	// but a loopback address clients have to show a credential, unless Anonymous
+	// is set. Default: 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
 
 	// PublicURL is the http or https URL under which clients see this proxy, when
@@ -25,14 +26,18 @@ type Config struct {
 	PublicURL string `yaml:"public_url"`
 
 	// TrustedProxies are the addresses, or networks such as 10.0.0.0/8, of the
-	// reverse proxies whose X-Forwarded-Host, X-Forwarded-Proto and Forwarded
-	// headers count. From anybody else they are ignored. Default: nobody.
+	// reverse proxies whose X-Forwarded-For, -Host and -Proto headers count, or
+	// without these, Forwarded; what clients send of them they have to overwrite.
+	// From anybody else they are ignored. Default: nobody.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 
-	// Anonymous allows Listen to be an address that other machines can reach,
-	// although nobody is asked who they are: whoever can connect can read every
-	// module that this proxy can. Default: false.
+	// Anonymous is that nobody is asked who they are, on an address that other
+	// machines can reach either: whoever can connect can read every module that
+	// this proxy can. Default: false.
 	Anonymous bool `yaml:"anonymous"`
+
+	// Auth is who may ask.
+	Auth Auth `yaml:"auth"`
 
 	// Data is the directory of everything that is kept: ledger, index, packages.
 	// It is created when it is missing. Default: modproxy-data.
@@ -63,8 +68,12 @@ type Config struct {
 	// Fetch bounds the fetching of packages.
 	Fetch Fetch `yaml:"fetch"`
 
-	// Offline makes this proxy answer from what it has and never ask anybody.
-	// Default: false.
+	// Limits bound what clients may ask for. What hits a bound waits, or is told
+	// to come back.
+	Limits Limits `yaml:"limits"`
+
+	// Offline makes this proxy answer from what it has and never ask a registry
+	// or a forge. Default: false.
 	Offline bool `yaml:"offline"`
 
 	// Log is what is written to standard error.
@@ -73,6 +82,81 @@ type Config struct {
 	// Shutdown is how long running requests and fetches may still take after
 	// SIGTERM or SIGINT. Default: 30s.
 	Shutdown time.Duration `yaml:"shutdown"`
+}
+
+// Auth is who may ask. Whoever shows a token that "modproxy token create" made,
+// or one that an issuer signed, may read what its scopes say.
+type Auth struct {
+	// Required is that a credential is wanted on a loopback address, too. On any
+	// other it always is, unless Anonymous is set. Default: false.
+	Required bool `yaml:"required"`
+
+	// SignedPaths is how long the path of a package, by which clients fetch it
+	// without showing their token, is good at least; at most it is twice as long.
+	// With a revoked token it ends at once. From 1m to 168h. Default: 1h.
+	SignedPaths time.Duration `yaml:"signed_paths"`
+
+	// Issuers are identity providers and CI systems whose tokens count, by OpenID
+	// Connect. They are asked for their keys by https, within the bounds of
+	// Egress. Default: none.
+	Issuers []Issuer `yaml:"issuers"`
+}
+
+// Issuer signs tokens that count here.
+type Issuer struct {
+	// URL is the issuer as its tokens name it, with https. Required.
+	URL string `yaml:"url"`
+
+	// Audience is this proxy, as it stands in tokens that are for it. Required.
+	Audience string `yaml:"audience"`
+
+	// Algorithms are those that its signatures may have. Default: empty, which is
+	// RS256 and ES256.
+	Algorithms []string `yaml:"algorithms"`
+
+	// GroupsClaim is the claim that has the values of groups. Default: empty.
+	GroupsClaim string `yaml:"groups_claim"`
+
+	// Groups are what its tokens count for. One that is in many may do what all of
+	// them may, one that is in none may read nothing. Default: empty.
+	Groups []Group `yaml:"groups"`
+}
+
+// Group is those whose tokens have one of Values and all of Match. It has at least
+// one of the two.
+type Group struct {
+	// Name is for the log. Required.
+	Name string `yaml:"name"`
+
+	// Values are values of the groups claim. Default: empty.
+	Values []string `yaml:"values"`
+
+	// Match are claims and the value that each must have: project_path=acme/infra.
+	// Default: empty.
+	Match []string `yaml:"match"`
+
+	// Scopes are whose modules may be read: registry.example.com/acme, where
+	// either part may be * as a whole, or * for every module. Default: empty.
+	Scopes []string `yaml:"scopes"`
+
+	// Admin is whether they may operate the proxy, and read its metrics. It does
+	// not make any module readable. Default: false.
+	Admin bool `yaml:"admin"`
+}
+
+// Limits bound what clients may ask for.
+type Limits struct {
+	// Connections is how many may be open at a time; further ones wait. Default:
+	// 4096.
+	Connections int `yaml:"connections"`
+
+	// Requests is how many requests are answered at the same time, those that wait
+	// for a package to be fetched included. Default: 1024.
+	Requests int `yaml:"requests"`
+
+	// Rate is how many requests a second one client may send: who shows the same
+	// token, or else comes from the same address. Default: 0, any number.
+	Rate int `yaml:"rate"`
 }
 
 // TLS names a certificate. Both files are set, or neither.
@@ -218,6 +302,7 @@ type Log struct {
 func defaultConfig() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
+		Auth:      Auth{SignedPaths: time.Hour},
 		Data:      "modproxy-data",
 		Upstreams: []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}},
 		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, Memory: 64 * mebibyte},
@@ -225,6 +310,7 @@ func defaultConfig() *Config {
 			Timeout: 15 * time.Minute, AtOnce: 8,
 			MaxReceived: 1024 * mebibyte, MaxUnpacked: 2048 * mebibyte, MaxFiles: 100_000,
 		},
+		Limits:   Limits{Connections: 4096, Requests: 1024},
 		Log:      Log{Level: "info"},
 		Shutdown: 30 * time.Second,
 	}

@@ -23,6 +23,7 @@ type checker struct {
 func check(c *Config, sources *Sources) problems {
 	k := &checker{sources: sources}
 	k.listener(c)
+	k.auth(c)
 	k.upstreams(c.Upstreams)
 	k.routes(c)
 	k.egress(c.Egress)
@@ -48,13 +49,8 @@ func (k *checker) problem(path, format string, args ...any) error {
 }
 
 func (k *checker) listener(c *Config) {
-	if loopback, err := parseListen(c.Listen); err != nil {
+	if _, err := parseListen(c.Listen); err != nil {
 		k.fail("listen", "%w", err)
-	} else if !loopback && !c.Anonymous {
-		k.problems = append(k.problems, withHint(
-			k.problem("listen", "%s can be reached from other machines, and nobody is asked who they are", c.Listen),
-			"modproxy does not know users yet: listen on 127.0.0.1, behind something that asks who they are",
-			"or say anonymous: true (--anonymous) when everybody who can connect may read every module"))
 	}
 	if c.PublicURL != "" {
 		if err := checkURL(c.PublicURL); err != nil {
@@ -251,11 +247,17 @@ func (k *checker) bounds(c *Config) {
 		{"fetch.max_received", int64(c.Fetch.MaxReceived)},
 		{"fetch.max_unpacked", int64(c.Fetch.MaxUnpacked)},
 		{"fetch.max_files", int64(c.Fetch.MaxFiles)},
+		{"auth.signed_paths", int64(c.Auth.SignedPaths)},
+		{"limits.connections", int64(c.Limits.Connections)},
+		{"limits.requests", int64(c.Limits.Requests)},
 		{"shutdown", int64(c.Shutdown)},
 	} {
 		if bound.n <= 0 {
 			k.fail(bound.path, "must be more than 0")
 		}
+	}
+	if c.Limits.Rate < 0 {
+		k.fail("limits.rate", "must not be less than 0")
 	}
 	if c.Cache.MaxStale < c.Cache.Fresh {
 		k.fail("cache.max_stale", "must not be less than cache.fresh")

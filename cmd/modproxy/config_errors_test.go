@@ -79,7 +79,39 @@ func TestCheckErrors(t *testing.T) {
 		"unknown SSH host":    {"credentials: [{host: a.example, ssh_key_file: x}]", "modproxy: FILE:1: credentials[0]: want both ssh_key_file and known_hosts_file, or neither\n"},
 		"same credential":     {"credentials: [{host: a.example, password: x}, {host: A.example, password: y}]", "modproxy: FILE:1: credentials[1].host: a.example is there twice\n"},
 		"bounds":              {"cache: {fresh: 0s, memory: 0B}\nfetch: {at_once: -1}", "modproxy: FILE:1: cache.fresh: must be more than 0\nmodproxy: FILE:1: cache.memory: must be more than 0\nmodproxy: FILE:2: fetch.at_once: must be more than 0\n"},
+		"limits":              {"limits: {connections: 0, requests: -1, rate: -1}", "modproxy: FILE:1: limits.connections: must be more than 0\nmodproxy: FILE:1: limits.requests: must be more than 0\nmodproxy: FILE:1: limits.rate: must not be less than 0\n"},
 		"stale before old":    {"cache: {max_stale: 1m}", "modproxy: FILE:1: cache.max_stale: must not be less than cache.fresh\n"},
+	} {
+		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	}
+}
+
+// Rules about who may ask that contradict each other, would not count, or would count
+// for everybody.
+func TestAuthErrors(t *testing.T) {
+	const asked = "auth:\n  required: true\n  issuers:\n  - url: https://idp.example.com\n    audience: here\n"
+	for name, test := range map[string]struct{ file, want string }{
+		"anonymous and asked": {"anonymous: true\nauth:\n  required: true", "modproxy: FILE:3: auth.required: nobody is asked who they are, by anonymous: true (FILE:1)\n"},
+		"anonymous, issuers":  {"anonymous: true\nauth:\n  issuers:\n  - {url: https://idp.example.com, audience: here}", "modproxy: FILE:4: auth.issuers: nobody is asked who they are, by anonymous: true (FILE:1)\n"},
+		"loopback, issuers":   {"auth:\n  issuers: [{url: https://idp.example.com, audience: here}]", "modproxy: FILE:2: auth.issuers: nobody is asked who they are on a loopback address: say auth.required: true\n"},
+		"short life":          {"auth: {signed_paths: 5s}", "modproxy: FILE:1: auth.signed_paths: invalid: life of signed paths 5s: want whole seconds, 1m0s to 168h0m0s\n"},
+		"no life":             {"auth: {signed_paths: 0s}", "modproxy: FILE:1: auth.signed_paths: must be more than 0\n"},
+		"no issuer":           {"listen: :80\nauth: {issuers: [{audience: x}]}", "modproxy: FILE:2: auth.issuers[0].url: missing\n"},
+		"no audience":         {"listen: :80\nauth:\n  issuers:\n  - url: https://idp.example.com", "modproxy: FILE:4: auth.issuers[0].audience: missing: it is the name of this proxy in the tokens that are for it\n"},
+		"plain issuer":        {"listen: :80\nauth: {issuers: [{url: http://idp.example.com, audience: x}]}", "modproxy: FILE:2: auth.issuers[0]: invalid: issuer \"http://idp.example.com\": want an https URL without user and fragment\n"},
+		"same issuer":         {asked + "  - {url: https://idp.example.com, audience: there}", "modproxy: FILE:6: auth.issuers[1].url: https://idp.example.com is there twice\n"},
+		"algorithm":           {asked + "    algorithms: [HS256]", "modproxy: FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": algorithm \"HS256\": want one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA\n"},
+		"no group name":       {asked + "    groups:\n    - match: [a=b]\n      admin: true", "modproxy: FILE:7: auth.issuers[0].groups[0].name: missing\n"},
+		"group of everybody":  {asked + "    groups:\n    - name: all\n      admin: true", "modproxy: FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"all\": it would be everybody: want values or match\n"},
+		"group for nothing":   {asked + "    groups:\n    - name: all\n      match: [a=b]", "modproxy: FILE:7: auth.issuers[0].groups[0]: it could do nothing: want scopes or admin: true\n"},
+		"no claim": {asked + "    groups:\n    - name: a\n      match: [a]\n      scopes: ['*']",
+			"modproxy: FILE:8: auth.issuers[0].groups[0].match: invalid: want claim=value, not \"a\"\n"},
+		"claim twice": {asked + "    groups:\n    - name: a\n      match: [a=b, a=c]\n      scopes: ['*']",
+			"modproxy: FILE:8: auth.issuers[0].groups[0].match: invalid: the claim \"a\" is there twice, and has one value\n"},
+		"scope": {asked + "    groups:\n    - name: a\n      match: [a=b]\n      scopes:\n      - registry.example.com/ac*",
+			"modproxy: FILE:10: auth.issuers[0].groups[0].scopes[0]: invalid: scope \"registry.example.com/ac*\": want {host}/{namespace}, as in registry.terraform.io/acme, where either may be * as a whole, or * for everything\n"},
+		"scope's host": {asked + "    groups:\n    - name: a\n      match: [a=b]\n      scopes: ['*.example.com/acme']",
+			"modproxy: FILE:9: auth.issuers[0].groups[0].scopes[0]: invalid: hostname \"*.example.com\": idna: disallowed rune U+002A\n"},
 	} {
 		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
 	}

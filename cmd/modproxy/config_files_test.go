@@ -34,15 +34,20 @@ func TestExample(t *testing.T) {
 		if diff := cmp.Diff(plain(defaults[i].value), plain(k.value)); diff != "" {
 			t.Errorf("%s: -default +example\n%s", k.path, diff)
 		}
-		if !isList(k.value) {
-			continue
+		if isList(k.value) {
+			checkExample(t, example, k.path, k.value.Type().Elem())
 		}
-		element := k.value.Type().Elem()
-		for j := range element.NumField() {
-			field := keyName(element.Field(j))
-			if !regexp.MustCompile(`(?m)^[ #-]*` + field + `: `).Match(example) {
-				t.Errorf("%s[].%s is missing", k.path, field)
-			}
+	}
+}
+
+// checkExample looks for the keys of the entries of a list.
+func checkExample(t *testing.T, example []byte, path string, element reflect.Type) {
+	for f := range element.Fields() {
+		if !regexp.MustCompile(`(?m)^[ #-]*` + keyName(f) + `:( |$)`).Match(example) {
+			t.Errorf("%s[].%s is missing", path, keyName(f))
+		}
+		if f.Type.Kind() == reflect.Slice && isGroup(f.Type.Elem()) {
+			checkExample(t, example, path+"[]."+keyName(f), f.Type.Elem())
 		}
 	}
 }
@@ -53,8 +58,9 @@ func TestExampleComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := regexp.MustCompile(`(?m)^(routes|credentials): \[\]$`).ReplaceAllString(string(example), "$1:")
-	text = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+: )`).ReplaceAllString(text, "$1")
+	text := regexp.MustCompile(`(?m)^( *)(routes|credentials|issuers): \[\]$`).ReplaceAllString(string(example), "$1$2:")
+	text = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(text, "$1")
+	text = strings.Replace(text, "required: false", "required: true", 1) // else no issuer counts
 	text = strings.Replace(text, `  # - host: "*"`, "  - host: \"*\"\n  - host: registry.acme.example", 1)
 	c, sources, err := read(writeFile(t, "modproxy.yaml", text), nil, nil)
 	if err != nil {
@@ -63,8 +69,9 @@ func TestExampleComments(t *testing.T) {
 	if problems := check(c, sources); len(problems) > 0 {
 		t.Error(problems)
 	}
-	if len(c.Routes) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 4 {
-		t.Errorf("%d routes, %d credentials, %d upstreams; want 1, 1, 4", len(c.Routes), len(c.Credentials), len(c.Upstreams))
+	if len(c.Routes) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 4 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 {
+		t.Errorf("%d routes, %d credentials, %d upstreams, issuers %v; want 1, 1, 4, 1 with 1 group",
+			len(c.Routes), len(c.Credentials), len(c.Upstreams), c.Auth.Issuers)
 	}
 }
 
@@ -98,8 +105,9 @@ func TestReference(t *testing.T) {
 				walk(field, false)
 				continue
 			case inList:
-				if want = "Default: empty"; f.Type.Kind() == reflect.Int {
-					want = "Default: 0"
+				want = "Default: empty"
+				if kind := f.Type.Kind(); kind == reflect.Int || kind == reflect.Bool {
+					want = "Default: " + yamlText(field)
 				}
 				if strings.HasSuffix(text, "Required.") {
 					want = "Required."
@@ -118,9 +126,8 @@ func TestReference(t *testing.T) {
 	walk(reflect.ValueOf(defaultConfig()).Elem(), false)
 }
 
-// The image and docker-compose.yml configure modproxy so that it starts, and asks
-// itself where it listens. Without the one variable that docker-compose.yml adds,
-// the image does not open itself to everybody.
+// The image and docker-compose.yml configure modproxy so that it starts, asks
+// clients for a credential, and itself, for its health, where it listens.
 func TestContainer(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
@@ -129,9 +136,6 @@ func TestContainer(t *testing.T) {
 	image := regexp.MustCompile(`MODPROXY_[A-Z_]+=\S+`).FindAllString(withoutComments(string(dockerfile)), -1)
 	if len(image) == 0 {
 		t.Fatal("the Dockerfile sets no variables")
-	}
-	if _, _, err := Load("", image, nil); err == nil {
-		t.Error("the image listens to everybody without being told to")
 	}
 
 	module, err := os.ReadFile("../../go.mod")
@@ -169,6 +173,9 @@ func TestContainer(t *testing.T) {
 	c, _, err := Load("", variables, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !c.asks() {
+		t.Error("the container is open to everybody without being told to")
 	}
 	if base, err := localURL(c); err != nil || base != "http://localhost:8080" {
 		t.Errorf("the container asks itself at %s, %v", base, err)

@@ -77,10 +77,18 @@ func (p *printer) element(indent, path string, v reflect.Value) {
 	dash := "- "
 	for i := range v.NumField() {
 		name, field := keyName(v.Type().Field(i)), v.Field(i)
-		if i > 0 && field.IsZero() || readFromFile(v, name) {
+		at := joinKey(path, name)
+		switch {
+		case i > 0 && (field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0) || readFromFile(v, name):
 			continue
+		case isList(field):
+			p.line(indent+dash+name+":", at)
+			for j := range field.Len() {
+				p.element(indent+"    ", fmt.Sprintf("%s[%d]", at, j), field.Index(j))
+			}
+		default:
+			p.line(indent+dash+name+": "+yamlText(field), at)
 		}
-		p.line(indent+dash+name+": "+yamlText(field), joinKey(path, name))
 		dash = "  "
 	}
 }

@@ -45,6 +45,20 @@ credentials:
   password: ` + inTheOpen + `
 - host: archive.example.com
   password_file: token
+auth:
+  required: true
+  issuers:
+  - url: https://gitlab.example.com
+    audience: modules
+    groups_claim: groups
+    groups:
+    - name: infrastructure
+      values: [infra, '#1']
+      scopes: [Registry.Acme.Example/acme, "*"]
+    - name: operators
+      match: [user_login=root]
+      admin: true
+  - {url: https://ci.example.com, audience: modules, algorithms: [EdDSA]}
 cache: {memory: 1536KiB, max_stale: 36h15m}
 `} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

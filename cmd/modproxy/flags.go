@@ -6,7 +6,7 @@ import "github.com/spf13/pflag"
 var keyFlags = []struct{ name, key, usage string }{
 	{"listen", "listen", "`address` and port to accept connections on"},
 	{"public-url", "public_url", "`URL` under which clients see this proxy"},
-	{"anonymous", "anonymous", "listen on more than loopback although nobody is asked who they are"},
+	{"anonymous", "anonymous", "ask nobody who they are, wherever it listens"},
 	{"data", "data", "`directory` of everything that is kept"},
 	{"tls-cert", "tls.cert_file", "PEM `file` with the certificate and its intermediates"},
 	{"tls-key", "tls.key_file", "PEM `file` with the certificate's private key"},

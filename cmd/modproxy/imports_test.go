@@ -32,6 +32,7 @@ var homes = map[string][]string{
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
 	"github.com/spf13/pflag":                     {"cmd/modproxy"},
 	"golang.org/x/net":                           {"upstream/egress"},
+	"golang.org/x/net/netutil":                   {"upstream/egress", "cmd/modproxy"},
 	"golang.org/x/sys/unix":                      {"upstream/git", "cache/disk"},
 	"golang.org/x/text":                          {},
 	"github.com/rogpeppe/go-internal/txtar":      {"registrytest"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -55,6 +56,10 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
 	}
 	defer listener.Close()
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.asks() && !c.Anonymous {
+		return misuse{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
+	}
+	listener = netutil.LimitListener(listener, c.Limits.Connections)
 	own, err := claimToServe(c.Data)
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	if err := own.announce(local); err != nil {
 		return err
 	}
-	if err := env.announce(&bound, local); err != nil {
+	if err := env.announce(&bound, local, stack); err != nil {
 		return err
 	}
 	return serveUntil(ctx, server, listener, c.Shutdown, stack)
@@ -122,15 +127,18 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener,
 }
 
 // announce tells the person at the terminal where the proxy is and what to do next.
-func (env *environment) announce(c *Config, local string) error {
+func (env *environment) announce(c *Config, local string, stack *stack) error {
 	base, err := baseURL(c)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", local, c.Data)
-	if err := clientConfig(&b, base, "", c.Upstreams); err != nil {
+	if err := clientConfig(&b, base, "", c.Upstreams, stack.auth != nil); err != nil {
 		return err
+	}
+	if stack.nobodyMayAsk() {
+		fmt.Fprintf(&b, "\nNobody has a token yet. To make one:\n\n  modproxy token create NAME --scope '*' --data %s\n", c.Data)
 	}
 	_, err = fmt.Fprint(env.stdout, b.String())
 	return err
@@ -145,7 +153,7 @@ func home(c *Config) func(base string) string {
 			b.WriteString("It does not know the address that you see it under: set public_url.\n")
 			return b.String()
 		}
-		if err := clientConfig(&b, base, "", c.Upstreams); err != nil {
+		if err := clientConfig(&b, base, "", c.Upstreams, c.asks()); err != nil {
 			return b.String()
 		}
 		return b.String()
@@ -179,6 +187,8 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 		Upstreams:      upstreams,
 		PublicURL:      cutSlash(c.PublicURL),
 		Known:          known,
+		Auth:           s.auth,
+		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
 		TrustedProxies: trusted,
 		Log:            s.log,
 		Metrics:        s.metrics,

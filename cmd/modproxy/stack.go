@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/pack"
@@ -30,8 +31,9 @@ type stack struct {
 	registry modproxy.Registry
 	cache    *cache.Registry
 	store    *disk.Store
-	egress   *egress.Client // nil when offline
-	tunnel   *egress.Tunnel // nil when offline
+	auth     *auth.Authenticator // nil when nobody is asked
+	egress   *egress.Client      // nil when offline and without issuers
+	tunnel   *egress.Tunnel      // nil when offline
 	metrics  *proxy.Metrics
 	log      *zap.Logger
 	claim    *claim // of the data directory
@@ -64,23 +66,14 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		Observe: s.observe,
 	}
 	s.registry = &rewrite.Registry{Next: s.cache}
-	return s, nil
+	return s, s.newAuth(c, listening)
 }
 
 // newUpstream makes the client that asks registries and fetches packages.
 func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr) (*upstream.Client, error) {
-	own := netip.AddrPort{}
-	if tcp, ok := listening.(*net.TCPAddr); ok {
-		own = tcp.AddrPort()
-	}
 	var err error
-	s.egress, err = egress.New(egress.Config{
-		Allow: c.Egress.Allow, Ports: c.Egress.Ports, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + buildVersion(),
-		Self:      egress.Listeners(own),
-	})
-	if err != nil {
-		return nil, misuse{fmt.Errorf("egress: %w", err)}
+	if s.egress, err = newEgress(c, listening); err != nil {
+		return nil, err
 	}
 	if s.tunnel, err = s.egress.ListenTunnel(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
@@ -109,6 +102,23 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr) 
 		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked)},
 		Git:         s.newGit(c, scratch),
 	})
+}
+
+// newEgress makes every connection that leaves this process, but none back to it.
+func newEgress(c *Config, listening net.Addr) (*egress.Client, error) {
+	own := netip.AddrPort{}
+	if tcp, ok := listening.(*net.TCPAddr); ok {
+		own = tcp.AddrPort()
+	}
+	client, err := egress.New(egress.Config{
+		Allow: c.Egress.Allow, Ports: c.Egress.Ports, CAFile: c.Egress.CAFile,
+		UserAgent: "modproxy/" + buildVersion(),
+		Self:      egress.Listeners(own),
+	})
+	if err != nil {
+		return nil, misuse{fmt.Errorf("egress: %w", err)}
+	}
+	return client, nil
 }
 
 func (s *stack) newGit(c *Config, scratch string) *git.Fetcher {
@@ -162,7 +172,7 @@ func (s *stack) ready() error {
 	if s.draining.Load() {
 		return errors.New("shutting down")
 	}
-	return nil
+	return s.authReady()
 }
 
 // drain waits for the fetches that run, until ctx ends.

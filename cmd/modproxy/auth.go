@@ -1,0 +1,104 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+// tokensFile and keyFile are where the tokens are kept, and what package paths are
+// signed with. "modproxy token" changes the first beside a proxy that serves.
+func tokensFile(c *Config) string { return filepath.Join(c.Data, "auth", "tokens.json") }
+func keyFile(c *Config) string    { return filepath.Join(c.Data, "auth", "key") }
+
+// maxIssuerAnswer bounds what an issuer says of itself and its keys, in bytes.
+const maxIssuerAnswer = 1 << 20
+
+// newAuth puts the layer on top that answers clients only what they may read, if
+// they are asked who they are.
+func (s *stack) newAuth(c *Config, listening net.Addr) error {
+	if !c.asks() {
+		return nil
+	}
+	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {
+		return err
+	}
+	tokens, err := auth.OpenTokens(tokensFile(c))
+	if err != nil {
+		return withHint(err, "put the backup back; without the file there are no tokens, and none is good")
+	}
+	who := &auth.Authenticator{Tokens: tokens}
+	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
+	if len(c.Auth.Issuers) > 0 {
+		transport, err := s.toIssuers(c, listening)
+		if err != nil {
+			return err
+		}
+		verifier, err := newVerifier(c.Auth.Issuers, transport, s.observeIssuer)
+		if err != nil {
+			return err
+		}
+		who.JWT, paths.Rules = verifier, verifier.Rules()
+	}
+	if who.Signer, err = auth.OpenSigner(keyFile(c), paths); err != nil {
+		return withHint(err, "without the file modproxy makes another; then paths that were signed before are not good")
+	}
+	s.auth = who
+	s.registry = &auth.Registry{Next: s.registry}
+	return nil
+}
+
+// toIssuers asks issuers for their keys, offline too: they are none of those that
+// modules come from.
+func (s *stack) toIssuers(c *Config, listening net.Addr) (http.RoundTripper, error) {
+	if s.egress == nil {
+		var err error
+		if s.egress, err = newEgress(c, listening); err != nil {
+			return nil, err
+		}
+	}
+	return s.egress.Transport(maxIssuerAnswer), nil
+}
+
+func (s *stack) observeIssuer(issuer string, err error) {
+	if err != nil {
+		s.log.Warn("the keys of an issuer cannot be fetched", zap.String("issuer", issuer), zap.Error(err))
+		return
+	}
+	s.log.Debug("the keys of an issuer were fetched", zap.String("issuer", issuer))
+}
+
+// authReady is what hinders the proxy from letting clients in.
+func (s *stack) authReady() error {
+	if s.auth == nil {
+		return nil
+	}
+	if err := s.auth.Tokens.Check(); err != nil {
+		return err
+	}
+	return s.auth.Signer.Check()
+}
+
+// nobodyMayAsk reports whether there is no token and no issuer that would let
+// anybody in.
+func (s *stack) nobodyMayAsk() bool {
+	if s.auth == nil || s.auth.JWT != nil {
+		return false
+	}
+	list, err := s.auth.Tokens.List()
+	if err != nil {
+		return true
+	}
+	now := time.Now()
+	for _, t := range list {
+		if t.Live(now) {
+			return false
+		}
+	}
+	return true
+}
