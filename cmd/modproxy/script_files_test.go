@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,14 +134,49 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		args = args[2:]
 	}
+	w := worldOf(ts)
+	if len(args) == 2 && args[1] == "&" {
+		w.asked = askBeside(args[0], header)
+		return
+	}
 	if len(args) != 1 {
-		ts.Fatalf("usage: get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL")
+		ts.Fatalf("usage: get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL [&], or get -wait")
+	}
+	if args[0] == "-wait" {
+		check(ts, neg, <-w.asked)
+		return
 	}
 	body, err := sendAll(ts, times, args[0], header, output == "")
 	if output != "" && err == nil {
 		ts.Check(os.WriteFile(ts.MkAbs(output), body, 0o600))
 	}
 	check(ts, neg, err)
+}
+
+// askBeside asks in the background. It returns when the request is on its way; what
+// becomes of it, its result gives.
+func askBeside(url string, header http.Header) <-chan error {
+	sent, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), "GET", url, nil)
+		if err != nil {
+			done <- err
+			return
+		}
+		r.Header, r.Host = header, header.Get("Host")
+		answer, _, err := send(r)
+		if err == nil && answer.StatusCode >= 400 {
+			err = fmt.Errorf("GET %s: %s", url, answer.Status)
+		}
+		done <- err
+	}()
+	select {
+	case <-sent:
+	case err := <-done:
+		done <- err
+	}
+	return done
 }
 
 // sendAll asks the same so often at the same time, wants the same body every time,

@@ -14,7 +14,7 @@
 //	await NAME KIND N                       wait until there were so many requests
 //	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
 //	modproxy ARGS…                          run modproxy; "modproxy serve … &" returns when it is ready
-//	stop                                    end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
+//	end                                     end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
 //	signal TERM | KILL                      send a signal; KILL waits for the end
 //	client [-direct] get | init DIR         run the client in DIR, through modproxy or asking the upstreams itself
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
@@ -22,13 +22,15 @@
 //	tree DIR                                print the names of the files in DIR, executables with a star
 //	get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL
 //	                                        ask as curl -i does, so often at once; fails with a status of 400 and more
+//	get [-H 'NAME: VALUE'] URL &            ask so, and go on when the request is sent
+//	get -wait                               wait for the answer to that
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
 // Upstream NAME is the registry registry.NAME.example, and sets $NAME_URL and
 // $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
 // that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
-// configuration. $CLIENT is the client's program.
+// configuration. $CLIENT is the client's program, and $MODPROXY modproxy.
 package main_test
 
 import (
@@ -92,6 +94,10 @@ func tofuPath() string {
 	return filepath.Join(cache, "modproxy-tools", "tofu")
 }
 
+// stopLine finds testscript's own command "stop", after which nothing of a script
+// would run: "end" ends modproxy.
+var stopLine = regexp.MustCompile(`(?m)^stop\b`)
+
 // clientLine finds a script's first use of the client.
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
 
@@ -106,6 +112,9 @@ func TestScripts(t *testing.T) {
 		text, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if stopLine.Match(text) {
+			t.Errorf("%s: \"stop\" would end the script", script)
 		}
 		if clientLine.Match(text) {
 			withClient = append(withClient, script)
@@ -139,7 +148,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"await":    runAwait,
 			"seen":     runSeen,
 			"modproxy": runModproxy,
-			"stop":     runStop,
+			"end":      runEnd,
 			"signal":   runSignal,
 			"client":   runClient,
 			"sametree": sametree,
@@ -161,6 +170,7 @@ func setup(env *testscript.Env, name, program string) error {
 	for _, v := range []string{
 		"HOME=" + w.path("home"),
 		"CLIENT=" + program,
+		"MODPROXY=" + built,
 		"CHECKPOINT_DISABLE=1",
 		"TF_IN_AUTOMATION=1",
 		"TF_CLI_CONFIG_FILE=" + w.path("proxied.tfrc"),

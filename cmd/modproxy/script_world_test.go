@@ -32,8 +32,9 @@ type world struct {
 	proxy    *exec.Cmd
 	exited   chan error
 	signaled bool
-	logStart int // where in the log requests are counted from
-	resets   int // how often they began to be
+	asked    <-chan error // what became of "get … &"
+	logStart int          // where in the log requests are counted from
+	resets   int          // how often they began to be
 }
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
@@ -181,7 +182,7 @@ func (w *world) configureClient(ts *testscript.TestScript, url string) error {
 	return os.WriteFile(w.path("proxied.tfrc"), out, 0o600)
 }
 
-func runStop(ts *testscript.TestScript, neg bool, args []string) {
+func runEnd(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if w.proxy == nil {
 		ts.Fatalf("modproxy does not run")
