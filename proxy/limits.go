@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -27,7 +28,7 @@ const (
 	// How long a request waits for its turn. A client gives versions and download
 	// ten seconds or less and one more try, after the time that it is told; the
 	// request for a package it gives any time, and no other try.
-	patience        = time.Second
+	patience        = 3 * time.Second
 	packagePatience = 30 * time.Second
 	// The clients whose rate is remembered.
 	maxClients = 16 << 10
@@ -46,6 +47,7 @@ type bounds struct {
 	turns   chan struct{} // one for each request that is answered; nil for no bound
 	queue   chan struct{} // one for each that waits, of which there are as many
 	rate    int
+	mu      sync.Mutex // reserves
 	clients *lru.Cache[string, *rate.Limiter]
 }
 
@@ -74,7 +76,8 @@ func later(wait time.Duration, err error) error {
 // enter lets a request of client in when it is its turn, or says when to come
 // back. Who was let in leaves.
 func (b *bounds) enter(ctx context.Context, client string, patience time.Duration) error {
-	if err := b.pace(ctx, client, patience); err != nil {
+	waited, err := b.pace(ctx, client, patience)
+	if err != nil {
 		return err
 	}
 	select {
@@ -85,7 +88,7 @@ func (b *bounds) enter(ctx context.Context, client string, patience time.Duratio
 	if b.turns == nil {
 		return nil
 	}
-	return b.wait(ctx, b.turns, patience)
+	return b.wait(ctx, b.turns, patience-waited)
 }
 
 func (b *bounds) leave() {
@@ -94,10 +97,10 @@ func (b *bounds) leave() {
 	}
 }
 
-// pace waits until client may send a request again.
-func (b *bounds) pace(ctx context.Context, client string, patience time.Duration) error {
+// pace waits until client may send a request again, and says for how long it did.
+func (b *bounds) pace(ctx context.Context, client string, patience time.Duration) (time.Duration, error) {
 	if b.rate == 0 {
-		return nil
+		return 0, nil
 	}
 	limiter, ok := b.clients.Get(client)
 	if !ok {
@@ -106,19 +109,20 @@ func (b *bounds) pace(ctx context.Context, client string, patience time.Duration
 			limiter = before
 		}
 	}
+	b.mu.Lock()
 	turn := limiter.Reserve()
 	delay := turn.Delay()
-	if delay == 0 {
-		return nil
+	if delay > patience {
+		turn.Cancel() // before the next one reserves: then nothing is lost
 	}
-	err := later(delay, errRate)
-	if delay <= patience {
-		err = b.wait(ctx, nil, delay)
+	b.mu.Unlock()
+	switch {
+	case delay == 0:
+		return 0, nil
+	case delay > patience:
+		return 0, later(delay, errRate)
 	}
-	if err != nil {
-		turn.Cancel()
-	}
-	return err
+	return delay, b.wait(ctx, nil, delay)
 }
 
 // wait waits until there is a turn, or without turns, until patience is over. Who

@@ -108,8 +108,11 @@ func TestRate(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if refused.Load() != 36 || time.Duration(longest.Load()) < time.Second {
+		if want := 40 - 4*int64(patience/time.Second); refused.Load() != want || time.Duration(longest.Load()) > patience+time.Second {
 			t.Errorf("%d of 40 refused, to wait %v", refused.Load(), time.Duration(longest.Load()))
+		}
+		if err := b.enter(t.Context(), "a", patience); err != nil || time.Since(start) != 2*time.Second+patience+time.Second/4 {
+			t.Errorf("after a flood: %v, after %v", err, time.Since(start))
 		}
 	})
 }
