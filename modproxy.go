@@ -49,7 +49,8 @@ type Registry interface {
 }
 
 // Package is what one version of a module contains, in the form that package
-// pack describes, open for reading from its start.
+// pack describes, open for reading from its start. One whose ReadSeekCloser is an
+// [io.WriterTo] as well has all of it, checked, in memory.
 type Package struct {
 	io.ReadSeekCloser
 	Digest Digest    // names the stored bytes

@@ -9,6 +9,7 @@ package hostname
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -25,6 +26,14 @@ const maxLength = 259
 //
 // Its error is [modproxy.ErrInvalid].
 func Parse(s string) (string, error) {
+	if isPlain(s) {
+		return s, nil
+	}
+	return normalise(s)
+}
+
+// normalise is Parse by the clients' own code, which takes its time.
+func normalise(s string) (string, error) {
 	if len(s) > maxLength || !utf8.ValidString(s) || strings.ContainsAny(s, "/\\@?#% \t\r\n\x00") {
 		return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
 	}
@@ -41,6 +50,32 @@ func Parse(s string) (string, error) {
 		return "", fmt.Errorf("%w: hostname %.80q cannot be written in Unicode", modproxy.ErrInvalid, s)
 	}
 	return string(h), nil
+}
+
+// isPlain reports whether s is in its normalised spelling already, for the many
+// that are plainly so; it may be wrong only in saying no.
+func isPlain(s string) bool {
+	name, port, hasPort := strings.Cut(s, ":")
+	if hasPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || n == 443 || port[0] == '0' || port[0] == '+' {
+			return false
+		}
+	}
+	if len(name) == 0 || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if len(label) == 0 || len(label) > 63 || strings.Contains(label, "--") || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			if c := label[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Display is how a normalised hostname is shown to people: Unicode for an

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -63,7 +64,8 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 	if entry == nil {
 		return
 	}
-	fields := make([]zap.Field, 0, 12)
+	kept := entryFields.Get().(*[]zap.Field)
+	fields := (*kept)[:0]
 	if e.Kind != "" {
 		fields = append(fields, zap.String(fieldKind, e.Kind))
 	}
@@ -96,7 +98,12 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 		fields = append(fields, zap.String(fieldError, cut(why)))
 	}
 	entry.Write(fields...)
+	clear(fields) // they hold on to the request
+	*kept = fields
+	entryFields.Put(kept)
 }
+
+var entryFields = sync.Pool{New: func() any { return new([]zap.Field) }}
 
 func cut(s string) string {
 	if len(s) > maxLogged {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,8 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	serve    http.Handler
+
+	of sync.Map // *counters of an answered: what WithLabelValues found
 
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -73,9 +76,31 @@ func (m *Metrics) request(e *Event, took time.Duration) {
 	if kind == "" {
 		kind = "other"
 	}
-	m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)).Inc()
-	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
-	m.bytes.WithLabelValues(kind).Add(float64(e.Bytes))
+	key := answered{kind, e.Status}
+	of, ok := m.of.Load(key)
+	if !ok { // there are as many as kinds and statuses
+		of, _ = m.of.LoadOrStore(key, &counters{
+			requests: m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)),
+			seconds:  m.seconds.WithLabelValues(kind),
+			bytes:    m.bytes.WithLabelValues(kind),
+		})
+	}
+	c := of.(*counters)
+	c.requests.Inc()
+	c.seconds.Observe(took.Seconds())
+	c.bytes.Add(float64(e.Bytes))
+}
+
+// answered is what requests have in common that are counted together.
+type answered struct {
+	kind   string
+	status int
+}
+
+type counters struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+	bytes    prometheus.Counter
 }
 
 // Asked counts a question to an upstream registry.

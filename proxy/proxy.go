@@ -62,7 +62,8 @@ type Config struct {
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
 	cfg    Config
-	router *mux.Router
+	ask    http.HandlerFunc // the protocol
+	router *mux.Router      // everything else
 	bounds *bounds
 }
 
@@ -75,8 +76,7 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{cfg: cfg, bounds: newBounds(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	// The busiest first: mux tries its routes in order.
-	h.router.MatcherFunc(isProtocol).HandlerFunc(h.adapt(h.protocol))
+	h.ask = h.adapt(h.protocol)
 	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.adapt(h.discovery))
 	h.router.Path("/-/healthz").HandlerFunc(h.adapt(h.healthz))
 	h.router.Path("/-/readyz").HandlerFunc(h.adapt(h.readyz))
@@ -89,11 +89,15 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-func isProtocol(r *http.Request, _ *mux.RouteMatch) bool {
-	return strings.Contains(r.URL.Path, "/v1/modules/")
+// ServeHTTP answers. The protocol has paths of its own and does not go through the
+// router, which copies every request twice.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.URL.Path, "/v1/modules/") {
+		h.ask(w, r)
+		return
+	}
+	h.router.ServeHTTP(w, r)
 }
-
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.router.ServeHTTP(w, r) }
 
 // handle answers a request, or says with an error why it does not; it has then
 // written nothing.

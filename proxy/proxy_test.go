@@ -246,8 +246,8 @@ func TestPackage(t *testing.T) {
 
 // broken is a package that fails in the middle.
 type broken struct {
-	*bytes.Reader
-	left int
+	content *bytes.Reader
+	left    int
 }
 
 func (b *broken) Read(p []byte) (int, error) {
@@ -256,9 +256,10 @@ func (b *broken) Read(p []byte) (int, error) {
 	}
 	n := min(len(p), b.left)
 	b.left -= n
-	return b.Reader.Read(p[:n])
+	return b.content.Read(p[:n])
 }
-func (b *broken) Close() error { return nil }
+func (b *broken) Seek(to int64, whence int) (int64, error) { return b.content.Seek(to, whence) }
+func (b *broken) Close() error                             { return nil }
 
 type brokenRegistry struct{ modproxy.Registry }
 

@@ -17,6 +17,7 @@ var (
 	statusHit    = []string{"modproxy; hit"}
 	statusStale  = []string{"modproxy; hit; detail=stale"}
 	statusMiss   = []string{"modproxy; fwd=miss; stored"}
+	acceptRanges = []string{"bytes"}
 	gzipType     = []string{"application/gzip"}
 	cacheForEver = []string{"public, max-age=31536000, immutable"}
 	cacheForOne  = []string{"private, max-age=31536000, immutable"}
