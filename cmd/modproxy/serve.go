@@ -51,6 +51,7 @@ const (
 func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	log, flush := newLog(env.stderr, c.Log.Level)
 	defer flush()
+	env.tuneGarbage(c)
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
