@@ -6,7 +6,8 @@
 // is refused. What somebody may not read is to them as if it were not there.
 //
 // A change of the token file or of the key file counts in every process that
-// has it open within a second while requests come in, and never later than five.
+// has it open within a second while requests come in, and never later than five; a
+// new token counts at once.
 //
 // Two things are secret and appear in no error and no log: the text of a token,
 // of which only a hash is kept, and the segment of a signed package path.

@@ -93,14 +93,29 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	if err != nil {
 		return Principal{}, errFile
 	}
-	entry, known := set.byID[id]
+	entry := set.find(id, hash)
+	if entry == nil { // it may have been made just now
+		if set, err = t.file.again(now); err != nil {
+			return Principal{}, errFile
+		}
+		entry = set.find(id, hash)
+	}
+	if entry == nil {
+		return Principal{}, &Refused{"no such token"}
+	}
+	return t.live(entry, now)
+}
+
+// find is the token with an id whose secret has the hash, or nil.
+func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenEntry {
+	entry, known := s.byID[id]
 	if !known {
 		entry = &unknown
 	}
 	if same := subtle.ConstantTimeCompare(hash[:], entry.Hash[:]); same != 1 || !known {
-		return Principal{}, &Refused{"no such token"}
+		return nil
 	}
-	return t.live(entry, now)
+	return entry
 }
 
 // unknown is compared with where there is no token.

@@ -12,6 +12,7 @@ import (
 )
 
 const (
+	lookSoon  = 10 * time.Millisecond
 	lookAgain = time.Second     // what was seen less long ago counts without looking
 	maxUnseen = 5 * time.Second // what was seen longer ago never counts
 	settling  = 2 * time.Second // a file that was changed more recently is read again: clocks of file systems are coarse
@@ -67,6 +68,15 @@ func (w *watched[T]) get(now time.Time) (T, error) {
 			w.mu.Unlock()
 		}
 	}
+	return s.value, s.err
+}
+
+// again is what the file says, as of no longer than lookSoon before now: for who
+// did not find in it what may just have been written.
+func (w *watched[T]) again(now time.Time) (T, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.look(now.Sub(w.start), lookSoon)
 	return s.value, s.err
 }
 

@@ -31,6 +31,20 @@ func TestRevocationCountsElsewhere(t *testing.T) {
 	}
 }
 
+// A token that another process has just made is good, although the file was looked at
+// a moment ago.
+func TestNewTokenCountsAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	server := open(t, path)
+	now := time.Now()
+	for i, name := range []string{"first", "second"} {
+		text, _ := create(t, open(t, path), auth.TokenSpec{Name: name, Scopes: acme})
+		if p, err := server.Verify(text, now.Add(time.Duration(i+1)*20*time.Millisecond)); err != nil || p.Name != name {
+			t.Errorf("%s: %v (%s)", name, err, why(err))
+		}
+	}
+}
+
 // Requests that come all at once see the change as well.
 func TestRevocationCountsForAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
