@@ -52,6 +52,16 @@ func (e *RetryLater) Error() string { return e.Err.Error() }
 
 func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
+// NoSpace is an [ErrUnavailable] of the storage: it has no room for what is to be
+// kept. What is kept is served all the same.
+type NoSpace struct {
+	Err error // what happened; not nil
+}
+
+func (e *NoSpace) Error() string { return "no space: " + e.Err.Error() }
+
+func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
+
 // FetchFailed tells that a package could not be fetched when it was last tried.
 // Clients show nothing of a failed archive request but its status, so the next
 // question for the location answers with it.

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -35,6 +36,9 @@ type Registry struct {
 	Next  modproxy.Registry
 	Index Index
 	Blobs Blobs
+	// Uses keeps when packages were last used. Nil: it is forgotten with the
+	// process.
+	Uses Uses
 
 	Fresh    time.Duration // how long a versions document is served without asking again; zero means 5m
 	MaxStale time.Duration // how long after it was asked for a document is served while Next fails; zero means 720h
@@ -45,6 +49,11 @@ type Registry struct {
 	Wait time.Duration
 	// FetchTimeout ends one fetch of a package; zero means 15m.
 	FetchTimeout time.Duration
+	// MaxSize bounds the bytes of all packages that are kept, those that are being
+	// written included. To make room for a package those go that were not used for
+	// longest, and are fetched again when they are asked for; their records stay.
+	// What is being read or fetched does not go. Zero: no bound.
+	MaxSize int64
 	// Memory bounds the bytes of packages that are held in memory, those that
 	// are being served from it included. No package larger than an eighth of it
 	// is held. Zero means 64 MiB, a negative number none.
@@ -73,6 +82,8 @@ type Registry struct {
 	records *lru.Cache[key, *PackageRecord]    // of packages whose blob was there when last looked at
 	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
 	memory  *memory
+	room    *room
+	flushed atomic.Int64 // when uses were last written down, in Unix milliseconds
 
 	held    refusals[modproxy.Module] // RetryLater of Next
 	missing refusals[key]             // ErrNotFound of Next; no version means the module
@@ -89,6 +100,7 @@ const (
 	refreshPause = 5 * time.Second // after a failed refresh, while stale answers are served
 	storagePause = 5 * time.Second // after a fetch that the storage failed
 	maxHold      = 24 * time.Hour  // the longest RetryLater that is obeyed
+	flushPause   = 5 * time.Minute // between writing down when packages were last used
 	closeGrace   = time.Second     // for background work to notice that it was ended
 
 	maxAsking    = 1024     // questions under way
@@ -144,7 +156,14 @@ func (r *Registry) start() {
 	r.missing = newRefusals[key]()
 	r.failed = newRefusals[key]()
 	r.seed = maphash.MakeSeed()
+	r.room = newRoom(r.MaxSize)
+	r.flushed.Store(time.Now().UnixMilli())
+	r.asking.start(r.settleRoom) // it is open and idle
 }
+
+// Start begins to count what is kept, and evicts what is over MaxSize, in the
+// background; else the first question does.
+func (r *Registry) Start() { r.once.Do(r.start) }
 
 // Close waits for what goes on in the background, at most until ctx ends; then
 // it ends that work. Nothing is asked of Next afterwards; what is kept is still
@@ -161,6 +180,7 @@ func (r *Registry) Close(ctx context.Context) error {
 		r.fetching.work.Wait()
 		close(idle)
 	}()
+	defer r.flushUses()
 	defer r.end()
 	select {
 	case <-idle:
@@ -187,6 +207,7 @@ func lock[K comparable](r *Registry, k K) (unlock func()) {
 
 var (
 	errOffline = fmt.Errorf("%w: offline, and it is not kept", modproxy.ErrUnavailable)
+	errEvicted = fmt.Errorf("%w: offline, and it was evicted", modproxy.ErrUnavailable)
 	errClosing = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
 )
 
@@ -202,6 +223,10 @@ func (k key) wrap(op string, err error) error {
 // settle makes err, of a question that did not run in its caller's context, an
 // answer to those who wait: the context that ended was not theirs.
 func (k key) settle(op string, err error, timeout time.Duration) error {
+	var full *modproxy.NoSpace
+	if outOfSpace(err) && !errors.As(err, &full) {
+		return k.wrap(op, &modproxy.NoSpace{Err: err})
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return k.wrap(op, fmt.Errorf("%w: not done within %v", modproxy.ErrUnavailable, timeout))

@@ -26,7 +26,10 @@ func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord]
 		if err := r.failed.get(k); err != nil {
 			return nil, err
 		}
-		if r.Next == nil { // and have is not nil, or nobody would have come here
+		switch { // have is not nil, or nobody would have come here
+		case r.Next == nil && r.evicted(have.Digest):
+			return nil, k.wrap("package", errEvicted)
+		case r.Next == nil:
 			return nil, k.wrap("package", fmt.Errorf("%w: offline, and what is kept is no good: %w", modproxy.ErrUnavailable, err))
 		}
 		rec, err := r.fetchInTurn(ctx, k, have)
@@ -71,13 +74,19 @@ func (r *Registry) inspect(k key, d modproxy.Digest) error {
 	if !damaged(err) || r.Next == nil && errors.Is(err, errUnreadable) {
 		return err
 	}
+	gone := errors.Is(err, fs.ErrNotExist)
+	if gone && r.evicted(d) {
+		return err
+	}
 	r.observe(Event{Kind: BlobDamaged, Module: k.Module, Version: k.version, Err: err})
-	if errors.Is(err, fs.ErrNotExist) {
+	if gone {
+		r.room.lose(r.room.seat(d))
 		return err
 	}
 	if err := r.Blobs.Quarantine(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("setting a damaged blob aside: %v", err)
 	}
+	r.room.lose(r.room.seat(d))
 	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
@@ -142,7 +151,11 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	case have != nil && p.Sum != have.Sum:
 		return nil, fmt.Errorf("%w: it was %s when it was kept, and is %s now", modproxy.ErrChanged, have.Sum, p.Sum)
 	}
-	if err := r.keepBlob(ctx, k, p); err != nil {
+	seat, release := r.room.hold(p.Digest)
+	defer release()
+	var res reservation
+	defer func() { res.end() }()
+	if err := r.keepBlob(ctx, k, p, seat, &res); err != nil {
 		return nil, err
 	}
 	rec.Digest, rec.Size = p.Digest, p.Size
@@ -155,14 +168,36 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	return r.keepRecord(k, rec)
 }
 
-// keepBlob keeps the bytes of p.
-func (r *Registry) keepBlob(ctx context.Context, k key, p *modproxy.Package) error {
+// keepBlob keeps the bytes of p, for which it reserves room unless they are there.
+func (r *Registry) keepBlob(ctx context.Context, k key, p *modproxy.Package, seat *seat, res *reservation) error {
+	there := false
 	if _, err := r.Blobs.Stat(p.Digest); !errors.Is(err, fs.ErrNotExist) {
 		// Another version has the same bytes; they should be right.
-		if err := r.inspect(k, p.Digest); err != nil && !damaged(err) {
+		err := r.inspect(k, p.Digest)
+		if err != nil && !damaged(err) {
 			return storageError{err}
 		}
+		there = err == nil
 	}
+	if there {
+		err := r.put(ctx, p) // which makes it durable
+		if err == nil {
+			r.room.put(seat, p.Size)
+		}
+		return err
+	}
+	if err := r.makeRoom(ctx, p.Size, res); err != nil {
+		return err
+	}
+	if err := r.put(ctx, p); err != nil {
+		return err
+	}
+	seat.touch(time.Now())
+	res.keep(seat)
+	return nil
+}
+
+func (r *Registry) put(ctx context.Context, p *modproxy.Package) error {
 	body := &body{Reader: p, left: p.Size}
 	if err := r.Blobs.Put(ctx, p.Digest, body); err != nil {
 		switch {
@@ -192,6 +227,9 @@ func (r *Registry) keepRecord(k key, rec PackageRecord) (*PackageRecord, error) 
 	switch {
 	case err == nil:
 		rec.Dropped = old.Dropped
+		if rec == old { // it was fetched again
+			return &rec, nil
+		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storageError{err}
 	}
@@ -209,11 +247,12 @@ func (r *Registry) keepRecord(k key, rec PackageRecord) (*PackageRecord, error) 
 // wait. Being stopped is not a failure.
 func (r *Registry) fail(k key, err error) error {
 	var storage storageError
+	var full *modproxy.NoSpace
 	pause := r.set.missing
 	switch {
 	case errors.Is(err, errClosing), r.fetching.ending.Err() != nil:
 		return k.wrap("package", errClosing)
-	case errors.As(err, &storage):
+	case errors.As(err, &storage), errors.As(err, &full), outOfSpace(err):
 		pause = min(pause, storagePause)
 	default:
 		pause = max(pause, hold(err))

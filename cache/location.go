@@ -34,6 +34,9 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 		return modproxy.Location{}, err
 	}
 	if rec != nil { // but not its blob
+		if r.Next == nil && r.evicted(rec.Digest) {
+			return modproxy.Location{}, k.wrap("location", errEvicted)
+		}
 		r.startFetch(ctx, k) // what becomes of it, Package tells
 		return modproxy.Location{Subdir: rec.Subdir}, nil
 	}

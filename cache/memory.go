@@ -62,6 +62,12 @@ func (m *memory) get(d modproxy.Digest) *hot {
 	return h
 }
 
+func (m *memory) remove(d modproxy.Digest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lru.Remove(d)
+}
+
 func (m *memory) has(d modproxy.Digest) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

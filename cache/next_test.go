@@ -159,6 +159,11 @@ type fixture struct {
 	index  *cachetest.MemoryIndex
 	blobs  *cachetest.MemoryBlobs
 	events *events
+
+	// Of fixtures with a bound.
+	sized *sized
+	uses  *cachetest.MemoryUses
+	max   int64
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -175,6 +180,9 @@ func (f *fixture) restart(t *testing.T) {
 	}
 	f.events = &events{}
 	f.Registry = &cache.Registry{Next: f.next, Index: f.index, Blobs: f.blobs, Observe: f.events.add}
+	if f.sized != nil {
+		f.Registry.Next, f.Registry.Uses, f.Registry.MaxSize, f.Registry.Memory = f.sized, f.uses, f.max, -1
+	}
 	r := f.Registry
 	t.Cleanup(func() { mustClose(t, r) })
 }

@@ -18,6 +18,7 @@ const (
 	VersionDropped Kind = "version_dropped" // upstream does not list a version whose package is kept
 	VersionListed  Kind = "version_listed"  // upstream lists such a version again
 	BlobDamaged    Kind = "blob_damaged"    // a blob is missing or damaged; Err. It is set aside and fetched again
+	Evicted        Kind = "evicted"         // a package was removed; Digest, Bytes. Its record stays
 	IndexFailed    Kind = "index_failed"    // an answer was served but could not be kept or read; Err
 )
 
@@ -27,6 +28,7 @@ type Event struct {
 	Kind     Kind
 	Module   modproxy.Module
 	Version  string // empty for questions about versions
+	Digest   modproxy.Digest
 	Duration time.Duration
 	Bytes    int64
 	Err      error // nil: it went well

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/modproxy/modproxy"
 )
@@ -73,6 +74,7 @@ func damaged(err error) bool {
 // open opens the package that rec is about: from memory, or as a blob that is
 // checked while it is read.
 func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
+	seat := r.use(rec.Digest)
 	hot, err := r.hot(rec)
 	if err != nil {
 		return nil, err
@@ -80,16 +82,35 @@ func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
 	if hot != nil {
 		return hot.open(rec), nil
 	}
+	seat.readers.Add(1) // from here on it is not evicted
 	blob, err := r.openBlob(rec)
 	if err != nil {
+		seat.readers.Add(-1)
 		return nil, err
 	}
+	blob = &seated{Blob: blob, seat: seat}
 	p := describe(rec)
 	p.ReadSeekCloser = newVerifier(blob, rec.Digest, func() {
 		r.records.Remove(k)
 		r.startFetch(context.Background(), k) // it looks at the blob again, and sets it aside
 	})
 	return &p, nil
+}
+
+// seated is a blob that is being read.
+type seated struct {
+	Blob
+	seat   *seat
+	closed atomic.Bool
+}
+
+// Close ends the reading; a second one does nothing.
+func (b *seated) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	defer b.seat.readers.Add(-1)
+	return b.Blob.Close()
 }
 
 func (r *Registry) openBlob(rec *PackageRecord) (Blob, error) {

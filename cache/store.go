@@ -77,6 +77,40 @@ type Blobs interface {
 	Stat(d modproxy.Digest) (int64, error)
 	// Quarantine sets a damaged blob aside, as evidence: d is absent afterwards.
 	Quarantine(d modproxy.Digest) error
+	// Remove removes a blob: d is absent afterwards. A crash may bring it back.
+	Remove(d modproxy.Digest) error
+	// All yields what is there, each once and in any order: also what Open would
+	// find damaged. Blobs may be put and removed meanwhile; whether they are
+	// yielded is open. An error ends the sequence.
+	All() iter.Seq2[BlobInfo, error]
+}
+
+// BlobInfo is a blob as [Blobs.All] finds it.
+type BlobInfo struct {
+	Digest modproxy.Digest
+	Size   int64     // in bytes
+	Time   time.Time // when it was put
+}
+
+// Uses keeps when blobs were last used. What it keeps is no more than a help: it
+// may be older than the truth. Its methods are safe for concurrent use. Package
+// cachetest has the suite that every implementation passes.
+type Uses interface {
+	// PutUses replaces what is kept of the digests in uses, of all or of none.
+	PutUses(uses []Use) error
+	// Uses yields what is kept, each digest once and in any order. An error is of
+	// the use it comes with, and does not end the sequence unless nothing can be
+	// read at all.
+	Uses() iter.Seq2[Use, error]
+}
+
+// Use is when a blob was last used.
+type Use struct {
+	Digest modproxy.Digest
+	Last   time.Time // when it was put or last opened, to the millisecond
+	// Evicted tells that the blob is not there because it was removed: to make
+	// room, or because somebody said so. It is fetched again when it is asked for.
+	Evicted bool
 }
 
 // Blob is a blob open for reading. It is not safe for concurrent use.

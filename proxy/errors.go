@@ -55,9 +55,12 @@ func statusOf(err error, now time.Time) (status int, wait time.Duration) {
 	var bad *badRequest
 	var failed *modproxy.FetchFailed
 	var later *modproxy.RetryLater
+	var full *modproxy.NoSpace
 	switch {
 	case errors.As(err, &bad):
 		return bad.status, 0
+	case errors.As(err, &full):
+		return http.StatusInsufficientStorage, 0
 	case errors.As(err, &failed):
 		return http.StatusFailedDependency, 0
 	case errors.As(err, &later):

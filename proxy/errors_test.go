@@ -33,6 +33,7 @@ func TestStatusOf(t *testing.T) {
 		{&modproxy.Error{Op: "versions", Err: fmt.Errorf("x: %w", modproxy.ErrNotFound)}, 404, 0},
 		{&modproxy.FetchFailed{Err: modproxy.ErrNotFound}, 424, 0},
 		{&modproxy.FetchFailed{Err: modproxy.ErrUnavailable}, 424, 0},
+		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507, 0},
 		{in(10 * time.Second), 503, 10 * time.Second},
 		{in(-time.Second), 503, time.Second},
 		{in(time.Hour), 424, 0}, // a client would sleep for as long

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -115,6 +117,8 @@ func Blobs(t *testing.T, open func(t *testing.T, n int) []cache.Blobs) {
 			}
 		}
 	})
+	t.Run("removed", func(t *testing.T) { removed(t, open(t, 2)) })
+	t.Run("all", func(t *testing.T) { all(t, open(t, 2)) })
 	t.Run("at once", func(t *testing.T) {
 		handles := open(t, 4)
 		var group sync.WaitGroup
@@ -172,5 +176,72 @@ func holds(t *testing.T, b cache.Blobs, d modproxy.Digest, want []byte) {
 	must(t, err)
 	if !bytes.Equal(got, want) || size != int64(len(want)) || blob.Size() != size {
 		t.Errorf("%s has %d bytes, Stat %d, Size %d; want %d", d, len(got), size, blob.Size(), len(want))
+	}
+}
+
+func removed(t *testing.T, handles []cache.Blobs) {
+	a, b := handles[0], handles[1]
+	data, digest := Bytes(100_000, 1)
+	if err := a.Remove(digest); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Remove of none = %v, want fs.ErrNotExist", err)
+	}
+	for range 2 { // it can be put again
+		must(t, a.Put(t.Context(), digest, bytes.NewReader(data)))
+		blob := mustOpen(t, a, digest)
+		defer blob.Close()
+		must(t, b.Remove(digest))
+		absent(t, a, digest)
+		absent(t, b, digest)
+		if rest, err := io.ReadAll(blob); err != nil || !bytes.Equal(rest, data) {
+			t.Errorf("an open blob: %d bytes, %v", len(rest), err)
+		}
+	}
+}
+
+func all(t *testing.T, handles []cache.Blobs) {
+	a, b := handles[0], handles[1]
+	list := func() map[modproxy.Digest]int64 {
+		t.Helper()
+		got := map[modproxy.Digest]int64{}
+		for info, err := range b.All() {
+			must(t, err)
+			if age := time.Since(info.Time); age < -time.Minute || age > time.Minute {
+				t.Errorf("%s was put %v ago", info.Digest, age)
+			}
+			if _, twice := got[info.Digest]; twice {
+				t.Errorf("%s was yielded twice", info.Digest)
+			}
+			got[info.Digest] = info.Size
+		}
+		return got
+	}
+	want := map[modproxy.Digest]int64{}
+	if got := list(); !maps.Equal(got, want) {
+		t.Errorf("empty: %v", got)
+	}
+	var digests []modproxy.Digest
+	for i := range 20 {
+		data, digest := Bytes(i, byte(i))
+		must(t, a.Put(t.Context(), digest, bytes.NewReader(data)))
+		must(t, a.Put(t.Context(), digest, bytes.NewReader(data)))
+		want[digest], digests = int64(i), append(digests, digest)
+	}
+	if got := list(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	must(t, a.Remove(digests[3]))
+	must(t, a.Quarantine(digests[4]))
+	delete(want, digests[3])
+	delete(want, digests[4])
+	if got := list(); !maps.Equal(got, want) {
+		t.Errorf("after two are gone: %v, want %v", got, want)
+	}
+	for info, err := range b.All() { // who ranges may remove
+		must(t, err)
+		must(t, b.Remove(info.Digest))
+	}
+	for range b.All() {
+		t.Error("all were removed, and one is there")
+		break
 	}
 }

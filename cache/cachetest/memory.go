@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -122,6 +123,7 @@ type MemoryBlobs struct {
 	mu         sync.Mutex
 	fail       error
 	blobs      map[modproxy.Digest][]byte
+	times      map[modproxy.Digest]time.Time
 	quarantine [][]byte
 }
 
@@ -168,9 +170,9 @@ func (b *MemoryBlobs) Put(ctx context.Context, d modproxy.Digest, r io.Reader) e
 	case modproxy.Digest(sha256.Sum256(data)) != d:
 		return cache.ErrDamaged
 	case b.blobs == nil:
-		b.blobs = map[modproxy.Digest][]byte{}
+		b.blobs, b.times = map[modproxy.Digest][]byte{}, map[modproxy.Digest]time.Time{}
 	}
-	b.blobs[d] = data
+	b.blobs[d], b.times[d] = data, time.Now()
 	return nil
 }
 
@@ -211,4 +213,32 @@ func (b *MemoryBlobs) Quarantine(d modproxy.Digest) error {
 	b.quarantine = append(b.quarantine, data)
 	delete(b.blobs, d)
 	return nil
+}
+
+// Remove implements [cache.Blobs].
+func (b *MemoryBlobs) Remove(d modproxy.Digest) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.blobs[d]; !ok {
+		return fs.ErrNotExist
+	}
+	delete(b.blobs, d)
+	return nil
+}
+
+// All implements [cache.Blobs].
+func (b *MemoryBlobs) All() iter.Seq2[cache.BlobInfo, error] {
+	return func(yield func(cache.BlobInfo, error) bool) {
+		b.mu.Lock()
+		var all []cache.BlobInfo
+		for d, data := range b.blobs {
+			all = append(all, cache.BlobInfo{Digest: d, Size: int64(len(data)), Time: b.times[d]})
+		}
+		b.mu.Unlock()
+		for _, info := range all {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
 }

@@ -28,3 +28,14 @@ func TestMemoryBlobs(t *testing.T) {
 		return handles
 	})
 }
+
+func TestMemoryUses(t *testing.T) {
+	cachetest.Uses(t, func(t *testing.T, n int) []cache.Uses {
+		u := &cachetest.MemoryUses{}
+		handles := make([]cache.Uses, n)
+		for i := range handles {
+			handles[i] = u
+		}
+		return handles
+	})
+}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
-	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -129,27 +131,82 @@ func (s *Store) Stat(d modproxy.Digest) (int64, error) {
 	return info.Size(), nil
 }
 
-// Quarantine implements [cache.Blobs].
-func (s *Store) Quarantine(d modproxy.Digest) error {
+// Remove implements [cache.Blobs]. It flushes nothing: what comes back after a
+// power cut is counted again.
+func (s *Store) Remove(d modproxy.Digest) error {
 	done, err := s.use()
 	if err != nil {
 		return err
 	}
 	defer done()
 	name := s.blobPath(d)
-	s.mu.Lock() // nobody else takes the name
-	defer s.mu.Unlock()
-	aside := ""
-	for n := 1; ; n++ {
-		aside = s.path(quarantineName, fmt.Sprintf("%s.%d", d, n))
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			break
-		} else if err != nil {
-			return err
-		}
-	}
-	if err := os.Rename(name, aside); err != nil {
+	if err := os.Remove(name); !errors.Is(err, syscall.ENOTEMPTY) {
 		return err
 	}
-	return errors.Join(s.flushDir(filepath.Dir(aside)), s.flushDir(filepath.Dir(name)))
+	return os.RemoveAll(name) // a directory, which is no blob
+}
+
+// All implements [cache.Blobs]. What does not have the name of a blob is passed
+// over.
+func (s *Store) All() iter.Seq2[cache.BlobInfo, error] {
+	return func(yield func(cache.BlobInfo, error) bool) {
+		for entry, err := range s.entries(blobsName) {
+			info, ok, err := blobInfo(entry, err)
+			if !ok && err == nil {
+				continue
+			}
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// blobInfo is about an entry of the blobs; false when it is none, or is gone.
+func blobInfo(entry fs.DirEntry, err error) (cache.BlobInfo, bool, error) {
+	if err != nil {
+		return cache.BlobInfo{}, false, err
+	}
+	d, err := modproxy.ParseDigest(entry.Name())
+	if err != nil {
+		return cache.BlobInfo{}, false, nil
+	}
+	info, err := entry.Info()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return cache.BlobInfo{}, false, nil
+	case err != nil:
+		return cache.BlobInfo{}, false, err
+	}
+	return cache.BlobInfo{Digest: d, Size: info.Size(), Time: info.ModTime()}, true, nil
+}
+
+// entries yields what is in the directories below name that are named after the
+// beginnings of digests. An error ends it.
+func (s *Store) entries(name string) iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		fans, err := os.ReadDir(s.path(name))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, fan := range fans {
+			if !fan.IsDir() {
+				continue
+			}
+			entries, err := os.ReadDir(s.path(name, fan.Name()))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, entry := range entries {
+				if !strings.HasPrefix(entry.Name(), fan.Name()) {
+					continue // nobody looks for it here
+				}
+				if !yield(entry, nil) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -75,6 +75,7 @@ type Store struct {
 var (
 	_ cache.Index = (*Store)(nil)
 	_ cache.Blobs = (*Store)(nil)
+	_ cache.Uses  = (*Store)(nil)
 )
 
 // layout is what layout.json says.

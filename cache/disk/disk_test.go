@@ -39,3 +39,14 @@ func TestBlobs(t *testing.T) {
 		return handles
 	})
 }
+
+func TestUses(t *testing.T) {
+	cachetest.Uses(t, func(t *testing.T, n int) []cache.Uses {
+		s := mustOpen(t, t.TempDir())
+		handles := make([]cache.Uses, n)
+		for i := range handles {
+			handles[i] = s
+		}
+		return handles
+	})
+}

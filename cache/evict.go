@@ -1,0 +1,267 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Usage is how many bytes the packages have that are kept, and how many are
+// reserved for those that are being written. What was there at the start counts
+// soon after it.
+func (r *Registry) Usage() (kept, reserved int64) {
+	r.once.Do(r.start)
+	r.room.mu.Lock()
+	defer r.room.mu.Unlock()
+	return r.room.used, r.room.reserved
+}
+
+// account brings into account what is there. It is called in its turn, and
+// reads the storage only the first time that it can.
+func (r *Registry) account() error {
+	m := r.room
+	if m.loaded {
+		return nil
+	}
+	if r.Uses != nil {
+		for use, err := range r.Uses.Uses() {
+			if err != nil {
+				r.observe(Event{Kind: IndexFailed, Err: err})
+				continue
+			}
+			s := m.seat(use.Digest)
+			s.touch(use.Last)
+			m.mu.Lock()
+			s.saved, s.evicted = use, use.Evicted && !s.there
+			m.mu.Unlock()
+		}
+	}
+	for blob, err := range r.Blobs.All() {
+		if err != nil {
+			return fmt.Errorf("counting what is kept: %w", err)
+		}
+		s := m.seat(blob.Digest)
+		if s.last.Load() == 0 {
+			s.touch(blob.Time)
+		}
+		m.put(s, blob.Size)
+	}
+	m.loaded = true
+	return nil
+}
+
+// settleRoom counts what is there, and evicts what is over the bound: it may have
+// been lowered since.
+func (r *Registry) settleRoom() {
+	give, err := r.room.take(r.asking.ending)
+	if err != nil {
+		return
+	}
+	defer give()
+	err = r.account()
+	if err == nil && r.MaxSize > 0 {
+		_, err = r.shrink(r.MaxSize)
+	}
+	if err != nil {
+		r.observe(Event{Kind: IndexFailed, Err: err})
+	}
+}
+
+// makeRoom reserves n bytes, for which it evicts what was not used for longest.
+// Whoever reserves next waits for it.
+func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) error {
+	m := r.room
+	if m.limit == 0 {
+		m.reserve(n, res)
+		return nil
+	}
+	if n > m.limit {
+		return fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, n, m.limit)
+	}
+	give, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer give()
+	if err := r.account(); err != nil {
+		return storageError{err}
+	}
+	for ctx.Err() == nil {
+		missing, changed := m.reserve(n, res)
+		if missing == 0 {
+			return nil
+		}
+		if victims := m.victims(missing); victims != nil {
+			if _, err := r.evict(victims); err != nil {
+				return storageError{err}
+			}
+			continue
+		}
+		if changed == nil {
+			return &modproxy.NoSpace{Err: fmt.Errorf(
+				"a package of %d bytes finds no room within cache.max_size (%d bytes): everything that is kept is in use", n, m.limit)}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// shrink evicts until no more than limit bytes are kept, or nothing more may go.
+// It is called in its turn.
+func (r *Registry) shrink(limit int64) (Removed, error) {
+	m := r.room
+	m.mu.Lock()
+	over, line := m.used-limit, m.line()
+	m.mu.Unlock()
+	var all Removed
+	for over > 0 && len(line) > 0 {
+		var victims []*seat
+		victims, line = m.pick(line, over)
+		gone, err := r.evict(victims)
+		all.Packages += gone.Packages
+		all.Bytes += gone.Bytes
+		if err != nil {
+			return all, err
+		}
+		over -= gone.Bytes
+	}
+	return all, nil
+}
+
+// Removed is what was removed, or would be.
+type Removed struct {
+	Packages int   `json:"packages"`
+	Bytes    int64 `json:"bytes"`
+}
+
+func (r *Removed) add(bytes int64) {
+	r.Packages++
+	r.Bytes += bytes
+}
+
+// evict removes blobs that are going. Their records stay, and say what they were:
+// what is fetched again must be the same. It is called in its turn.
+func (r *Registry) evict(victims []*seat) (Removed, error) {
+	// First the mark: it does no harm beside a blob that is there after a crash,
+	// while one that is missing without it is taken for damage. Where there is no
+	// room for marks removing is what helps, and they are made later.
+	err := r.saveUses(victims, true)
+	if outOfSpace(err) {
+		err = nil
+	}
+	var all Removed
+	gone := map[modproxy.Digest]bool{}
+	for _, s := range victims {
+		if err == nil {
+			if err = r.Blobs.Remove(s.digest); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		}
+		r.room.gone(s, err == nil, true)
+		if err != nil {
+			continue // and the others stay, too
+		}
+		gone[s.digest] = true
+		all.add(s.size)
+		r.observe(Event{Kind: Evicted, Digest: s.digest, Bytes: s.size})
+	}
+	r.forget(gone)
+	return all, err
+}
+
+// forget drops from memory what was removed.
+func (r *Registry) forget(gone map[modproxy.Digest]bool) {
+	for d := range gone {
+		r.memory.remove(d)
+	}
+	for _, k := range r.records.Keys() {
+		if rec, ok := r.records.Peek(k); ok && gone[rec.Digest] {
+			r.records.Remove(k)
+		}
+	}
+}
+
+// outOfSpace tells whether err says that the storage is full.
+func outOfSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// use is a use of the blob that d names. Now and then it has the uses written
+// down, in the background.
+func (r *Registry) use(d modproxy.Digest) *seat {
+	now := time.Now()
+	s := r.room.seat(d)
+	s.touch(now)
+	if last := r.flushed.Load(); now.UnixMilli()-last > flushPause.Milliseconds() && r.flushed.CompareAndSwap(last, now.UnixMilli()) {
+		r.asking.start(func() { r.flushUses() }) // else at the end
+	}
+	return s
+}
+
+// flushUses writes down what has changed since it was written.
+func (r *Registry) flushUses() error {
+	var changed []*seat
+	for _, s := range r.room.seats.Range {
+		changed = append(changed, s.(*seat))
+	}
+	err := r.saveUses(changed, false)
+	if err != nil {
+		r.observe(Event{Kind: IndexFailed, Err: fmt.Errorf("when packages were last used: %w", err)})
+	}
+	return err
+}
+
+// saveUses writes down the uses of those among seats that have changed; evicted
+// marks those that are there as removed.
+func (r *Registry) saveUses(seats []*seat, evicted bool) error {
+	if r.Uses == nil {
+		return nil
+	}
+	var uses []Use
+	var of []*seat
+	r.room.mu.Lock()
+	for _, s := range seats {
+		use := Use{Digest: s.digest, Last: time.UnixMilli(s.last.Load()), Evicted: s.evicted || evicted}
+		if (s.there || use.Evicted) && (!use.Last.Equal(s.saved.Last) || use.Evicted != s.saved.Evicted) {
+			uses, of = append(uses, use), append(of, s)
+		}
+	}
+	r.room.mu.Unlock()
+	if len(uses) == 0 {
+		return nil
+	}
+	if err := r.Uses.PutUses(uses); err != nil {
+		return err
+	}
+	r.room.mu.Lock()
+	defer r.room.mu.Unlock()
+	for i, s := range of {
+		s.saved = uses[i]
+	}
+	return nil
+}
+
+// evicted tells whether the blob that d names was removed on purpose.
+func (r *Registry) evicted(d modproxy.Digest) bool {
+	give, err := r.room.take(r.asking.ending)
+	if err != nil {
+		return false
+	}
+	err = r.account()
+	give()
+	if err != nil {
+		return false
+	}
+	s := r.room.seat(d)
+	r.room.mu.Lock()
+	defer r.room.mu.Unlock()
+	return s.evicted
+}

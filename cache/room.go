@@ -1,0 +1,272 @@
+package cache
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// room keeps account of the blobs and of the bytes that they have, and knows
+// which are the next to go. It counts each blob once, however many versions have
+// it. Bytes count from when room for them was reserved until the blob is gone.
+type room struct {
+	limit int64 // in bytes; zero: no bound
+
+	// turn has an element while room is made: one at a time decides what goes.
+	turn   chan struct{}
+	loaded bool // guarded by turn: the account has what was there at the start
+
+	seats sync.Map // modproxy.Digest to *seat; a use needs no lock
+
+	mu       sync.Mutex // guards what follows, and the seats where they say so
+	used     int64
+	reserved int64
+	writers  int           // fetches that have reserved and have not come to their end
+	changed  chan struct{} // closed when a writer ends, or a seat is no longer going
+	queue    []queued      // the oldest first, as of when it was made
+}
+
+// seat is what is known of one blob, there or not.
+type seat struct {
+	digest  modproxy.Digest
+	last    atomic.Int64 // when it was last used, in Unix milliseconds; zero: not known
+	readers atomic.Int32
+
+	// Guarded by room.mu.
+	there   bool
+	evicted bool
+	going   bool // is being removed
+	size    int64
+	holds   int       // fetches that need it to stay
+	fetched time.Time // in this process
+	saved   Use       // as the storage has it
+}
+
+// queued is a seat with when it was last used when the queue was made.
+type queued struct {
+	*seat
+	last int64
+}
+
+func newRoom(limit int64) *room {
+	return &room{limit: limit, turn: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// take takes the turn, unless ctx ends; give gives it back.
+func (m *room) take(ctx context.Context) (give func(), err error) {
+	select {
+	case m.turn <- struct{}{}:
+		return func() { <-m.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (m *room) seat(d modproxy.Digest) *seat {
+	if s, ok := m.seats.Load(d); ok {
+		return s.(*seat)
+	}
+	s, _ := m.seats.LoadOrStore(d, &seat{digest: d})
+	return s.(*seat)
+}
+
+// touch is a use of the blob.
+func (s *seat) touch(now time.Time) {
+	if ms := now.UnixMilli(); s.last.Load() < ms {
+		s.last.Store(ms)
+	}
+}
+
+// put is the blob being there.
+func (m *room) put(s *seat, size int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enter(s, size)
+}
+
+// enter is called with mu held.
+func (m *room) enter(s *seat, size int64) {
+	if s.there {
+		m.used -= s.size
+	}
+	s.there, s.evicted, s.size = true, false, size
+	m.used += size
+}
+
+// lose is the blob being there no more.
+func (m *room) lose(s *seat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.there {
+		m.used -= s.size
+	}
+	s.there = false
+}
+
+// hold keeps the blob of d from being removed until release; one that is being
+// removed is waited for.
+func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
+	s = m.seat(d)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s.going {
+		m.wait()
+	}
+	s.holds++
+	return s, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		s.holds--
+	}
+}
+
+// wait waits for a change. It is called with mu held, which it gives back
+// meanwhile.
+func (m *room) wait() {
+	changed := m.changed
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	<-changed
+}
+
+// change is called with mu held.
+func (m *room) change() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// reservation is room for what one fetch writes.
+type reservation struct {
+	room  *room // nil: nothing is reserved
+	bytes int64
+}
+
+// reserve reserves n bytes if they are free. If not, missing is by how much, and
+// changed says when it may be less, unless nobody is at work who could change it.
+func (m *room) reserve(n int64, to *reservation) (missing int64, changed chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limit > 0 && m.used+m.reserved+n > m.limit {
+		if m.writers > 0 {
+			changed = m.changed
+		}
+		return m.used + m.reserved + n - m.limit, changed
+	}
+	m.reserved += n
+	m.writers++
+	*to = reservation{m, n}
+	return 0, nil
+}
+
+// keep makes what was reserved a blob.
+func (res *reservation) keep(s *seat) {
+	m := res.room
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enter(s, res.bytes)
+	m.reserved -= res.bytes
+	res.bytes = 0
+}
+
+// end is the end of the fetch.
+func (res *reservation) end() {
+	m := res.room
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reserved -= res.bytes
+	m.writers--
+	m.change()
+}
+
+// victims are the blobs that were not used for longest and that have at least n
+// bytes together. They are going from now on. It is empty when all that may go
+// has less.
+func (m *room) victims(n int64) []*seat {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for fresh := range 2 {
+		var list []*seat
+		sum, rest := int64(0), m.queue
+		for len(rest) > 0 && sum < n {
+			q := rest[0]
+			rest = rest[1:]
+			// What was used since stands further behind in the next queue.
+			if q.idle() && q.seat.last.Load() == q.last {
+				list = append(list, q.seat)
+				sum += q.size
+			}
+		}
+		if sum >= n {
+			m.queue = rest
+			for _, s := range list {
+				s.going = true
+			}
+			return list
+		}
+		m.queue = nil
+		if fresh == 0 {
+			m.queue = m.line()
+		}
+	}
+	return nil
+}
+
+// idle tells whether the blob may go. It is called with mu held.
+func (s *seat) idle() bool {
+	return s.there && !s.going && s.holds == 0 && s.readers.Load() == 0
+}
+
+// line is every blob that is there, the one that was not used for longest first.
+// It is called with mu held.
+func (m *room) line() []queued {
+	var all []queued
+	for _, s := range m.seats.Range {
+		if s := s.(*seat); s.there {
+			all = append(all, queued{s, s.last.Load()})
+		}
+	}
+	slices.SortFunc(all, func(a, b queued) int {
+		return cmp.Or(cmp.Compare(a.last, b.last), bytes.Compare(a.digest[:], b.digest[:]))
+	})
+	return all
+}
+
+// pick is those among seats that may go, and go from now on: the first ones that
+// have at least n bytes together, or all, but not more than a storage would mark
+// at once.
+func (m *room) pick(seats []queued, n int64) (list []*seat, rest []queued) {
+	const batch = 1000
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(seats) > 0 && n > 0 && len(list) < batch {
+		if s := seats[0].seat; s.idle() {
+			s.going = true
+			list = append(list, s)
+			n -= s.size
+		}
+		seats = seats[1:]
+	}
+	return list, seats
+}
+
+// gone is the end of what going began.
+func (m *room) gone(s *seat, removed, evicted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.going = false
+	if removed && s.there {
+		m.used -= s.size
+		s.there = false
+	}
+	s.evicted = removed && evicted
+	m.change()
+}
