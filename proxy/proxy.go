@@ -150,6 +150,13 @@ func (h *Handler) said(err error) error {
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
 		return errAbsent
 	}
+	var failed *modproxy.FetchFailed
+	if errors.As(err, &failed) {
+		if wait := time.Until(failed.Again); wait > 0 {
+			return fmt.Errorf("%w (tried %v ago, and again in %v)", err,
+				time.Since(failed.Time).Round(time.Second), wait.Round(time.Second))
+		}
+	}
 	return err
 }
 
