@@ -50,15 +50,18 @@ const maxListed = 100_000
 // modules the first counts, as for the clients. Entries whose version no client
 // can parse are dropped and counted.
 //
-// Errors: [ErrInvalid] when the document has another shape, [ErrNotFound] when
-// it lists nothing.
+// Errors: [ErrInvalid] when the document has another shape, or entries of which
+// none can be parsed; [ErrNotFound] when it lists nothing.
 func ParseVersions(document []byte) (*Versions, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(document, &top); err != nil {
 		return nil, fmt.Errorf("%w: versions document: %w", ErrInvalid, err)
 	}
+	if top["modules"] == nil {
+		return nil, fmt.Errorf("%w: versions document: it has no modules", ErrInvalid)
+	}
 	var modules []map[string]json.RawMessage
-	if err := json.Unmarshal(orNull(top["modules"]), &modules); err != nil {
+	if err := json.Unmarshal(top["modules"], &modules); err != nil {
 		return nil, fmt.Errorf("%w: versions document: modules: %w", ErrInvalid, err)
 	}
 	if len(modules) == 0 || modules[0] == nil {
@@ -76,6 +79,9 @@ func ParseVersions(document []byte) (*Versions, error) {
 		if l, ok := parseListed(entry); ok {
 			list = append(list, l)
 		}
+	}
+	if len(list) == 0 && len(entries) > 0 {
+		return nil, fmt.Errorf("%w: versions document: none of its %d versions is one that a client can parse", ErrInvalid, len(entries))
 	}
 	v, err := makeVersions(top, modules[0], list)
 	if err != nil {
