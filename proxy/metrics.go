@@ -29,6 +29,8 @@ type Metrics struct {
 	received prometheus.Counter
 	stale    prometheus.Counter
 	damaged  prometheus.Counter
+	evicted  prometheus.Counter
+	freed    prometheus.Counter
 	ledger   *prometheus.CounterVec
 }
 
@@ -46,6 +48,8 @@ func NewMetrics() *Metrics {
 	m.fetched = counter("packages_fetched_total", "Packages fetched from their sources, by outcome.", "outcome")
 	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
 	m.damaged = counter("packages_damaged_total", "Kept packages that were found damaged, and fetched again.").WithLabelValues()
+	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records stay.").WithLabelValues()
+	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
 	m.ledger = counter("ledger_events_total", "Versions that were recorded (recorded), that were offered with other content than is recorded, and refused (drifted), or that the ledger did not answer for (failed).", "event")
 	for _, event := range []string{"recorded", "drifted", "failed"} {
 		m.ledger.WithLabelValues(event) // an alert wants to see the nought before the one
@@ -127,6 +131,30 @@ func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Ledger counts an event of the ledger.
 func (m *Metrics) Ledger(event string) { m.ledger.WithLabelValues(event).Inc() }
+
+// Evicted counts a package that was removed.
+func (m *Metrics) Evicted(bytes int64) {
+	m.evicted.Inc()
+	m.freed.Add(float64(bytes))
+}
+
+// Storage shows how many bytes of packages are kept, how many are reserved, and
+// how many there may be; max is zero where there is no bound. It is called once.
+func (m *Metrics) Storage(usage func() (kept, reserved int64), max int64) {
+	gauge := func(name, help string, f func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}, f))
+	}
+	gauge("packages_kept_bytes", "Bytes of the packages that are kept.", func() float64 {
+		kept, _ := usage()
+		return float64(kept)
+	})
+	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.", func() float64 {
+		_, reserved := usage()
+		return float64(reserved)
+	})
+	gauge("packages_max_bytes", "Bytes that kept and reserved packages may have together (cache.max_size); 0 for no bound.",
+		func() float64 { return float64(max) })
+}
 
 func outcome(err error) string {
 	if err != nil {

@@ -250,7 +250,7 @@ type Credential struct {
 	KnownHostsFile string `yaml:"known_hosts_file"`
 }
 
-// Cache is how long answers are kept. Packages are kept for ever.
+// Cache is how long answers are kept, and how many packages.
 type Cache struct {
 	// Fresh is how long an answer about versions and locations is served without
 	// asking upstream again. Default: 5m.
@@ -263,6 +263,13 @@ type Cache struct {
 	// Missing is how long it is remembered that upstream has no such module or
 	// version. Default: 30s.
 	Missing time.Duration `yaml:"missing"`
+
+	// MaxSize is how many bytes all kept packages may have together, those that
+	// are being written included. To make room for a package those are removed
+	// that were not used for longest; they are fetched again when they are asked
+	// for, and must be the same then. A package larger than this is refused.
+	// Default: 0B, packages are kept for ever.
+	MaxSize ByteSize `yaml:"max_size"`
 
 	// Memory is how much memory kept answers may take; what does not fit is read
 	// from disk. Default: 64MiB.

@@ -27,6 +27,8 @@ func (s *stack) observe(e cache.Event) {
 	case cache.BlobDamaged:
 		s.metrics.Damaged()
 		level = zapcore.ErrorLevel
+	case cache.Evicted:
+		s.metrics.Evicted(e.Bytes)
 	case cache.IndexFailed:
 		level = zapcore.ErrorLevel
 	case cache.VersionDropped:
@@ -39,12 +41,15 @@ func (s *stack) observe(e cache.Event) {
 	if entry == nil {
 		return
 	}
-	fields := make([]zap.Field, 0, 5)
+	fields := make([]zap.Field, 0, 6)
 	if e.Module != (modproxy.Module{}) {
 		fields = append(fields, zap.Stringer("module", e.Module))
 	}
 	if e.Version != "" {
 		fields = append(fields, zap.String("version", e.Version))
+	}
+	if !e.Digest.IsZero() {
+		fields = append(fields, zap.Stringer("digest", e.Digest))
 	}
 	if e.Duration > 0 {
 		fields = append(fields, zap.Float64("seconds", e.Duration.Seconds()))

@@ -60,11 +60,13 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		reg = client
 	}
 	s.cache = &cache.Registry{
-		Next: reg, Index: s.store, Blobs: s.store,
+		Next: reg, Index: s.store, Blobs: s.store, Uses: s.store, MaxSize: int64(c.Cache.MaxSize),
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
+	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
+	s.cache.Start()
 	s.registry = &rewrite.Registry{Next: s.cache}
 	return s, s.newAuth(c, listening)
 }
