@@ -136,12 +136,23 @@ func (u usage) within(base usage) bool {
 	return u.files <= more(base.files) && u.goroutines <= more(base.goroutines) && u.children <= base.children
 }
 
-func (p *proxy) usage() usage {
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+// files is what the descriptors of the program lead to.
+func (p *proxy) files() (all []string) {
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		p.t.Error(err)
 	}
-	u := usage{files: len(files)}
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			all = append(all, to)
+		}
+	}
+	return all
+}
+
+func (p *proxy) usage() usage {
+	u := usage{files: len(p.files())}
 	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").body)) {
 		if value, ok := strings.CutPrefix(line, "go_goroutines "); ok {
 			u.goroutines, _ = strconv.Atoi(strings.TrimSpace(value))

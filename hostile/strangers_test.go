@@ -89,7 +89,8 @@ func certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (s *strangers) track(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state == http.StateIdle {
+	// A new connection may be one that was made in vain, and is kept for later.
+	if state == http.StateIdle || state == http.StateNew {
 		s.idle[c] = true
 	} else {
 		delete(s.idle, c)

@@ -1,0 +1,396 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulikunitz/xz"
+)
+
+// atArchive is a module whose package a stranger serves as a file with a name.
+func atArchive(t testing.TB, name string, serve http.HandlerFunc) module {
+	return module{located("https://" + stranger(t, serve) + "/" + name).host(t), "case", "archive", "aws"}
+}
+
+func bytesOf(data []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { w.Write(data) }
+}
+
+// entry is one entry of a tar archive.
+type entry struct {
+	name string
+	kind byte
+	link string
+	mode int64
+	data string
+}
+
+func tarGz(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Linkname: e.link, Mode: e.mode, Size: int64(len(e.data)), Format: tar.FormatGNU}
+		if e.kind == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if e.mode == 0 {
+			h.Mode = 0o644
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, e.data)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	z.Close()
+	return out.Bytes()
+}
+
+func zipOf(t testing.TB, change func(h *zip.FileHeader), names ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, name := range names {
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		if change != nil {
+			change(h)
+		}
+		body, err := w.CreateHeader(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(name, "/") {
+			io.WriteString(body, "data")
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+var plainFile = entry{name: "main.tf", data: "# good\n"}
+
+func TestHostileArchivesAreRefused(t *testing.T) {
+	p := start(t, bounded)
+	link := func(name, to string) entry { return entry{name: name, kind: tar.TypeSymlink, link: to} }
+	var many, laughs []entry
+	for i := range 2001 {
+		many = append(many, entry{name: fmt.Sprint("f", i)})
+	}
+	laughs = append(laughs, entry{name: "d0/f", data: "ha"})
+	for level := 1; level <= 9; level++ {
+		for i := range 10 {
+			laughs = append(laughs, link(fmt.Sprintf("d%d/%d", level, i), fmt.Sprintf("../d%d", level-1)))
+		}
+	}
+	good := tarGz(t, plainFile)
+	for name, test := range map[string]struct {
+		file string
+		data []byte
+	}{
+		"dot-dot":           {"x.tar.gz", tarGz(t, plainFile, entry{name: "../evil"})},
+		"dot-dot-inside":    {"x.tar.gz", tarGz(t, plainFile, entry{name: "a/../../evil"})},
+		"absolute":          {"x.tar.gz", tarGz(t, plainFile, entry{name: "/etc/cron.d/evil"})},
+		"backslash":         {"x.tar.gz", tarGz(t, plainFile, entry{name: `..\evil`})},
+		"drive":             {"x.tar.gz", tarGz(t, plainFile, entry{name: "C:/evil"})},
+		"link-out":          {"x.tar.gz", tarGz(t, plainFile, link("l", "../../etc/passwd"))},
+		"link-absolute":     {"x.tar.gz", tarGz(t, plainFile, link("l", "/etc/passwd"))},
+		"link-dangling":     {"x.tar.gz", tarGz(t, plainFile, link("l", "nothing"))},
+		"link-circle":       {"x.tar.gz", tarGz(t, plainFile, link("a", "b"), link("b", "a"))},
+		"link-through":      {"x.tar.gz", tarGz(t, plainFile, link("d", "."), entry{name: "d/evil"})},
+		"link-to-git":       {"x.tar.gz", tarGz(t, plainFile, entry{name: ".git/config", data: secretCanary}, link("l", ".git/config"))},
+		"link-laughs":       {"x.tar.gz", tarGz(t, laughs...)},
+		"hard-link-out":     {"x.tar.gz", tarGz(t, plainFile, entry{name: "h", kind: tar.TypeLink, link: "/etc/shadow"})},
+		"device":            {"x.tar.gz", tarGz(t, plainFile, entry{name: "null", kind: tar.TypeChar})},
+		"block-device":      {"x.tar.gz", tarGz(t, plainFile, entry{name: "sda", kind: tar.TypeBlock})},
+		"pipe":              {"x.tar.gz", tarGz(t, plainFile, entry{name: "pipe", kind: tar.TypeFifo})},
+		"twice":             {"x.tar.gz", tarGz(t, plainFile, plainFile)},
+		"case":              {"x.tar.gz", tarGz(t, plainFile, entry{name: "MAIN.tf"})},
+		"file-and-dir":      {"x.tar.gz", tarGz(t, plainFile, entry{name: "main.tf/x"})},
+		"only-git":          {"x.tar.gz", tarGz(t, entry{name: ".git/config", data: "x"})},
+		"git-short":         {"x.tar.gz", tarGz(t, plainFile, entry{name: "GIT~1/config"})},
+		"long-name":         {"x.tar.gz", tarGz(t, plainFile, entry{name: strings.Repeat("a/", 2048) + "a"})},
+		"long-part":         {"x.tar.gz", tarGz(t, plainFile, entry{name: strings.Repeat("a", 300)})},
+		"control":           {"x.tar.gz", tarGz(t, plainFile, entry{name: "a\nb"})},
+		"not-utf8":          {"x.tar.gz", tarGz(t, plainFile, entry{name: "\xff\xfe"})},
+		"many":              {"x.tar.gz", tarGz(t, many...)},
+		"empty":             {"x.tar.gz", tarGz(t)},
+		"no-bytes":          {"x.tar.gz", nil},
+		"no-bytes-zip":      {"x.zip", nil},
+		"wrong-magic":       {"x.zip", good},
+		"wrong-magic-gzip":  {"x.tar.gz", zipOf(t, nil, "main.tf")},
+		"html":              {"x.zip", []byte("<html>log in first</html>")},
+		"cut":               {"x.tar.gz", good[:len(good)-9]},
+		"cut-zip":           {"x.zip", zipOf(t, nil, "main.tf")[:40]},
+		"bit-flipped":       {"x.tar.gz", func() []byte { b := bytes.Clone(good); b[len(b)-6] ^= 1; return b }()},
+		"two-archives":      {"x.tar.gz", append(bytes.Clone(good), good...)},
+		"garbage-behind":    {"x.tar.gz", append(bytes.Clone(good), "garbage"...)},
+		"zip-dot-dot":       {"x.zip", zipOf(t, nil, "main.tf", "../evil")},
+		"zip-absolute":      {"x.zip", zipOf(t, nil, "main.tf", "/etc/evil")},
+		"zip-backslash":     {"x.zip", zipOf(t, nil, "main.tf", `..\evil`)},
+		"zip-nul":           {"x.zip", zipOf(t, nil, "main.tf", "a\x00b")},
+		"zip-twice":         {"x.zip", zipOf(t, nil, "main.tf", "main.tf")},
+		"zip-case":          {"x.zip", zipOf(t, nil, "main.tf", "Main.tf")},
+		"zip-link-out":      {"x.zip", zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeSymlink | 0o777) }, "main.tf")},
+		"zip-device":        {"x.zip", zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeDevice | 0o666) }, "main.tf")},
+		"zip-encrypted":     {"x.zip", zipOf(t, func(h *zip.FileHeader) { h.Flags |= 1 }, "main.tf")},
+		"zip-two-names":     {"x.zip", bytes.Replace(zipOf(t, nil, "main.tf"), []byte("main.tf"), []byte("evil.tf"), 1)},
+		"zip-overlapping":   {"x.zip", overlapping(t, 200)},
+		"zip-only-a-folder": {"x.zip", zipOf(t, nil, "d/")},
+	} {
+		p.run(name, func(t *testing.T) {
+			p.refuse(t, atArchive(t, test.file, bytesOf(test.data)), "1.0.0", `invalid`)
+		})
+	}
+	p.run("disk", func(t *testing.T) {
+		if size := sizeOf(t, p.data); size > 4<<20 {
+			t.Errorf("the data directory has %d bytes after archives that were all refused", size)
+		}
+	})
+}
+
+// overlapping is a zip archive in which many names share the bytes of one file.
+func overlapping(t testing.TB, n int) []byte {
+	one := zipOf(t, nil, "main.tf")
+	at := bytes.Index(one, []byte("PK\x01\x02"))
+	end := bytes.Index(one, []byte("PK\x05\x06"))
+	out := bytes.Clone(one[:at])
+	for i := range n {
+		record := bytes.Clone(one[at:end])
+		copy(record[46:], fmt.Sprintf("f%06d", i))
+		out = append(out, record...)
+	}
+	size := len(out) - at
+	tail := bytes.Clone(one[end:])
+	binary.LittleEndian.PutUint16(tail[8:], uint16(n))
+	binary.LittleEndian.PutUint16(tail[10:], uint16(n))
+	binary.LittleEndian.PutUint32(tail[12:], uint32(size))
+	return append(out, tail...)
+}
+
+func sizeOf(t testing.TB, dir string) (size int64) {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return size
+}
+
+// What is odd and does no harm is taken, and made harmless.
+func TestOddArchivesAreMadeHarmless(t *testing.T) {
+	p := start(t, bounded)
+	want := map[string]file{"main.tf": {"# good\n", false}}
+	more := func(name string, f file) map[string]file {
+		return map[string]file{"main.tf": {"# good\n", false}, name: f}
+	}
+	for name, test := range map[string]struct {
+		file string
+		data []byte
+		want map[string]file
+	}{
+		"setuid":       {"x.tar.gz", tarGz(t, plainFile, entry{name: "s", mode: 0o6755, data: "s"}), more("s", file{"s", true})},
+		"unreadable":   {"x.tar.gz", tarGz(t, plainFile, entry{name: "s", mode: 0o200, data: "s"}), more("s", file{"s", false})},
+		"git-left-out": {"x.tar.gz", tarGz(t, plainFile, entry{name: ".git/hooks/post-checkout", mode: 0o755, data: "evil"}), want},
+		"link":         {"x.tar.gz", tarGz(t, plainFile, entry{name: "l", kind: tar.TypeSymlink, link: "main.tf"}), more("l", file{"# good\n", false})},
+		"hard-link":    {"x.tar.gz", tarGz(t, plainFile, entry{name: "l", kind: tar.TypeLink, link: "main.tf"}), more("l", file{"# good\n", false})},
+		"empty-dir":    {"x.tar.gz", tarGz(t, plainFile, entry{name: "d/", kind: tar.TypeDir}), want},
+		"nested":       {"x.tar.gz", tarGz(t, plainFile, entry{name: "x.zip", data: "PK\x03\x04"}), more("x.zip", file{"PK\x03\x04", false})},
+		"no-end":       {"x.tar.gz", withoutEnd(t), want},
+	} {
+		p.run(name, func(t *testing.T) {
+			same(t, name, p.mustInstall(atArchive(t, test.file, bytesOf(test.data)), "1.0.0"), test.want)
+		})
+	}
+}
+
+// withoutEnd is an archive of plainFile without the two blocks that end one.
+func withoutEnd(t testing.TB) []byte {
+	z, err := gzip.NewReader(bytes.NewReader(tarGz(t, plainFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Write(all[:1024])
+	w.Close()
+	return out.Bytes()
+}
+
+const (
+	tenGiB = 10 << 30
+	piece  = 4 << 20
+)
+
+// bzip2Zeros is what bzip2 -9 makes of 100 MiB of zeros.
+const bzip2Zeros = "QlpoOTFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1mKltepAGQGRADAABAAAAggADDMBSmmKARbEoBF4u5IpwoSFdRTLWA="
+
+// zeroBombs are archives of a few mebibytes with a file of 10 GiB.
+func zeroBombs(t testing.TB) map[string][]byte {
+	t.Helper()
+	compress := func(data []byte, to func(w io.Writer) (io.WriteCloser, error)) []byte {
+		var out bytes.Buffer
+		w, err := to(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(data)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	toGzip := func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(w, gzip.BestSpeed) }
+	toXz := func(w io.Writer) (io.WriteCloser, error) { return xz.WriterConfig{DictCap: 1 << 16}.NewWriter(w) }
+	var header bytes.Buffer
+	if err := tar.NewWriter(&header).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "zeros", Size: tenGiB, Format: tar.FormatGNU}); err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, piece)
+	bz, err := base64.StdEncoding.DecodeString(bzip2Zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Deflated zeros that are not at an end can be repeated.
+	var part bytes.Buffer
+	w, err := flate.NewWriter(&part, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(zeros)
+	w.Flush()
+	var zipped bytes.Buffer
+	z := zip.NewWriter(&zipped)
+	body, err := z.CreateRaw(&zip.FileHeader{Name: "zeros", Method: zip.Deflate, UncompressedSize64: tenGiB, CompressedSize64: uint64(part.Len() * tenGiB / piece)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body.Write(bytes.Repeat(part.Bytes(), tenGiB/piece))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lies := bytes.Clone(zipped.Bytes())
+	return map[string][]byte{
+		"x.tar.gz":   append(compress(header.Bytes(), toGzip), bytes.Repeat(compress(zeros, toGzip), tenGiB/piece)...),
+		"x.tar.xz":   append(compress(header.Bytes(), toXz), bytes.Repeat(compress(zeros, toXz), tenGiB/piece)...),
+		"x.tar.bz2":  bytes.Repeat(bz, tenGiB/(100<<20)),
+		"x.zip":      zipped.Bytes(),
+		"lies/x.zip": bytes.ReplaceAll(lies, binary.LittleEndian.AppendUint64(nil, tenGiB), binary.LittleEndian.AppendUint64(nil, 1000)),
+	}
+}
+
+// A bomb stops at the bounds; what is stopped is not taken for whole.
+func TestBombs(t *testing.T) {
+	p := start(t, strings.Replace(bounded, "max_received: 8MiB", "max_received: 64MiB", 1))
+	for name, data := range zeroBombs(t) {
+		p.run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
+			p.refuse(t, atArchive(t, name, bytesOf(data)), "1.0.0", `invalid`)
+		})
+	}
+	good := tarGz(t, plainFile)
+	flood := func(w http.ResponseWriter, r *http.Request) { endless(w, string(good), "\x00") }
+	p.run("endless", func(t *testing.T) {
+		p.refuse(t, atArchive(t, "x.tar.gz", flood), "1.0.0", `larger than allowed`)
+	})
+	p.run("one-byte-too-long", func(t *testing.T) {
+		data := make([]byte, 64<<20+1)
+		copy(data, good)
+		p.refuse(t, atArchive(t, "x.tar.gz", bytesOf(data)), "1.0.0", `larger than allowed`)
+	})
+	p.run("huge-length", func(t *testing.T) {
+		p.refuse(t, atArchive(t, "x.tar.gz", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "9000000000000000000")
+			w.Write(good)
+		}), "1.0.0", `larger than allowed`)
+	})
+	p.run("unpacked-to-the-byte", func(t *testing.T) {
+		body := strings.Repeat("x", 16<<20)
+		if got := p.mustInstall(atArchive(t, "x.tar.gz", bytesOf(tarGz(t, entry{name: "f", data: body}))), "1.0.0"); got["f"].data != body {
+			t.Errorf("the file has %d bytes", len(got["f"].data))
+		}
+		p.refuse(t, atArchive(t, "x.tar.gz", bytesOf(tarGz(t, entry{name: "f", data: body + "x"}))), "1.0.0", `invalid`)
+	})
+	p.run("disk", func(t *testing.T) {
+		if size := sizeOf(t, p.data); size > 8<<20 {
+			t.Errorf("the data directory has %d bytes", size)
+		}
+	})
+	p.run("memory", func(t *testing.T) {
+		mib := p.resident() >> 10
+		t.Logf("modproxy took %d MiB of memory", mib)
+		if mib > 200 && !raceDetector {
+			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
+		}
+	})
+}
+
+// What did not come whole is not kept, and what comes whole afterwards is.
+func TestBrokenTransfersAreNotKept(t *testing.T) {
+	p := start(t, strings.Replace(bounded, "\nlog:", "\ncache: {missing: 1ms}\nlog:", 1))
+	data := fetched(t, "https://src.test/archives/legal.tar.gz")
+	want := goldenTree(t, "archives/legal.tar.gz/")
+	hijacked := func(answer string) http.HandlerFunc { return raw(func(string) string { return answer }) }
+	for name, broken := range map[string]http.HandlerFunc{
+		"short":          hijacked(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(data)+1, data)),
+		"no-length":      hijacked("HTTP/1.1 200 OK\r\n\r\n" + string(data)),
+		"no-length-cut":  hijacked("HTTP/1.1 200 OK\r\n\r\n" + string(data[:len(data)/2])),
+		"chunks-cut":     hijacked(fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(data), data)),
+		"part":           hijacked(fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-%d/%d\r\nContent-Length: %d\r\n\r\n%s", len(data)-1, len(data), len(data), data)),
+		"coded":          hijacked(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(data), data)),
+		"unknown-coding": hijacked(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: %d\r\n\r\n%s", len(data), data)),
+		"two-lengths":    hijacked(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Length: %d\r\n\r\n%s", len(data), len(data)-1, data)),
+		"reset":          func(w http.ResponseWriter, r *http.Request) { w.Write(data[:100]); panic(http.ErrAbortHandler) },
+		"no-content":     func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"accepted":       func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); w.Write(data) },
+		"partial-gzip":   bytesOf(data[:len(data)-4]),
+	} {
+		p.run(name, func(t *testing.T) {
+			well := false
+			m := atArchive(t, "x.tar.gz", func(w http.ResponseWriter, r *http.Request) {
+				if well {
+					w.Write(data)
+				} else {
+					broken(w, r)
+				}
+			})
+			if a := p.install(m, "1.0.0"); a.status < 400 || a.status == http.StatusNotFound {
+				t.Errorf("%d: %s", a.status, a.said())
+			}
+			well = true
+			time.Sleep(20 * time.Millisecond) // for so long it is remembered, and more
+			same(t, name, p.mustInstall(m, "1.0.0"), want)
+		})
+	}
+}

@@ -1,0 +1,257 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// randomPackage is an archive of so many bytes that cannot be made smaller.
+func randomPackage(t testing.TB, size int) []byte {
+	data := make([]byte, size)
+	rand.Read(data)
+	return tarGz(t, entry{name: "random", data: string(data)})
+}
+
+// digestOf asks for a package without holding it in memory.
+func (p *proxy) digestOf(ctx context.Context, path string) (digest string, size int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	p.count(1)
+	res, err := plain.Do(r)
+	if err != nil {
+		return "", 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return "", 0, fmt.Errorf("%s", res.Status)
+	}
+	h := sha256.New()
+	size, err = io.Copy(h, res.Body)
+	if err == nil && size != res.ContentLength {
+		err = fmt.Errorf("%d bytes of %d", size, res.ContentLength)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), size, err
+}
+
+// Two hundred ask for a package that is not there yet; the first of them goes away
+// when half of it has come. It is fetched once, and all others have it whole.
+func TestStampedeCostsOneFetch(t *testing.T) {
+	p := start(t, ordinary)
+	data := randomPackage(t, 5<<20)
+	half, goOn := make(chan bool), make(chan bool)
+	var fetches atomic.Int32
+	m := atArchive(t, "x.tar.gz", func(w http.ResponseWriter, r *http.Request) {
+		if fetches.Add(1) > 1 {
+			w.Write(data)
+			return
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		w.Write(data[:len(data)/2])
+		w.(http.Flusher).Flush()
+		close(half)
+		<-goOn
+		w.Write(data[len(data)/2:])
+	})
+	p.run("first-goes-away", func(t *testing.T) {
+		leaving, leave := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, _, err := p.digestOf(leaving, m.archive("1.0.0"))
+			gone <- err
+		}()
+		<-half
+		const crowd = 199
+		digests := make([]string, crowd)
+		var group sync.WaitGroup
+		for i := range crowd {
+			group.Go(func() {
+				digest, _, err := p.digestOf(t.Context(), m.archive("1.0.0"))
+				if digests[i] = digest; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		waiting := func() bool { return p.connections() >= crowd+1 }
+		if !eventually(waiting) {
+			t.Errorf("%d wait; want %d", p.connections(), crowd+1)
+		}
+		leave()
+		if err := <-gone; err == nil {
+			t.Error("the first had it all: the case shows nothing")
+		}
+		time.Sleep(100 * time.Millisecond) // for it to be noticed
+		close(goOn)
+		group.Wait()
+		slices.Sort(digests)
+		if different := slices.Compact(digests); len(different) != 1 {
+			t.Errorf("%d different packages", len(different))
+		}
+		if n := fetches.Load(); n != 1 {
+			t.Errorf("fetched %d times", n)
+		}
+	})
+}
+
+// connections is how many sockets the program has.
+func (p *proxy) connections() int {
+	n := 0
+	for _, link := range p.files() {
+		if strings.HasPrefix(link, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// slowest is how long an ordinary request takes for the slowest of a hundred.
+func (p *proxy) slowest(t *testing.T, requests int) time.Duration {
+	t.Helper()
+	m := module{"up-a.test", "good", "archive", "aws"}
+	var took []time.Duration
+	for i := range requests {
+		path := []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0")}[i%3]
+		a := p.ask(http.MethodGet, path)
+		if a.status >= 300 {
+			t.Fatalf("%s: %d %s", path, a.status, a.said())
+		}
+		took = append(took, a.took)
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// hardlyWorse wants that others have not noticed much. A machine with other work
+// needs a floor.
+func hardlyWorse(t *testing.T, before, now time.Duration) {
+	t.Helper()
+	t.Logf("99 of 100 requests within %v; before, within %v", now, before)
+	if now > max(2*before, 300*time.Millisecond) {
+		t.Errorf("99 of 100 requests took up to %v; before, %v", now, before)
+	}
+}
+
+// A flood of names that do not exist takes little from those who ask for others, no
+// memory for ever, and costs each registry no more than a question for each name.
+func TestFloodOfAbsentNames(t *testing.T) {
+	p := start(t, ordinary)
+	n := 20_000
+	if shorter(t, "1000 absent names instead of 20000") {
+		n = 1000
+	}
+	before := p.slowest(t, 200)
+	asked := len(world.good["up-b.test"].Requests())
+	next := make(chan int)
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			for i := range next {
+				m := module{"up-b.test", "absent", fmt.Sprintf("m%d", i), "aws"}
+				if a := p.ask(http.MethodGet, m.path("versions")); a.status != http.StatusNotFound && a.status != http.StatusServiceUnavailable {
+					p.t.Errorf("%d: %s", a.status, a.said())
+				}
+			}
+		})
+	}
+	var during time.Duration
+	group.Go(func() { during = p.slowest(t, 200) })
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	p.run("afterwards", func(t *testing.T) {
+		hardlyWorse(t, before, during)
+		if got := len(world.good["up-b.test"].Requests()) - asked; got > n+10 {
+			t.Errorf("%d questions to the registry for %d names", got, n)
+		}
+		if size := len(p.ask(http.MethodGet, "/-/metrics").body); size > 64<<10 {
+			t.Errorf("%d bytes of metrics: there is one for each name?", size)
+		}
+	})
+	world.good["up-b.test"].Reset()
+}
+
+// Clients that send their request slowly are cut off; clients that read slowly, or
+// not at all, cost little; others do not notice.
+func TestSlowClients(t *testing.T) {
+	p := start(t, ordinary)
+	slow, readers, deaf := 2000, 200, 100
+	if shorter(t, "200 slow connections instead of 2000, and a tenth of the readers") {
+		slow, readers, deaf = 200, 20, 10
+	}
+	m := atArchive(t, "x.tar.gz", bytesOf(randomPackage(t, 5<<20)))
+	if a := p.install(m, "1.0.0"); a.status != http.StatusOK {
+		t.Fatal(a.said())
+	}
+	before := p.slowest(t, 200)
+	dial := func(first string) net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		io.WriteString(conn, first)
+		return conn
+	}
+	get := "GET " + m.archive("1.0.0") + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	for i := range readers + deaf {
+		p.count(1)
+		conn := dial(get)
+		if i < readers {
+			go func() {
+				for some := make([]byte, 1024); ; time.Sleep(time.Second) {
+					if _, err := conn.Read(some); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}
+	started := time.Now()
+	cut := make(chan time.Duration, slow)
+	for range slow {
+		conn := dial("GET / HTTP/1.1\r\nHost: x\r\n")
+		go func() {
+			go func() {
+				for {
+					time.Sleep(time.Second)
+					if _, err := io.WriteString(conn, "X-Slow: 1\r\n"); err != nil {
+						return
+					}
+				}
+			}()
+			conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			io.Copy(io.Discard, conn)
+			cut <- time.Since(started)
+		}()
+	}
+	during := p.slowest(t, 200)
+	p.run("meanwhile", func(t *testing.T) { hardlyWorse(t, before, during) })
+	var last time.Duration
+	for range slow {
+		last = max(last, <-cut)
+	}
+	p.run("cut-off", func(t *testing.T) {
+		if last > 13*time.Second {
+			t.Errorf("the last slow connection was cut off after %v; want 10s", last)
+		}
+		if mib := p.resident() >> 10; mib > 256 && !raceDetector {
+			t.Errorf("modproxy took %d MiB of memory", mib)
+		}
+	})
+}

@@ -1,0 +1,211 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A client gives up after ten seconds, so that an answer is worth nothing later.
+const soonEnough = 9 * time.Second
+
+// slow is a stranger that sends a byte a second, if it drips, and else nothing, until
+// the test is over.
+func slow(t *testing.T, drips bool) http.HandlerFunc {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	return func(w http.ResponseWriter, r *http.Request) {
+		if drips {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		for {
+			if drips {
+				io.WriteString(w, " ")
+				w.(http.Flusher).Flush()
+			}
+			select {
+			case <-over:
+				panic(http.ErrAbortHandler)
+			case <-r.Context().Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// silent is the address of a server that accepts connections and says nothing.
+func silent(t *testing.T) string {
+	l, err := net.Listen("tcp", goodNetwork+"67:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+		}
+	}()
+	return goodNetwork + "67"
+}
+
+// Whatever a registry does instead of answering, clients are answered in time, and
+// with what was known before if there is something.
+func TestSlowRegistries(t *testing.T) {
+	p := start(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1s}\nlog:", 1))
+	world.names.set("silent.evil.test", silent(t))
+	for name, trouble := range map[string]http.HandlerFunc{
+		"drips": slow(t, true), "hangs": slow(t, false),
+		"cut":       func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
+		"status500": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) },
+		"status503": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) },
+		"html":      func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>maintenance</html>") },
+		"empty":     func(w http.ResponseWriter, r *http.Request) {},
+		"nothing":   func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
+	} {
+		p.run(name, func(t *testing.T) {
+			var inTrouble atomic.Bool
+			well := located("https://src.test/archives/good.tar.gz")
+			host := (&registry{
+				versions: func(w http.ResponseWriter, r *http.Request) {
+					if inTrouble.Load() {
+						trouble(w, r)
+						return
+					}
+					io.WriteString(w, `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`)
+				},
+				download: func(w http.ResponseWriter, r *http.Request, version string) {
+					if inTrouble.Load() {
+						trouble(w, r)
+						return
+					}
+					well.download(w, r, version)
+				},
+			}).host(t)
+			kept, cold := module{host, "case", "kept", "aws"}, module{host, "case", "cold", "aws"}
+			p.mustInstall(kept, "1.0.0")
+			if a := p.ask(http.MethodGet, kept.path("versions")); a.status != http.StatusOK {
+				t.Fatalf("%d: %s", a.status, a.said())
+			}
+			inTrouble.Store(true)
+			for range 3 {
+				a := p.ask(http.MethodGet, kept.path("versions"))
+				if a.status != http.StatusOK || a.took > time.Second || !strings.Contains(string(a.body), "1.0.0") {
+					t.Errorf("what was known: %d after %v: %s", a.status, a.took, a.said())
+				}
+				if a := p.ask(http.MethodGet, kept.archive("1.0.0")); a.status != http.StatusOK {
+					t.Errorf("what is kept: %d: %s", a.status, a.said())
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			p.inTime(cold)
+		})
+	}
+	p.run("silent", func(t *testing.T) {
+		p.inTime(module{"silent.evil.test", "case", "silent", "aws"})
+	})
+}
+
+// inTime asks all about a module at once: the answers have to be there soon enough,
+// and none of them may say that there is no such module.
+func (p *proxy) inTime(m module) {
+	var group sync.WaitGroup
+	for _, path := range []string{"versions", "1.0.0/download", "2.0.0/download"} {
+		group.Go(func() {
+			a := p.ask(http.MethodGet, m.path(path))
+			if a.took > soonEnough || a.status < 400 || a.status == http.StatusNotFound {
+				p.t.Errorf("%s: %d after %v: %s", path, a.status, a.took, a.said())
+			}
+		})
+	}
+	group.Wait()
+}
+
+// A registry that wants to be left alone for a time is not asked before.
+func TestRetryAfterIsHeeded(t *testing.T) {
+	p := start(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1ms}\nlog:", 1))
+	pause, watched := 30*time.Second, 30*time.Second
+	if shorter(t, "a pause of 30s is watched for 1s") {
+		watched = time.Second
+	}
+	type told struct {
+		header string
+		pause  time.Duration
+	}
+	for name, status := range map[string]int{"too-many": 429, "unavailable": 503} {
+		for where, header := range map[string]told{
+			"versions": {fmt.Sprint(int(pause.Seconds())), pause}, "date": {time.Now().Add(pause + time.Second).UTC().Format(http.TimeFormat), pause},
+		} {
+			p.run(name+"-"+where, func(t *testing.T) {
+				g := located("https://src.test/archives/good.tar.gz")
+				g.versions = func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Retry-After", header.header)
+					w.WriteHeader(status)
+				}
+				host := g.host(t)
+				asked := func() int { return len(world.strangers.at(host)) }
+				p.ask(http.MethodGet, module{host, "case", "m0", "aws"}.path("versions"))
+				before := asked()
+				if where == "date" && watched > 10*time.Second {
+					watched = 10 * time.Second // is watched in full by the other
+				}
+				for i, end := 0, time.Now().Add(watched); time.Now().Before(end); i++ {
+					m := module{host, "case", fmt.Sprintf("m%d", i%5), "aws"}
+					for _, path := range []string{"versions", "1.0.0/download"} {
+						a := p.ask(http.MethodGet, m.path(path))
+						if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.took > time.Second {
+							t.Fatalf("%s: %d after %v, Retry-After %q; want 503 at once, and when to come back", path, a.status, a.took, a.header.Get("Retry-After"))
+						}
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if now := asked(); now != before {
+					t.Errorf("asked %d times in the pause", now-before)
+				}
+			})
+		}
+	}
+}
+
+// Packages that come too slowly are given up, and clients that wait are told why.
+func TestSlowPackages(t *testing.T) {
+	p := start(t, strings.Replace(ordinary, "timeout: 1m", "timeout: 1s", 1))
+	for name, serve := range map[string]http.HandlerFunc{"drips": slow(t, true), "hangs": slow(t, false)} {
+		for _, file := range []string{"x.zip", "x"} {
+			p.run(name+"-"+file, func(t *testing.T) {
+				m := atArchive(t, file, serve)
+				if a := p.ask(http.MethodGet, m.path("1.0.0/download")); a.took > soonEnough || a.status != http.StatusNoContent {
+					t.Errorf("download: %d after %v", a.status, a.took)
+				}
+				started := time.Now()
+				p.refuse(t, m, "1.0.0", `not done within 1s`)
+				if took := time.Since(started); took > 4*time.Second {
+					t.Errorf("given up after %v; want 1s", took)
+				}
+			})
+		}
+	}
+	if shorter(t, "not the least rate, which takes 30s") {
+		return
+	}
+	q := start(t, ordinary)
+	q.run("least-rate", func(t *testing.T) {
+		started := time.Now()
+		q.refuse(t, atArchive(t, "x.zip", slow(t, true)), "1.0.0", `too slow`)
+		if took := time.Since(started); took > 45*time.Second {
+			t.Errorf("given up after %v; want 30s", took)
+		}
+	})
+}
