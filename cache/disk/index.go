@@ -80,6 +80,18 @@ func readPackage(key, value []byte) (cache.Kept, error) {
 
 // PutPackage implements [cache.Index]. The sidecar is written first.
 func (s *Store) PutPackage(m modproxy.Module, version string, rec cache.PackageRecord) error {
+	return s.putPackage(m, version, rec.Sum, rec)
+}
+
+// ReplacePackage replaces the record of a version, which has the Sum was, by one
+// that may have another. A record of any other Sum stays, and the error is
+// [modproxy.ErrChanged].
+func (s *Store) ReplacePackage(m modproxy.Module, version string, was modproxy.Sum, rec cache.PackageRecord) error {
+	return s.putPackage(m, version, was, rec)
+}
+
+// putPackage puts rec where there is no record, or one of the Sum was.
+func (s *Store) putPackage(m modproxy.Module, version string, was modproxy.Sum, rec cache.PackageRecord) error {
 	value, err := sealPackage(m, version, rec)
 	if err != nil {
 		return err
@@ -90,7 +102,7 @@ func (s *Store) PutPackage(m modproxy.Module, version string, rec cache.PackageR
 	mu.Lock()
 	defer mu.Unlock()
 	switch old, err := s.Package(m, version); {
-	case err == nil && old.Sum != rec.Sum:
+	case err == nil && old.Sum != was:
 		return fmt.Errorf("%w: kept as %s, not %s", modproxy.ErrChanged, old.Sum, rec.Sum)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err

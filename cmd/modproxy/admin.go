@@ -33,7 +33,7 @@ import (
 
 // mounts are what modproxy answers beside the protocol while it serves.
 func (s *stack) mounts() []proxy.Mount {
-	return nil
+	return append(sumdbMounts(s.book), ledgerMounts(s.book, s.forget)...)
 }
 
 // open makes what answers while modproxy does not serve; done releases it.
@@ -113,11 +113,11 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.text }
 
-// ask asks with in as JSON, unless it is nil, and reads the answer into out,
-// unless that is nil. Its error is an [apiError] if it was told so.
+// ask asks with in as JSON, or as it is if it is an [io.Reader], unless it is nil,
+// and reads the answer into out, unless that is nil. Its error is an [apiError] if it was told so.
 func (a *api) ask(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
+	body, ok := in.(io.Reader)
+	if in != nil && !ok {
 		text, err := json.Marshal(in)
 		if err != nil {
 			return err

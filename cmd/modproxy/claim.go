@@ -87,17 +87,17 @@ func makeDir(name string) error {
 func claimToServe(dir string) (*claim, error) {
 	for end := time.Now().Add(claimWait); ; time.Sleep(claimPause) {
 		c, err := claimData(dir)
-		switch {
-		case err == nil || !errors.Is(err, errClaimed):
+		if err == nil || !errors.Is(err, errClaimed) {
 			return c, err
-		case time.Now().After(end):
-			holder := "which"
-			if s, err := readServer(dir); err == nil {
-				holder = fmt.Sprintf("process %d, at %s,", s.PID, s.URL)
-			}
-			return nil, withHint(fmt.Errorf("%w: %s has it open", err, holder),
-				"end that one, or use another directory (--data)")
 		}
+		s, unknown := readServer(dir)
+		switch {
+		case unknown == nil:
+			err = fmt.Errorf("%w: process %d, at %s", err, s.PID, s.URL)
+		case time.Now().Before(end):
+			continue
+		}
+		return nil, withHint(err, "end that one, or use another directory (--data)")
 	}
 }
 

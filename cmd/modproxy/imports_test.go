@@ -26,7 +26,7 @@ var homes = map[string][]string{
 	"golang.org/x/sync":                          {"cache", "upstream"},
 	"github.com/klauspost/compress":              {"pack", "upstream/archive"},
 	"github.com/ulikunitz/xz":                    {"upstream/archive"},
-	"golang.org/x/mod":                           {"pack", "ledger"},
+	"golang.org/x/mod":                           {"pack", "ledger", "cmd/modproxy"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"cmd/modproxy"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},

@@ -87,6 +87,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newConfigCommand(env),
 		newClientConfigCommand(env),
 		newHealthCommand(env),
+		newLedgerCommand(env),
 		newServeCommand(env),
 		newVersionCommand(env),
 	)

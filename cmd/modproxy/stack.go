@@ -18,6 +18,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
@@ -31,6 +32,7 @@ type stack struct {
 	registry modproxy.Registry
 	cache    *cache.Registry
 	store    *disk.Store
+	book     *ledger.Log
 	auth     *auth.Authenticator // nil when nobody is asked
 	egress   *egress.Client      // nil when offline and without issuers
 	tunnel   *egress.Tunnel      // nil when offline
@@ -51,16 +53,22 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	if s.store, err = disk.Open(c.Data); err != nil {
 		return nil, err
 	}
-	var reg modproxy.Registry
+	if s.book, err = openBook(c, s.store); err != nil {
+		return nil, err
+	}
+	var reg modproxy.Registry // nil, and nobody is asked, when offline
 	if !c.Offline {
 		client, err := s.newUpstream(ctx, c, listening)
 		if err != nil {
 			return nil, err
 		}
-		reg = client
+		// A version is recorded before its package is kept. A record without a
+		// package does no harm: the next fetch must match it. The other way round,
+		// what is refused because it is not what is recorded would fill the disk.
+		reg = &ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
 	}
 	s.cache = &cache.Registry{
-		Next: reg, Index: s.store, Blobs: s.store, Uses: s.store, MaxSize: int64(c.Cache.MaxSize),
+		Next: reg, Index: s.heldIndex(), Blobs: s.store, Uses: s.store, MaxSize: int64(c.Cache.MaxSize),
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
@@ -174,7 +182,7 @@ func (s *stack) ready() error {
 	if s.draining.Load() {
 		return errors.New("shutting down")
 	}
-	return s.authReady()
+	return errors.Join(s.book.Failed(), s.authReady())
 }
 
 // drain waits for the fetches that run, until ctx ends.
@@ -197,6 +205,9 @@ func (s *stack) close() error {
 	}
 	if s.egress != nil {
 		errs = append(errs, s.egress.Close())
+	}
+	if s.book != nil {
+		errs = append(errs, s.book.Close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -1,0 +1,93 @@
+package cache_test
+
+import (
+	"bytes"
+	"io/fs"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/cachetest"
+)
+
+// blind is an index that does not tell what it has while it is shut.
+type blind struct {
+	cache.Index
+	shut atomic.Bool
+}
+
+func (x *blind) Package(m modproxy.Module, version string) (cache.PackageRecord, error) {
+	if x.shut.Load() {
+		return cache.PackageRecord{}, fs.ErrNotExist
+	}
+	return x.Index.Package(m, version)
+}
+
+func (x *blind) PutPackage(m modproxy.Module, version string, rec cache.PackageRecord) error {
+	if x.shut.Swap(false) {
+		x.Index = &cachetest.MemoryIndex{}
+	}
+	return x.Index.PutPackage(m, version, rec)
+}
+
+// What counts for a version changes, and the index says so: who asks is answered
+// from memory until it is told to look again.
+func TestForget(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			x := &blind{Index: f.Registry.Index}
+			f.Registry.Index = x
+			forget := func() {
+				if all {
+					f.Forget(modproxy.Module{}, "")
+				} else {
+					f.Forget(vpc, "1.0.0")
+				}
+			}
+			before := f.fetch(t, "1.0.0")
+			x.shut.Store(true)
+			after, _ := cachetest.Bytes(1000, 2)
+			f.next.change(func(n *next) { n.content = after })
+			if !bytes.Equal(f.fetch(t, "1.0.0"), before) {
+				t.Error("it was fetched again")
+			}
+			forget()
+			if !bytes.Equal(f.fetch(t, "1.0.0"), after) {
+				t.Error("it was not fetched again")
+			}
+
+			// Why it could not be fetched is forgotten, too.
+			x.shut.Store(true)
+			f.next.change(func(n *next) { n.pack = modproxy.ErrChanged })
+			forget()
+			if _, err := read(f.Registry, "1.0.0"); err == nil {
+				t.Error("it was served all the same")
+			}
+			f.next.change(func(n *next) { n.pack = nil })
+			forget()
+			f.fetch(t, "1.0.0")
+		})
+	}
+}
+
+// A fetch that was under way brings what counted before.
+func TestForgetWhileFetching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		x := &blind{Index: f.Registry.Index}
+		f.Registry.Index = x
+		f.next.delay = time.Minute
+		go read(f.Registry, "1.0.0") // its error is none of this
+		time.Sleep(time.Second)
+		f.Forget(vpc, "1.0.0")
+		time.Sleep(time.Hour)
+		x.shut.Store(true)
+		asked := f.next.asked("package")
+		f.fetch(t, "1.0.0")
+		equal(t, "packages asked for", f.next.asked("package"), asked+1)
+	})
+}

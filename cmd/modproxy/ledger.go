@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// ledgerName is the ledger's directory in the data directory.
+const ledgerName = "ledger"
+
+func ledgerDir(c *Config) string { return filepath.Join(c.Data, ledgerName) }
+
+// openBook opens the ledger. Where packages are kept it has had records: to go on
+// with none would unpin every version.
+func openBook(c *Config, index cache.Index) (_ *ledger.Log, err error) {
+	book, err := ledger.Open(ledgerDir(c), "")
+	if err != nil || book.Tree().N > 0 {
+		return book, err
+	}
+	for _, err := range index.Packages(modproxy.Module{}) {
+		if err == nil {
+			err = withHint(fmt.Errorf("%s: the ledger is missing, or has no record, but packages are kept beside it", ledgerDir(c)),
+				"put its backup back",
+				`or import an export of it: "modproxy ledger import FILE --key KEY"`,
+				`or begin one with what the kept packages are: "modproxy ledger init"`)
+		}
+		return nil, errors.Join(err, book.Close())
+	}
+	return book, nil
+}
+
+// forget makes what is in memory of a version be looked at again.
+func (s *stack) forget(m modproxy.Module, version string) { s.cache.Forget(m, version) }
+
+// heldIndex is the index as far as it agrees with the ledger.
+func (s *stack) heldIndex() *heldIndex {
+	return &heldIndex{s.store, s.book, func(m modproxy.Module, version string, err error) {
+		s.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
+	}}
+}
+
+// observeLedger measures and logs what the ledger's layer tells.
+func (s *stack) observeLedger(e ledger.Event) {
+	s.metrics.Ledger(string(e.Kind))
+	fields := []zap.Field{zap.Stringer("module", e.Module), zap.String("version", e.Version)}
+	switch e.Kind {
+	case ledger.Recorded:
+		s.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Sum)),
+			zap.String("source", e.Source.URL), zap.String("commit", e.Source.Commit))...)
+	case ledger.Drifted:
+		s.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Sum)),
+			zap.String("source", e.Source.URL), zap.String("commit", e.Source.Commit))...)
+	default:
+		s.log.Error("ledger_"+string(e.Kind), append(fields, zap.Error(e.Err))...)
+	}
+}
+
+const sumdbPath = "/-/sumdb/"
+
+// sumdbMounts serve the ledger as the go command knows a checksum database, with
+// what it asks a proxy for one ("supported") and the key to check it with.
+func sumdbMounts(book *ledger.Log) []proxy.Mount {
+	prefix := sumdbPath + book.Name()
+	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
+	text := func(s string) func(http.ResponseWriter, *http.Request) error {
+		return func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write([]byte(s)) // a client that is gone is no concern
+			return nil
+		}
+	}
+	return []proxy.Mount{
+		{Method: "GET", Path: sumdbPath + "key", Kind: "ledger", Known: true, Handle: text(book.VerifierKey() + "\n")},
+		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Known: true, Handle: text("")},
+		{Method: "GET", Path: prefix + "/", Kind: "ledger", Known: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
+			if err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix)); err != nil {
+				return err
+			}
+			server.ServeHTTP(w, r)
+			return nil
+		}},
+	}
+}
+
+// mayLookUp is nil when p may be shown what is at a path of a checksum database.
+// What is absent and what is none of p's business has one answer. Hashes and
+// signed heads say nothing of a module; tiles of records do, and the client of the
+// go command does not ask for them.
+func mayLookUp(p auth.Principal, path string) error {
+	if p.Kind == auth.Nobody || p.Admin { // nobody is asked who they are
+		return nil
+	}
+	if strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
+		return fs.ErrNotExist
+	}
+	escaped, ok := strings.CutPrefix(path, "/lookup/")
+	if !ok {
+		return nil
+	}
+	key, err := lookupKey(escaped)
+	if err == nil {
+		m, _, bad := ledger.ParseKey(key)
+		if bad == nil && p.MayRead(m) {
+			return nil
+		}
+	}
+	return fs.ErrNotExist
+}
+
+// lookupKey reads what follows /lookup/, as sumdb.Server does.
+func lookupKey(escaped string) (module.Version, error) {
+	path, version, _ := strings.Cut(escaped, "@")
+	path, err := module.UnescapePath(path)
+	if err != nil {
+		return module.Version{}, err
+	}
+	version, err = module.UnescapeVersion(version)
+	return module.Version{Path: path, Version: version}, err
+}

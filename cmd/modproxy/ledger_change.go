@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+func newLedgerAcceptCommand(env *environment) *cobra.Command {
+	var sum, reason string
+	cmd := &cobra.Command{
+		Use:   "accept MODULE VERSION --sum h1:… --reason TEXT",
+		Short: "Let other content count for a version from now on",
+		Long: `Add a record: from now on the version is what --sum says, and the reason is kept
+with it for good. What was kept of the version is not served any more; it is
+fetched again, and must match. "modproxy ledger drift" prints what was offered.
+
+The first record stays in the ledger, and so does this one.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			q, err := choose(c, args)
+			if err != nil {
+				return err
+			}
+			if sum == "" || reason == "" {
+				return misuse{withHint(errors.New("--sum and --reason must be said"), `"modproxy ledger drift" prints the sums`)}
+			}
+			return withAPI(cmd.Context(), c, openOldLedger, func(a *api) error {
+				var out accepted
+				in := acceptance{q.module.String(), q.version, modproxy.Sum(sum), reason}
+				if err := a.ask(cmd.Context(), "POST", "/-/api/ledger/accept", in, &out); err != nil {
+					return err
+				}
+				return env.printAccepted(in, out)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
+	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is wanted, and who says so")
+	return cmd
+}
+
+func (env *environment) printAccepted(in acceptance, out accepted) error {
+	text := fmt.Sprintf("%s %s is %s from now on; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
+	switch {
+	case out.Before == in.Sum:
+		text = fmt.Sprintf("%s %s is %s already.\n", in.Module, in.Version, in.Sum)
+	case !out.Offered:
+		text += "No upstream has offered this content yet: until one does, the version cannot be fetched.\n"
+	}
+	_, err := fmt.Fprint(env.stdout, text)
+	return err
+}
+
+func newLedgerExportCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write the whole ledger into a file",
+		Long: `Write all records, and the signed head that proves them and their order. "-" is
+standard output. The private key is not in the file: to keep the ledger's identity,
+back up its directory.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return env.readLedger(func(_ *Config, book *ledger.Log) error {
+				if args[0] == "-" {
+					return book.Export(env.stdout)
+				}
+				if err := publishFile(args[0], book.Export); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(env.stdout, "%d records and observations are in %s.\n", book.Tree().N, args[0])
+				return err
+			})
+		},
+	}
+}
+
+func newLedgerImportCommand(env *environment) *cobra.Command {
+	var keys []string
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Bring the ledger to where an export is",
+		Long: `Add what an export has and the ledger has not; "-" is standard input. One of the
+two must be the beginning of the other: an export that has something else in the
+place of a record is refused, and nothing is added.
+
+An export of another ledger is signed by a key of its own, which --key must name:
+"modproxy ledger key" prints it where that ledger is.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			if _, err := verifiers(keys); err != nil {
+				return misuse{fmt.Errorf("--key: %w", err)}
+			}
+			from := io.NopCloser(env.stdin)
+			if args[0] != "-" {
+				if from, err = os.Open(args[0]); err != nil {
+					return err
+				}
+				defer from.Close()
+			}
+			return withAPI(cmd.Context(), c, openLedger, func(a *api) error {
+				added, err := importLedger(cmd.Context(), a, from, keys)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(env.stdout, "%d records and observations were added.\n", added)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "a verifier `key` that the export may be signed by, beside the ledger's own")
+	return cmd
+}
+
+func importLedger(ctx context.Context, a *api, from io.Reader, keys []string) (added int64, err error) {
+	var out struct{ Added int64 }
+	err = a.ask(ctx, "POST", "/-/api/ledger/import?"+url.Values{"key": keys}.Encode(), from, &out)
+	return out.Added, err
+}
+
+func newLedgerInitCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Begin a ledger where packages are kept and the ledger was lost",
+		Long: `Begin a new ledger with what the packages are that are kept. What else was recorded
+in the one that was lost is forgotten: such a version is what it is first seen to
+be from now on. Put a backup back, or import an export, if there is one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			return withAPI(cmd.Context(), c, openNothing, func(a *api) error {
+				var out struct{ Added int64 }
+				if err := a.ask(cmd.Context(), "POST", "/-/api/ledger/init", nil, &out); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(env.stdout, "A ledger of %d records was begun.\n", out.Added)
+				return err
+			})
+		},
+	}
+}
+
+// openOldLedger is openLedger where there must be one.
+func openOldLedger(c *Config) ([]proxy.Mount, func() error, error) {
+	if _, err := os.Stat(ledgerDir(c)); err != nil {
+		return nil, nil, withHint(fmt.Errorf("ledger: %w", err), "--data says where the data directory is")
+	}
+	return openLedger(c)
+}
+
+// openLedger makes the API of the ledger while modproxy does not serve. An index
+// that is lost or damaged does not hinder it, nor does a ledger that is not there
+// yet: an import fills it.
+func openLedger(c *Config) ([]proxy.Mount, func() error, error) {
+	book, err := ledger.Open(ledgerDir(c), "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return ledgerMounts(book, func(modproxy.Module, string) {}), book.Close, nil
+}
+
+// openNothing makes what begins a ledger.
+func openNothing(c *Config) ([]proxy.Mount, func() error, error) {
+	begin := func(w http.ResponseWriter, _ *http.Request) error {
+		added, err := beginLedger(c)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, map[string]int64{"added": added})
+	}
+	return []proxy.Mount{{Method: "POST", Path: "/-/api/ledger/init", Kind: "api", Handle: begin}}, func() error { return nil }, nil
+}
+
+// beginLedger makes a ledger of the kept packages, where there is none.
+func beginLedger(c *Config) (added int64, err error) {
+	store, err := disk.Open(c.Data)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	book, err := ledger.Open(ledgerDir(c), "")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, book.Close()) }()
+	if book.Tree().N > 0 {
+		return 0, errHasLedger
+	}
+	for kept, err := range store.Packages(modproxy.Module{}) {
+		if err == nil {
+			err = book.Add(recordOf(kept.Module, kept.Version, kept.Record))
+		}
+		if err != nil {
+			return added, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)
+		}
+		added++
+	}
+	return added, nil
+}
+
+var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
+
+// publishFile writes a file as a whole, durably, or not at all.
+func publishFile(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(write(f), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustOpenBook(t *testing.T, dir string) *ledger.Log {
+	t.Helper()
+	book, err := ledger.Open(dir, "")
+	must(t, err)
+	t.Cleanup(func() { book.Close() })
+	return book
+}
+
+func mustOpenStore(t *testing.T, dir string) *disk.Store {
+	t.Helper()
+	store, err := disk.Open(dir)
+	must(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func packageOf(seed string) cache.PackageRecord {
+	return cache.PackageRecord{Digest: modproxy.Digest{1}, Sum: ledgertest.Sum(seed), Size: 1, Fetched: time.Unix(1e9, 0).UTC()}
+}
+
+func TestHeldIndex(t *testing.T) {
+	dir := t.TempDir()
+	disagreed := 0
+	x := &heldIndex{mustOpenStore(t, dir), mustOpenBook(t, filepath.Join(dir, "ledger")), func(modproxy.Module, string, error) { disagreed++ }}
+	must(t, x.book.Add(ledgertest.NewRecord(vpc, "1.0.0", "a")))
+	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
+	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("a") {
+		t.Fatalf("Package = %v, %v", rec, err)
+	}
+	if err := x.PutPackage(vpc, "1.0.0", packageOf("b")); !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("PutPackage of what is not recorded = %v, want ErrChanged", err)
+	}
+	// What is kept and not recorded is recorded.
+	must(t, x.store.PutPackage(vpc, "2.0.0", packageOf("c")))
+	if _, err := x.Package(vpc, "2.0.0"); err != nil {
+		t.Error(err)
+	}
+	if r, err := x.book.Lookup(vpc, "2.0.0"); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) {
+		t.Errorf("recorded %v, %v", r, err)
+	}
+	// What is kept and does not count is not there.
+	must(t, x.book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	if _, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("Package of what does not count = %v, want fs.ErrNotExist", err)
+	}
+	var kept []string
+	for k, err := range x.Packages(vpc) {
+		must(t, err)
+		kept = append(kept, k.Version)
+	}
+	if len(kept) != 1 || kept[0] != "2.0.0" || disagreed != 2 {
+		t.Errorf("kept %v, disagreed %d times", kept, disagreed)
+	}
+	must(t, x.PutPackage(vpc, "1.0.0", packageOf("b")))
+	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("b") {
+		t.Errorf("Package = %v, %v", rec, err)
+	}
+}
+
+// A ledger that was lost beside packages is not begun anew in silence.
+func TestOpenBook(t *testing.T) {
+	c := &Config{Data: t.TempDir()}
+	store := mustOpenStore(t, c.Data)
+	book, err := openBook(c, store)
+	must(t, err)
+	must(t, book.Close())
+	must(t, store.PutPackage(vpc, "1.0.0", packageOf("a")))
+	if _, err := openBook(c, store); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
+		t.Errorf("a ledger without records beside packages: %v", err)
+	}
+	store.Close()
+	if n, err := beginLedger(c); err != nil || n != 1 {
+		t.Fatalf("began %d, %v", n, err)
+	}
+	if _, err := beginLedger(c); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("a ledger was begun over another: %v", err)
+	}
+	book, err = openBook(c, mustOpenStore(t, c.Data))
+	must(t, err)
+	defer book.Close()
+	if r, err := book.Lookup(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("a") {
+		t.Errorf("recorded %v, %v", r, err)
+	}
+}
+
+func TestRemoteLedger(t *testing.T) {
+	book := mustOpenBook(t, t.TempDir())
+	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
+		must(t, book.Add(ledgertest.NewRecord(vpc, v, v)))
+	}
+	server := httptest.NewServer(proxy.New(proxy.Config{Mounts: sumdbMounts(book)}))
+	defer server.Close()
+	remote := func(key string) *remoteLedger {
+		l, err := newRemoteLedger(t.Context(), server.URL+"/", key, "")
+		must(t, err)
+		return l
+	}
+	l := remote("")
+	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
+		if sum, err := l.sum(vpc, v); err != nil || sum != ledgertest.Sum(v) {
+			t.Errorf("sum of %s = %s, %v", v, sum, err)
+		}
+	}
+	if _, err := l.sum(vpc, "4.0.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("sum of what is not there = %v", err)
+	}
+	must(t, book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	if sum, err := remote(book.VerifierKey()).sum(vpc, "1.0.0"); err != nil || sum != ledgertest.Sum("b") {
+		t.Errorf("sum of what was accepted = %s, %v", sum, err)
+	}
+	other := mustOpenBook(t, t.TempDir())
+	if sum, err := remote(other.VerifierKey()).sum(vpc, "1.0.0"); err == nil {
+		t.Errorf("another key has signed it: %s", sum)
+	}
+	if _, err := newRemoteLedger(t.Context(), server.URL, "modproxy+1+AAAA", ""); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("no key: %v", err)
+	}
+	if res, err := http.Get(server.URL + "/-/sumdb/modproxy/supported"); err != nil || res.StatusCode != 200 {
+		t.Errorf("supported: %v, %v", res.Status, err)
+	}
+}
+
+// Who is asked who they are is shown what they may read.
+func TestMayLookUp(t *testing.T) {
+	scope, err := auth.ParseScope("registry.example.com/acme")
+	must(t, err)
+	acme := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{scope}}}
+	for path, want := range map[string]bool{
+		"/latest":              true,
+		"/tile/8/0/000.p/3":    true,
+		"/tile/8/data/000.p/3": false,
+		"/lookup/registry.example.com/acme/vpc/aws@v1.0.0":    true,
+		"/lookup/registry.example.com/other/vpc/aws@v1.0.0":   false,
+		"/lookup/registry.example.com/acme/!v!p!c/aws@v1.0.0": true,
+		"/lookup/nonsense": false,
+	} {
+		if err := mayLookUp(acme, path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		admin := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Admin: true}}
+		if err := errors.Join(mayLookUp(admin, path), mayLookUp(auth.Principal{}, path)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+func newLedgerCommand(env *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "See and tend the record of what each version was first seen to be",
+		Long: `The ledger records what every version contained when it was first fetched. Content
+that is another is refused, and kept as an observation ("drift"). The ledger is
+append-only: "accept" adds a record that counts from then on.
+
+All verbs work while modproxy serves from the same data directory, and while none
+does.`,
+		Args: unknownVerb,
+		RunE: func(*cobra.Command, []string) error {
+			return misuse{withHint(errors.New("no verb given"), `"modproxy ledger --help" lists the verbs`)}
+		},
+	}
+	cmd.AddCommand(
+		newLedgerShowCommand(env), newLedgerDriftCommand(env), newLedgerAcceptCommand(env), newLedgerKeyCommand(env),
+		newLedgerExportCommand(env), newLedgerImportCommand(env), newLedgerInitCommand(env),
+	)
+	return cmd
+}
+
+// settings reads the configuration, and does not ask that it is in order: what
+// serves may have had other flags.
+func (env *environment) settings() (*Config, error) {
+	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+	return c, err
+}
+
+// readLedger calls f with the ledger as it is now, whoever has it open.
+func (env *environment) readLedger(f func(c *Config, book *ledger.Log) error) (err error) {
+	c, err := env.settings()
+	if err != nil {
+		return err
+	}
+	book, err := ledger.OpenReadOnly(ledgerDir(c))
+	if err != nil {
+		return withHint(err, "--data says where the data directory is")
+	}
+	defer func() { err = errors.Join(err, book.Close()) }()
+	return f(c, book)
+}
+
+// choose reads MODULE and VERSION where they are given.
+func choose(c *Config, args []string) (q query, err error) {
+	if len(args) > 0 {
+		if q.module, err = parseModule(args[0], defaultHost(c)); err != nil {
+			return q, misuse{err}
+		}
+	}
+	if len(args) > 1 {
+		if q.version, err = modproxy.CanonicalVersion(args[1]); err != nil {
+			return q, misuse{err}
+		}
+	}
+	return q, nil
+}
+
+func newLedgerShowCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [MODULE [VERSION]]",
+		Short: "Print the records",
+		Long: `Print the records in the order in which they were made, one in a line: module,
+version, sum, time, source, commit. A record that does not count any more, because
+another one was accepted, is marked as superseded, and one that was accepted says
+why.
+
+MODULE is a module address; without its hostname, one of the first upstream.`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return env.readLedger(func(c *Config, book *ledger.Log) error {
+				q, err := choose(c, args)
+				if err != nil {
+					return err
+				}
+				list, err := recordsOf(book, q)
+				if err != nil {
+					return err
+				}
+				if len(list) == 0 && len(args) > 0 {
+					return errors.New("the ledger has no such record")
+				}
+				if asJSON {
+					return env.printJSON(map[string]any{"records": list, "tree": book.Tree().N})
+				}
+				for _, r := range list {
+					if _, err := fmt.Fprintln(env.stdout, r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"records": [{"module": …, "version": …, "sum": …, "counts": …, …}, …], "tree": …}`)
+	return cmd
+}
+
+func newLedgerDriftCommand(env *environment) *cobra.Command {
+	var asJSON, all bool
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "drift [MODULE [VERSION]]",
+		Short: "Print what was offered for versions and is not what is recorded",
+		Long: `Print the content that upstreams offered for versions and that was refused,
+because it is not what is recorded. What is recorded goes on to count until somebody
+accepts something else; an observation is open until then, also when upstream
+has taken the change back. --since leaves out what is old.
+
+Exit code 1 says that there is something open, so that a job can watch it.`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return env.readLedger(func(c *Config, book *ledger.Log) error {
+				q, err := choose(c, args)
+				if err != nil {
+					return err
+				}
+				if since > 0 {
+					q.since = time.Now().Add(-since)
+				}
+				list, err := driftOf(book, q)
+				if err != nil {
+					return err
+				}
+				return env.printDrift(list, all, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"drift": [{"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}, …]}`)
+	cmd.Flags().BoolVar(&all, "all", false, "also what is not open any more")
+	cmd.Flags().DurationVar(&since, "since", 0, "only what was offered this `long` ago at most, such as 24h")
+	return cmd
+}
+
+// printDrift prints what is open, or all. Its error says that something is open.
+func (env *environment) printDrift(list []ledgerDrift, all, asJSON bool) error {
+	shown, versions := []ledgerDrift{}, map[[2]string]bool{}
+	for _, d := range list {
+		if d.Open {
+			versions[[2]string{d.Module, d.Version}] = true
+		}
+		if d.Open || all {
+			shown = append(shown, d)
+		}
+	}
+	if asJSON {
+		if err := env.printJSON(map[string]any{"drift": shown}); err != nil {
+			return err
+		}
+	} else {
+		for _, d := range shown {
+			if _, err := fmt.Fprint(env.stdout, d); err != nil {
+				return err
+			}
+		}
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	return fmt.Errorf("versions that were offered with other content than is recorded: %d", len(versions))
+}
+
+func newLedgerKeyCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Print the key to check the ledger with",
+		Long: `Print the verifier key: the ledger's name, a number and a public key. It is for
+"modproxy lock --check --key", for "modproxy ledger import --key", and for every
+other client of Go checksum databases. It is not secret. It stays the same as
+long as the ledger does.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return env.readLedger(func(_ *Config, book *ledger.Log) error {
+				_, err := fmt.Fprintln(env.stdout, book.VerifierKey())
+				return err
+			})
+		},
+	}
+}
+
+func (env *environment) printJSON(v any) error {
+	out := json.NewEncoder(env.stdout)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}
+
+// String is the record in one line.
+func (r ledgerRecord) String() string {
+	s := fmt.Sprintf("%s %s %s %s %s", r.Module, r.Version, r.Sum, r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
+	if r.Reason != "" {
+		s += " accepted: " + r.Reason
+	}
+	if !r.Counts {
+		s += " (superseded)"
+	}
+	return s
+}
+
+// String is the observation in a few lines.
+func (d ledgerDrift) String() string {
+	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s --reason …", d.Module, d.Version, d.Offered)
+	if !d.Open {
+		what = "not open:   another record counts by now"
+	}
+	return fmt.Sprintf("%s %s\n  recorded:   %s\n  offered:    %s\n              %s from %s\n  %s\n",
+		d.Module, d.Version, d.Recorded, d.Offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), what)
+}
+
+func sourceText(s modproxy.Source) string {
+	switch {
+	case s.URL == "":
+		return "- -"
+	case s.Commit == "":
+		return s.URL + " -"
+	}
+	return s.URL + " " + s.Commit
+}
