@@ -88,7 +88,9 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newClientConfigCommand(env),
 		newHealthCommand(env),
 		newLedgerCommand(env),
+		newKeyCommand(env),
 		newServeCommand(env),
+		newTokenCommand(env),
 		newVersionCommand(env),
 	)
 	return root

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+func newKeyCommand(env *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Replace the key that package paths are signed with",
+		Args:  unknownVerb,
+		RunE: func(*cobra.Command, []string) error {
+			return misuse{withHint(errors.New("no verb given"), `"modproxy key --help" lists the verbs`)}
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "rotate",
+		Short: "Sign package paths with a new key from now on",
+		Long: `Sign package paths with a new key from now on. What was signed before stays good
+until it expires; after a second rotation it does not.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+			if err != nil {
+				return err
+			}
+			if err := auth.RotateKey(keyFile(c), time.Now()); err != nil {
+				return withHint(err, "the first modproxy that serves with authentication makes the key; --data says where")
+			}
+			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")
+			return err
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+)
+
+func newTokenCommand(env *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens that clients show",
+		Long: `Make, list and revoke the tokens that clients show. They are in the data
+directory; a proxy that serves from it follows within five seconds.`,
+		Args: unknownVerb,
+		RunE: func(*cobra.Command, []string) error {
+			return misuse{withHint(errors.New("no verb given"), `"modproxy token --help" lists the verbs`)}
+		},
+	}
+	cmd.AddCommand(newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
+	return cmd
+}
+
+// tokens are those of the data directory. The configuration need not be in order
+// for that: who revokes a token is in a hurry.
+func (env *environment) tokens() (*Config, *auth.Tokens, error) {
+	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+	if err != nil {
+		return nil, nil, err
+	}
+	tokens, err := auth.OpenTokens(tokensFile(c))
+	return c, tokens, err
+}
+
+const defaultExpiry = 720 * time.Hour
+
+func newTokenCreateCommand(env *environment) *cobra.Command {
+	var scopes []string
+	var expires string
+	var admin bool
+	cmd := &cobra.Command{
+		Use:   "create NAME --scope HOST/NAMESPACE",
+		Short: "Make a token",
+		Long: `Make a token, and print it, this once, on standard output; what else there is to
+say goes to standard error.
+
+It lets its owner read the modules of the scopes. A scope is a registry and a
+namespace, such as registry.terraform.io/acme; either may be "*" as a whole, and
+"*" alone is every module.`,
+		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
+  modproxy token create me --scope '*' --expires never
+  modproxy token create prometheus --admin`,
+		Args: oneName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			spec := auth.TokenSpec{Name: args[0], Admin: admin}
+			var err error
+			if spec.Expires, err = parseExpiry(expires, time.Now()); err != nil {
+				return misuse{fmt.Errorf("--expires: %w", err)}
+			}
+			for _, s := range scopes {
+				scope, err := parseScope(s)
+				if err != nil {
+					return misuse{fmt.Errorf("--scope: %w", err)}
+				}
+				spec.Scopes = append(spec.Scopes, scope)
+			}
+			if len(scopes) == 0 && !admin {
+				return misuse{withHint(errors.New("it could do nothing: no --scope is given"),
+					"--scope registry.terraform.io/acme is for the modules of one namespace", "--scope '*' is for every module")}
+			}
+			return env.createToken(spec)
+		},
+	}
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be given more than once")
+	cmd.Flags().StringVar(&expires, "expires", formatDuration(defaultExpiry), "how `long` it is good, or never")
+	cmd.Flags().BoolVar(&admin, "admin", false, "it may operate the proxy and read its metrics, and no modules by that")
+	return cmd
+}
+
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want one name, not %d", len(args))
+	}
+	return nil
+}
+
+// parseExpiry reads how long a token is good.
+func parseExpiry(s string, now time.Time) (time.Time, error) {
+	if s == "never" {
+		return time.Time{}, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second {
+		return time.Time{}, fmt.Errorf("want a duration with its unit, such as 24h or 720h, or never, not %.80q", s)
+	}
+	return now.Add(d).Truncate(time.Second), nil
+}
+
+func (env *environment) createToken(spec auth.TokenSpec) error {
+	c, tokens, err := env.tokens()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(tokensFile(c))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), auth.MakeDir(dir)); err != nil {
+		return err
+	}
+	text, made, err := tokens.Create(spec)
+	if errors.Is(err, modproxy.ErrInvalid) {
+		return misuse{err}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(env.stdout, text); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(env.stderr, tokenHelp(c, made))
+	return err
+}
+
+func newTokenRevokeCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID|NAME",
+		Short: "End a token for good",
+		Long: `End the token with an id, or the live one with a name, for good, and every package
+path that was signed for it. A proxy that serves refuses it within five seconds.`,
+		Args: oneName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, tokens, err := env.tokens()
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(tokensFile(c)); errors.Is(err, fs.ErrNotExist) {
+				return withHint(fmt.Errorf("no tokens in %s", c.Data), "--data says where they are")
+			}
+			revoked, err := tokens.Revoke(args[0])
+			if errors.Is(err, modproxy.ErrNotFound) {
+				return withHint(err, `"modproxy token list" lists them`)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(env.stdout, "The token %s (%s) is revoked.\n", revoked.Name, revoked.ID)
+			return err
+		},
+	}
+}

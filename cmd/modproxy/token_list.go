@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+func newTokenListCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens, those that ended within 90 days included",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, tokens, err := env.tokens()
+			if err != nil {
+				return err
+			}
+			list, err := tokens.List()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(env.stdout)
+				out.SetIndent("", "  ")
+				return out.Encode(list)
+			}
+			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush
+			for _, t := range list {
+				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID, stateOf(t, time.Now()), scopesText(t.Scopes), map[bool]string{true: "yes", false: "-"}[t.Admin])
+			}
+			return out.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print [{"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}, …]`)
+	return cmd
+}
+
+func stateOf(t auth.Token, now time.Time) string {
+	switch {
+	case !t.Revoked.IsZero():
+		return "revoked " + t.Revoked.Format(time.DateOnly)
+	case !t.Live(now):
+		return "expired " + t.Expires.Format(time.DateOnly)
+	case t.Expires.IsZero():
+		return "never expires"
+	}
+	return "expires " + t.Expires.Format(time.DateOnly)
+}
+
+func scopesText(scopes []auth.Scope) string {
+	if len(scopes) == 0 {
+		return "-"
+	}
+	all := make([]string, len(scopes))
+	for i, s := range scopes {
+		all[i] = s.String()
+	}
+	return strings.Join(all, " ")
+}
+
+// tokenHelp tells a person what a token that was just made is good for and how a
+// client shows it. The token is not in it: it goes where logs may be.
+func tokenHelp(c *Config, t auth.Token) string {
+	var b strings.Builder
+	end := "It never expires"
+	if !t.Expires.IsZero() {
+		end = "It expires at " + t.Expires.Format(time.RFC3339)
+	}
+	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
+		t.Name, t.ID, absolute(tokensFile(c)), end, t.Name)
+	base, err := baseURL(c)
+	own := hostOf(base, err)
+	for _, host := range tokenHosts(c, t, own) {
+		fmt.Fprintf(&b, "\nFor modules of %s, in the client's CLI configuration:\n\n", hostname.Display(host))
+		fmt.Fprintf(&b, "  credentials %q {\n    token = \"mp_…\"\n  }\n", hostname.Display(host))
+		if variable := tokenVariable(host); variable != "" {
+			fmt.Fprintf(&b, "\nor in its environment: %s=mp_…\n", variable)
+		}
+	}
+	if own != "" && len(t.Scopes) > 0 {
+		fmt.Fprintf(&b, "\nWhere a package's own URL is the source, in ~/.netrc:\n\n  machine %s login modproxy password mp_…\n", own)
+	}
+	if t.Admin && own != "" {
+		fmt.Fprintf(&b, "\nFor what operates the proxy: curl --header 'Authorization: Bearer mp_…' %s/-/metrics\n", base)
+	}
+	if unknown := unknownHosts(c, t); len(unknown) > 0 {
+		fmt.Fprintf(&b, "\nNone of the upstreams is %s, which a scope names.\n", strings.Join(unknown, ", "))
+	}
+	return b.String()
+}
+
+// hostOf is the host of the proxy's URL with its port, as clients write it; empty
+// if nobody knows it.
+func hostOf(base string, err error) string {
+	u, bad := url.Parse(base)
+	if err != nil || bad != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// tokenHosts are the hosts for which clients show the token: those that stand in
+// source addresses.
+func tokenHosts(c *Config, t auth.Token, own string) []string {
+	var hosts []string
+	for _, u := range c.Upstreams {
+		host := normalised(u.Host)
+		if host != "" && coversHost(t.Scopes, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	if own != "" && len(t.Scopes) > 0 && (c.TLS.CertFile != "" || strings.HasPrefix(c.PublicURL, "https:")) {
+		hosts = append(hosts, own) // clients ask a registry's own hostname by https only
+	}
+	return hosts
+}
+
+// unknownHosts are the hosts of scopes that no upstream is.
+func unknownHosts(c *Config, t auth.Token) []string {
+	known := map[string]bool{}
+	for _, u := range c.Upstreams {
+		if u.Host == "*" {
+			return nil
+		}
+		known[normalised(u.Host)] = true
+	}
+	var unknown []string
+	for _, s := range t.Scopes {
+		if s.Host != "*" && !known[s.Host] {
+			unknown = append(unknown, s.Host)
+		}
+	}
+	return unknown
+}
+
+func coversHost(scopes []auth.Scope, host string) bool {
+	for _, s := range scopes {
+		if s.Host == "*" || s.Host == host {
+			return true
+		}
+	}
+	return false
+}
+
+// normalised is a host of a configuration that was read and not checked; empty if it
+// is none.
+func normalised(host string) string {
+	h, err := hostname.Parse(host)
+	if err != nil {
+		return ""
+	}
+	return h
+}
