@@ -1,26 +1,14 @@
 package main_test
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"net/http"
-	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/modproxy/modproxy/registrytest"
 )
 
 // treeFile is what sametree compares of one file.
@@ -114,121 +102,6 @@ func tree(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		fmt.Fprintln(ts.Stdout(), name)
 	}
-}
-
-func get(ts *testscript.TestScript, neg bool, args []string) {
-	header, output, times := http.Header{}, "", 1
-	for len(args) > 2 {
-		switch args[0] {
-		case "-H":
-			name, value, _ := strings.Cut(args[1], ":")
-			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-		case "-o":
-			output = args[1]
-		case "-n":
-			n, err := strconv.Atoi(args[1])
-			ts.Check(err)
-			times = n
-		default:
-			ts.Fatalf("get: no flag %q", args[0])
-		}
-		args = args[2:]
-	}
-	w := worldOf(ts)
-	if len(args) == 2 && args[1] == "&" {
-		w.asked = askBeside(args[0], header)
-		return
-	}
-	if len(args) != 1 {
-		ts.Fatalf("usage: get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL [&], or get -wait")
-	}
-	if args[0] == "-wait" {
-		check(ts, neg, <-w.asked)
-		return
-	}
-	body, err := sendAll(ts, times, args[0], header, output == "")
-	if output != "" && err == nil {
-		ts.Check(os.WriteFile(ts.MkAbs(output), body, 0o600))
-	}
-	check(ts, neg, err)
-}
-
-// askBeside asks in the background. It returns when the request is on its way; what
-// becomes of it, its result gives.
-func askBeside(url string, header http.Header) <-chan error {
-	sent, done := make(chan struct{}), make(chan error, 1)
-	go func() {
-		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
-		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), "GET", url, nil)
-		if err != nil {
-			done <- err
-			return
-		}
-		r.Header, r.Host = header, header.Get("Host")
-		answer, _, err := send(r)
-		if err == nil && answer.StatusCode >= 400 {
-			err = fmt.Errorf("GET %s: %s", url, answer.Status)
-		}
-		done <- err
-	}()
-	select {
-	case <-sent:
-	case err := <-done:
-		done <- err
-	}
-	return done
-}
-
-// sendAll asks the same so often at the same time, wants the same body every time,
-// and prints one answer.
-func sendAll(ts *testscript.TestScript, times int, url string, header http.Header, printBody bool) ([]byte, error) {
-	answers, bodies := make([]*http.Response, times), make([][]byte, times)
-	var group errgroup.Group
-	for i := range times {
-		group.Go(func() error {
-			r, err := http.NewRequest("GET", url, nil)
-			if err != nil {
-				return err
-			}
-			r.Header, r.Host = header, header.Get("Host")
-			answers[i], bodies[i], err = send(r)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	answer, body := answers[0], bodies[0]
-	fmt.Fprintf(ts.Stdout(), "%s\n", answer.Status)
-	for _, name := range slices.Sorted(maps.Keys(answer.Header)) {
-		fmt.Fprintf(ts.Stdout(), "%s: %s\n", name, strings.Join(answer.Header[name], ", "))
-	}
-	if printBody {
-		fmt.Fprintf(ts.Stdout(), "\n%s\n", body)
-	}
-	for i := range times {
-		if answers[i].StatusCode >= 400 {
-			return nil, fmt.Errorf("GET %s: %s %s", url, answers[i].Status, bytes.TrimSpace(bodies[i]))
-		}
-		if !bytes.Equal(bodies[i], body) {
-			return nil, fmt.Errorf("GET %s: answers with different bodies", url)
-		}
-	}
-	return body, nil
-}
-
-// send makes one request, follows no redirect and trusts the test authority.
-func send(r *http.Request) (*http.Response, []byte, error) {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(registrytest.CA().PEM)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, DisableKeepAlives: true}
-	answer, err := transport.RoundTrip(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return answer, body, err
 }
 
 func expand(ts *testscript.TestScript, neg bool, args []string) {

@@ -20,10 +20,15 @@
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
 //	tree DIR                                print the names of the files in DIR, executables with a star
-//	get [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] URL
-//	                                        ask as curl -i does, so often at once; fails with a status of 400 and more
+//	get [-X METHOD] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL
+//	                                        ask as curl -i does, so often at once; fails with a status of 400 and more;
+//	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -until asks
+//	                                        again and again until the status is that, for at most 5 seconds
 //	get [-H 'NAME: VALUE'] URL &            ask so, and go on when the request is sent
 //	get -wait                               wait for the answer to that
+//	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
+//	issuer start | down                     start an identity provider at $ISSUER_URL, end it
+//	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
 // Upstream NAME is the registry registry.NAME.example, and sets $NAME_URL and
@@ -155,6 +160,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"tree":     tree,
 			"get":      get,
 			"expand":   expand,
+			"token":    runToken,
+			"issuer":   runIssuer,
 		},
 	})
 }

@@ -26,6 +26,7 @@ type world struct {
 	dir           string
 	tool, program string // the client's name and path
 	upstreams     map[string]*registrytest.Upstream
+	issuer        *issuer  // nil before its start
 	ownConfig     bool     // the script brings a modproxy.yaml
 	env           []string // the environment that the script began with
 
@@ -50,6 +51,9 @@ func (w *world) close() {
 	}
 	for _, u := range w.upstreams {
 		u.Close()
+	}
+	if w.issuer != nil {
+		w.issuer.Close()
 	}
 }
 

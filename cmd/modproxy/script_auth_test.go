@@ -1,0 +1,106 @@
+package main_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// runToken makes a token.
+func runToken(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 || neg {
+		ts.Fatalf("usage: token VARIABLE NAME FLAGS…")
+	}
+	ts.Check(ts.Exec(built, append([]string{"token", "create"}, args[1:]...)...))
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// issuer is an identity provider.
+type issuer struct {
+	*httptest.Server
+	key *ecdsa.PrivateKey
+}
+
+func runIssuer(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	switch {
+	case len(args) == 1 && args[0] == "start" && w.issuer == nil && !neg:
+		var err error
+		w.issuer, err = startIssuer()
+		ts.Check(err)
+		ts.Setenv("ISSUER_URL", w.issuer.URL)
+	case len(args) == 1 && args[0] == "down" && w.issuer != nil && !neg:
+		w.issuer.Close()
+	case len(args) > 1 && args[0] == "sign" && w.issuer != nil && !neg:
+		token, err := w.issuer.sign(args[2:])
+		ts.Check(err)
+		ts.Setenv(args[1], token)
+	default:
+		ts.Fatalf("usage: issuer start, issuer sign VARIABLE CLAIM=VALUE…, issuer down")
+	}
+}
+
+// startIssuer starts one that publishes one key, by https.
+func startIssuer() (*issuer, error) {
+	cert, certKey, err := registrytest.CA().Issue("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, certKey)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	i := &issuer{key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "one", Key: key.Public(), Use: "sig"}}})
+	})
+	i.Server = httptest.NewUnstartedServer(mux)
+	i.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	i.StartTLS()
+	return i, nil
+}
+
+// sign makes a token for modproxy that is good for an hour, with more claims or others.
+func (i *issuer) sign(claims []string) (string, error) {
+	all := map[string]any{"iss": i.URL, "aud": "modproxy", "sub": "job", "exp": time.Now().Add(time.Hour).Unix()}
+	for _, claim := range claims {
+		name, value, ok := strings.Cut(claim, "=")
+		if !ok {
+			return "", fmt.Errorf("%q: want CLAIM=VALUE", claim)
+		}
+		all[name] = value
+	}
+	payload, err := json.Marshal(all)
+	if err != nil {
+		return "", err
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "one"}}, nil)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}

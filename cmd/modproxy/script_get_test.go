@@ -1,0 +1,175 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// question is what get asks, and what it does with the answer.
+type question struct {
+	method, url string
+	header      http.Header
+	times       int
+	output      string         // a file for the body
+	until       string         // the beginning of the status that is waited for
+	variable    string         // is set to
+	part        *regexp.Regexp // its first group in what is printed
+}
+
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	q := question{method: "GET", header: http.Header{}, times: 1}
+	for ; len(args) > 2; args = args[2:] {
+		var err error
+		switch args[0] {
+		case "-H":
+			name, value, _ := strings.Cut(args[1], ":")
+			q.header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		case "-X":
+			q.method = args[1]
+		case "-o":
+			q.output = args[1]
+		case "-n":
+			q.times, err = strconv.Atoi(args[1])
+		case "-until":
+			q.until = args[1]
+		case "-e":
+			var part string
+			q.variable, part, _ = strings.Cut(args[1], "=")
+			q.part, err = regexp.Compile("(?m)" + part)
+		default:
+			err = fmt.Errorf("get: no flag %q", args[0])
+		}
+		ts.Check(err)
+	}
+	w := worldOf(ts)
+	switch {
+	case len(args) == 2 && args[1] == "&":
+		w.asked = askBeside(args[0], q.header)
+		return
+	case len(args) != 1:
+		ts.Fatalf("usage: get [-X METHOD] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
+	case args[0] == "-wait":
+		check(ts, neg, <-w.asked)
+		return
+	}
+	q.url = args[0]
+	text, body, err := q.ask()
+	for end := time.Now().Add(5 * time.Second); q.until != "" && !strings.HasPrefix(text, q.until); text, body, err = q.ask() {
+		if time.Now().After(end) {
+			ts.Fatalf("%s still answers %s", q.url, text)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if q.until != "" {
+		err = nil
+	}
+	fmt.Fprint(ts.Stdout(), text)
+	if q.output != "" && err == nil {
+		ts.Check(os.WriteFile(ts.MkAbs(q.output), body, 0o600))
+	}
+	if q.part != nil {
+		found := q.part.FindStringSubmatch(text)
+		if len(found) != 2 {
+			ts.Fatalf("no %s in %s", q.part, text)
+		}
+		ts.Setenv(q.variable, found[1])
+	}
+	check(ts, neg, err)
+}
+
+// ask asks the same so often at the same time, wants the same body every time, and
+// is one answer, as it is printed, and its body. With a status of 400 and more it
+// is an error, too.
+func (q *question) ask() (text string, body []byte, err error) {
+	answers, bodies := make([]*http.Response, q.times), make([][]byte, q.times)
+	var group errgroup.Group
+	for i := range q.times {
+		group.Go(func() error {
+			r, err := http.NewRequest(q.method, q.url, nil)
+			if err != nil {
+				return err
+			}
+			r.Header, r.Host = q.header, q.header.Get("Host")
+			answers[i], bodies[i], err = send(r)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return "", nil, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", answers[0].Status)
+	for _, name := range slices.Sorted(maps.Keys(answers[0].Header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(answers[0].Header[name], ", "))
+	}
+	if q.output == "" {
+		fmt.Fprintf(&b, "\n%s\n", bodies[0])
+	}
+	for i := range q.times {
+		if answers[i].StatusCode >= 400 {
+			return b.String(), nil, fmt.Errorf("GET %s: %s %s", q.url, answers[i].Status, bytes.TrimSpace(bodies[i]))
+		}
+		if !bytes.Equal(bodies[i], bodies[0]) {
+			return b.String(), nil, fmt.Errorf("GET %s: answers with different bodies", q.url)
+		}
+	}
+	return b.String(), bodies[0], nil
+}
+
+// askBeside asks in the background. It returns when the request is on its way; what
+// becomes of it, its result gives.
+func askBeside(url string, header http.Header) <-chan error {
+	sent, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), "GET", url, nil)
+		if err != nil {
+			done <- err
+			return
+		}
+		r.Header, r.Host = header, header.Get("Host")
+		answer, _, err := send(r)
+		if err == nil && answer.StatusCode >= 400 {
+			err = fmt.Errorf("GET %s: %s", url, answer.Status)
+		}
+		done <- err
+	}()
+	select {
+	case <-sent:
+	case err := <-done:
+		done <- err
+	}
+	return done
+}
+
+// send makes one request, follows no redirect and trusts the test authority.
+func send(r *http.Request) (*http.Response, []byte, error) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(registrytest.CA().PEM)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, DisableKeepAlives: true}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer, body, err
+}
