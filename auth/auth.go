@@ -15,6 +15,7 @@ package auth
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -57,6 +58,9 @@ func (g Grant) MayRead(m modproxy.Module) bool {
 	}
 	return false
 }
+
+// MayReadAll reports whether one of the scopes covers every module.
+func (g Grant) MayReadAll() bool { return slices.Contains(g.Scopes, Everything) }
 
 // Principal is who asks. The zero Principal is nobody. Its slices are shared:
 // they are not changed.

@@ -38,7 +38,7 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 		t.Fatal(err)
 	}
 	tokens = map[string]string{}
-	for name, scope := range map[string]auth.Scope{"acme": {Host: host, Namespace: "acme"}, "other": {Host: host, Namespace: "other"}, "operator": auth.Everything} {
+	for name, scope := range map[string]auth.Scope{"acme": {Host: host, Namespace: "acme"}, "other": {Host: host, Namespace: "other"}, "reader": auth.Everything, "operator": {Host: "nowhere.example", Namespace: "none"}} {
 		text, _, err := kept.Create(auth.TokenSpec{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
 		if err != nil {
 			t.Fatal(err)
@@ -49,6 +49,8 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 		c.PublicURL = "https://modules.example.com"
 		c.Registry = &auth.Registry{Next: wrap(c.Registry)}
 		c.Auth = &auth.Authenticator{Tokens: kept, Signer: signer}
+		say := func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }
+		c.Mounts = []proxy.Mount{{Method: "GET", Path: "/-/all", Known: true, Handle: say}, {Method: "GET", Path: "/-/api/x", Handle: say}}
 	})
 	return h, tokens, kept
 }
@@ -95,6 +97,12 @@ func TestWhoMayAsk(t *testing.T) {
 		{"metrics by nobody", "/-/metrics", nil, 401},
 		{"metrics by no operator", "/-/metrics", bearer(tokens["acme"]), 404},
 		{"metrics by an operator", "/-/metrics", bearer(tokens["operator"]), 200},
+		{"what names every module by nobody", "/-/all", nil, 401},
+		{"by who may read some", "/-/all", bearer(tokens["acme"]), 404},
+		{"by who may read all", "/-/all", bearer(tokens["reader"]), 200},
+		{"by an operator", "/-/all", bearer(tokens["operator"]), 200},
+		{"the API by who may read all", "/-/api/x", bearer(tokens["reader"]), 404},
+		{"the API by an operator", "/-/api/x", bearer(tokens["operator"]), 200},
 		{"discovery is for everybody", "/.well-known/terraform.json", nil, 200},
 	} {
 		res := get(h, c.path, c.header...)

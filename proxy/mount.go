@@ -20,8 +20,8 @@ type Mount struct {
 	Path string
 	// Kind is what the log and the metrics call it.
 	Kind string
-	// Known lets in whoever the proxy knows, and everybody where nobody is asked.
-	// Without it only those are let in who may operate the proxy: who has the
+	// Known lets in whoever may read every module, and everybody where nobody is
+	// asked; [Config.Limits] are for them, too. Without it only those are let in who may operate the proxy: who has the
 	// right to by [Config.Auth], and who is let in by [Config.Operator].
 	Known bool
 	// Handle answers, or says with an error why it does not; it has then written
@@ -40,6 +40,11 @@ func (h *Handler) mount(m Mount) {
 	f := func(w http.ResponseWriter, r *http.Request, e *Event) error {
 		e.Kind = m.Kind
 		r, err := h.enter(r, e, m)
+		if err == nil && m.Known {
+			if err = h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patience); err == nil {
+				defer h.bounds.leave()
+			}
+		}
 		if err == nil {
 			err = m.Handle(w, r)
 		}
@@ -78,13 +83,15 @@ func (h *Handler) enter(r *http.Request, e *Event, m Mount) (*http.Request, erro
 		return r, nil
 	}
 	r, err := h.identify(r, e)
-	switch {
-	case err != nil, m.Known:
+	if err != nil {
 		return r, err
-	case h.cfg.Auth == nil:
-		return r, errNotOperator
-	case !auth.PrincipalOf(r.Context()).Admin:
-		return r, notFound("there is nothing at this path")
 	}
-	return r, nil
+	p := auth.PrincipalOf(r.Context())
+	switch {
+	case h.cfg.Auth == nil && !m.Known:
+		return r, errNotOperator
+	case h.cfg.Auth == nil, p.Admin, m.Known && p.MayReadAll():
+		return r, nil
+	}
+	return r, notFound("there is nothing at this path")
 }
