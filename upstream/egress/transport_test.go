@@ -13,8 +13,7 @@ import (
 // A library that asks by a RoundTripper is held to the policy like everybody.
 func TestTransport(t *testing.T) {
 	secret := canary(t)
-	var s *server
-	s = serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/away":
 			http.Redirect(w, r, secret.at("https", "evil.test", "/"), http.StatusFound)
