@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -28,18 +29,25 @@ func get(ctx context.Context, client *http.Client, url string) (document []byte,
 	request.Header.Set("Accept", "application/json")
 	answer, err := client.Do(request)
 	if err != nil {
+		var said *neturl.Error
+		if errors.As(err, &said) {
+			err = said.Err // it has the URL, with its query; the transport says where it failed
+		}
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: answered with status %d", request.URL.Redacted(), answer.StatusCode)
+		return nil, fmt.Errorf("%s: answered with status %d", redacted(request.URL), answer.StatusCode)
 	}
 	document, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
 	if err == nil && len(document) > maxDocument {
-		err = fmt.Errorf("%s: longer than %d bytes", request.URL.Redacted(), maxDocument)
+		err = fmt.Errorf("%s: longer than %d bytes", redacted(request.URL), maxDocument)
 	}
 	return document, err
 }
+
+// redacted is a URL without its query.
+func redacted(u *neturl.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 // parseDiscovery is where the keys of an issuer are, by its discovery document.
 func parseDiscovery(document []byte, issuer string) (string, error) {
