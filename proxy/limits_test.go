@@ -153,6 +153,34 @@ func TestRateOfStrangers(t *testing.T) {
 	})
 }
 
+// Whatever proxies hand on: the address is one, and that of the connection if nobody
+// there is trusted.
+func FuzzClientAddress(f *testing.F) {
+	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	f.Add("10.0.0.1:1", "203.0.113.9, [::1]:80,,10.1.1.1", "")
+	f.Add("192.0.2.1:1", "203.0.113.9", `for="[2001:db8::1]:4711";proto=http, for=_x`)
+	f.Fuzz(func(t *testing.T, remote, xff, forwarded string) {
+		r := &http.Request{RemoteAddr: remote, Header: http.Header{}}
+		if xff != "" {
+			r.Header["X-Forwarded-For"] = []string{xff}
+		}
+		if forwarded != "" {
+			r.Header["Forwarded"] = []string{forwarded}
+		}
+		got := h.clientAddress(r)
+		from, err := netip.ParseAddrPort(remote)
+		if err != nil {
+			return
+		}
+		if _, err := netip.ParseAddr(got); err != nil {
+			t.Fatalf("%q, %q, %q: %q is no address", remote, xff, forwarded, got)
+		}
+		if trusted := h.trustedAddress(from.Addr().Unmap()); !trusted && clientOf(t.Context(), got) != clientOf(t.Context(), from.Addr().String()) {
+			t.Fatalf("%q, %q, %q: %q", remote, xff, forwarded, got)
+		}
+	})
+}
+
 // Where a request came from is what trusted proxies say one after the other, and
 // nothing that was there before them.
 func TestClientAddress(t *testing.T) {
