@@ -28,6 +28,18 @@ func (s *Store) Put(ctx context.Context, d modproxy.Digest, r io.Reader) error {
 		return err
 	}
 	defer done()
+	if err := s.health.writable(); err != nil {
+		return err
+	}
+	body := &reader{ctx: ctx, r: r}
+	err = s.put(d, body)
+	if body.err == nil {
+		s.health.note(err)
+	}
+	return err
+}
+
+func (s *Store) put(d modproxy.Digest, body io.Reader) error {
 	dir, err := s.fan(blobsName, d.String()[:2])
 	if err != nil {
 		return err
@@ -40,7 +52,7 @@ func (s *Store) Put(ctx context.Context, d modproxy.Digest, r io.Reader) error {
 		return err
 	}
 	hash := sha256.New()
-	temp, err := s.writeTemp(0o444, io.TeeReader(&reader{ctx, r}, hash))
+	temp, err := s.writeTemp(0o444, io.TeeReader(body, hash))
 	if err != nil {
 		return err
 	}
@@ -55,17 +67,21 @@ func (s *Store) Put(ctx context.Context, d modproxy.Digest, r io.Reader) error {
 	return nil
 }
 
-// reader ends with the context.
+// reader ends with the context, and remembers its error.
 type reader struct {
 	ctx context.Context
 	r   io.Reader
+	err error
 }
 
-func (r *reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
+func (r *reader) Read(p []byte) (n int, err error) {
+	if err = r.ctx.Err(); err == nil {
+		n, err = r.r.Read(p)
 	}
-	return r.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }
 
 // lstatBlob is what is at name; [cache.ErrDamaged] when it is no plain file.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -24,6 +25,8 @@ func (s *Store) openIndex() error {
 			return err
 		} else if kept {
 			return s.refuse("is missing, but packages are kept beside it")
+		} else if s.layout.Directory != "" {
+			return s.refuse("is missing")
 		}
 		if err := s.makeIndex(); err != nil {
 			return err
@@ -110,8 +113,20 @@ func (s *Store) makeIndex() error {
 // view and update run a transaction; damage that bbolt cannot bear is an error.
 // Updates are not batched: bbolt commits a batch in a goroutine of its own, where
 // nobody can recover.
-func (s *Store) view(f func(*bbolt.Tx) error) error   { return s.transact(s.db.View, f) }
-func (s *Store) update(f func(*bbolt.Tx) error) error { return s.transact(s.db.Update, f) }
+func (s *Store) view(f func(*bbolt.Tx) error) error { return s.transact(s.db.View, f) }
+
+func (s *Store) update(f func(*bbolt.Tx) error) error {
+	if err := s.health.writable(); err != nil {
+		return err
+	}
+	s.wrote.Store(true)
+	err := s.transact(s.db.Update, f)
+	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
+		return s.health.fail(fmt.Errorf("%s: %w", s.path(indexName), err))
+	}
+	s.health.note(err)
+	return err
+}
 
 func (s *Store) transact(run func(func(*bbolt.Tx) error) error, f func(*bbolt.Tx) error) (err error) {
 	done, err := s.use()

@@ -25,14 +25,12 @@
 package disk
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -62,6 +60,10 @@ type Store struct {
 	db   *bbolt.DB
 	sync func(*os.File) error // (*os.File).Sync, but in tests
 
+	health health
+	wrote  atomic.Bool  // something, since begin
+	mended atomic.Int64 // records
+
 	open   sync.RWMutex // held for reading while the directory is used
 	closed bool
 
@@ -78,20 +80,14 @@ var (
 	_ cache.Uses  = (*Store)(nil)
 )
 
-// layout is what layout.json says.
-type layout struct {
-	Layout int `json:"layout"`
-	// Packages tells that the index has had package records. An index without
-	// any is then not the one that belongs here.
-	Packages bool `json:"packages"`
-}
-
 // Open opens the directory, which it makes if it must. The caller closes it.
 //
 // It refuses a directory that another process has open, one of a newer layout,
-// and one whose index is missing, cut short or empty while packages are kept:
-// an empty index would fetch all of them again, and offline have none. The
-// error says what to do.
+// and one whose index is missing, empty, cut short or damaged, an older copy, or
+// that of another directory: it would fetch again what is kept, and offline have
+// nothing. The error says what to do, which is [Rebuild].
+//
+// Records that a crash left beside the index, and not in it, are put into it.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}}
 	if err := s.prepare(); err != nil {
@@ -125,25 +121,25 @@ func (s *Store) begin() error {
 	if err := s.cleanTemp(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.readLayout(); err != nil {
 		return err
 	}
-	has, err := s.hasPackages()
-	switch {
-	case err != nil:
+	packages, err := s.identify()
+	if err != nil {
 		return err
-	case s.layout.Packages && !has:
-		return s.refuse("has no package, but this directory has had packages")
-	case s.layout.Layout == layoutVersion && s.layout.Packages == has:
-		return nil
 	}
-	return s.writeLayout(layout{layoutVersion, has})
+	if err := s.reconcile(packages); err != nil {
+		return err
+	}
+	s.wrote.Store(false)
+	return nil
 }
 
 // Close closes the directory. Blobs that are open stay readable.
 func (s *Store) Close() error {
+	if s.wrote.Load() {
+		s.age()
+	}
 	s.open.Lock()
 	defer s.open.Unlock()
 	if s.closed {
@@ -165,37 +161,6 @@ func (s *Store) use() (done func(), err error) {
 
 func (s *Store) path(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
-}
-
-func (s *Store) readLayout() error {
-	text, err := os.ReadFile(s.path(layoutName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, &s.layout); err != nil {
-		return fmt.Errorf("%s: %w", s.path(layoutName), err)
-	}
-	if s.layout.Layout < 1 || s.layout.Layout > layoutVersion {
-		return fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
-			s.path(layoutName), s.layout.Layout, layoutVersion)
-	}
-	return nil
-}
-
-// writeLayout is called with s.mu held.
-func (s *Store) writeLayout(l layout) error {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if err := s.publish(s.path(layoutName), 0o600, text); err != nil {
-		return err
-	}
-	s.layout = l
-	return nil
 }
 
 // cleanTemp removes what a process that was killed left behind.
@@ -231,9 +196,4 @@ func (s *Store) keepsPackages() (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func (s *Store) refuse(format string, args ...any) error {
-	return fmt.Errorf("%s: the index "+format+": put its backup back, or rebuild it, or move %s away to fetch everything again",
-		append([]any{s.path(indexName)}, append(args, strings.TrimRight(s.dir, "/"))...)...)
 }

@@ -52,7 +52,7 @@ func (s *Store) rename(temp, name string) error {
 
 func (s *Store) flush(f *os.File) error {
 	if err := s.sync(f); err != nil {
-		return fmt.Errorf("flush %s: %w", f.Name(), err)
+		return s.health.fail(fmt.Errorf("%w: %s: %w", errFlush, f.Name(), err))
 	}
 	return nil
 }

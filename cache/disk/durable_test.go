@@ -7,7 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -16,8 +21,8 @@ import (
 
 var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
-// Whichever flush fails, nothing was kept, and nothing is left over; the next
-// try keeps it.
+// Whichever flush fails, nothing was kept, nothing is left over, and nothing more
+// is kept before the next Open: nobody knows what is on the disk.
 func TestFlushFails(t *testing.T) {
 	data, digest := cachetest.Bytes(100_000, 1)
 	rec := cache.PackageRecord{Digest: digest, Sum: "h1:a", Size: 100_000}
@@ -49,14 +54,27 @@ func TestFlushFails(t *testing.T) {
 			t.Errorf("flush %d: left over: %v, %v", number, left, err)
 		}
 		if errPut == nil && errRecord == nil {
-			if number < 7 { // temp, both directories, for the blob and the sidecar; and the layout
+			if number < 7 { // temp and both directories, for the blob and for the sidecar
 				t.Errorf("only %d flushes", number-1)
 			}
 			return
 		}
-		for _, err := range []error{s.Put(t.Context(), digest, bytes.NewReader(data)), s.PutPackage(vpc, "1.0.0", rec)} {
-			if err != nil {
+		if errRecord == nil {
+			t.Errorf("flush %d: a record after a flush that failed", number)
+		}
+		for _, err := range []error{s.PutVersions(vpc, cache.VersionsRecord{}), s.PutUses([]cache.Use{{Digest: digest}}), s.Ready()} {
+			if !errors.Is(err, broken) || !strings.Contains(err.Error(), "restarted") {
 				t.Errorf("flush %d: the next try: %v", number, err)
+			}
+		}
+		s.Close()
+		if s, err = Open(s.dir); err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for _, err := range []error{s.Put(t.Context(), digest, bytes.NewReader(data)), s.PutPackage(vpc, "1.0.0", rec), s.Ready()} {
+			if err != nil {
+				t.Errorf("flush %d: after the next Open: %v", number, err)
 			}
 		}
 		if got, err := s.Package(vpc, "1.0.0"); got != rec || err != nil {
@@ -103,24 +121,94 @@ func TestOrderOfFlushes(t *testing.T) {
 	}
 }
 
-// A crash between the sidecar and the first record leaves a directory that opens.
-func TestCrashBeforeTheFirstRecord(t *testing.T) {
+// A crash between the sidecar and the record leaves a directory that opens, with
+// the record.
+func TestCrashBeforeTheRecord(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data, digest := cachetest.Bytes(1000, 1)
-	value, err := sealPackage(vpc, "1.0.0", cache.PackageRecord{Digest: digest, Sum: "h1:a", Size: 1000})
+	want := cache.PackageRecord{Digest: digest, Sum: "h1:a", Size: 1000}
+	value, err := sealPackage(vpc, "1.0.0", want)
 	for _, err := range []error{
-		err, s.Put(t.Context(), digest, bytes.NewReader(data)), s.writeSidecar("abcdef", value), s.Close(),
+		err, s.PutPackage(vpc, "1.1.0", want), s.Put(t.Context(), digest, bytes.NewReader(data)),
+		s.writeSidecar(sidecarName(packageKey(vpc, "1.0.0")), value), s.Close(),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s, err = Open(dir); err != nil {
-		t.Fatal(err)
+	for opened := range 2 {
+		if s, err = Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for kept, err := range s.Packages(vpc) {
+			if kept.Record != want || err != nil {
+				t.Errorf("%+v, %v", kept, err)
+			}
+			n++
+		}
+		if n != 2 || s.Mended() != 1-opened {
+			t.Errorf("%d records, %d mended", n, s.Mended())
+		}
+		s.Close()
 	}
-	s.Close()
+}
+
+// Trouble of the storage stops what is written, not what is read, and passes. The
+// reader's own errors are none of it.
+func TestTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		data, digest := cachetest.Bytes(1000, 1)
+		rec := cache.PackageRecord{Digest: digest, Sum: "h1:a", Size: 1000}
+		if err := errors.Join(s.Put(t.Context(), digest, bytes.NewReader(data)), s.PutPackage(vpc, "1.0.0", rec)); err != nil {
+			t.Fatal(err)
+		}
+		other, otherDigest := cachetest.Bytes(1000, 2)
+		if err := s.Put(t.Context(), otherDigest, iotest.ErrReader(syscall.EIO)); err == nil || s.Ready() != nil {
+			t.Errorf("an error of the reader: %v, then %v", err, s.Ready())
+		}
+		// Where temporary files are written is no directory any more, as if the
+		// file system were read-only.
+		tmp := s.path(tempName)
+		if err := errors.Join(os.Rename(tmp, tmp+".away"), os.Symlink("/proc/self/nowhere", tmp)); err != nil {
+			t.Fatal(err)
+		}
+		s.health.note(&fs.PathError{Op: "open", Path: tmp, Err: syscall.EROFS})
+		for _, err := range []error{s.Put(t.Context(), otherDigest, bytes.NewReader(other)), s.PutPackage(vpc, "1.0.1", rec), s.Ready()} {
+			if !errors.Is(err, syscall.EROFS) {
+				t.Errorf("in trouble: %v", err)
+			}
+		}
+		if got, err := s.Package(vpc, "1.0.0"); got != rec || err != nil {
+			t.Errorf("a record: %+v, %v", got, err)
+		}
+		if blob, err := s.Open(digest); err != nil {
+			t.Errorf("a blob: %v", err)
+		} else {
+			blob.Close()
+		}
+		time.Sleep(troublePause)
+		if err := s.Ready(); err == nil {
+			t.Error("it is ready, and cannot write")
+		}
+		if err := errors.Join(os.Remove(tmp), os.Rename(tmp+".away", tmp)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(troublePause)
+		if err := s.Ready(); err != nil {
+			t.Errorf("after the trouble: %v", err)
+		}
+		if err := s.Put(t.Context(), otherDigest, bytes.NewReader(other)); err != nil {
+			t.Errorf("after the trouble: %v", err)
+		}
+	})
 }

@@ -3,12 +3,11 @@ package disk
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"path/filepath"
+	"os"
 
 	"go.etcd.io/bbolt"
 
@@ -46,10 +45,37 @@ func (s *Store) PutVersions(m modproxy.Module, rec cache.VersionsRecord) error {
 	})
 }
 
-// Package implements [cache.Index].
-func (s *Store) Package(m modproxy.Module, version string) (rec cache.PackageRecord, err error) {
+// Package implements [cache.Index]. A record that is damaged or missing in the
+// index is taken from its sidecar.
+func (s *Store) Package(m modproxy.Module, version string) (cache.PackageRecord, error) {
+	key := packageKey(m, version)
+	rec, err := s.packageOf(key)
+	if !mendable(err) {
+		return rec, err
+	}
+	if _, absent := os.Lstat(s.sidecarPath(sidecarName(key))); absent != nil {
+		return rec, err
+	}
+	defer s.lock(key)()
+	return s.mendedPackage(key)
+}
+
+func mendable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged)
+}
+
+// mendedPackage is called with the key's lock held.
+func (s *Store) mendedPackage(key []byte) (cache.PackageRecord, error) {
+	rec, err := s.packageOf(key)
+	if mendable(err) {
+		return s.mend(key, err)
+	}
+	return rec, err
+}
+
+// packageOf reads the record in the index.
+func (s *Store) packageOf(key []byte) (rec cache.PackageRecord, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
-		key := packageKey(m, version)
 		value := tx.Bucket(packagesBucket).Get(key)
 		if value == nil {
 			return fs.ErrNotExist
@@ -59,6 +85,14 @@ func (s *Store) Package(m modproxy.Module, version string) (rec cache.PackageRec
 		return err
 	})
 	return rec, err
+}
+
+// lock is held while a package record is read in order to be changed.
+func (s *Store) lock(key []byte) (unlock func()) {
+	name := sha256.Sum256(key)
+	mu := &s.writing[int(name[0])%len(s.writing)]
+	mu.Lock()
+	return mu.Unlock
 }
 
 // readPackage reads an entry of the packages bucket. Module and Version are what
@@ -97,52 +131,17 @@ func (s *Store) putPackage(m modproxy.Module, version string, was modproxy.Sum, 
 		return err
 	}
 	key := packageKey(m, version)
-	name := sha256.Sum256(key)
-	mu := &s.writing[int(name[0])%len(s.writing)]
-	mu.Lock()
-	defer mu.Unlock()
-	switch old, err := s.Package(m, version); {
+	defer s.lock(key)()
+	switch old, err := s.mendedPackage(key); {
 	case err == nil && old.Sum != was:
 		return fmt.Errorf("%w: kept as %s, not %s", modproxy.ErrChanged, old.Sum, rec.Sum)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := s.writeSidecar(hex.EncodeToString(name[:]), value); err != nil {
+	if err := s.writeSidecar(sidecarName(key), value); err != nil {
 		return err
 	}
-	err = s.update(func(tx *bbolt.Tx) error { return tx.Bucket(packagesBucket).Put(key, value) })
-	if err != nil {
-		return err
-	}
-	return s.havePackages()
-}
-
-func (s *Store) writeSidecar(name string, value []byte) error {
-	done, err := s.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	dir, err := s.fan(packagesName, name[:2])
-	if err != nil {
-		return err
-	}
-	return s.publish(filepath.Join(dir, name+".meta"), 0o600, value)
-}
-
-// havePackages makes it known that the index has package records.
-func (s *Store) havePackages() error {
-	done, err := s.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.layout.Packages {
-		return nil
-	}
-	return s.writeLayout(layout{layoutVersion, true})
+	return s.update(func(tx *bbolt.Tx) error { return putNew(tx, key, value) })
 }
 
 // Packages implements [cache.Index]. It reads a batch at a time and yields
@@ -176,6 +175,9 @@ func (s *Store) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
 				return
 			}
 			for _, e := range entries {
+				if errors.Is(e.err, errDamaged) && e.Version != "" {
+					e.Record, e.err = s.Package(e.Module, e.Version)
+				}
 				if !yield(e.Kept, e.err) {
 					return
 				}
@@ -183,13 +185,4 @@ func (s *Store) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
 			from = next
 		}
 	}
-}
-
-func (s *Store) hasPackages() (has bool, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
-		k, _ := tx.Bucket(packagesBucket).Cursor().First()
-		has = k != nil
-		return nil
-	})
-	return has, err
 }

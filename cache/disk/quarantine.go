@@ -2,12 +2,12 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 )
 
 // Quarantine implements [cache.Blobs].
@@ -17,20 +17,37 @@ func (s *Store) Quarantine(d modproxy.Digest) error {
 		return err
 	}
 	defer done()
-	name := s.blobPath(d)
-	s.mu.Lock() // nobody else takes the name
-	defer s.mu.Unlock()
-	aside := ""
-	for n := 1; ; n++ {
-		aside = s.path(quarantineName, fmt.Sprintf("%s.%d", d, n))
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			break
-		} else if err != nil {
-			return err
+	_, err = s.setAside(s.blobPath(d))
+	return err
+}
+
+// Quarantined is what was set aside longer than age ago. With remove it is
+// removed.
+func (s *Store) Quarantined(age time.Duration, remove bool) (all cache.Removed, err error) {
+	done, err := s.use()
+	if err != nil {
+		return all, err
+	}
+	defer done()
+	entries, err := os.ReadDir(s.path(quarantineName))
+	if err != nil {
+		return all, err
+	}
+	var errs []error
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(movedAt(info)) < age {
+			continue
 		}
+		if err == nil && remove {
+			err = os.RemoveAll(s.path(quarantineName, entry.Name()))
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all.Packages++
+		all.Bytes += info.Size()
 	}
-	if err := os.Rename(name, aside); err != nil {
-		return err
-	}
-	return errors.Join(s.flushDir(filepath.Dir(aside)), s.flushDir(filepath.Dir(name)))
+	return all, errors.Join(errs...)
 }

@@ -53,6 +53,9 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	if s.store, err = disk.Open(c.Data); err != nil {
 		return nil, err
 	}
+	if n := s.store.Mended(); n > 0 {
+		log.Warn("index_mended", zap.Int("records", n))
+	}
 	if s.book, err = openBook(c, s.store); err != nil {
 		return nil, err
 	}
@@ -182,7 +185,7 @@ func (s *stack) ready() error {
 	if s.draining.Load() {
 		return errors.New("shutting down")
 	}
-	return errors.Join(s.book.Failed(), s.authReady())
+	return errors.Join(s.store.Ready(), s.book.Failed(), s.authReady())
 }
 
 // drain waits for the fetches that run, until ctx ends.
