@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -81,7 +82,7 @@ back up its directory.`,
 				if args[0] == "-" {
 					return book.Export(env.stdout)
 				}
-				if err := publishFile(args[0], book.Export); err != nil {
+				if err := publishFile(args[0], 0o600, book.Export); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(env.stdout, "%d records and observations are in %s.\n", book.Tree().N, args[0])
@@ -224,12 +225,12 @@ func beginLedger(c *Config) (added int64, err error) {
 var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
 
 // publishFile writes a file as a whole, durably, or not at all.
-func publishFile(name string, write func(io.Writer) error) error {
+func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(write(f), f.Sync(), f.Close()); err == nil {
+	if err = errors.Join(write(f), f.Chmod(mode), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {

@@ -88,6 +88,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newClientConfigCommand(env),
 		newHealthCommand(env),
 		newLedgerCommand(env),
+		newLockCommand(env),
 		newKeyCommand(env),
 		newServeCommand(env),
 		newTokenCommand(env),

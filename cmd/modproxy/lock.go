@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/lock"
+)
+
+// lockFlags are what "modproxy lock" is told.
+type lockFlags struct {
+	check, noLedger     bool
+	url, key, tokenFile string
+}
+
+func newLockCommand(env *environment) *cobra.Command {
+	var f lockFlags
+	cmd := &cobra.Command{
+		Use:   "lock [DIR]",
+		Short: "Write down what a configuration's modules are, or check it",
+		Long: `Write modproxy.lock for the configuration in DIR (the working directory, if there is
+none): every module of a registry that "terraform init" or "tofu init" has installed
+for it, nested ones included, with its version and the hash of its package. Put the
+file into version control.
+
+With --check, hold to the file what is installed, and the file to a ledger. Nothing
+is written. Exit codes: 0 all is the same, 1 something is not or is missing, 2 the
+command line is wrong.
+
+The ledger is that of the proxy at --url, proven by its signed tree; without --url
+the one in the data directory. --check wants one, unless --no-ledger says that none
+is to be asked; without --check it is asked if it is there, and what differs from it
+is not locked.
+
+Modules that do not come from a registry are named, and not locked. When clients
+copy a package for a second call they leave out what begins with a dot; such a copy
+is held to the package without that.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			if f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger {
+				return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
+			}
+			if f.url != "" {
+				if err := checkURL(f.url); err != nil {
+					return misuse{fmt.Errorf("--url: %w", err)}
+				}
+			}
+			calls, err := env.installed(dir)
+			if err != nil {
+				return err
+			}
+			if f.check {
+				return env.checkLock(cmd.Context(), dir, calls, f)
+			}
+			return env.writeLock(cmd.Context(), dir, calls, f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.check, "check", false, "hold what is installed to modproxy.lock, and that to a ledger")
+	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the proxy whose ledger to ask")
+	cmd.Flags().StringVar(&f.key, "key", "", "the verifier `key` of that ledger; without, the proxy is asked for it")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token to show that proxy; without, TF_TOKEN_… of its host")
+	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "ask no ledger")
+	return cmd
+}
+
+// installed is what the client has installed for the configuration in dir. It tells
+// what is not held.
+func (env *environment) installed(dir string) ([]lock.Call, error) {
+	data := env.variable("TF_DATA_DIR")
+	if data == "" {
+		data = ".terraform"
+	}
+	calls, others, err := lock.Read(dir, data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, withHint(fmt.Errorf("no modules are installed: %w", err), `"terraform init" and "terraform get" install them, or the same of tofu`)
+	} else if err != nil {
+		return nil, err
+	}
+	for _, o := range others {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it comes from no registry: module %s\n", o.Key); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
+}
+
+// variable is an environment variable; empty when it is not set.
+func (env *environment) variable(name string) string {
+	for _, v := range env.variables {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {
+	entries, wrong := lock.Make(calls)
+	if len(wrong) > 0 {
+		return problems(wrong)
+	}
+	asked, err := env.holdToLedger(ctx, entries, f)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, lock.Name)
+	err = publishFile(name, 0o644, func(w io.Writer) error {
+		_, err := w.Write(lock.Format(entries))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s has %s%s.\n", name, count(len(entries)), asked)
+	return err
+}
+
+func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {
+	name := filepath.Join(dir, lock.Name)
+	entries, err := readLock(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return withHint(err, fmt.Sprintf("\"modproxy lock %s\" writes it", dir))
+	} else if err != nil {
+		return err
+	}
+	wrong := problems(lock.Check(entries, calls))
+	asked, err := env.holdToLedger(ctx, entries, f)
+	var more problems
+	switch {
+	case errors.As(err, &more):
+		wrong = append(wrong, more...)
+	case err != nil:
+		wrong = append(wrong, err)
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	if asked == "" && !f.noLedger {
+		return misuse{withHint(errors.New("there is no ledger to hold the file to"),
+			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries)), asked)
+	return err
+}
+
+func readLock(name string) ([]lock.Entry, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, lock.MaxSize+1))
+	if err == nil && len(text) > lock.MaxSize {
+		err = fmt.Errorf("%w: more than %d bytes", modproxy.ErrInvalid, lock.MaxSize)
+	}
+	var entries []lock.Entry
+	if err == nil {
+		entries, err = lock.Parse(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return entries, nil
+}
+
+// holdToLedger holds entries to the ledger that f names. asked says which one it
+// was, and is empty when there is none. Its error may be problems.
+func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, f lockFlags) (asked string, err error) {
+	if f.noLedger {
+		return "", nil
+	}
+	var sum func(modproxy.Module, string) (modproxy.Sum, error)
+	if f.url != "" {
+		token, err := env.token(f)
+		if err != nil {
+			return "", err
+		}
+		remote, err := newRemoteLedger(ctx, f.url, f.key, token)
+		if err != nil {
+			return "", fmt.Errorf("ledger of %s: %w", f.url, err)
+		}
+		sum, asked = remote.sum, f.url
+	} else {
+		c, err := env.settings()
+		if err != nil {
+			return "", err
+		}
+		if _, err := os.Stat(ledgerDir(c)); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		book, err := ledger.OpenReadOnly(ledgerDir(c))
+		if err != nil {
+			return "", err
+		}
+		defer book.Close()
+		sum = func(m modproxy.Module, version string) (modproxy.Sum, error) {
+			r, err := book.Lookup(m, version)
+			return r.Sum, err
+		}
+		asked = ledgerDir(c)
+	}
+	var wrong problems
+	for _, e := range entries {
+		if err := holdEntry(e, sum); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if len(wrong) > 0 {
+		return asked, wrong
+	}
+	return ", and the ledger of " + asked + " agrees", nil
+}
+
+func holdEntry(e lock.Entry, sum func(modproxy.Module, string) (modproxy.Sum, error)) error {
+	recorded, err := sum(e.Module, e.Version)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and the ledger has no record of it", e.Sum)}
+	case err != nil:
+		return fmt.Errorf("%s %s: ledger: %w", e.Module, e.Version, err)
+	case recorded != e.Sum:
+		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and %s in the ledger", e.Sum, recorded)}
+	}
+	return nil
+}
+
+// token is what the proxy at f.url is shown: what --token-file has, or what the
+// clients would show its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
+func (env *environment) token(f lockFlags) (string, error) {
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return "", misuse{fmt.Errorf("--token-file: %w", err)}
+		}
+		return strings.TrimSpace(string(text)), nil
+	}
+	u, err := url.Parse(f.url)
+	if err != nil {
+		return "", misuse{err}
+	}
+	name := strings.NewReplacer(".", "_", "-", "__").Replace(u.Hostname())
+	return env.variable("TF_TOKEN_" + name), nil
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 module"
+	}
+	return fmt.Sprintf("%d modules", n)
+}

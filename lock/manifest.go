@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Call is one use of a module of a registry, as a client has installed it.
+type Call struct {
+	Key     string // the names of the calls that lead to it, with dots between
+	Module  modproxy.Module
+	Version string // canonical
+	Package string // the directory of the package that the module is in
+}
+
+// Other is the use of a module that comes from somewhere else, and is not held.
+type Other struct{ Key, Source string }
+
+// manifest is modules.json.
+type manifest struct {
+	Modules []record
+}
+
+type record struct{ Key, Source, Version, Dir string }
+
+const maxManifest = 64 << 20 // bytes
+
+// Read reads what a client has installed for the configuration in dir. data is its
+// data directory, relative to dir: ".terraform" unless TF_DATA_DIR says another.
+//
+// There being no manifest is [fs.ErrNotExist]. One whose directories are not those
+// where a client installs is [modproxy.ErrInvalid]: the client would load something
+// else than what is held.
+func Read(dir, data string) ([]Call, []Other, error) {
+	if !filepath.IsAbs(data) {
+		data = filepath.Join(dir, data)
+	}
+	name := filepath.Join(data, "modules", "modules.json")
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(text) > maxManifest:
+		return nil, nil, fmt.Errorf("%s: %w: more than %d bytes", name, modproxy.ErrInvalid, maxManifest)
+	}
+	r := reader{dir: dir, modules: filepath.Dir(name), dirs: map[string]string{}}
+	if err := r.read(text); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r.calls, r.others, nil
+}
+
+type reader struct {
+	dir     string // of the configuration
+	modules string // where packages are installed
+	dirs    map[string]string
+	calls   []Call
+	others  []Other
+}
+
+func (r *reader) read(text []byte) error {
+	var m manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	for _, rec := range m.Modules {
+		if _, ok := r.dirs[rec.Key]; ok {
+			return fmt.Errorf("%w: module %.200q is there twice", modproxy.ErrInvalid, rec.Key)
+		}
+		r.dirs[rec.Key] = filepath.Join(r.dir, filepath.FromSlash(rec.Dir))
+		if filepath.IsAbs(filepath.FromSlash(rec.Dir)) {
+			r.dirs[rec.Key] = filepath.Clean(filepath.FromSlash(rec.Dir))
+		}
+	}
+	for _, rec := range m.Modules {
+		if err := r.add(rec); err != nil {
+			return fmt.Errorf("module %.200q: %w", rec.Key, err)
+		}
+	}
+	return nil
+}
+
+func (r *reader) add(rec record) error {
+	dir := r.dirs[rec.Key]
+	switch {
+	case rec.Key == "":
+		if dir != filepath.Clean(r.dir) {
+			return fmt.Errorf("%w: the configuration is in %.200q, not in %.200q", modproxy.ErrInvalid, r.dir, rec.Dir)
+		}
+		return nil
+	case !isKey(rec.Key):
+		return fmt.Errorf("%w: not a name of a module", modproxy.ErrInvalid)
+	case rec.Version == "" && isLocal(rec.Source):
+		parent, ok := r.dirs[rec.Key[:max(0, strings.LastIndexByte(rec.Key, '.'))]]
+		if want := filepath.Join(parent, filepath.FromSlash(rec.Source)); !ok || dir != want {
+			return fmt.Errorf("%w: it is in %.200q, and not where its source says", modproxy.ErrInvalid, rec.Dir)
+		}
+		return nil
+	}
+	installed := filepath.Join(r.modules, rec.Key)
+	if dir != installed && !strings.HasPrefix(dir, installed+string(filepath.Separator)) {
+		return fmt.Errorf("%w: it is in %.200q, and not where clients install it", modproxy.ErrInvalid, rec.Dir)
+	}
+	if rec.Version == "" {
+		r.others = append(r.others, Other{rec.Key, rec.Source})
+		return nil
+	}
+	m, _, err := parseSource(rec.Source)
+	if err != nil {
+		return err
+	}
+	version, err := modproxy.CanonicalVersion(rec.Version)
+	if err != nil {
+		return err
+	}
+	r.calls = append(r.calls, Call{rec.Key, m, version, installed})
+	return nil
+}
+
+// isKey tells whether s is names of calls with dots between; each can be the name
+// of a directory.
+func isKey(s string) bool {
+	for name := range strings.SplitSeq(s, ".") {
+		if name == "" || strings.ContainsAny(name, "/\\:\x00") {
+			return false
+		}
+	}
+	return true
+}
+
+// isLocal tells whether a source address is a path in the same package.
+func isLocal(source string) bool {
+	return strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") || source == "." || source == ".."
+}

@@ -1,0 +1,131 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/lock"
+)
+
+// install writes files below a new directory, and modules.json where a client does.
+func install(t testing.TB, manifest string, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if manifest != "" {
+		write(t, filepath.Join(dir, ".terraform/modules/modules.json"), manifest)
+	}
+	for name, text := range files {
+		write(t, filepath.Join(dir, ".terraform/modules", name), text)
+	}
+	return dir
+}
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// record is one module in a manifest.
+func record(key, source, version, dir string) string {
+	return fmt.Sprintf(`{"Key":%q,"Source":%q,"Version":%q,"Dir":%q}`, key, source, version, dir)
+}
+
+func manifest(records ...string) string {
+	return `{"Modules":[` + strings.Join(append([]string{record("", "", "", ".")}, records...), ",") + `]}`
+}
+
+const (
+	vpcSource = "registry.example.com/acme/vpc/aws"
+	installed = ".terraform/modules/"
+)
+
+func TestRead(t *testing.T) {
+	dir := install(t, manifest(
+		record("net", vpcSource+"//modules/x", "1.2.0", installed+"net/modules/x"),
+		record("net.sub", "./y", "", installed+"net/modules/x/y"),
+		record("net.sub.up", "../..", "", installed+"net/modules"),
+		record("net.sub.reg", vpcSource, "1.3", installed+"net.sub.reg"),
+		record("local", "./local", "", "local"),
+		record("git", "git::https://git.example.com/x.git", "", installed+"git/sub"),
+	), nil)
+	calls, others, err := lock.Read(dir, ".terraform")
+	want := []lock.Call{
+		{"net", vpc, "1.2.0", filepath.Join(dir, installed, "net")},
+		{"net.sub.reg", vpc, "1.3.0", filepath.Join(dir, installed, "net.sub.reg")},
+	}
+	if err != nil || !reflect.DeepEqual(calls, want) {
+		t.Errorf("calls %v, %v; want %v", calls, err, want)
+	}
+	if len(others) != 1 || others[0].Key != "git" {
+		t.Errorf("others %v", others)
+	}
+	if _, _, err := lock.Read(dir, filepath.Join(dir, ".terraform")); err != nil {
+		t.Errorf("with an absolute data directory: %v", err)
+	}
+	if _, _, err := lock.Read(dir, "elsewhere"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no manifest: %v", err)
+	}
+}
+
+// What is held must be what the client would load.
+func TestReadRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"elsewhere":          manifest(record("net", vpcSource, "1.2.0", "evil")),
+		"of another":         manifest(record("net", vpcSource, "1.2.0", installed+"network")),
+		"up":                 manifest(record("net", vpcSource, "1.2.0", installed+"net/../other")),
+		"a key with a path":  manifest(record("../net", vpcSource, "1.2.0", installed+"../net")),
+		"an empty name":      manifest(record("net..x", vpcSource, "1.2.0", installed+"net..x")),
+		"twice":              manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net", vpcSource, "1.2.0", installed+"net")),
+		"local elsewhere":    manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net.x", "./x", "", "x")),
+		"local of nobody":    manifest(record("net.x", "./x", "", "x")),
+		"another root":       `{"Modules":[` + record("", "", "", "evil") + `]}`,
+		"no host":            manifest(record("net", "acme/vpc/aws", "1.2.0", installed+"net")),
+		"no version":         manifest(record("net", vpcSource, "newest", installed+"net")),
+		"git elsewhere":      manifest(record("net", "git::https://git.example.com/x.git", "", "evil")),
+		"not JSON":           `{"Modules":[`,
+		"another kind":       `{"Modules":"none"}`,
+		"a key that escapes": manifest(record(`a\b`, vpcSource, "1.2.0", installed+`a\b`)),
+	} {
+		if calls, _, err := lock.Read(install(t, text, nil), ".terraform"); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%s: %v, %v; want ErrInvalid", name, calls, err)
+		}
+	}
+}
+
+// Whatever the manifest says, what is held is below the directory where clients
+// install.
+func FuzzRead(f *testing.F) {
+	f.Add(manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net.x", "./x", "", installed+"net/x")))
+	f.Add(manifest(record("..", vpcSource, "1.2.0", ".terraform")))
+	dir := f.TempDir()
+	modules := filepath.Join(dir, ".terraform", "modules")
+	if err := os.MkdirAll(modules, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(filepath.Join(modules, "modules.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		calls, _, err := lock.Read(dir, ".terraform")
+		if err != nil {
+			if !errors.Is(err, modproxy.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, c := range calls {
+			if filepath.Dir(c.Package) != modules {
+				t.Fatalf("%q is in %q", c.Key, c.Package)
+			}
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/modproxy/modproxy"
+)
+
+// maxFiles bounds the files of one package.
+const maxFiles = 1_000_000
+
+// tree is the files of one package on disk.
+type tree struct {
+	dir   string
+	names []string // with slashes
+	sum   modproxy.Sum
+}
+
+// readTree reads a package as a client has installed it. What is called .git is not
+// part of a package, and there where a client has asked git itself. The error of
+// what cannot be in a package is [modproxy.ErrInvalid].
+func readTree(dir string) (*tree, error) {
+	t := &tree{dir: dir}
+	if info, err := os.Lstat(dir); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s: %w: it is no directory", dir, modproxy.ErrInvalid)
+	}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.EqualFold(d.Name(), ".git") && name != dir && d.IsDir():
+			return fs.SkipDir
+		case strings.EqualFold(d.Name(), ".git") && d.Type().IsRegular(), d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s: %w: a link or a special file: packages have neither; it was not installed through modproxy, or changed since",
+				name, modproxy.ErrInvalid)
+		case len(t.names) == maxFiles:
+			return fmt.Errorf("%s: %w: more than %d files", dir, modproxy.ErrInvalid, maxFiles)
+		}
+		rel, err := filepath.Rel(dir, name)
+		t.names = append(t.names, filepath.ToSlash(rel))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.sum, err = t.hash(t.names)
+	return t, err
+}
+
+func (t *tree) hash(names []string) (modproxy.Sum, error) {
+	sum, err := dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
+		return os.Open(filepath.Join(t.dir, filepath.FromSlash(name)))
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", t.dir, err)
+	}
+	return modproxy.Sum(sum), nil
+}
+
+// hidden tells whether the clients leave the file out when they copy a package.
+func hidden(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
+}
+
+// copied is the sum of what the clients make of the package when they copy it.
+func (t *tree) copied() (modproxy.Sum, error) {
+	var names []string
+	for _, name := range t.names {
+		if !hidden(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == len(t.names) {
+		return t.sum, nil
+	}
+	return t.hash(names)
+}
