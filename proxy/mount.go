@@ -21,9 +21,13 @@ type Mount struct {
 	// Kind is what the log and the metrics call it.
 	Kind string
 	// Known lets in whoever may read every module, and everybody where nobody is
-	// asked; [Config.Limits] are for them, too. Without it only those are let in who may operate the proxy: who has the
-	// right to by [Config.Auth], and who is let in by [Config.Operator].
+	// asked; [Config.Limits] are for them, too. Without it only those are let in
+	// who may operate the proxy: who has the right to by [Config.Auth], and who is
+	// let in by [Config.Operator].
 	Known bool
+	// Sparing makes Known let in whoever the proxy knows, because Handle itself
+	// tells each of them no more than they may read.
+	Sparing bool
 	// Handle answers, or says with an error why it does not; it has then written
 	// nothing. The error is answered by its kind, [modproxy.ErrInvalid] and
 	// [fs.ErrNotExist] as faults of the request.
@@ -90,7 +94,7 @@ func (h *Handler) enter(r *http.Request, e *Event, m Mount) (*http.Request, erro
 	switch {
 	case h.cfg.Auth == nil && !m.Known:
 		return r, errNotOperator
-	case h.cfg.Auth == nil, p.Admin, m.Known && p.MayReadAll():
+	case h.cfg.Auth == nil, p.Admin, m.Known && (m.Sparing || p.MayReadAll()):
 		return r, nil
 	}
 	return r, notFound("there is nothing at this path")
