@@ -43,6 +43,10 @@ func (s *Store) openIndex() error {
 	return s.openBolt()
 }
 
+func errHeld(name string) error {
+	return fmt.Errorf("%s: another modproxy holds it: end that one, or use another data directory", name)
+}
+
 func (s *Store) openBolt() (err error) {
 	var db *bbolt.DB
 	var file *os.File
@@ -66,7 +70,7 @@ func (s *Store) openBolt() (err error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("%s: another modproxy holds it: end that one, or use another data directory", s.path(indexName))
+		return errHeld(s.path(indexName))
 	case err != nil:
 		return s.refuse("cannot be opened: %w", err)
 	}
@@ -93,14 +97,7 @@ func (s *Store) makeIndex() error {
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{versionsBucket, packagesBucket} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = db.Update(makeBuckets)
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
@@ -108,6 +105,15 @@ func (s *Store) makeIndex() error {
 		return err
 	}
 	return s.flushDir(s.dir)
+}
+
+func makeBuckets(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{versionsBucket, packagesBucket} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // view and update run a transaction; damage that bbolt cannot bear is an error.

@@ -118,3 +118,38 @@ func FuzzCheckMeta(f *testing.F) {
 		}
 	})
 }
+
+// Whatever surrounds a record, it is carved out whole; and what is carved out is
+// a record.
+func FuzzCarve(f *testing.F) {
+	one, err := sealPackage(vpc, "1.0.0", cache.PackageRecord{Sum: "h1:a", Fetched: time.Unix(1, 2).UTC()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	list, err := sealVersions(vpc, cache.VersionsRecord{Document: []byte("{\"modules\":[\n{\"x\":1}]}")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("before"), []byte("after"))
+	f.Add(one[:len(one)-1], list)
+	f.Add(list, []byte("\n{\""))
+	f.Add(bytes.Repeat([]byte("0\n{\""), 99), []byte{})
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		whole := bytes.Join([][]byte{before, one, list, after}, nil)
+		seen := map[int64]bool{}
+		err := carve(bytes.NewReader(whole), int64(len(whole)), func(at carved, sealed []byte) {
+			var h about
+			if _, err := unseal(sealed, &h); err != nil {
+				t.Errorf("at %d: %v", at.offset, err)
+			}
+			again, err := at.read(bytes.NewReader(whole))
+			if err != nil || !bytes.Equal(again, sealed) {
+				t.Errorf("at %+v: %q, %v; want %q", at, again, err, sealed)
+			}
+			seen[at.offset] = true
+		})
+		if err != nil || !seen[int64(len(before))] || !seen[int64(len(before)+len(one))] {
+			t.Errorf("%v, %v", seen, err)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package disk
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// Every record is sealed and says what it is about, so that it can be told from
+// whatever surrounds it: carving finds the records in an index of which no page
+// can be trusted, those among them that were replaced since.
+
+const (
+	sumLength = 64          // of the checksum that a sealed record begins with
+	maxCarved = 64 << 20    // the longest document, in bytes
+	window    = 1 << 20     // what is looked through at once
+	begins    = "\n" + `{"` // the header, after the checksum
+)
+
+// carved is where a sealed record is in a file.
+type carved struct{ offset, length int64 }
+
+func (c carved) read(f io.ReaderAt) ([]byte, error) {
+	b := make([]byte, c.length)
+	_, err := f.ReadAt(b, c.offset)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b, err
+}
+
+// carve finds the sealed records in f, which has size bytes.
+func carve(f io.ReaderAt, size int64, found func(at carved, sealed []byte)) error {
+	b := make([]byte, window)
+	for start := int64(0); start < size; start += window - sumLength - int64(len(begins)) {
+		n, err := f.ReadAt(b, start)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		part := b[:n]
+		for at := 0; ; at++ {
+			i := bytes.Index(part[at:], []byte(begins))
+			if i < 0 {
+				break
+			}
+			at += i
+			if at < sumLength || !isHex(part[at-sumLength:at]) {
+				continue
+			}
+			offset := start + int64(at) - sumLength
+			sealed, err := carveOne(io.NewSectionReader(f, offset, size-offset))
+			if err != nil {
+				return err
+			}
+			if sealed != nil {
+				found(carved{offset, int64(len(sealed))}, sealed)
+			}
+		}
+		if int64(n) < window {
+			break
+		}
+	}
+	return nil
+}
+
+func isHex(b []byte) bool {
+	for _, c := range b {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// carveOne is the sealed record that r begins with, or nil. Its length is nowhere:
+// the header ends with its line, and a document is a JSON value or nothing.
+func carveOne(r *io.SectionReader) ([]byte, error) {
+	buffered := bufio.NewReaderSize(io.LimitReader(r, maxSidecar), 4<<10)
+	var sealed []byte
+	for range 2 { // the checksum and the header
+		line, err := buffered.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		sealed = append(sealed, line...)
+	}
+	var header json.RawMessage
+	if _, err := unseal(sealed, &header); err == nil {
+		return sealed, nil
+	}
+	var document json.RawMessage
+	text := &remembering{r: io.NewSectionReader(r, int64(len(sealed)), maxCarved)}
+	if err := json.NewDecoder(text).Decode(&document); err != nil {
+		return nil, text.err // it is not JSON: there was no record, or not all of it
+	}
+	sealed = append(sealed, document...)
+	if _, err := unseal(sealed, &header); err != nil {
+		return nil, nil
+	}
+	return sealed, nil
+}
+
+// remembering is a reader with its own error, unless that is the end.
+type remembering struct {
+	r   io.Reader
+	err error
+}
+
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
