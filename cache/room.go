@@ -44,7 +44,6 @@ type seat struct {
 	going   bool // is being removed
 	size    int64
 	holds   int       // fetches that need it to stay
-	fetched time.Time // in this process
 	saved   Use       // as the storage has it
 }
 

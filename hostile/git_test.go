@@ -59,7 +59,7 @@ func TestGitIsLedNowhere(t *testing.T) {
 		tests["second-to-"+name] = &gitServer{refs: answer(301, "Location", "https://"+twice+refs)}
 	}
 	tests["refs-to-no-repository"] = &gitServer{refs: answer(302, "Location", "https://169.254.169.254/latest/")}
-	tests["refs-in-a-circle"] = &gitServer{refs: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), 302) }}
+	tests["refs-in-a-circle"] = &gitServer{refs: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) }}
 	for i, challenge := range []string{
 		`Basic realm="https://169.254.169.254/token"`, `Bearer realm="https://169.254.169.254/token",service="x"`,
 		`Negotiate`, `NTLM`, `Digest realm="x", nonce="x", algorithm=MD5`,
