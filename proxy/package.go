@@ -8,11 +8,7 @@ import (
 )
 
 // archive serves the package of a version: GET, HEAD, ranges, conditions.
-func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request, segment string) error {
-	r, err := h.identifyPackage(r, e, segment, q.module, q.version)
-	if err != nil {
-		return err
-	}
+func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
 	p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
 	if err != nil {
 		return err

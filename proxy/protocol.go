@@ -14,10 +14,7 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 	if bad == nil {
 		e.Kind, e.Module, e.Version = q.kind.String(), q.module, q.version
 	}
-	var unknown error
-	if segment == "" {
-		r, unknown = h.identify(r, e)
-	}
+	r, unknown := h.identifyFor(r, e, segment, q, bad)
 	if err := h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patienceFor(q.kind)); err != nil {
 		return err
 	}
@@ -27,8 +24,6 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 		return unknown
 	case bad != nil:
 		return bad
-	case segment != "" && q.kind != kindPackage:
-		return notFound("only the path of a package is signed")
 	}
 	switch q.kind {
 	case kindVersions:
@@ -36,7 +31,7 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 	case kindDownload:
 		return h.download(w, r, e, q)
 	default:
-		return h.archive(w, r, e, q, segment)
+		return h.archive(w, r, e, q)
 	}
 }
 

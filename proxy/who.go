@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/rewrite"
 )
@@ -24,13 +23,23 @@ func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
 	return h.as(r, e, p), nil
 }
 
-// identifyPackage is identify for a request of the package of m, which a signed
-// segment before its path may show instead of a credential.
-func (h *Handler) identifyPackage(r *http.Request, e *Event, segment string, m modproxy.Module, version string) (*http.Request, error) {
-	if h.cfg.Auth == nil {
+// identifyFor is identify for a request of the protocol; bad is why it is none. A
+// package's may have a signed segment before its path instead of a credential.
+// Before anything else a segment is worth nothing, and whoever shows one is not told
+// more than that: not which hosts are known here.
+func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, bad error) (*http.Request, error) {
+	isPackage := bad == nil && q.kind == kindPackage
+	switch {
+	case h.cfg.Auth == nil && segment != "" && bad == nil && !isPackage:
+		return r, notFound("only the path of a package is signed")
+	case h.cfg.Auth == nil:
 		return r, nil
+	case segment != "" && !isPackage:
+		return r, &auth.Refused{Why: "only the path of a package is signed"}
+	case !isPackage:
+		return h.identify(r, e)
 	}
-	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(m, version), m, time.Now())
+	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.module, q.version), q.module, time.Now())
 	if err != nil {
 		return r, err
 	}
