@@ -65,6 +65,9 @@ type Config struct {
 	// Cache is how long answers are kept.
 	Cache Cache `yaml:"cache"`
 
+	// Ledger is about the record of what versions were first seen to be.
+	Ledger Ledger `yaml:"ledger"`
+
 	// Fetch bounds the fetching of packages.
 	Fetch Fetch `yaml:"fetch"`
 
@@ -274,6 +277,15 @@ type Cache struct {
 	// Memory is how much memory kept answers may take; what does not fit is read
 	// from disk. Default: 64MiB.
 	Memory ByteSize `yaml:"memory"`
+}
+
+// Ledger is about the record of what versions were first seen to be.
+type Ledger struct {
+	// Recheck is how long it takes to ask upstream about every recorded version
+	// that comes from git, one after the other, whether it is still at the recorded
+	// commit, over and over. What is not is fetched and compared. At least 1m.
+	// Default: 0s, upstream is not asked.
+	Recheck time.Duration `yaml:"recheck"`
 }
 
 // Fetch bounds the fetching of packages. What hits a bound is refused, never cut.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
@@ -258,6 +259,9 @@ func (k *checker) bounds(c *Config) {
 	}
 	if c.Limits.Rate < 0 {
 		k.fail("limits.rate", "must not be less than 0")
+	}
+	if c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute {
+		k.fail("ledger.recheck", "must be 0s or at least 1m")
 	}
 	if c.Cache.MaxSize < 0 {
 		k.fail("cache.max_size", "must not be less than 0")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,11 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, stack.close()) }()
 	stack.claim = own
+	checking, stop := context.WithCancel(ctx)
+	var idle sync.WaitGroup
+	idle.Go(func() { stack.recheck.run(checking) })
+	defer idle.Wait()
+	defer stop()
 	certificate, err := newCertificate(c.TLS)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ type stack struct {
 	cache    *cache.Registry
 	store    *disk.Store
 	book     *ledger.Log
+	recheck  recheck             // does nothing when offline
 	auth     *auth.Authenticator // nil when nobody is asked
 	egress   *egress.Client      // nil when offline and without issuers
 	tunnel   *egress.Tunnel      // nil when offline
@@ -69,6 +70,9 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
 		reg = &ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
+		s.recheck = recheck{
+			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: reg, FetchTimeout: c.Fetch.Timeout, Log: log,
+		}
 	}
 	s.cache = &cache.Registry{
 		Next: reg, Index: s.heldIndex(), Blobs: s.store, Uses: s.store, MaxSize: int64(c.Cache.MaxSize),
@@ -78,7 +82,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	}
 	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
 	s.cache.Start()
-	s.registry = &rewrite.Registry{Next: s.cache}
+	s.registry = &rewrite.Registry{Next: &tellEarly{Next: s.cache, Ledger: s.book}}
 	return s, s.newAuth(c, listening)
 }
 
