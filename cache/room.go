@@ -43,8 +43,8 @@ type seat struct {
 	evicted bool
 	going   bool // is being removed
 	size    int64
-	holds   int       // fetches that need it to stay
-	saved   Use       // as the storage has it
+	holds   int // fetches that need it to stay
+	saved   Use // as the storage has it
 }
 
 // queued is a seat with when it was last used when the queue was made.
