@@ -144,43 +144,57 @@ func (s *Store) putPackage(m modproxy.Module, version string, was modproxy.Sum, 
 	return s.update(func(tx *bbolt.Tx) error { return putNew(tx, key, value) })
 }
 
-// Packages implements [cache.Index]. It reads a batch at a time and yields
-// between transactions, so that whoever ranges over it may write.
+// Packages implements [cache.Index]. Who ranges over it may write.
 func (s *Store) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
-	type entry struct {
-		cache.Kept
-		err error
-	}
-	const batch = 256
-	prefix := moduleKey(m)
 	return func(yield func(cache.Kept, error) bool) {
-		var entries []entry
-		for from := prefix; from != nil || entries == nil; {
-			entries = make([]entry, 0, batch)
-			next := []byte(nil)
+		for e, err := range s.each(packagesBucket, moduleKey(m)) {
+			var kept cache.Kept
+			if err == nil {
+				kept, err = readPackage(e.key, e.value)
+			}
+			if errors.Is(err, errDamaged) && kept.Version != "" {
+				kept.Record, err = s.Package(kept.Module, kept.Version)
+			}
+			if !yield(kept, err) {
+				return
+			}
+		}
+	}
+}
+
+type entry struct{ key, value []byte }
+
+// each yields the entries of a bucket whose keys begin with prefix. It reads a
+// batch at a time and yields between transactions. An error ends it.
+func (s *Store) each(bucket, prefix []byte) iter.Seq2[entry, error] {
+	const batch, batchBytes = 256, 4 << 20
+	return func(yield func(entry, error) bool) {
+		for from := prefix; ; {
+			entries := make([]entry, 0, batch)
+			next, size := []byte(nil), 0
 			err := s.view(func(tx *bbolt.Tx) error {
-				c := tx.Bucket(packagesBucket).Cursor()
+				c := tx.Bucket(bucket).Cursor()
 				for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-					if len(entries) == batch {
+					if len(entries) == batch || size > batchBytes {
 						next = bytes.Clone(k)
 						return nil
 					}
-					kept, err := readPackage(k, v)
-					entries = append(entries, entry{kept, err})
+					size += len(v)
+					entries = append(entries, entry{bytes.Clone(k), bytes.Clone(v)})
 				}
 				return nil
 			})
 			if err != nil {
-				yield(cache.Kept{}, err)
+				yield(entry{}, err)
 				return
 			}
 			for _, e := range entries {
-				if errors.Is(e.err, errDamaged) && e.Version != "" {
-					e.Record, e.err = s.Package(e.Module, e.Version)
-				}
-				if !yield(e.Kept, e.err) {
+				if !yield(e, nil) {
 					return
 				}
+			}
+			if next == nil {
+				return
 			}
 			from = next
 		}

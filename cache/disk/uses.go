@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"io/fs"
 	"iter"
 	"time"
 
@@ -90,4 +91,20 @@ func (s *Store) Uses() iter.Seq2[cache.Use, error] {
 			}
 		}
 	}
+}
+
+// useOf is the use of one blob; [fs.ErrNotExist] when there is none.
+func (s *Store) useOf(d modproxy.Digest) (u cache.Use, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		var value []byte
+		if b := tx.Bucket(usesBucket); b != nil {
+			value = b.Get(d[:])
+		}
+		if value == nil {
+			return fs.ErrNotExist
+		}
+		u, err = unsealUse(d[:], value)
+		return err
+	})
+	return u, err
 }

@@ -1,0 +1,155 @@
+package disk
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"sync"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+// copies looks for sidecars without a record.
+func (v *verification) copies(ctx context.Context) error {
+	for name, err := range v.sidecars {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if v.named[name] {
+			continue
+		}
+		_, kept, err := v.readSidecar(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			v.found(Damage{Kind: CopyDamaged, Text: err.Error()},
+				func() error { _, err := v.setAside(v.sidecarPath(name)); return err })
+		case v.valueOf(packageKey(kept.Module, kept.Version)) == nil:
+			unlock := v.lock(packageKey(kept.Module, kept.Version)) // it may just be on its way
+			absent := v.valueOf(packageKey(kept.Module, kept.Version)) == nil
+			unlock()
+			if absent {
+				v.found(Damage{Kind: RecordMissing, Module: kept.Module, Version: kept.Version, Digest: kept.Record.Digest,
+					Text: "the record is beside the index, and not in it"},
+					func() error { _, err := v.Package(kept.Module, kept.Version); return err })
+			}
+		}
+	}
+	return nil
+}
+
+// lists looks at the lists of versions.
+func (v *verification) lists(ctx context.Context) error {
+	for entry, err := range v.each(versionsBucket, nil) {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		var h about
+		if _, err := unseal(entry.value, &h); err != nil || string(moduleKey(h.module())) != string(entry.key) {
+			v.found(Damage{Kind: ListDamaged, Module: h.module(), Text: fmt.Sprintf("the list of versions under %q is damaged", entry.key)}, nil)
+		}
+	}
+	return nil
+}
+
+// blobs counts the packages that no record is of.
+func (v *verification) blobs(ctx context.Context) error {
+	for blob, err := range v.All() {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if _, ok := v.seen[blob.Digest]; !ok {
+			v.count(func(out *Verified) { out.Orphans.Packages++; out.Orphans.Bytes += blob.Size })
+		}
+	}
+	return nil
+}
+
+// reading reads packages, several at a time.
+type reading struct {
+	v     *verification
+	queue chan cache.Kept
+	group sync.WaitGroup
+}
+
+func (v *verification) startReading(ctx context.Context) *reading {
+	r := &reading{v: v, queue: make(chan cache.Kept)}
+	if !v.Data {
+		return r
+	}
+	for range runtime.GOMAXPROCS(0) {
+		r.group.Go(func() {
+			for kept := range r.queue {
+				if ctx.Err() == nil {
+					v.readPackage(kept)
+				}
+			}
+		})
+	}
+	return r
+}
+
+func (r *reading) read(kept cache.Kept) {
+	if r.v.Data {
+		r.queue <- kept
+	}
+}
+
+func (r *reading) end() {
+	close(r.queue)
+	r.group.Wait()
+}
+
+// readPackage reads the bytes that a record is about.
+func (v *verification) readPackage(kept cache.Kept) {
+	rec := kept.Record
+	err := v.compare(rec)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || !v.stands(kept) { // evicted, or replaced meanwhile
+		return
+	}
+	d := Damage{Kind: PackageDamaged, Module: kept.Module, Version: kept.Version, Digest: rec.Digest, Text: err.Error()}
+	v.found(d, func() error { return v.Quarantine(rec.Digest) })
+}
+
+func (v *verification) compare(rec cache.PackageRecord) error {
+	blob, err := v.Open(rec.Digest)
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	hash := sha256.New()
+	all := io.TeeReader(blob, &counted{hash, v})
+	sum := rec.Sum
+	var bad error
+	if v.Sum != nil {
+		sum, bad = v.Sum(all)
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil { // what Sum has left
+		return err
+	}
+	switch got := modproxy.Digest(hash.Sum(nil)); {
+	case got != rec.Digest:
+		return fmt.Errorf("%w: they are %s", cache.ErrDamaged, got)
+	case bad != nil:
+		return fmt.Errorf("the content is no package: %w", bad)
+	case sum != rec.Sum:
+		return fmt.Errorf("the content is %s, and %s in its record", sum, rec.Sum)
+	}
+	return nil
+}
+
+// counted counts what is read.
+type counted struct {
+	io.Writer
+	v *verification
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.v.count(func(out *Verified) { out.Read += int64(len(p)) })
+	return c.Writer.Write(p)
+}
