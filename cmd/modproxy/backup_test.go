@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// copyFiles copies files and directories below from, in the given order, as cp -r
+// does: with nobody's leave.
+func copyFiles(from, to string, names ...string) error {
+	for _, name := range names {
+		err := filepath.WalkDir(filepath.Join(from, name), func(path string, d fs.DirEntry, err error) error {
+			rel, relErr := filepath.Rel(from, path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil // it was a temporary file
+			case err != nil || relErr != nil:
+				return errors.Join(err, relErr)
+			case d.IsDir():
+				return os.MkdirAll(filepath.Join(to, rel), 0o700)
+			}
+			text, err := os.ReadFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil {
+				err = os.MkdirAll(filepath.Dir(filepath.Join(to, rel)), 0o700)
+			}
+			return errors.Join(err, os.WriteFile(filepath.Join(to, rel), text, 0o600))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A copy of the directory that is taken while modproxy fetches, in the order that
+// the README says, comes back with every version that had been served, as it was.
+func TestBackupUnderLoad(t *testing.T) {
+	const versions, copies = 60, 4
+	fixture, etc := t.TempDir(), t.TempDir()
+	for i := range versions {
+		name := filepath.Join(fixture, "modules", "acme", "vpc", "aws", numbered(i), "main.tf")
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must(t, os.WriteFile(name, fmt.Appendf(nil, "output \"version\" { value = %d }\n", i), 0o600))
+	}
+	upstream, err := registrytest.Start(fixture, registrytest.Options{})
+	must(t, err)
+	defer upstream.Close()
+	must(t, registrytest.CA().WriteFiles(etc, "127.0.0.1"))
+	configure := func(data string) *Config {
+		c := defaultConfig()
+		c.Data, c.Egress.Allow, c.Egress.CAFile = data, []string{"127.0.0.0/8"}, filepath.Join(etc, "ca.pem")
+		c.Upstreams = []Upstream{{Host: vpc.Host, Modules: upstream.URL + "/v1/modules/"}}
+		return c
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	s, err := newStack(t.Context(), configure(data), nil, zap.NewNop())
+	must(t, err)
+
+	var served atomic.Int64                // versions below it were served
+	reached := make(chan struct{}, copies) // that it is time for a copy
+	var load sync.WaitGroup
+	load.Go(func() {
+		for i := range versions {
+			if _, err := sumServed(t.Context(), s, i); err != nil {
+				t.Error(err)
+			}
+			served.Store(int64(i + 1))
+			if (i+1)%(versions/(copies+1)) == 0 && i+1 < versions {
+				reached <- struct{}{}
+			}
+		}
+	})
+	type backup struct {
+		dir string
+		has int64
+	}
+	var backups []backup
+	for range copies {
+		<-reached
+		b := backup{t.TempDir(), served.Load()}
+		must(t, copyFiles(data, b.dir, "ledger/head", "ledger/key", "ledger/log", "blobs", "packages", "index.db", "layout.json"))
+		backups = append(backups, b)
+	}
+	load.Wait()
+	want := make([]modproxy.Sum, versions)
+	for i := range versions {
+		want[i], err = sumServed(t.Context(), s, i)
+		must(t, err)
+	}
+	must(t, s.close())
+
+	for _, b := range backups {
+		s, err := newStack(t.Context(), configure(b.dir), nil, zap.NewNop())
+		if err != nil { // the index was copied while it was written
+			for _, name := range []string{"index.db", "layout.json", "blobs", "packages"} {
+				must(t, os.RemoveAll(filepath.Join(b.dir, name)))
+			}
+			s, err = newStack(t.Context(), configure(b.dir), nil, zap.NewNop())
+		}
+		must(t, err)
+		for i := range b.has {
+			if r, err := s.book.Lookup(vpc, numbered(i)); err != nil || r.Sum != want[i] {
+				t.Errorf("a copy after %d versions: the ledger has %v, %v of %s; want %s", b.has, r.Sum, err, numbered(i), want[i])
+			}
+			if got, err := sumServed(t.Context(), s, int(i)); err != nil || got != want[i] {
+				t.Errorf("a copy after %d versions: %s is %s, %v; want %s", b.has, numbered(i), got, err, want[i])
+			}
+		}
+		must(t, s.close())
+	}
+}
+
+func numbered[T int | int64](i T) string { return fmt.Sprintf("1.%d.0", i) }
+
+func sumServed(ctx context.Context, s *stack, i int) (modproxy.Sum, error) {
+	p, err := s.registry.Package(ctx, vpc, numbered(i))
+	if err != nil {
+		return "", err
+	}
+	return p.Sum, p.Close()
+}
