@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 // fetcher counts packages.
 type fetcher struct {
 	modproxy.Registry
+	mu      sync.Mutex // guards what follows, and what the test counts
 	fetched []string
 	err     error
 }
@@ -26,6 +28,8 @@ type nothing struct{ *strings.Reader }
 func (nothing) Close() error { return nil }
 
 func (f *fetcher) Package(_ context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.fetched = append(f.fetched, version)
 	return &modproxy.Package{ReadSeekCloser: nothing{strings.NewReader("")}}, f.err
 }
@@ -49,6 +53,8 @@ func TestRecheck(t *testing.T) {
 		r := &recheck{
 			Every: time.Hour, Ledger: book, Held: held, FetchTimeout: time.Minute, Log: zap.NewNop(),
 			Commit: func(_ context.Context, _ modproxy.Module, version string) (string, error) {
+				held.mu.Lock()
+				defer held.mu.Unlock()
 				asked[version]++
 				if version == "2.0.0" && asked[version]%2 == 0 {
 					return "", errors.New("upstream is in trouble")
@@ -59,7 +65,12 @@ func TestRecheck(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.run(ctx); close(done) }()
-		wait := func(rounds int) { time.Sleep(time.Duration(rounds)*time.Hour + time.Minute); synctest.Wait() }
+		wait := func(rounds int) {
+			held.mu.Unlock()
+			time.Sleep(time.Duration(rounds)*time.Hour + time.Minute)
+			held.mu.Lock()
+		}
+		held.mu.Lock() // the test looks while nothing goes on
 		wait(2)
 		if asked["1.0.0"] != 2 || asked["2.0.0"] != 2 || asked["3.0.0"] != 2 || asked["4.0.0"] != 0 || len(held.fetched) != 0 {
 			t.Errorf("asked %v, fetched %v", asked, held.fetched)
@@ -76,6 +87,7 @@ func TestRecheck(t *testing.T) {
 		if len(held.fetched) != 2 {
 			t.Errorf("fetched %v; want 1.0.0 once more", held.fetched)
 		}
+		held.mu.Unlock()
 		cancel()
 		<-done
 		(&recheck{Log: zap.NewNop()}).run(t.Context()) // which returns
