@@ -21,11 +21,16 @@ func (r *Registry) Usage() (kept, reserved int64) {
 	return r.room.used, r.room.reserved
 }
 
-// account brings into account what is there. It is called in its turn, and
-// reads the storage only the first time that it can.
+// account brings into account what was there at the start. It reads the storage
+// only the first time that it can, and waits for nothing else.
 func (r *Registry) account() error {
 	m := r.room
-	if m.loaded {
+	if m.loaded.Load() {
+		return nil
+	}
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	if m.loaded.Load() {
 		return nil
 	}
 	if r.Uses != nil {
@@ -51,7 +56,7 @@ func (r *Registry) account() error {
 		}
 		m.put(s, blob.Size)
 	}
-	m.loaded = true
+	m.loaded.Store(true)
 	return nil
 }
 
@@ -251,13 +256,7 @@ func (r *Registry) saveUses(seats []*seat, evicted bool) error {
 
 // evicted tells whether the blob that d names was removed on purpose.
 func (r *Registry) evicted(d modproxy.Digest) bool {
-	give, err := r.room.take(r.asking.ending)
-	if err != nil {
-		return false
-	}
-	err = r.account()
-	give()
-	if err != nil {
+	if r.account() != nil {
 		return false
 	}
 	s := r.room.seat(d)

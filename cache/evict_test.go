@@ -27,15 +27,22 @@ type sized struct {
 }
 
 func (n *sized) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	now, err := n.ask(ctx, "package")
+	if err != nil || now.pack != nil {
+		return nil, errors.Join(err, now.pack)
+	}
 	content, _, _ := strings.Cut(version, "+")
 	var size int
 	fmt.Sscanf(content, "%d.", &size)
-	n.change(func(n *next) { n.content = append(make([]byte, size-len(content)), content...) })
-	p, err := n.next.Package(ctx, m, version)
-	if err == nil && n.during != nil {
-		p.ReadSeekCloser = body{&interrupted{ReadSeeker: p.ReadSeekCloser, f: func() { n.during(version) }}}
+	data := append(make([]byte, size-len(content)), content...)
+	if now.sum == "" {
+		now.sum = modproxy.Sum("h1:" + digestOf(data).String())
 	}
-	return p, err
+	p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(data)}, Digest: digestOf(data), Sum: now.sum, Size: int64(size)}
+	if n.during != nil {
+		p.ReadSeekCloser = body{&interrupted{ReadSeeker: bytes.NewReader(data), f: func() { n.during(version) }}}
+	}
+	return p, nil
 }
 
 // newBounded is a fixture in which all packages together have no more than max
@@ -212,9 +219,11 @@ func TestConcurrentFetchesKeepTheBound(t *testing.T) {
 		for i := range 20 {
 			go f.fetchSize(t, fmt.Sprintf("%d.%d.0", 100+i*40, i))
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 		synctest.Wait()
-		equal(t, "package asked", f.next.asked("package"), 20)
+		if n := f.next.asked("package"); n < 20 { // more, where one was evicted at once
+			t.Errorf("%d packages asked for", n)
+		}
 		f.sized.during = nil
 		if kept, reserved := f.Usage(); kept > 1000 || kept == 0 || reserved != 0 {
 			t.Errorf("kept %d, reserved %d", kept, reserved)

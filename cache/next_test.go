@@ -245,3 +245,5 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
+
+func digestOf(data []byte) modproxy.Digest { return sha256.Sum256(data) }

@@ -44,25 +44,32 @@ func (r *Registry) Package(ctx context.Context, m modproxy.Module, version strin
 	case rec == nil && !errors.Is(err, fs.ErrNotExist), rec != nil && !damaged(err):
 		return nil, k.settle("package", err, 0)
 	}
-	call, err := r.startFetch(ctx, k)
-	if err != nil {
-		return nil, k.wrap("package", err)
-	}
-	select {
-	case <-call.done:
-	case <-ctx.Done():
-		return nil, k.wrap("package", ctx.Err())
-	}
-	if call.err != nil {
-		return nil, call.err
-	}
-	p, err := r.open(k, call.value)
-	if err != nil {
+	for try := 1; ; try++ {
+		call, err := r.startFetch(ctx, k)
+		if err != nil {
+			return nil, k.wrap("package", err)
+		}
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			return nil, k.wrap("package", ctx.Err())
+		}
+		if call.err != nil {
+			return nil, call.err
+		}
+		p, err := r.open(k, call.value)
+		if err == nil {
+			return p, nil
+		}
 		r.records.Remove(k)
-		return nil, k.settle("package", err, 0)
+		if try == maxTries || !errors.Is(err, fs.ErrNotExist) { // it was evicted a moment after it was fetched
+			return nil, k.settle("package", err, 0)
+		}
 	}
-	return p, nil
 }
+
+// maxTries is how often a package is fetched for one who asks.
+const maxTries = 3
 
 // damaged tells whether err says that a blob is not what it was, or not to be
 // had any more. That a blob could not be opened for want of something else says

@@ -19,8 +19,10 @@ type room struct {
 	limit int64 // in bytes; zero: no bound
 
 	// turn has an element while room is made: one at a time decides what goes.
-	turn   chan struct{}
-	loaded bool // guarded by turn: the account has what was there at the start
+	turn chan struct{}
+
+	loading sync.Mutex
+	loaded  atomic.Bool // the account has what was there at the start
 
 	seats sync.Map // modproxy.Digest to *seat; a use needs no lock
 
@@ -43,8 +45,9 @@ type seat struct {
 	evicted bool
 	going   bool // is being removed
 	size    int64
-	holds   int // fetches that need it to stay
-	saved   Use // as the storage has it
+	holds   int       // fetches that need it to stay
+	fetched time.Time // when a fetch last ended
+	saved   Use       // as the storage has it
 }
 
 // queued is a seat with when it was last used when the queue was made.
@@ -122,6 +125,7 @@ func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		s.holds--
+		s.fetched = time.Now()
 	}
 }
 
