@@ -96,8 +96,12 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 	if err := r.account(); err != nil {
 		return storageError{err}
 	}
+	m.waiting.Store(true)
+	defer m.waiting.Store(false)
+	patience := time.NewTimer(readerPatience)
+	defer patience.Stop()
 	for ctx.Err() == nil {
-		missing, changed := m.reserve(n, res)
+		missing, changed, writers := m.reserve(n, res)
 		if missing == 0 {
 			return nil
 		}
@@ -107,17 +111,24 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 			}
 			continue
 		}
-		if changed == nil {
-			return &modproxy.NoSpace{Err: fmt.Errorf(
-				"a package of %d bytes finds no room within cache.max_size (%d bytes): everything that is kept is in use", n, m.limit)}
+		out := patience.C
+		if writers {
+			out = nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
+		case <-out:
+			return &modproxy.NoSpace{Err: fmt.Errorf(
+				"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is being read", n, m.limit)}
 		}
 	}
 	return ctx.Err()
 }
+
+// readerPatience is how long a fetch waits for readers to come to the end, when
+// nothing else can go.
+const readerPatience = 10 * time.Second
 
 // shrink evicts until no more than limit bytes are kept, or nothing more may go.
 // It is called in its turn.

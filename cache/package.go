@@ -92,10 +92,10 @@ func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
 	seat.readers.Add(1) // from here on it is not evicted
 	blob, err := r.openBlob(rec)
 	if err != nil {
-		seat.readers.Add(-1)
+		r.room.left(seat)
 		return nil, err
 	}
-	blob = &seated{Blob: blob, seat: seat}
+	blob = &seated{Blob: blob, room: r.room, seat: seat}
 	p := describe(rec)
 	p.ReadSeekCloser = newVerifier(blob, rec.Digest, func() {
 		r.records.Remove(k)
@@ -107,6 +107,7 @@ func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
 // seated is a blob that is being read.
 type seated struct {
 	Blob
+	room   *room
 	seat   *seat
 	closed atomic.Bool
 }
@@ -116,7 +117,7 @@ func (b *seated) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}
-	defer b.seat.readers.Add(-1)
+	defer b.room.left(b.seat)
 	return b.Blob.Close()
 }
 

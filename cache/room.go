@@ -21,6 +21,9 @@ type room struct {
 	// turn has an element while room is made: one at a time decides what goes.
 	turn chan struct{}
 
+	// waiting is whether somebody waits for a reader to come to the end.
+	waiting atomic.Bool
+
 	loading sync.Mutex
 	loaded  atomic.Bool // the account has what was there at the start
 
@@ -151,20 +154,27 @@ type reservation struct {
 }
 
 // reserve reserves n bytes if they are free. If not, missing is by how much, and
-// changed says when it may be less, unless nobody is at work who could change it.
-func (m *room) reserve(n int64, to *reservation) (missing int64, changed chan struct{}) {
+// changed says when it may be less; writers tells whether fetches are at work that
+// are sure to change it.
+func (m *room) reserve(n int64, to *reservation) (missing int64, changed chan struct{}, writers bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.limit > 0 && m.used+m.reserved+n > m.limit {
-		if m.writers > 0 {
-			changed = m.changed
-		}
-		return m.used + m.reserved + n - m.limit, changed
+		return m.used + m.reserved + n - m.limit, m.changed, m.writers > 0
 	}
 	m.reserved += n
 	m.writers++
 	*to = reservation{m, n}
-	return 0, nil
+	return 0, nil, false
+}
+
+// left is the end of a reader.
+func (m *room) left(s *seat) {
+	if s.readers.Add(-1) == 0 && m.waiting.Load() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.change()
+	}
 }
 
 // keep makes what was reserved a blob.
