@@ -15,7 +15,7 @@ var named = strings.Replace(ordinary, "  - host: \"*\"\n", "", 1)
 // A registry that is not named may not be asked, however much it looks like one that
 // is.
 func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
-	p := start(t, named)
+	p := startOwn(t, named)
 	lookalikes := []string{
 		"xup-a.test", "up-a.test.evil.test", "up-a.testx", "up-a", "up-a_test", "test", ".test", "a.up-a.test", "up-a.test:8443", "up-a.test:80",
 		"up-a.test.", "x@up-a.test", "up-a.test@evil.test", "up-a.test%00.evil.test", "up-a.test%0a", "up-a.test%20", "up%2da.test.evil.test",
@@ -60,6 +60,7 @@ func TestExceptionsAreExact(t *testing.T) {
 		world.names.set(name, to...)
 	}
 	zip := zipFor(t)
+	few := shorter(t, "exceptions by name and by address only")
 	for name, test := range map[string]struct {
 		allow   string
 		good    []string
@@ -74,8 +75,11 @@ func TestExceptionsAreExact(t *testing.T) {
 		"network":       {"10.1.0.0/31", []string{insideAddress}, []string{"10.1.0.2", "neighbour.evil.test", "10.0.0.5", "[2002:a01:1::]"}},
 		"other-name":    {"src.test", []string{"src.test"}, []string{"allowed.evil.test", insideAddress, "src.test.evil.test"}},
 	} {
+		if few && name != "name" && name != "address" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			p := start(t, strings.Replace(ordinary, "egress: {", "egress: {allow: [\""+test.allow+"\"], ", 1))
+			p := startOwn(t, strings.Replace(ordinary, "egress: {", "egress: {allow: [\""+test.allow+"\"], ", 1))
 			for _, host := range test.good {
 				p.run("good-"+host, func(t *testing.T) {
 					path := "/archives/legal.zip"

@@ -109,7 +109,11 @@ func TestLocationsAreNoCommands(t *testing.T) {
 // it is taken for something else.
 func TestOddButLegalRefs(t *testing.T) {
 	p := start(t, ordinary)
-	for _, ref := range []string{"v1.0.0", "refs/heads/a@b", "#1", "a@b", "über", "$(id)", "`id`", ";id"} {
+	refs := []string{"$(id)", "refs/heads/a@b", "über", "v1.0.0", "#1", "a@b", "`id`", ";id"}
+	if shorter(t, "three odd refs of eight") {
+		refs = refs[:3]
+	}
+	for _, ref := range refs {
 		p.run(url.PathEscape(ref), func(t *testing.T) {
 			location := "git::https://src.test/good/odd.git?ref=" + url.QueryEscape(ref)
 			a := p.install(module{located(location).host(t), "case", "ref", "aws"}, "1.0.0")

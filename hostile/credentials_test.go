@@ -114,9 +114,12 @@ func zipFor(t *testing.T) http.HandlerFunc {
 
 func TestCredentialsStayWhereTheyBelong(t *testing.T) {
 	p := start(t, trusted)
-	number := 0
+	number, few := 0, shorter(t, "git is led to two other hosts only")
 	for name, otherOf := range others {
 		for form := range leaks("", "") {
+			if few && strings.HasPrefix(form, "repository") && name != "other" && name != "lookalike" {
+				continue
+			}
 			own := vault(number)
 			other := otherOf(own)
 			number++

@@ -92,7 +92,7 @@ var bounded = strings.Replace(ordinary,
 const mostOfGit = 384
 
 func TestGitBombs(t *testing.T) {
-	p := start(t, bounded)
+	p := startOwn(t, bounded)
 	tests := map[string]*gitServer{}
 
 	_, commit := goodPack()
@@ -144,7 +144,7 @@ func TestGitBombs(t *testing.T) {
 			if mib := world.arguments.mostGit(); mib > mostOfGit {
 				t.Errorf("git took %d MiB of memory; want at most %d", mib, mostOfGit)
 			}
-			if !eventually(func() bool { return len(processes()) <= 2 }) {
+			if !eventually(func() bool { return len(processes()) == 0 }) {
 				t.Errorf("left behind: %v", processes())
 			}
 		})
@@ -175,7 +175,7 @@ func treeBomb() *gitServer {
 
 // A pack that never goes on is given up, with whatever git has started for it.
 func TestGitThatStalls(t *testing.T) {
-	p := start(t, strings.Replace(bounded, "timeout: 8s", "timeout: 2s", 1))
+	p := startOwn(t, strings.Replace(bounded, "timeout: 8s", "timeout: 1s", 1))
 	_, commit := goodPack()
 	stall := func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
@@ -195,11 +195,11 @@ func TestGitThatStalls(t *testing.T) {
 	} {
 		p.run(name, func(t *testing.T) {
 			started := time.Now()
-			p.refuse(t, atGit(t, g), "1.0.0", `not done within 2s|not done after 2s`)
+			p.refuse(t, atGit(t, g), "1.0.0", `not done within 1s|not done after 1s`)
 			if took := time.Since(started); took > 6*time.Second {
-				t.Errorf("given up after %v; want 2s", took)
+				t.Errorf("given up after %v; want 1s", took)
 			}
-			if !eventually(func() bool { return len(processes()) <= 2 }) {
+			if !eventually(func() bool { return len(processes()) == 0 }) {
 				t.Errorf("left behind: %v", processes())
 			}
 		})

@@ -23,7 +23,7 @@ func from(t testing.TB, files map[string]file) string {
 // Whatever the spelling: a request is refused, or answered with the one package that
 // it means.
 func TestSpellingsHaveOneIdentity(t *testing.T) {
-	p := start(t, ordinary)
+	p := startOwn(t, ordinary)
 	for _, test := range []struct{ host, module, version, want string }{ // want is empty for refused
 		{"up-a.test", "same/network/aws", "1.0.0", "up-a"},
 		{"UP-A.TEST", "same/network/aws", "1.0.0", "up-a"},
@@ -103,7 +103,7 @@ func TestSpellingsHaveOneIdentity(t *testing.T) {
 // The same coordinates at several registries are several modules, also while one of
 // the registries is away.
 func TestRegistriesAreNotMixed(t *testing.T) {
-	p := start(t, ordinary)
+	p := startOwn(t, ordinary)
 	versions := func(host string) module { return module{host, "same", "network", "aws"} }
 	var group sync.WaitGroup
 	for i := range 30 {
@@ -151,7 +151,7 @@ func TestRegistriesAreNotMixed(t *testing.T) {
 // A namespace that is reserved for one registry is asked of no other, by its name or
 // one like it.
 func TestReservedNamespacesStayReserved(t *testing.T) {
-	p := start(t, ordinary)
+	p := startOwn(t, ordinary)
 	public := []string{"up-a.test", "up-b.test"}
 	before := map[string]int{}
 	for _, host := range public {

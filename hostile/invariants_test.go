@@ -158,11 +158,7 @@ func (p *proxy) usage() usage {
 			u.goroutines, _ = strconv.Atoi(strings.TrimSpace(value))
 		}
 	}
-	for _, process := range processes() {
-		if process.pid != os.Getpid() && process.pid != p.cmd.Process.Pid {
-			u.children++
-		}
-	}
+	u.children = len(processes())
 	return u
 }
 
@@ -216,15 +212,18 @@ type process struct {
 	arguments string
 }
 
-// processes lists what runs in the world. What was left to this process, as the
+// running are the programs that are supposed to run, by their ids.
+var running = map[int]bool{}
+
+// processes lists what else runs in the world. What was left to this process, as the
 // first of its namespace, by parents that are gone is buried when it has ended.
 func processes() (all []process) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
 		pid, _ := strconv.Atoi(filepath.Base(name))
 		stat, err := os.ReadFile(filepath.Join(name, "stat"))
-		if err != nil {
-			continue // it has ended
+		if err != nil || running[pid] || pid == os.Getpid() {
+			continue // it has ended, or is one of us
 		}
 		arguments, _ := os.ReadFile(filepath.Join(name, "cmdline"))
 		_, rest, _ := strings.Cut(string(stat), ") ")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,8 +72,12 @@ var hugeAnswers = map[string]func(w io.Writer, r http.ResponseWriter){
 // What is too large is read no further than to where that can be seen, is refused in
 // clear words, and takes nothing from what was known.
 func TestHugeAnswers(t *testing.T) {
-	p := start(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
+	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
+	few := shorter(t, "answers of less than 16 MiB only")
 	for name, huge := range hugeAnswers {
+		if few && slices.Contains([]string{"a-million-versions", "more-versions-than-allowed", "two-hundred-megabytes", "endless", "huge-headers"}, name) {
+			continue
+		}
 		p.run(name, func(t *testing.T) {
 			var trouble atomic.Bool
 			var sent atomic.Int64
@@ -123,7 +128,7 @@ func TestManyLargeAnswers(t *testing.T) {
 	if shorter(t, "not many large documents, which takes a minute and gigabytes of memory") {
 		return
 	}
-	p := start(t, ordinary)
+	p := startOwn(t, ordinary)
 	entry := `,{"version":"1.0.0","root":"` + strings.Repeat("A", 900) + `"}`
 	document := `{"modules":[{"versions":[{"version":"0"}` + strings.Repeat(entry, 7<<20/len(entry)) + `]}]}`
 	host := (&registry{versions: func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, document) }}).host(t)

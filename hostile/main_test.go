@@ -136,6 +136,9 @@ func inWorld(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if !finishShared() {
+		code = 1
+	}
 	for _, line := range cutDown() {
 		fmt.Fprintf(os.Stderr, "hostile: cut down, \"make hostile\" runs it in full: %s\n", line)
 	}

@@ -22,7 +22,7 @@ import (
 // A proxy is a running modproxy in its jail: it can write its data directory, and
 // beside it only into the directory of the git that watches git.
 type proxy struct {
-	t    *testing.T // of the case
+	t    testing.TB // of the case
 	dir  string     // of the configuration and the log
 	data string
 	url  string
@@ -54,14 +54,76 @@ log: {level: debug}
 shutdown: 5s
 `
 
-// start runs modproxy with a configuration until the test ends, and then holds it
-// to what must be so at an end.
+// shared are the programs that run on between tests, by their configuration.
+var shared = map[string]*proxy{}
+
+// start gives a test the program that runs with a configuration. It is for tests
+// that leave it, and the good servers, as they were.
 func start(t *testing.T, config string) *proxy {
+	t.Helper()
+	p := shared[config]
+	if p == nil {
+		dir, err := os.MkdirTemp("", "shared-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = newProxy(t, dir, config)
+		shared[config] = p
+	}
+	p.t = t
+	t.Cleanup(func() {
+		p.check(t)
+		p.checkUsage()
+	})
+	return p
+}
+
+// finishShared ends the programs that ran on, and reports whether all was well.
+func finishShared() bool {
+	r := &reporter{}
+	for _, p := range shared {
+		p.t = r
+		p.finish()
+	}
+	return !r.failed
+}
+
+// A reporter stands in for a test when all tests are over.
+type reporter struct {
+	testing.TB
+	failed bool
+}
+
+func (r *reporter) Helper()      {}
+func (r *reporter) Failed() bool { return r.failed }
+
+func (r *reporter) Errorf(format string, args ...any) {
+	r.failed = true
+	fmt.Fprintf(os.Stderr, "hostile: after all tests: "+format+"\n", args...)
+}
+
+func (r *reporter) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+
+func (r *reporter) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func (r *reporter) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (r *reporter) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+// startOwn runs modproxy with a configuration until the test ends, and then holds it
+// to what must be so at an end.
+func startOwn(t *testing.T, config string) *proxy {
+	t.Helper()
+	p := newProxy(t, t.TempDir(), config)
+	t.Cleanup(p.finish)
+	return p
+}
+
+func newProxy(t *testing.T, dir, config string) *proxy {
 	t.Helper()
 	if err := sources(); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	p := &proxy{t: t, dir: dir, data: filepath.Join(dir, "data"), packages: map[string]string{}}
 	config = strings.NewReplacer(
 		"TOKEN", p.write("token", secretToken), "PASSWORD", p.write("password", secretPassword), "CA", world.caFile,
@@ -72,7 +134,6 @@ func start(t *testing.T, config string) *proxy {
 	}
 	p.watchGit()
 	p.launch()
-	t.Cleanup(p.finish)
 	p.warmUp()
 	return p
 }
@@ -136,12 +197,13 @@ func (p *proxy) launch() {
 	defer out.Close()
 	p.cmd = exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(programVariable),
 		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
-	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=halt_on_error=0"}
+	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = "/", out, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	running[p.cmd.Process.Pid] = true
 	p.gone = make(chan error, 1)
 	go func() { p.gone <- p.cmd.Wait() }()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -192,7 +254,7 @@ func (p *proxy) config() []byte {
 // run runs one case, and then looks at what must hold after every case.
 func (p *proxy) run(name string, f func(t *testing.T)) {
 	whole := p.t
-	whole.Run(name, func(t *testing.T) {
+	whole.(*testing.T).Run(name, func(t *testing.T) {
 		p.t = t
 		defer func() { p.t = whole }()
 		f(t)
@@ -203,6 +265,7 @@ func (p *proxy) run(name string, f func(t *testing.T)) {
 // stop ends the program by SIGTERM, which must succeed.
 func (p *proxy) stop() {
 	p.t.Helper()
+	delete(running, p.cmd.Process.Pid)
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-p.gone:
