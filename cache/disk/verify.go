@@ -265,7 +265,7 @@ func (v *verification) record(kept cache.Kept, reading *reading) {
 	if err != nil {
 		if v.stands(kept) {
 			d.Kind, d.Text = PackageDamaged, err.Error()
-			v.found(d, func() error { return v.Quarantine(rec.Digest) })
+			v.found(d, func() error { return v.retire(rec.Digest) })
 		}
 		return
 	}
@@ -283,9 +283,20 @@ func (v *verification) missing(kept cache.Kept, d Damage) {
 		return
 	}
 	d.Kind, d.Text = PackageMissing, "the package is not there, and was not evicted"
-	v.found(d, func() error {
-		return v.PutUses([]cache.Use{{Digest: d.Digest, Last: time.UnixMilli(0), Evicted: true}})
-	})
+	v.found(d, func() error { return v.miss(d.Digest) })
+}
+
+// retire sets a damaged package aside, and miss says of one that is not there that
+// it is fetched again when it is asked for.
+func (v *verification) retire(d modproxy.Digest) error {
+	if err := v.Quarantine(d); err != nil {
+		return err
+	}
+	return v.miss(d)
+}
+
+func (v *verification) miss(d modproxy.Digest) error {
+	return v.PutUses([]cache.Use{{Digest: d, Last: time.UnixMilli(0), Evicted: true}})
 }
 
 // stands tells whether the record is what it was.

@@ -113,7 +113,7 @@ func (v *verification) readPackage(kept cache.Kept) {
 		return
 	}
 	d := Damage{Kind: PackageDamaged, Module: kept.Module, Version: kept.Version, Digest: rec.Digest, Text: err.Error()}
-	v.found(d, func() error { return v.Quarantine(rec.Digest) })
+	v.found(d, func() error { return v.retire(rec.Digest) })
 }
 
 func (v *verification) compare(rec cache.PackageRecord) error {

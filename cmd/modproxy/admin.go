@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,8 @@ import (
 
 // mounts are what modproxy answers beside the protocol while it serves.
 func (s *stack) mounts() []proxy.Mount {
-	return append(sumdbMounts(s.book), ledgerMounts(s.book, s.forget)...)
+	kept := &storage{store: s.store, cache: s.cache, book: s.book}
+	return slices.Concat(sumdbMounts(s.book), ledgerMounts(s.book, s.forget), kept.mounts())
 }
 
 // open makes what answers while modproxy does not serve; done releases it.

@@ -86,12 +86,17 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.AddCommand(
 		newConfigCommand(env),
 		newClientConfigCommand(env),
+		newGCCommand(env),
 		newHealthCommand(env),
 		newLedgerCommand(env),
 		newLockCommand(env),
+		newLsCommand(env),
+		newRebuildCommand(env),
+		newRmCommand(env),
 		newKeyCommand(env),
 		newServeCommand(env),
 		newTokenCommand(env),
+		newVerifyCommand(env),
 		newVersionCommand(env),
 	)
 	return root

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+)
+
+// orphanAge is how long packages without a record stay. They are what a crash
+// left, or are about to have one.
+const orphanAge = time.Hour
+
+// tidying is what "modproxy gc" asks for, and tidied what it is told.
+type (
+	tidying struct {
+		MaxSize    int64   `json:"max_size,omitempty"`   // bytes; 0: as many as there are
+		Quarantine float64 `json:"quarantine,omitempty"` // seconds; 0: all of it stays
+		DryRun     bool    `json:"dry_run,omitempty"`
+	}
+	tidied struct {
+		cache.Tidied
+		Quarantine cache.Removed `json:"quarantine"`
+		DryRun     bool          `json:"dry_run,omitempty"`
+	}
+)
+
+func (s *storage) tidy(w http.ResponseWriter, r *http.Request) (err error) {
+	var in tidying
+	if err := readJSON(w, r, &in); err != nil {
+		return err
+	}
+	if in.MaxSize < 0 || in.Quarantine < 0 {
+		return fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
+	}
+	out := tidied{DryRun: in.DryRun}
+	out.Tidied, err = s.cache.Tidy(r.Context(), cache.Tidy{
+		MaxSize: in.MaxSize, OrphanAge: orphanAge, DryRun: in.DryRun, Records: s.store,
+	})
+	if err == nil && in.Quarantine > 0 {
+		age := time.Duration(in.Quarantine * float64(time.Second))
+		out.Quarantine, err = s.store.Quarantined(age, !in.DryRun)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, out)
+}
+
+func newGCCommand(env *environment) *cobra.Command {
+	var size string
+	var quarantine time.Duration
+	var dryRun, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what is not needed, and what is over the bound",
+		Long: `Remove packages that have no record, which a crash can leave, once they are an hour
+old; then, until no more than --max-size is kept, those that were not used for
+longest. What versions were first seen to be is not forgotten.
+
+Damaged packages, and indexes that were replaced, are in the directory quarantine,
+as evidence. --quarantine removes those that have been there for so long.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			in := tidying{MaxSize: int64(c.Cache.MaxSize), Quarantine: quarantine.Seconds(), DryRun: dryRun}
+			if size != "" {
+				max, err := ParseByteSize(size)
+				if err == nil && max == 0 {
+					err = errors.New("want more than nothing: \"modproxy rm\" removes packages by their names")
+				}
+				if err != nil {
+					return misuse{fmt.Errorf("--max-size: %w", err)}
+				}
+				in.MaxSize = int64(max)
+			}
+			if quarantine < 0 {
+				return misuse{errors.New("--quarantine: must not be less than 0")}
+			}
+			return withAPI(cmd.Context(), c, openStorage, func(a *api) error {
+				var out tidied
+				if err := a.ask(cmd.Context(), "POST", "/-/api/packages/tidy", in, &out); err != nil {
+					return err
+				}
+				if asJSON {
+					return env.printJSON(out)
+				}
+				_, err := fmt.Fprint(env.stdout, out)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&size, "max-size", "", "`size` of all packages that stay, such as 50GiB (cache.max_size)")
+	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "also remove what was set aside so `long` ago, such as 720h")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be")
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
+	return cmd
+}
+
+// String says it in a few lines.
+func (t tidied) String() string {
+	verb := "removed"
+	if t.DryRun {
+		verb = "would remove"
+	}
+	line := func(r cache.Removed, what string) string {
+		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Packages, what, sizeText(r.Bytes))
+	}
+	return line(t.Orphans, "packages without a record") + line(t.Evicted, "packages over the bound") +
+		line(t.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(t.Kept))
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/cache/disk"
+)
+
+func newRebuildCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Make the index anew, when it is lost or damaged",
+		Long: `Make the index anew from the copies of the package records that are beside it, and
+from what is whole in the old one, whatever else it is: missing, empty, cut short,
+damaged, an older copy. The old index is kept in the directory quarantine. No record
+is lost that is in either of them, and the ledger is not touched.
+
+modproxy must not be serving from the data directory.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(c.Data); err != nil {
+				return withHint(fmt.Errorf("data directory: %w", err), "--data says where it is")
+			}
+			own, err := claimToServe(c.Data)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, own.close()) }()
+			return env.rebuild(cmd.Context(), c.Data, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
+	return cmd
+}
+
+func (env *environment) rebuild(ctx context.Context, dir string, asJSON bool) error {
+	out, err := disk.Rebuild(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return env.printJSON(out)
+	}
+	problem, aside := out.Problem, ""
+	if problem == "" {
+		problem = "the index looked in order"
+	}
+	if out.Aside != "" {
+		aside = "; it is kept as " + out.Aside
+	}
+	fmt.Fprintf(env.stdout, "%s%s\n", problem, aside)
+	for _, name := range out.Damaged {
+		fmt.Fprintf(env.stdout, "damaged, and set aside: %s\n", name)
+	}
+	for _, conflict := range out.Conflicts {
+		fmt.Fprintf(env.stdout, "differs: %s\n", conflict)
+	}
+	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages, of which %d were only in the old one, and %d lists of versions; "+
+		"%d packages are not there and are fetched again, %d have no record\n",
+		out.Packages, out.Found, out.Versions, out.Absent, out.Orphans)
+	return err
+}
