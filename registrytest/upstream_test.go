@@ -40,16 +40,16 @@ main.tf
 -- repos/acme/network.git@v1.0.0/.gitmodules --
 [submodule "shared"]
 	path = shared
-	url = ../shared.git
+	url = ../parts.git
 -- repos/acme/network.git@v1.0.0/shared= --
-acme/shared.git@main
+acme/parts.git@main
 -- repos/acme/network.git@v1.10.0/main.tf --
 output "version" { value = "1.10.0" }
 -- repos/acme/network.git@v1.9.0/main.tf --
 output "version" { value = "1.9.0" }
 -- repos/acme/network.git@next/main.tf --
 output "version" { value = "next" }
--- repos/acme/shared.git@main/shared.tf --
+-- repos/acme/parts.git@main/shared.tf --
 output "shared" { value = true }
 -- archives/network.zip/main.tf --
 output "zip" { value = true }
