@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/upstream/egress"
 )
 
@@ -149,6 +150,8 @@ func plain(v reflect.Value) any {
 		return value.String()
 	}
 	switch v.Kind() {
+	case reflect.String:
+		return typed(v.String())
 	case reflect.Slice:
 		list := make([]any, v.Len())
 		for i := range list {
@@ -163,6 +166,17 @@ func plain(v reflect.Value) any {
 		return group
 	}
 	return v.Interface()
+}
+
+// typed is s, which may be a normalised hostname, as it would be typed: nobody may
+// type punycode.
+func typed(s string) string {
+	if shown := hostname.Display(s); shown != s {
+		if again, err := hostname.Parse(shown); err == nil && again == s {
+			return shown
+		}
+	}
+	return s
 }
 
 // described is a key for programs.

@@ -32,6 +32,7 @@ upstreams:
 - host: registry.terraform.io
 - host: registry.acme.example
   token_file: token
+- host: Bücher.example
 - host: private.example:8443
   modules: https://private.example:8443/m/
   token: ` + inTheOpen + `
