@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench hostile tools clean
+.PHONY: build test check race fuzz bench hostile faults tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -28,6 +28,9 @@ bench: ## every benchmark, then modproxy beside git and nginx: see bench/main.go
 
 hostile: tools ## the program in a hostile world, in full length; takes minutes, and root or user namespaces
 	HOSTILE_LONG=1 go test -count 1 -timeout 30m ./hostile
+
+faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
+	FAULTS_LONG=1 go test -v -count 1 -timeout 60m ./faults
 
 tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh

@@ -1,0 +1,46 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// modproxy is killed at any moment, from its start on: nothing that a client was
+// given is lost, nothing is damaged, and it starts again.
+func TestKill(t *testing.T) {
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	end := r.load(8)
+	defer end()
+	var slowest time.Duration
+	n := rounds(20, 300)
+	for round := range n {
+		r.start()
+		if round%4 != 0 {
+			slowest = max(slowest, r.ready())
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(400 * time.Millisecond))))
+		r.kill()
+		if err := r.check(); err != nil {
+			t.Fatalf("round %d: %v", round+1, err)
+		}
+	}
+	end()
+	if r.acked() < n {
+		t.Errorf("only %d packages in %d rounds: the load is none", r.acked(), n)
+	}
+	r.start("--offline")
+	slowest = max(slowest, r.ready())
+	for path := range r.acks {
+		if err := r.get(t.Context(), path); err != nil {
+			t.Error(err)
+		}
+	}
+	r.stop()
+	r.residue()
+	t.Logf("%d kills, %d packages acknowledged and there, ready after %v at most; answers by status: %v", n, r.acked(), slowest, r.counts())
+}

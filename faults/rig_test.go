@@ -1,0 +1,277 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// rig is a program, its data directory, and clients that ask it all the time.
+type rig struct {
+	t       *testing.T
+	program string
+	dir     string // of the configuration and the log
+	data    string
+	url     string
+	client  *http.Client
+
+	server *exec.Cmd
+	next   atomic.Int64
+
+	mu       sync.Mutex
+	acks     map[string]string // the digest of each package that a client was given, by its path
+	statuses map[int]int
+}
+
+func newRig(t *testing.T, program, data string) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	r := &rig{
+		t: t, program: program, dir: t.TempDir(), data: data, url: "http://" + address,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
+		acks:   map[string]string{}, statuses: map[int]int{},
+	}
+	config := fmt.Sprintf(`
+listen: %s
+data: %s
+upstreams: [{host: up.example.com, modules: %s/v1/modules/, rate: 1000}]
+egress: {allow: [127.0.0.0/8], ca_file: %s}
+cache: {memory: 1MiB}
+log: {level: error}
+shutdown: 5s
+`, address, data, upstream(t).URL, filepath.Join(r.dir, "ca.pem"))
+	if err := errors.Join(os.WriteFile(r.path("modproxy.yaml"), []byte(config), 0o600),
+		os.WriteFile(r.path("ca.pem"), registrytest.CA().PEM, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(r.path("log"))
+			t.Logf("the end of the log:\n%s", text[max(0, len(text)-4000):])
+		}
+	})
+	return r
+}
+
+func (r *rig) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *rig) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(r.program, args...)
+	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+r.path("modproxy.yaml"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// start starts modproxy, and does not wait.
+func (r *rig) start(args ...string) {
+	r.t.Helper()
+	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer log.Close()
+	r.server = r.command(append([]string{"serve"}, args...)...)
+	r.server.Stderr = log
+	if err := r.server.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ready waits until modproxy is, and is how long that took.
+func (r *rig) ready() time.Duration {
+	r.t.Helper()
+	started := time.Now()
+	for time.Since(started) < 30*time.Second {
+		resp, err := r.client.Get(r.url + "/-/readyz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return time.Since(started)
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	r.t.Fatal("modproxy does not become ready")
+	return 0
+}
+
+// kill ends modproxy at once, and the programs that it has started.
+func (r *rig) kill() {
+	if r.server != nil {
+		syscall.Kill(-r.server.Process.Pid, syscall.SIGKILL)
+		r.server.Wait()
+		r.server = nil
+	}
+}
+
+// stop ends modproxy as an operator would.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.server.Process.Signal(syscall.SIGTERM)
+	if err := r.server.Wait(); err != nil {
+		r.t.Errorf("the end of modproxy: %v", err)
+	}
+	r.server = nil
+}
+
+// load has n clients ask for packages until ctx ends: new ones, and now and then
+// one that somebody was given. end waits for them.
+func (r *rig) load(n int) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				path := ""
+				if rand.IntN(4) == 0 {
+					path = r.some()
+				}
+				if path == "" {
+					i := r.next.Add(1)
+					path = fmt.Sprintf("/up.example.com/v1/modules/acme/m%d/aws/1.%d.0/m%d-aws-1.%d.0.tar.gz", i%50, i, i%50, i)
+				}
+				if err := r.get(ctx, path); err != nil {
+					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+func (r *rig) some() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for path := range r.acks { // in no order
+		return path
+	}
+	return ""
+}
+
+// get asks for a package. One that arrives completely is acknowledged from then on.
+func (r *rig) get(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", r.url+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body) // an error when it is cut off
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statuses[resp.StatusCode]++
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s %s", path, resp.Status, bytes.TrimSpace(body))
+	}
+	sum := sha256.Sum256(body)
+	digest := hex.EncodeToString(sum[:])
+	if before, ok := r.acks[path]; ok && before != digest {
+		r.t.Errorf("%s is %s, and was %s", path, digest, before)
+	}
+	r.acks[path] = digest
+	return nil
+}
+
+// check is what is wrong with the data directory while nothing runs: everything
+// that was acknowledged must be there, and all that is there must be right.
+func (r *rig) check() error {
+	var verified, listed, complaint bytes.Buffer
+	cmd := r.command("verify", "--read-data", "--json")
+	cmd.Stdout, cmd.Stderr = &verified, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("verify: %w\n%s%s", err, verified.String(), complaint.String())
+	}
+	cmd = r.command("ls", "--json")
+	cmd.Stdout, cmd.Stderr = &listed, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("ls: %w\n%s", err, complaint.String())
+	}
+	is := map[string]string{}
+	for lines := json.NewDecoder(&listed); ; {
+		var p struct{ Module, Version, State, Digest string }
+		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		parts := strings.Split(p.Module, "/")
+		if p.State == "kept" {
+			is[fmt.Sprintf("/up.example.com/v1/modules/acme/%s/aws/%s/%s-aws-%s.tar.gz", parts[2], p.Version, parts[2], p.Version)] = p.Digest
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := 0
+	for path, digest := range r.acks {
+		if is[path] != digest {
+			lost++
+		}
+	}
+	if lost > 0 {
+		return fmt.Errorf("%d of %d acknowledged packages are lost or changed", lost, len(r.acks))
+	}
+	return nil
+}
+
+// acked is how many packages were acknowledged.
+func (r *rig) acked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acks)
+}
+
+// counts is how often each status was answered.
+func (r *rig) counts() map[int]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.statuses)
+}
+
+// residue fails the test when something temporary is left over.
+func (r *rig) residue() {
+	r.t.Helper()
+	for _, name := range []string{"tmp", "scratch"} {
+		left, err := os.ReadDir(filepath.Join(r.data, name))
+		if len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.t.Errorf("left in %s: %v, %v", name, left, err)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy/registrytest"
+)
+
+// upstream is a registry that has every version of every module: a few files, of
+// which the size and content follow from the name.
+func upstream(t *testing.T) *httptest.Server {
+	t.Helper()
+	cert, key, err := registrytest.CA().Issue("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(answer))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of programs that are killed
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/download"):
+		w.Header().Set("X-Terraform-Get", "/archives"+strings.TrimSuffix(r.URL.Path, "/download")+".tar.gz")
+		w.WriteHeader(http.StatusNoContent)
+	case strings.HasSuffix(r.URL.Path, "/versions"):
+		fmt.Fprint(w, `{"modules": [{"versions": [{"version": "1.0.0"}]}]}`)
+	case strings.HasPrefix(r.URL.Path, "/archives/"):
+		w.Header().Set("Content-Type", "application/gzip")
+		w.Write(archive(path.Base(path.Dir(path.Dir(r.URL.Path))) + r.URL.Path))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// archive is 1 to 100 KiB that do not compress.
+func archive(name string) []byte {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	random := rand.New(rand.NewPCG(h.Sum64(), 1))
+	content := make([]byte, 1<<10+random.IntN(100<<10))
+	for i := range content {
+		content[i] = byte(random.Uint32())
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	t := tar.NewWriter(z)
+	for file, data := range map[string][]byte{"main.tf": []byte("# " + name + "\n"), "data.bin": content} {
+		t.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: int64(len(data))}) // into a buffer
+		t.Write(data)
+	}
+	t.Close()
+	z.Close()
+	return b.Bytes()
+}
