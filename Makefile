@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench hostile faults tools clean
+.PHONY: build test check race fuzz bench hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -31,6 +31,9 @@ hostile: tools ## the program in a hostile world, in full length; takes minutes,
 
 faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
 	FAULTS_LONG=1 go test -v -count 1 -timeout 60m ./faults
+
+mutants: ## that the hostile world finds programs that break a promise
+	hostile/mutants/run.sh
 
 tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh

@@ -143,31 +143,30 @@ func (p *proxy) inTime(m module) {
 // A registry that wants to be left alone for a time is not asked before.
 func TestRetryAfterIsHeeded(t *testing.T) {
 	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1ms}\nlog:", 1))
-	pause, watched := 30*time.Second, 30*time.Second
+	const pause = 30 * time.Second
+	watched := pause - 2*time.Second
 	if shorter(t, "a pause of 30s is watched for half a second") {
 		watched = time.Second / 2
 	}
-	type told struct {
-		header string
-		pause  time.Duration
-	}
 	for name, status := range map[string]int{"too-many": 429, "unavailable": 503} {
-		for where, header := range map[string]told{
-			"versions": {fmt.Sprint(int(pause.Seconds())), pause}, "date": {time.Now().Add(pause - 2*time.Second).UTC().Format(http.TimeFormat), pause},
+		for form, header := range map[string]func() string{
+			"seconds": func() string { return fmt.Sprint(int(pause.Seconds())) },
+			"date":    func() string { return time.Now().Add(pause).UTC().Format(http.TimeFormat) },
 		} {
-			p.run(name+"-"+where, func(t *testing.T) {
+			p.run(name+"-"+form, func(t *testing.T) {
+				watched := watched
+				if form == "date" {
+					watched = min(watched, 5*time.Second)
+				}
 				g := located("https://src.test/archives/good.tar.gz")
 				g.versions = func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Retry-After", header.header)
+					w.Header().Set("Retry-After", header())
 					w.WriteHeader(status)
 				}
 				host := g.host(t)
 				asked := func() int { return len(world.strangers.at(host)) }
 				p.ask(http.MethodGet, module{host, "case", "m0", "aws"}.path("versions"))
 				before := asked()
-				if where == "date" && watched > 10*time.Second {
-					watched = 10 * time.Second // is watched in full by the other
-				}
 				for i, end := 0, time.Now().Add(watched); time.Now().Before(end); i++ {
 					m := module{host, "case", fmt.Sprintf("m%d", i%5), "aws"}
 					for _, path := range []string{"versions", "1.0.0/download"} {
