@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -182,7 +183,12 @@ func TestTrouble(t *testing.T) {
 		if err := errors.Join(os.Rename(tmp, tmp+".away"), os.Symlink("/proc/self/nowhere", tmp)); err != nil {
 			t.Fatal(err)
 		}
-		s.health.note(&fs.PathError{Op: "open", Path: tmp, Err: syscall.EROFS})
+		s.Doubt(io.ErrUnexpectedEOF)
+		s.Doubt(nil)
+		if err := s.Ready(); err != nil {
+			t.Errorf("what is not about the storage: %v", err)
+		}
+		s.Doubt(&fs.PathError{Op: "open", Path: tmp, Err: syscall.EROFS})
 		for _, err := range []error{s.Put(t.Context(), otherDigest, bytes.NewReader(other)), s.PutPackage(vpc, "1.0.1", rec), s.Ready()} {
 			if !errors.Is(err, syscall.EROFS) {
 				t.Errorf("in trouble: %v", err)

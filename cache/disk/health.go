@@ -86,6 +86,14 @@ func (s *Store) Ready() error {
 	return s.probe()
 }
 
+// Doubt tells the store of an error that was met beside it on the same file system:
+// if it is one of the storage, nothing is written until that can be.
+func (s *Store) Doubt(err error) {
+	if err != nil {
+		s.health.note(err)
+	}
+}
+
 // probe writes a file as others are written.
 func (s *Store) probe() error {
 	temp, err := s.writeTemp(0o600, bytes.NewReader(make([]byte, 4096)))

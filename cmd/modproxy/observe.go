@@ -21,6 +21,7 @@ func (s *stack) observe(e cache.Event) {
 		level = zapcore.DebugLevel
 	case cache.FetchEnded:
 		s.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
+		s.store.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
 		s.metrics.StaleServed()
 		return // the request's own entry says so

@@ -88,7 +88,7 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 		ReadTimeout:       requestTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 	if certificate != nil {
 		server.TLSConfig = certificate.config()
