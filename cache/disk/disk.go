@@ -8,17 +8,18 @@
 //
 // The layout, below the directory:
 //
-//	layout.json                       the version of the layout
+//	layout.json                       the version of the layout, and which index belongs here
 //	index.db                          the index, in bbolt
 //	blobs/v1/sha256/ab/<digest>       packages, read-only
 //	packages/v1/ab/<name>.meta        a copy of each package record, from which the index can be rebuilt
-//	quarantine/<digest>.<number>      blobs that were damaged
+//	quarantine/<name>.<number>        what was damaged: blobs, copies of records, indexes
 //	tmp/                              what is being written; emptied by Open
 //
 // Names are digests: no name has a part of a request in it. The index is not
 // trusted: every record has a checksum of its own, which bbolt does not give,
-// and says what it is about. Blobs are not trusted either, but checked by who
-// reads them.
+// and says what it is about; one that is damaged is taken from its copy. That the
+// index is the one that was there last is known by what layout.json says of it.
+// Blobs are not trusted either, but checked by who reads them.
 //
 // One process at a time has a directory open, which the lock on index.db sees
 // to.

@@ -270,7 +270,8 @@ type Cache struct {
 	// MaxSize is how many bytes all kept packages may have together, those that
 	// are being written included. To make room for a package those are removed
 	// that were not used for longest; they are fetched again when they are asked
-	// for, and must be the same then. A package larger than this is refused.
+	// for, and must be the same then. A package larger than this is refused. What
+	// is being fetched is unpacked beside them, and does not count.
 	// Default: 0B, packages are kept for ever.
 	MaxSize ByteSize `yaml:"max_size"`
 
