@@ -61,8 +61,12 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		return nil, err
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
+	scratch, err := emptyScratch(c.Data)
+	if err != nil {
+		return nil, err
+	}
 	if !c.Offline {
-		client, err := s.newUpstream(ctx, c, listening)
+		client, err := s.newUpstream(ctx, c, listening, scratch)
 		if err != nil {
 			return nil, err
 		}
@@ -87,16 +91,12 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 }
 
 // newUpstream makes the client that asks registries and fetches packages.
-func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr) (*upstream.Client, error) {
+func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, scratch string) (*upstream.Client, error) {
 	var err error
 	if s.egress, err = newEgress(c, listening); err != nil {
 		return nil, err
 	}
 	if s.tunnel, err = s.egress.ListenTunnel(context.WithoutCancel(ctx)); err != nil {
-		return nil, err
-	}
-	scratch, err := emptyScratch(c.Data)
-	if err != nil {
 		return nil, err
 	}
 	hosts := map[string]upstream.Host{}
