@@ -18,7 +18,8 @@ func TestKill(t *testing.T) {
 	defer end()
 	var slowest time.Duration
 	n := rounds(20, 300)
-	for round := range n {
+	// A machine that has much else to do serves few in a round: it is given more.
+	for round := 0; round < n || r.acked() < n && round < 4*n; round++ {
 		r.start()
 		if round%4 != 0 {
 			slowest = max(slowest, r.ready())
@@ -30,7 +31,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	end()
-	if r.acked() <= n/10 { // a machine that has much else to do serves few
+	if r.acked() < n {
 		t.Errorf("only %d packages in %d rounds: the load is none", r.acked(), n)
 	}
 	r.start("--offline")
