@@ -48,6 +48,12 @@ type rig struct {
 
 func newRig(t *testing.T, program, data string) *rig {
 	t.Helper()
+	return newRigAt(t, program, data, http.HandlerFunc(answer))
+}
+
+// newRigAt is newRig with a registry that answers with h.
+func newRigAt(t *testing.T, program, data string, h http.Handler) *rig {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,7 @@ egress: {allow: [127.0.0.0/8], ca_file: %s}
 cache: {memory: 1MiB}
 log: {level: error}
 shutdown: 5s
-`, address, data, upstream(t).URL, filepath.Join(r.dir, "ca.pem"))
+`, address, data, upstream(t, h).URL, filepath.Join(r.dir, "ca.pem"))
 	if err := errors.Join(os.WriteFile(r.path("modproxy.yaml"), []byte(config), 0o600),
 		os.WriteFile(r.path("ca.pem"), registrytest.CA().PEM, 0o600)); err != nil {
 		t.Fatal(err)

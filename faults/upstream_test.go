@@ -21,9 +21,8 @@ import (
 	"github.com/modproxy/modproxy/registrytest"
 )
 
-// upstream is a registry that has every version of every module: a few files, of
-// which the size and content follow from the name.
-func upstream(t *testing.T) *httptest.Server {
+// upstream is a registry at an address of its own, that answers with h.
+func upstream(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	cert, key, err := registrytest.CA().Issue("127.0.0.1")
 	if err != nil {
@@ -33,7 +32,7 @@ func upstream(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(answer))
+	s := httptest.NewUnstartedServer(h)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of programs that are killed
 	s.StartTLS()
@@ -41,6 +40,8 @@ func upstream(t *testing.T) *httptest.Server {
 	return s
 }
 
+// answer is a registry that has every version of every module: a few files, of
+// which the size and content follow from the name.
 func answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/download"):
