@@ -47,7 +47,8 @@ func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error)
 	res, err := f.cfg.Egress.Get(ctx, egress.Request{
 		URL:         s.url.String(),
 		Credentials: f.credentialsFor(s),
-		Redirects:   10,
+		Redirects:   maxRequests,
+		Budget:      f.budget,
 		Attempts:    3,
 		MaxBytes:    f.cfg.MaxReceived,
 		Archive:     true,

@@ -27,7 +27,8 @@ func (f *fetch) terraformGet(ctx context.Context, s source) (located, error) {
 	res, err := f.cfg.Egress.Get(ctx, egress.Request{
 		URL:         asked.String(),
 		Credentials: f.credentialsFor(s),
-		Redirects:   5,
+		Redirects:   maxRequests,
+		Budget:      f.budget,
 		Attempts:    2,
 		MaxBytes:    maxPage,
 	})

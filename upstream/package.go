@@ -39,7 +39,7 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version st
 		return nil, err
 	}
 	defer b.Close()
-	f := &fetch{Client: c, host: m.Host, tree: b}
+	f := &fetch{Client: c, host: m.Host, tree: b, budget: egress.NewBudget(maxRequests)}
 	from, err := f.fetch(ctx, l)
 	if err != nil {
 		return nil, err
@@ -81,15 +81,21 @@ func scratchFile(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// maxHops bounds how often a location may lead to another by ?terraform-get=1.
-const maxHops = 5
+// maxHops bounds how often a location may lead to another by ?terraform-get=1, and
+// maxRequests what is asked for one location until the package comes: on all hops,
+// with redirects and further attempts. Git has its own way from where it begins.
+const (
+	maxHops     = 5
+	maxRequests = 10
+)
 
 // fetch is the fetching of one package: where it comes from can be several hops away.
 type fetch struct {
 	*Client
-	host string // of the registry
-	tree *pack.Builder
-	hops int
+	host   string // of the registry
+	tree   *pack.Builder
+	hops   int
+	budget *egress.Budget
 }
 
 // fetched says where the content came from in the end.

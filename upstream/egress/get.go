@@ -93,8 +93,8 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	if err != nil {
 		return nil, "", err
 	}
-	hop := &hop{wire: wire{c}}
-	resp, err := retrying(hop, r.Attempts).Do(retryable)
+	hop := &hop{wire: wire{c}, budget: r.Budget}
+	resp, err := retrying(hop, r.Budget.attempts(r.Attempts)).Do(retryable)
 	if err != nil {
 		return nil, "", tidy(err)
 	}
@@ -113,13 +113,17 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 }
 
 // hop hides the location of a redirect from package net/http, which would have its
-// own way with it.
+// own way with it, and has what it sends on a budget.
 type hop struct {
 	wire
+	budget   *Budget
 	location string
 }
 
 func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := h.budget.take(); err != nil {
+		return nil, err
+	}
 	resp, err := h.wire.RoundTrip(r)
 	if err != nil {
 		return nil, err

@@ -79,6 +79,42 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 	resp.Body.Close()
 }
 
+func TestBudgetIsForAllRequestsTogether(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/end", http.StatusFound)
+		case "/broken":
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	c := client(t, up())
+	budget := egress.NewBudget(5)
+	for _, tt := range []struct {
+		path string
+		sent int64
+		want int
+		err  error
+	}{
+		{"/end", 1, 200, nil},
+		{"/moved", 2, 200, nil},
+		{"/broken", 2, 502, nil}, // what came last, in place of a third attempt
+		{"/end", 0, 0, egress.ErrAnswer},
+	} {
+		before := s.requests.Load()
+		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", tt.path), Redirects: 9, Attempts: 3, Budget: budget})
+		if !errors.Is(err, tt.err) || err == nil && resp.StatusCode != tt.want {
+			t.Errorf("%s: got %v, %v; want %d, %v", tt.path, resp, err, tt.want, tt.err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+		if n := s.requests.Load() - before; n != tt.sent {
+			t.Errorf("%s: %d requests; want %d", tt.path, n, tt.sent)
+		}
+	}
+}
+
 func TestCredentialsGoToTheirOriginOnly(t *testing.T) {
 	var got []string
 	record := func(to func() string) http.HandlerFunc {

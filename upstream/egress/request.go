@@ -21,6 +21,9 @@ type Request struct {
 	// Redirects is how many may be followed. With 0 a redirect is an answer like
 	// any other; beyond the number it is [ErrAnswer]. At most 20.
 	Redirects int
+	// Budget, unless nil, bounds what is sent for this and all the other requests
+	// that have it together. Beyond it is [ErrAnswer].
+	Budget *Budget
 	// Attempts is how often each hop is tried while there is no answer, or a 5xx
 	// (not 501); 0 is 1, at most 10. A Retry-After that is short is waited for;
 	// an answer with a longer one is the caller's.
@@ -37,6 +40,33 @@ type Request struct {
 type Credential struct {
 	Origin        string // as [Origin] writes it: https://host or https://host:port
 	Authorization Secret // the whole value of the Authorization header
+}
+
+// Budget is how many times a server may be asked: by requests, by the redirects that
+// they follow, and by further attempts. It is for one goroutine at a time.
+type Budget struct{ most, left int }
+
+// NewBudget is a Budget that lasts for so many.
+func NewBudget(most int) *Budget { return &Budget{most, most} }
+
+// attempts is how many of what is wanted are left, but at least the one that take
+// may have to refuse.
+func (b *Budget) attempts(want int) int {
+	if b == nil {
+		return want
+	}
+	return max(1, min(want, b.left))
+}
+
+func (b *Budget) take() error {
+	if b == nil {
+		return nil
+	}
+	if b.left == 0 {
+		return fmt.Errorf("%w: more than %d redirects and requests for one location", ErrAnswer, b.most)
+	}
+	b.left--
+	return nil
 }
 
 const (
