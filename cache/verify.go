@@ -24,6 +24,9 @@ const withheld = 32 << 10
 // every range (and for the whole it does not: it comes back from the end). From
 // then on the whole blob is checked first, too.
 //
+// What is read after the check is read a second time, and held to what the check
+// has read there: the blob may have changed meanwhile.
+//
 // It is not safe for concurrent use.
 type verifier struct {
 	blob    Blob
@@ -35,10 +38,10 @@ type verifier struct {
 	part    bool      // the caller may want a part that begins at the start
 	hash    hash.Hash // of the bytes before hashed
 	hashed  int64     // and the offset in the blob, while not checked
-	tail    []byte    // the end of the blob, checked
 	checked bool
-	at      int64 // the offset in the blob, when checked
-	err     error // what was found
+	pieces  *pieces // of the blob, checked; nil when nothing but the end is to be had
+	tail    []byte  // the end, checked
+	err     error   // what was found
 }
 
 func newVerifier(blob Blob, want modproxy.Digest, damaged func()) *verifier {
@@ -97,17 +100,22 @@ func orEOF(err error) error {
 }
 
 func (v *verifier) read(p []byte) (int, error) {
-	edge := max(0, v.size-withheld)
-	if !v.checked {
-		if v.offset == v.hashed && v.offset < edge && !v.part {
-			n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
-			v.hash.Write(p[:n])
-			v.hashed += int64(n)
-			if err != nil && n == 0 {
-				return 0, v.broken(err)
-			}
-			return n, nil
+	edge := v.edge()
+	if !v.checked && v.offset == v.hashed && v.offset < edge && !v.part {
+		n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
+		v.hash.Write(p[:n])
+		v.hashed += int64(n)
+		if err != nil && n == 0 {
+			return 0, v.broken(err)
 		}
+		return n, nil
+	}
+	switch {
+	case v.offset < edge && v.pieces == nil:
+		if err := v.checkPieces(); err != nil {
+			return 0, err
+		}
+	case !v.checked:
 		if err := v.check(); err != nil {
 			return 0, err
 		}
@@ -115,19 +123,15 @@ func (v *verifier) read(p []byte) (int, error) {
 	if v.offset >= edge {
 		return copy(p, v.tail[v.offset-edge:]), nil
 	}
-	if v.at != v.offset {
-		if _, err := v.blob.Seek(v.offset, io.SeekStart); err != nil {
-			return 0, v.broken(err)
-		}
-		v.at = v.offset
-	}
-	n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
-	v.at += int64(n)
-	if err != nil && n == 0 {
+	checked, err := v.pieces.from(v.blob, v.offset)
+	if err != nil {
 		return 0, v.broken(err)
 	}
-	return n, nil
+	return copy(p, checked), nil
 }
+
+// edge is where the end begins that is withheld.
+func (v *verifier) edge() int64 { return max(0, v.size-withheld) }
 
 // rewind begins hashing anew.
 func (v *verifier) rewind() error {
@@ -135,7 +139,24 @@ func (v *verifier) rewind() error {
 		return v.broken(err)
 	}
 	v.hash.Reset()
-	v.hashed = 0
+	v.hashed, v.checked = 0, false
+	return nil
+}
+
+// checkPieces is check of all of the blob, of which any part can be read then.
+func (v *verifier) checkPieces() error {
+	if err := v.rewind(); err != nil {
+		return err
+	}
+	pieces, err := hashPieces(v.hash, v.blob, v.edge())
+	if err != nil {
+		return v.broken(err)
+	}
+	v.hashed = v.edge()
+	if err := v.check(); err != nil {
+		return err
+	}
+	v.pieces = pieces
 	return nil
 }
 
@@ -144,7 +165,7 @@ func (v *verifier) check() error {
 	if v.err != nil || v.checked {
 		return v.err
 	}
-	edge := max(0, v.size-withheld)
+	edge := v.edge()
 	n, err := io.CopyN(v.hash, v.blob, edge-v.hashed)
 	v.hashed += n
 	if err != nil {
@@ -161,7 +182,7 @@ func (v *verifier) check() error {
 		return v.broken(err)
 	}
 	v.hash.Write(tail)
-	v.hashed, v.at = v.size, v.size+1
+	v.hashed = v.size
 	if modproxy.Digest(v.hash.Sum(nil)) != v.want {
 		return v.broken(ErrDamaged)
 	}
