@@ -113,6 +113,13 @@ func (f *flights[K, V]) join(b *background, k K, work func() (V, error)) (*call[
 	return c, nil
 }
 
+// has tells whether the call for k is under way.
+func (f *flights[K, V]) has(k K) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[k] != nil
+}
+
 // within waits for the call, but no longer than limit, and no longer than ctx.
 // Its error is then a [modproxy.RetryLater] about k.
 func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k key) (V, error) {

@@ -28,21 +28,10 @@ import (
 func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	k := key{m, version}
-	rec, err := r.record(k)
-	switch {
-	case err == nil:
-		p, err := r.open(k, rec)
-		if err == nil {
-			return p, nil
+	if !r.fetches.has(k) { // what is kept while it is fetched was found damaged
+		if p, err := r.kept(k); p != nil || err != nil {
+			return p, err
 		}
-		r.records.Remove(k)
-		if !damaged(err) {
-			return nil, k.settle("package", err, 0)
-		}
-	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
-		return nil, k.wrap("package", errOffline)
-	case rec == nil && !errors.Is(err, fs.ErrNotExist), rec != nil && !damaged(err):
-		return nil, k.settle("package", err, 0)
 	}
 	for try := 1; ; try++ {
 		call, err := r.startFetch(ctx, k)
@@ -66,6 +55,27 @@ func (r *Registry) Package(ctx context.Context, m modproxy.Module, version strin
 			return nil, k.settle("package", err, 0)
 		}
 	}
+}
+
+// kept opens what is kept of k; both are nil when it is to be fetched.
+func (r *Registry) kept(k key) (*modproxy.Package, error) {
+	rec, err := r.record(k)
+	switch {
+	case err == nil:
+		p, err := r.open(k, rec)
+		if err == nil {
+			return p, nil
+		}
+		r.records.Remove(k)
+		if !damaged(err) {
+			return nil, k.settle("package", err, 0)
+		}
+	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
+		return nil, k.wrap("package", errOffline)
+	case rec == nil && !errors.Is(err, fs.ErrNotExist), rec != nil && !damaged(err):
+		return nil, k.settle("package", err, 0)
+	}
+	return nil, nil
 }
 
 // maxTries is how often a package is fetched for one who asks.
