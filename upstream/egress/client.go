@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"os"
 	"time"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // Client connects to where the policy allows, and nowhere else. It is safe for
@@ -40,6 +38,11 @@ func New(cfg Config) (*Client, error) {
 	p, err := newPolicy(cfg)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Proxy == nil {
+		if cfg.Proxy, err = environment(); err != nil {
+			return nil, err
+		}
 	}
 	c := &Client{cfg: cfg.withDefaults(), policy: p}
 	if c.roots, err = roots(cfg.CAFile); err != nil {
@@ -76,9 +79,6 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
-	if cfg.Proxy == nil {
-		cfg.Proxy = httpproxy.FromEnvironment().ProxyFunc()
-	}
 	return cfg
 }
 
@@ -112,7 +112,14 @@ func (c *Client) dialFor(ctx context.Context, addr string, plain bool) (net.Conn
 		return nil, err
 	}
 	t.plain = plain
-	return c.dial(ctx, t)
+	p, err := c.proxy(t.url())
+	if err != nil {
+		return nil, err
+	}
+	if !isSOCKS(p) { // through another the request is sent by c.forward
+		return c.dial(ctx, t)
+	}
+	return c.connect(ctx, t)
 }
 
 // roots is the system's root certificates and those of file; nil if file is empty.

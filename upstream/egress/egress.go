@@ -50,8 +50,9 @@ type Config struct {
 	// Self reports whether an address is one that this process listens on. Such
 	// an address is refused even if Allow has it.
 	Self func(netip.AddrPort) bool
-	// Proxy says through which proxy a URL is to be reached; nil for none. If
-	// Proxy itself is nil, HTTPS_PROXY, HTTP_PROXY and NO_PROXY decide.
+	// Proxy says through which proxy a URL is to be reached; nil for none. It is
+	// one by http, https, socks5 or socks5h. If Proxy itself is nil, HTTPS_PROXY,
+	// HTTP_PROXY, ALL_PROXY and NO_PROXY decide.
 	Proxy func(*url.URL) (*url.URL, error)
 	// Resolver looks names up; the system's if nil.
 	Resolver Resolver

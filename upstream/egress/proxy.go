@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -11,36 +12,27 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
-
-	"golang.org/x/net/proxy"
 )
 
 // lookupBeforeProxy bounds a lookup that only serves to check what a proxy is
 // asked for. Where names of the internet cannot be looked up, it is lost time.
 const lookupBeforeProxy = 3 * time.Second
 
-var errProxy = errors.New("the proxy that is configured for this URL is not a URL of a proxy; see HTTPS_PROXY and HTTP_PROXY")
-
 // proxy is the proxy that u is reached through, or nil. Its error shows nothing of
 // the setting, which may hold a password.
 func (c *Client) proxy(u *url.URL) (*url.URL, error) {
 	p, err := c.cfg.Proxy(u)
 	if err != nil {
-		return nil, errProxy
+		return nil, fmt.Errorf("proxy: %w", errProxy)
 	}
 	if p == nil {
 		return nil, nil
 	}
-	if strings.Trim(p.Path, "/") != "" || p.Hostname() == "" {
-		return nil, errProxy
+	if err := checkProxy(p); err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	switch p.Scheme {
-	case "http", "https", "socks5", "socks5h":
-		return p, nil
-	}
-	return nil, fmt.Errorf("proxy: scheme %.20q: want http, https or socks5", p.Scheme)
+	return p, nil
 }
 
 // admitThrough decides whether a proxy may be asked for t. An address must be one
@@ -71,35 +63,38 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 
 // connect connects to t, through a proxy if there is one for it.
 func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
-	p, err := c.proxy(&url.URL{Scheme: t.scheme(), Host: t.authority()})
+	p, err := c.proxy(t.url())
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
 		return c.dial(ctx, t)
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout+c.cfg.TLSTimeout)
+	defer cancel()
+	dial := c.connectHTTP
+	if isSOCKS(p) {
+		dial = c.connectSOCKS
+	}
+	conn, err := dial(ctx, p, t)
+	if err != nil && !errors.Is(err, ErrRefused) {
+		err = fmt.Errorf("proxy %s: %w", p.Host, err)
+	}
+	return conn, err
+}
+
+// proxyAddress is what a proxy is connected to at.
+func proxyAddress(p *url.URL) string {
+	ports := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), ports[p.Scheme]))
+}
+
+// connectHTTP connects to t through the HTTP proxy p.
+func (c *Client) connectHTTP(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
 	if err := c.admitThrough(ctx, t); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout+c.cfg.TLSTimeout)
-	defer cancel()
-	conn, err := c.dialThrough(ctx, p, t)
-	if err != nil {
-		return nil, fmt.Errorf("proxy %s: %w", p.Host, err)
-	}
-	return conn, nil
-}
-
-func (c *Client) dialThrough(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
-	port := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[p.Scheme]
-	if p.Port() != "" {
-		port = p.Port()
-	}
-	addr := net.JoinHostPort(p.Hostname(), port)
-	if p.Scheme == "socks5" || p.Scheme == "socks5h" {
-		return dialSOCKS(ctx, p, addr, t)
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(p))
 	if err != nil {
 		return nil, err
 	}
@@ -118,19 +113,6 @@ func (c *Client) dialThrough(ctx context.Context, p *url.URL, t target) (net.Con
 		return nil, err
 	}
 	return through, nil
-}
-
-func dialSOCKS(ctx context.Context, p *url.URL, addr string, t target) (net.Conn, error) {
-	var auth *proxy.Auth
-	if p.User != nil {
-		password, _ := p.User.Password()
-		auth = &proxy.Auth{User: p.User.Username(), Password: password}
-	}
-	dialer, err := proxy.SOCKS5("tcp", addr, auth, &net.Dialer{})
-	if err != nil {
-		return nil, err
-	}
-	return dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", t.hostport())
 }
 
 // askConnect asks the HTTP proxy at the other end of conn for a tunnel to hostport.
@@ -199,7 +181,7 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.plain {
 		transport = w.plain
 	}
-	if p != nil {
+	if p != nil && !isSOCKS(p) { // through that one connects, whatever is asked
 		if err := w.admitThrough(r.Context(), t); err != nil {
 			return nil, err
 		}

@@ -2,77 +2,53 @@ package egress_test
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/upstream/egress/egresstest"
 )
 
-// site is the HTTP proxy of a site: it alone knows where the names of the internet
-// are, which is on 127.0.0.1.
+// site is the proxy of a site: it alone knows where the names of the internet are,
+// which is on 127.0.0.1.
 type site struct {
-	*server
-	mu    sync.Mutex
-	asked []string
+	*egresstest.Proxy
+	address string
 }
 
-func newSite(t *testing.T, scheme, credential string) *site {
-	s := &site{}
-	forward := &httputil.ReverseProxy{Rewrite: func(pr *httputil.ProxyRequest) {
-		pr.Out.URL.Host = net.JoinHostPort("127.0.0.1", pr.In.URL.Port())
-		pr.Out.Host = pr.In.Host
-	}}
-	s.server = serve(t, scheme, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.asked = append(s.asked, r.Method+" "+r.Host)
-		s.mu.Unlock()
-		if r.Header.Get("Proxy-Authorization") != credential {
-			w.WriteHeader(http.StatusProxyAuthRequired)
-			return
-		}
-		if r.Method != http.MethodConnect {
-			forward.ServeHTTP(w, r)
-			return
-		}
-		_, port, _ := net.SplitHostPort(r.Host)
-		there, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+func newSite(t *testing.T, scheme string) *site {
+	s := &site{Proxy: &egresstest.Proxy{User: "u", Password: "SECRET", Dial: func(hostport string) (net.Conn, error) {
+		_, port, _ := net.SplitHostPort(hostport)
+		return net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+	}}}
+	if strings.HasPrefix(scheme, "socks5") {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
+			t.Fatal(err)
 		}
-		here, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() { io.Copy(there, here); there.Close() }()
-		go func() { io.Copy(here, there); here.Close() }()
-	})
+		t.Cleanup(func() { l.Close() })
+		go s.ServeSOCKS(l)
+		s.address = l.Addr().String()
+		return s
+	}
+	s.address = serve(t, scheme, "127.0.0.1", s.ServeHTTP).Listener.Addr().String()
 	return s
 }
 
-func (s *site) took() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer func() { s.asked = nil }()
-	return strings.Join(s.asked, ", ")
-}
+func (s *site) took() string { return strings.Join(s.Took(), ", ") }
 
 func TestProxyOfTheEnvironment(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	plain := serve(t, "http", "127.0.0.1", hello)
 	port := strconv.Itoa(s.port)
 	for _, scheme := range []string{"http", "https"} {
-		p := newSite(t, scheme, "Basic dTpTRUNSRVQ=") // u:SECRET
-		t.Setenv("HTTPS_PROXY", p.at(scheme, "u:SECRET@127.0.0.1", ""))
-		t.Setenv("HTTP_PROXY", p.at(scheme, "u:SECRET@127.0.0.1", ""))
+		p := newSite(t, scheme)
+		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+		t.Setenv("HTTP_PROXY", scheme+"://u:SECRET@"+p.address)
 		t.Setenv("NO_PROXY", "direct.test")
 		c := client(t, egress.Config{
 			Ports: []int{s.port},
@@ -112,9 +88,111 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// A proxy by SOCKS is asked for the address that the policy was asked about, or by
+// socks5h for the name, under the same policy.
+func TestSOCKSProxy(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", hello)
+	plain := serve(t, "http", "127.0.0.1", hello)
+	port := ":" + strconv.Itoa(s.port)
+	for _, scheme := range []string{"socks5", "socks5h"} {
+		p := newSite(t, scheme)
+		t.Setenv("ALL_PROXY", scheme+"://u:SECRET@"+p.address)
+		t.Setenv("NO_PROXY", "direct.test")
+		c := client(t, egress.Config{
+			Ports: []int{s.port},
+			Allow: []string{"plain.test", "direct.test", "inside.test"},
+			Resolver: names{
+				"direct.test": {"127.0.0.1"}, "loop.test": {"127.0.0.1"}, "metadata.test": {"169.254.169.254"},
+				"mixed.test": {"10.0.0.1", "93.184.215.14"}, "inside.test": {"10.0.0.1"}, "plain.test": {"10.0.0.2"},
+				"public.test": {"93.184.215.14"}, "six.test": {"2606:2800:21f:cb07::1"},
+			},
+		})
+		tunnel := listen(t, c)
+		for _, tt := range []struct{ url, here, there string }{ // what it is asked for with socks5, and with socks5h; "" for nothing
+			{s.at("https", "public.test", "/"), "93.184.215.14" + port, "public.test" + port},
+			{s.at("https", "six.test", "/"), "[2606:2800:21f:cb07::1]" + port, "six.test" + port},
+			{s.at("https", "93.184.215.14", "/"), "93.184.215.14" + port, "93.184.215.14" + port},
+			{s.at("https", "inside.test", "/"), "10.0.0.1" + port, "inside.test" + port},
+			{plain.at("http", "plain.test", "/"), "10.0.0.2:" + strconv.Itoa(plain.port), plain.at("", "plain.test", "")[len("://"):]},
+			{s.at("https", "mixed.test", "/"), "93.184.215.14" + port, ""}, // there it might be the other
+			{s.at("https", "unknown.test", "/"), "", "unknown.test" + port},
+			{s.at("https", "loop.test", "/"), "", ""},
+			{s.at("https", "metadata.test", "/"), "", ""},
+			{s.at("https", "169.254.169.254", "/"), "", ""},
+			{s.at("https", "[::1]", "/"), "", ""},
+			{s.at("http", "public.test", "/"), "", ""},
+			{"https://public.test:1/", "", ""},
+		} {
+			want := tt.here
+			if scheme == "socks5h" {
+				want = tt.there
+			}
+			if want != "" {
+				want = "SOCKS " + want
+			}
+			_, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
+			if asked := p.took(); asked != want || (err == nil) != (want != "" && tt.url != s.at("https", "93.184.215.14", "/")) { // the certificate is for names
+				t.Errorf("%s: %s: the proxy was asked for %q, want %q; %v", scheme, tt.url, asked, want, err)
+			}
+			c.Close() // what is open already is not asked for
+			session := tunnel.Session(1 << 20)
+			if resp, err := through(t, session).Get(tt.url); err == nil {
+				resp.Body.Close()
+			}
+			if asked := p.took(); asked != want {
+				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q, want %q", scheme, tt.url, asked, want)
+			}
+			session.Close()
+			c.Close()
+		}
+		body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "direct.test", "/")})
+		if asked := p.took(); asked != "" || string(body) != "hello" {
+			t.Errorf("%s: past the proxy: it was asked for %q; got %q, %v", scheme, asked, body, err)
+		}
+	}
+}
+
+// What is said for one kind of URL goes before what is said for all.
+func TestAllProxyIsForTheRest(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", hello)
+	all, https := newSite(t, "socks5h"), newSite(t, "http")
+	for _, name := range []string{"ALL_PROXY", "all_proxy"} {
+		t.Setenv("ALL_PROXY", "")
+		t.Setenv(name, "socks5h://u:SECRET@"+all.address)
+		for setting, asked := range map[string]string{"": "SOCKS public.test", "u:SECRET@" + https.address: "CONNECT public.test"} {
+			t.Setenv("HTTPS_PROXY", setting)
+			c := client(t, egress.Config{Ports: []int{s.port}, Resolver: names{}})
+			_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "public.test", "/")})
+			if got := all.took() + https.took(); err != nil || got != asked+":"+strconv.Itoa(s.port) {
+				t.Errorf("%s with HTTPS_PROXY=%q: asked %q, %v", name, setting, got, err)
+			}
+		}
+	}
+}
+
+// A setting that cannot be followed is refused at once: nothing goes past the proxy.
+func TestBadProxySettings(t *testing.T) {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"} {
+		for _, setting := range []string{
+			"ftp://u:SECRET@127.0.0.1:1", "socks4://u:SECRET@127.0.0.1:1", "socks://u:SECRET@127.0.0.1:1", "http://u:SECRET@[",
+			"http://u:SECRET@127.0.0.1:x", "http://u:SECRET@127.0.0.1/path", "http://127.0.0.1/?SECRET", "://SECRET", "u:SECRET",
+		} {
+			t.Setenv(name, setting)
+			_, err := egress.New(egress.Config{})
+			if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "want the URL of a proxy") {
+				t.Errorf("%s=%s: %v", name, setting, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), strings.ToUpper(name)) {
+				t.Errorf("%s is not named: %v", name, err)
+			}
+			t.Setenv(name, "")
+		}
+	}
+}
+
 func TestProxySettingsAreNotShown(t *testing.T) {
-	p := newSite(t, "http", "Basic x")
-	for _, proxy := range []string{"http://u:SECRET@127.0.0.1:1", "ftp://u:SECRET@127.0.0.1:1", "http://u:SECRET@[", p.at("http", "u:SECRET@127.0.0.1", "")} {
+	p := newSite(t, "http")
+	for _, proxy := range []string{"http://u:SECRET@127.0.0.1:1", "http://x:SECRET@" + p.address, "socks5h://u:SECRET@127.0.0.1:1", "socks5h://x:SECRET@" + newSite(t, "socks5").address} {
 		t.Setenv("HTTPS_PROXY", proxy)
 		c := client(t, egress.Config{Resolver: names{}})
 		_, err := fetch(t.Context(), c, egress.Request{URL: "https://a.test/"})

@@ -173,6 +173,8 @@ func (t target) scheme() string {
 	return "https"
 }
 
+func (t target) url() *url.URL { return &url.URL{Scheme: t.scheme(), Host: t.authority()} }
+
 // Origin is scheme://host, with the port if it is not the scheme's own: what a
 // [Credential] is bound to. It is empty for a URL that is never followed.
 func Origin(u *url.URL) string {

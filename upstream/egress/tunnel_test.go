@@ -178,8 +178,8 @@ func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
 func TestTunnelThroughTheProxyOfTheEnvironment(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	for _, scheme := range []string{"http", "https"} {
-		p := newSite(t, scheme, "Basic dTpTRUNSRVQ=")
-		t.Setenv("HTTPS_PROXY", p.at(scheme, "u:SECRET@127.0.0.1", ""))
+		p := newSite(t, scheme)
+		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
 		tunnel := listen(t, client(t, egress.Config{Ports: []int{s.port}, Resolver: names{"evil.test": {"127.0.0.1"}}}))
 		session := tunnel.Session(1 << 20)
 		resp, err := through(t, session).Get(s.at("https", "unknown.test", "/"))
