@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/modproxy/modproxy"
 )
 
 // archive serves the package of a version: GET, HEAD, ranges, conditions.
 func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
-	p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
+	p, err := h.open(r, q)
 	if err != nil {
 		return err
 	}
@@ -36,6 +38,43 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q re
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// open opens the package that r is for. What is answered to other requests than
+// for the whole, which is checked as it goes out, is said of a package that has
+// been checked. One that turns out to be damaged is asked for again, to be had when
+// it is mended: clients ask for HEAD before they ask for the package.
+func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
+	for try := 1; ; try++ {
+		p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
+		if err != nil || wantsAll(r) {
+			return p, err
+		}
+		if err = check(p); err == nil {
+			return p, nil
+		}
+		p.Close()
+		if try == 2 {
+			return nil, err
+		}
+	}
+}
+
+// check finds out whether p is what it should be: before a part of it is read, all
+// of it is checked (see the Package method of the cache).
+func check(p *modproxy.Package) error {
+	if _, inMemory := p.ReadSeekCloser.(io.WriterTo); inMemory {
+		return nil
+	}
+	if _, err := p.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	var first [1]byte
+	if _, err := p.Read(first[:]); err != nil && err != io.EOF {
+		return err
+	}
+	_, err := p.Seek(0, io.SeekStart)
+	return err
 }
 
 // wantsAll reports whether r is for the whole of what it asks for, whatever the

@@ -1,0 +1,75 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// damaged gives packages that cannot be read, so many times.
+type damaged struct {
+	modproxy.Registry
+	times int
+}
+
+// unreadable ends every read with an error.
+type unreadable struct{ io.ReadSeekCloser }
+
+func (unreadable) Read([]byte) (int, error) {
+	return 0, fmt.Errorf("%w: damaged", modproxy.ErrUnavailable)
+}
+
+// streamed is not held in memory.
+type streamed struct{ io.ReadSeekCloser }
+
+func (d *damaged) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	p, err := d.Registry.Package(ctx, m, version)
+	if err != nil {
+		return nil, err
+	}
+	if p.ReadSeekCloser = (streamed{p.ReadSeekCloser}); d.times > 0 {
+		d.times--
+		p.ReadSeekCloser = unreadable{p.ReadSeekCloser}
+	}
+	return p, nil
+}
+
+// Nothing is said of a package that is damaged but that: it is asked for again, and
+// who wants no more than a part, or to know of it, has it when it is mended.
+func TestDamagedPackage(t *testing.T) {
+	for name, ask := range map[string]struct {
+		method string
+		header []string
+		good   int
+	}{
+		"HEAD":      {http.MethodHead, nil, http.StatusOK},
+		"range":     {http.MethodGet, []string{"Range", "bytes=0-9"}, http.StatusPartialContent},
+		"the rest":  {http.MethodGet, []string{"Range", "bytes=10-"}, http.StatusPartialContent},
+		"condition": {http.MethodGet, []string{"If-None-Match", "*"}, http.StatusNotModified},
+		"other":     {http.MethodGet, []string{"If-None-Match", `"other"`}, http.StatusOK},
+	} {
+		for times, want := range []int{ask.good, ask.good, http.StatusBadGateway} {
+			h := newHandler(t, func(c *proxy.Config, s *scripted) {
+				c.Registry = &damaged{c.Registry, times}
+			})
+			r := httptest.NewRequest(ask.method, archive, nil)
+			if ask.header != nil {
+				r.Header.Set(ask.header[0], ask.header[1])
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s, damaged %d times: %d, want %d", name, times, w.Code, want)
+			}
+			if etag := w.Header().Get("Etag"); want >= 400 && etag != "" {
+				t.Errorf("%s: an error has the tag %s", name, etag)
+			}
+		}
+	}
+}
