@@ -51,6 +51,9 @@ func TestParseVersions(t *testing.T) {
 			in:   `{"modules":[{"versions":[{"version":"1.0.0"}]},{"versions":[{"version":"2.0.0"}]}]}`,
 			want: `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`,
 		},
+		{name: "versions twice", in: `{"modules":[{"versions":[{"version":"1.0.0"}],"versions":[]}]}`, err: modproxy.ErrInvalid},
+		{name: "modules twice", in: `{"modules":[],"modules":[{"versions":[{"version":"1.0.0"}]}]}`, err: modproxy.ErrInvalid},
+		{name: "another one behind it", in: `{"modules":[{"versions":[{"version":"1.0.0"}]}]}{}`, err: modproxy.ErrInvalid},
 		{name: "no module", in: `{"modules":[]}`, err: modproxy.ErrNotFound},
 		{name: "null module", in: `{"modules":[null]}`, err: modproxy.ErrNotFound},
 		{name: "no modules field", in: `{}`, err: modproxy.ErrInvalid},
@@ -125,6 +128,19 @@ func TestVersionsLatest(t *testing.T) {
 	}
 	if _, ok := (&modproxy.Versions{}).Latest(); ok {
 		t.Error("an empty list has a latest version")
+	}
+}
+
+// The entries of an answer are parts of its document, which is not held twice.
+func TestEntriesAreInTheDocument(t *testing.T) {
+	v, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[ {"version": "1.0.0"} , {"version": "<"}, {"version":"2.0.0","x":"<&>"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{`{"version":"1.0.0"}`, `{"version":"2.0.0","x":"<&>"}`} {
+		if got := string(v.List[i].Entry); got != want || !bytes.Contains(v.Document, []byte(want)) {
+			t.Errorf("entry %d is %s, want %s; the document is %s", i, got, want, v.Document)
+		}
 	}
 }
 

@@ -35,9 +35,6 @@ func (a *answer) fresh(now time.Time, limit time.Duration) bool {
 func (a *answer) size() int64 {
 	const each = 160 // a Listed with its Version
 	n := len(a.kept.Document) + len(a.kept.Compressed) + each*(len(a.kept.List)+4)
-	for _, l := range a.kept.List {
-		n += len(l.Entry)
-	}
 	return int64(n)
 }
 

@@ -79,6 +79,7 @@ type Registry struct {
 	loads     singleflight.Group // by digest
 
 	answers *answers                           // versions, hot
+	reading chan struct{}                      // one for each document that is being read from Index
 	records *lru.Cache[key, *PackageRecord]    // of packages whose blob was there when last looked at
 	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
 	memory  *memory
@@ -108,6 +109,7 @@ const (
 	maxRecords   = 16 << 10 // package records in memory
 	maxRefusals  = 16 << 10 // of each kind
 	maxAnswers   = 32 << 20 // bytes of versions documents in memory
+	maxReading   = 4        // documents that are read from the index at the same time
 	defaultBytes = 64 << 20
 )
 
@@ -149,6 +151,7 @@ func (r *Registry) start() {
 	r.fetching = &background{ending: ending, limit: maxFetching}
 	r.turns = make(chan struct{}, turns)
 	r.answers = newAnswers(maxAnswers)
+	r.reading = make(chan struct{}, maxReading)
 	r.records = newLRU[key, *PackageRecord](maxRecords)
 	r.located = newLRU[key, modproxy.Location](maxRecords)
 	r.memory = newMemory(bytes)
@@ -208,6 +211,7 @@ func lock[K comparable](r *Registry, k K) (unlock func()) {
 var (
 	errOffline = fmt.Errorf("%w: offline, and it is not kept", modproxy.ErrUnavailable)
 	errEvicted = fmt.Errorf("%w: offline, and it was evicted", modproxy.ErrUnavailable)
+	errReading = errors.New("many other versions documents are being read from the index")
 	errClosing = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
 )
 

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"encoding/json"
 	"iter"
 	"time"
@@ -13,7 +14,7 @@ import (
 // has no such module; the result is nil when no package of it is kept either.
 //
 // The records of the kept packages are marked with whether upstream lists them.
-func (r *Registry) merge(m modproxy.Module, got *modproxy.Versions, now time.Time) (*modproxy.Versions, error) {
+func (r *Registry) merge(ctx context.Context, m modproxy.Module, got *modproxy.Versions, now time.Time) (*modproxy.Versions, error) {
 	listed := map[string]bool{}
 	if got != nil {
 		for _, l := range got.List {
@@ -43,7 +44,10 @@ func (r *Registry) merge(m modproxy.Module, got *modproxy.Versions, now time.Tim
 	case len(unlisted) == 0:
 		return got, nil
 	}
-	more := r.entries(m, unlisted)
+	more, err := r.entries(ctx, m, unlisted)
+	if err != nil {
+		return nil, err
+	}
 	if got == nil {
 		return document(more)
 	}
@@ -72,10 +76,13 @@ func (r *Registry) mark(k key, listed bool, now time.Time) {
 
 // entries are the given versions of m as the kept document lists them, or, for
 // those that it does not list, with nothing but their version.
-func (r *Registry) entries(m modproxy.Module, versions []string) []modproxy.Listed {
+func (r *Registry) entries(ctx context.Context, m modproxy.Module, versions []string) ([]modproxy.Listed, error) {
 	a, ok := r.answers.get(m)
 	if !ok {
-		a = r.keptAnswer(m)
+		var err error
+		if a, err = r.keptAnswer(ctx, m); err != nil {
+			return nil, err
+		}
 	}
 	known := map[string]modproxy.Listed{}
 	if a != nil {
@@ -93,7 +100,7 @@ func (r *Registry) entries(m modproxy.Module, versions []string) []modproxy.List
 			list = append(list, l)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // bare is an entry with nothing but a version; false if it is none.

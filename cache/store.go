@@ -33,8 +33,8 @@ type Index interface {
 
 // VersionsRecord is the versions document that is kept of one module.
 type VersionsRecord struct {
-	// Document is as in [modproxy.Versions]. An empty one records that there was
-	// no such module when it was last asked for.
+	// Document is the Document of [modproxy.Versions], in gzip form or as it is. An
+	// empty one records that there was no such module when it was last asked for.
 	Document []byte    `json:"-"`
 	Dropped  int       `json:"dropped,omitempty"` // as in [modproxy.Versions]
 	Time     time.Time `json:"time"`              // when the registry gave the answer

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +35,10 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 		if err := r.missing.get(k); err != nil {
 			return nil, err
 		}
-		a = r.keptAnswer(m)
+		var err error
+		if a, err = r.keptAnswer(ctx, m); err != nil {
+			return nil, k.wrap("versions", err)
+		}
 	}
 	switch {
 	case a == nil:
@@ -61,15 +66,36 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return call.within(ctx, r.set.wait, "versions", k)
 }
 
-// keptAnswer is what the index has about m, or nil.
-func (r *Registry) keptAnswer(m modproxy.Module) *answer {
+// keptAnswer is what is known about m without asking Next, or nil. The documents
+// that are read from the index at the same time are few, because reading takes
+// several times their size: the error is [modproxy.RetryLater] when it is not
+// m's turn for longer than Wait.
+func (r *Registry) keptAnswer(ctx context.Context, m modproxy.Module) (*answer, error) {
+	patience := time.NewTimer(r.set.wait)
+	defer patience.Stop()
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-patience.C:
+		return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errReading}
+	case <-ctx.Done():
+		return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: context.Cause(ctx)}
+	}
+	if a, ok := r.answers.get(m); ok {
+		return a, nil
+	}
+	return r.readAnswer(m), nil
+}
+
+// readAnswer reads what the index has about m; nil for nothing.
+func (r *Registry) readAnswer(m modproxy.Module) *answer {
 	rec, err := r.Index.Versions(m)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(rec.Document) == 0 {
 		return nil
 	}
 	var v *modproxy.Versions
 	if err == nil {
-		v, err = modproxy.ParseVersions(rec.Document)
+		v, err = parseKept(rec.Document)
 	}
 	if err != nil {
 		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
@@ -79,6 +105,22 @@ func (r *Registry) keptAnswer(m modproxy.Module) *answer {
 	a := newAnswer(v, rec.Asked)
 	r.answers.add(m, a)
 	return a
+}
+
+// parseKept reads a document as it is kept.
+func parseKept(document []byte) (*modproxy.Versions, error) {
+	if !bytes.HasPrefix(document, []byte("\x1f\x8b")) { // it was kept as it is
+		return modproxy.ParseVersions(document)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(document))
+	if err != nil {
+		return nil, err
+	}
+	var plain bytes.Buffer
+	if _, err := plain.ReadFrom(z); err != nil {
+		return nil, err
+	}
+	return modproxy.ParseVersions(plain.Bytes())
 }
 
 // ask asks Next for the versions of m, unless that is under way.
@@ -103,16 +145,16 @@ func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.
 		}
 		r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
 		if err != nil {
-			return r.askedInVain(k, k.settle("versions", err, askTimeout), asked)
+			return r.askedInVain(ctx, k, k.settle("versions", err, askTimeout), asked)
 		}
-		return r.keepVersions(m, v, asked)
+		return r.keepVersions(ctx, m, v, asked)
 	})
 }
 
 // askedInVain is what follows from an error of Next.
-func (r *Registry) askedInVain(k key, err error, asked time.Time) (*modproxy.Versions, error) {
+func (r *Registry) askedInVain(ctx context.Context, k key, err error, asked time.Time) (*modproxy.Versions, error) {
 	if errors.Is(err, modproxy.ErrNotFound) {
-		v, errMerge := r.merge(k.Module, nil, asked)
+		v, errMerge := r.merge(ctx, k.Module, nil, asked)
 		switch {
 		case errMerge != nil:
 			return nil, k.settle("versions", errMerge, askTimeout)
@@ -138,8 +180,8 @@ func (r *Registry) askedInVain(k key, err error, asked time.Time) (*modproxy.Ver
 }
 
 // keepVersions keeps what Next answered, with the versions that stay listed.
-func (r *Registry) keepVersions(m modproxy.Module, got *modproxy.Versions, asked time.Time) (*modproxy.Versions, error) {
-	v, err := r.merge(m, got, asked)
+func (r *Registry) keepVersions(ctx context.Context, m modproxy.Module, got *modproxy.Versions, asked time.Time) (*modproxy.Versions, error) {
+	v, err := r.merge(ctx, m, got, asked)
 	if err != nil {
 		return nil, key{Module: m}.settle("versions", err, askTimeout)
 	}
@@ -154,7 +196,7 @@ func (r *Registry) putVersions(m modproxy.Module, v *modproxy.Versions, asked ti
 		answered.Time = asked
 	}
 	r.putRecord(m, VersionsRecord{
-		Document: answered.Document, Dropped: answered.Dropped, Time: answered.Time, Asked: asked,
+		Document: answered.Compressed, Dropped: answered.Dropped, Time: answered.Time, Asked: asked,
 	})
 	r.answers.add(m, newAnswer(&answered, asked))
 	return &answered

@@ -226,6 +226,19 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// What was kept before documents were kept in gzip form is read as well.
+func TestPlainDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		document := []byte(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`)
+		rec := cache.VersionsRecord{Document: document, Time: time.Now(), Asked: time.Now()}
+		if err := f.index.PutVersions(vpc, rec); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "kept", f.versions(t), "3.0.0 hit")
+	})
+}
+
 // An answer from the future is what is seen after the clock was set back.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

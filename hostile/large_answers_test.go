@@ -73,7 +73,7 @@ var hugeAnswers = map[string]func(w io.Writer, r http.ResponseWriter){
 // clear words, and takes nothing from what was known.
 func TestHugeAnswers(t *testing.T) {
 	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
-	few := shorter(t, "answers of less than 16 MiB only")
+	few := shorter(t, "answers of less than 8 MiB only")
 	for name, huge := range hugeAnswers {
 		if few && slices.Contains([]string{"a-million-versions", "more-versions-than-allowed", "two-hundred-megabytes", "endless", "huge-headers"}, name) {
 			continue
@@ -114,8 +114,8 @@ func TestHugeAnswers(t *testing.T) {
 					t.Errorf("%s: %d after %v: %.300q", path, a.status, a.took, a.body)
 				}
 			}
-			// Two or three questions, of 16 MiB each, and what is on its way.
-			if n := sent.Load(); n > 128<<20 {
+			// Two or three questions, of 8 MiB each, and what is on its way.
+			if n := sent.Load(); n > 64<<20 {
 				t.Errorf("%d bytes were read", n)
 			}
 		})

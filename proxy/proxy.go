@@ -61,10 +61,11 @@ type Config struct {
 
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
-	cfg    Config
-	ask    http.HandlerFunc // the protocol
-	router *mux.Router      // everything else
-	bounds *bounds
+	cfg     Config
+	ask     http.HandlerFunc // the protocol
+	router  *mux.Router      // everything else
+	bounds  *bounds
+	sending sending
 }
 
 // New makes a Handler.

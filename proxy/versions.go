@@ -30,6 +30,11 @@ func (h *Handler) versions(w http.ResponseWriter, r *http.Request, e *Event, q r
 	if err != nil {
 		return err
 	}
+	end, err := h.sending.begin(v)
+	if err != nil {
+		return err
+	}
+	defer end()
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Vary"] = varyEncoding

@@ -75,8 +75,9 @@ const (
 	// A discovery takes no longer than this.
 	discoveryTimeout = 15 * time.Second
 
-	maxDocument  = 16 << 20 // bytes of a versions document
-	maxDiscovery = 1 << 20  // bytes of a discovery document, as the clients have it
+	maxDocument  = 8 << 20 // bytes of a versions document
+	maxLocation  = 1 << 20 // bytes of an answer to the question for a location
+	maxDiscovery = 1 << 20 // bytes of a discovery document, as the clients have it
 	maxRetry     = time.Hour
 )
 
@@ -118,19 +119,20 @@ func New(cfg Config) (*Client, error) {
 }
 
 // ask sends one question about m to its registry, GET
-// base/namespace/name/system/rest, and has read take the answer. asked is the URL
-// before any redirect, which relative locations are relative to.
-func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string, read func(res *http.Response, asked *url.URL) error) error {
+// base/namespace/name/system/rest, and has read take the answer, of limit bytes at
+// most. asked is the URL before any redirect, which relative locations are relative
+// to.
+func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
 	leave, err := c.gate(m.Host).enter(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.askNow(ctx, m, rest, read)
+	err = c.askNow(ctx, m, rest, limit, read)
 	leave(err)
 	return err
 }
 
-func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, read func(res *http.Response, asked *url.URL) error) error {
+func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
 	base, err := c.modules(ctx, m.Host)
 	if err != nil {
 		return err
@@ -149,7 +151,7 @@ func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, rea
 		Credentials: c.credentials(m.Host),
 		Redirects:   5,
 		Attempts:    2,
-		MaxBytes:    maxDocument,
+		MaxBytes:    limit,
 	})
 	if err != nil {
 		return outgoing(err)

@@ -16,6 +16,7 @@ import (
 // registry's wishes and to its own measure, and spares a registry in trouble.
 type gate struct {
 	turns chan struct{}
+	heavy chan struct{} // of those that have a turn, the ones with a large answer
 	rate  *rate.Limiter
 
 	mu        sync.Mutex
@@ -29,6 +30,8 @@ const (
 	// Questions to one registry that are under way at a time, and in a second.
 	gateTurns = 16
 	gateRate  = 100
+	// Large answers of one registry that are read at a time.
+	gateHeavy = 2
 	// Failures in a row after which there is a pause, which doubles from the
 	// shortest to the longest. After each pause one question tries again: a
 	// registry that comes and goes is never given up.
@@ -41,7 +44,11 @@ func newGate(perSecond int) *gate {
 	if perSecond == 0 {
 		perSecond = gateRate
 	}
-	return &gate{turns: make(chan struct{}, gateTurns), rate: rate.NewLimiter(rate.Limit(perSecond), perSecond)}
+	return &gate{
+		turns: make(chan struct{}, gateTurns),
+		heavy: make(chan struct{}, gateHeavy),
+		rate:  rate.NewLimiter(rate.Limit(perSecond), perSecond),
+	}
 }
 
 // gate is the one of host.
@@ -81,6 +88,16 @@ func (g *gate) enter(ctx context.Context) (leave func(error), err error) {
 		<-g.turns
 		g.done(err, time.Now())
 	}, nil
+}
+
+// large waits for a turn to read a large answer.
+func (g *gate) large(ctx context.Context) (leave func(), err error) {
+	select {
+	case g.heavy <- struct{}{}:
+		return func() { <-g.heavy }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w", modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
+	}
 }
 
 // open is an error while nobody may pass.

@@ -68,7 +68,7 @@ func (c *Client) spelling(ctx context.Context, m modproxy.Module, version string
 }
 
 func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (l located, err error) {
-	err = c.ask(ctx, m, url.PathEscape(version)+"/download", func(res *http.Response, asked *url.URL) error {
+	err = c.ask(ctx, m, url.PathEscape(version)+"/download", maxLocation, func(res *http.Response, asked *url.URL) error {
 		l, err = c.readLocation(m, res, asked)
 		return err
 	})

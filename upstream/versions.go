@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,22 +24,37 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (v *modproxy.Versions, err error) {
-	err = c.ask(ctx, m, "versions", func(res *http.Response, _ *url.URL) error {
-		v, err = c.readVersions(m, res)
+	err = c.ask(ctx, m, "versions", maxDocument, func(res *http.Response, _ *url.URL) error {
+		v, err = c.readVersions(ctx, m, res)
 		return err
 	})
 	return v, err
 }
 
-func (c *Client) readVersions(m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
+// ordinaryDocument is the size up to which any number of versions documents is
+// read at once. The clients' modules have documents of tens of kilobytes.
+const ordinaryDocument = 512 << 10
+
+// readVersions takes the answer. Reading a document takes several times its size:
+// of a registry's large ones no more than two are read at the same time.
+func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, c.refusal(m.Host, res)
 	}
-	document, err := io.ReadAll(res.Body)
+	var document bytes.Buffer
+	n, err := document.ReadFrom(io.LimitReader(res.Body, ordinaryDocument))
+	if err == nil && n == ordinaryDocument {
+		leave, errTurn := c.gate(m.Host).large(ctx)
+		if errTurn != nil {
+			return nil, errTurn
+		}
+		defer leave()
+		_, err = document.ReadFrom(res.Body)
+	}
 	if err != nil {
 		return nil, outgoing(err)
 	}
-	v, err := modproxy.ParseVersions(document)
+	v, err := modproxy.ParseVersions(document.Bytes())
 	switch {
 	case errors.Is(err, modproxy.ErrNotFound):
 		return nil, err
