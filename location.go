@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // Location is a go-getter address, taken apart: what a registry answers in
@@ -50,6 +51,9 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	}
 	if len(s) > maxLocation {
 		return invalid("%d bytes long, more than the %d that are allowed", len(s), maxLocation)
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return invalid("it has a control character")
 	}
 	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
 		ref, err := url.Parse(s)
@@ -144,7 +148,7 @@ func cleanSubdir(elem ...string) (string, error) {
 			return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
 		}
 	}
-	if strings.ContainsAny(joined, "\x00\\") || len(joined) > 1024 {
+	if strings.Contains(joined, `\`) || len(joined) > 1024 {
 		return "", fmt.Errorf("subdirectory %.80q", joined)
 	}
 	return strings.TrimPrefix(joined, "/"), nil
