@@ -58,6 +58,10 @@ type Registry struct {
 	// are being served from it included. No package larger than an eighth of it
 	// is held. Zero means 64 MiB, a negative number none.
 	Memory int64
+	// MaxVersions is how many bytes Index may have of versions documents, which may
+	// be exceeded by an eighth for a while; [Index.TrimVersions] says which ones go.
+	// Zero: any number.
+	MaxVersions int64
 	// Fetches is the number of packages fetched at the same time; further ones
 	// wait their turn. Zero means 8.
 	Fetches int
@@ -84,6 +88,7 @@ type Registry struct {
 	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
 	memory  *memory
 	room    *room
+	grown   atomic.Int64 // bytes of versions documents since they were last trimmed
 	flushed atomic.Int64 // when uses were last written down, in Unix milliseconds
 
 	held    refusals[modproxy.Module] // RetryLater of Next
@@ -161,6 +166,7 @@ func (r *Registry) start() {
 	r.seed = maphash.MakeSeed()
 	r.room = newRoom(r.MaxSize)
 	r.flushed.Store(time.Now().UnixMilli())
+	r.grown.Store(r.MaxVersions) // it may have been larger before
 	r.asking.start(r.settleRoom) // it is open and idle
 }
 

@@ -29,6 +29,17 @@ type Index interface {
 	// and version of the record it is about, where they are known, and does not
 	// end the sequence unless the index cannot be read at all.
 	Packages(m modproxy.Module) iter.Seq2[Kept, error]
+	// TrimVersions removes versions records until those that stay have no more
+	// than limit bytes: first those of modules of which there is no package
+	// record, and of these first the ones that were asked for longest ago. What is
+	// removed is asked for again. One that is put meanwhile stays.
+	TrimVersions(limit int64) (Trimmed, error)
+}
+
+// Trimmed is what [Index.TrimVersions] has removed.
+type Trimmed struct {
+	Documents int
+	Bytes     int64
 }
 
 // VersionsRecord is the versions document that is kept of one module.

@@ -205,7 +205,31 @@ func (r *Registry) putVersions(m modproxy.Module, v *modproxy.Versions, asked ti
 func (r *Registry) putRecord(m modproxy.Module, rec VersionsRecord) {
 	if err := r.Index.PutVersions(m, rec); err != nil {
 		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
+		return
 	}
+	r.trimVersions(int64(len(rec.Document)))
+}
+
+// What a versions record counts beside its document.
+const recordOverhead = 1 << 10
+
+// trimVersions keeps the kept documents to MaxVersions, when an eighth of that, or
+// more, was put since the last time. put is the bytes of one more document.
+func (r *Registry) trimVersions(put int64) {
+	put += recordOverhead
+	if r.MaxVersions <= 0 || r.grown.Add(put) < r.MaxVersions/8 {
+		return
+	}
+	r.grown.Store(0)
+	r.asking.start(func() { // if not now, then after the next eighth
+		trimmed, err := r.Index.TrimVersions(r.MaxVersions)
+		switch {
+		case err != nil:
+			r.observe(Event{Kind: IndexFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
+		case trimmed.Documents > 0:
+			r.observe(Event{Kind: VersionsGone, Bytes: trimmed.Bytes})
+		}
+	})
 }
 
 // offlineVersions makes a document from the packages that are kept of m.

@@ -87,6 +87,7 @@ func Index(t *testing.T, open func(t *testing.T, n int) []cache.Index) {
 			t.Errorf("Document = %q, %v", got.Document, err)
 		}
 	})
+	t.Run("trim versions", func(t *testing.T) { trimVersions(t, open(t, 2)) })
 	t.Run("package", func(t *testing.T) {
 		a, b := two(t)
 		bare := cache.PackageRecord{Sum: "h1:b"}

@@ -69,6 +69,38 @@ func (x *MemoryIndex) PutVersions(m modproxy.Module, rec cache.VersionsRecord) e
 	return nil
 }
 
+// TrimVersions implements [cache.Index]. A record counts as its
+// document and 1 KiB.
+func (x *MemoryIndex) TrimVersions(limit int64) (all cache.Trimmed, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.fail != nil {
+		return all, x.fail
+	}
+	with := map[modproxy.Module]int{}
+	for k := range x.packages {
+		with[k.Module] = 1
+	}
+	var used int64
+	for _, rec := range x.versions {
+		used += int64(len(rec.Document)) + 1<<10
+	}
+	line := slices.SortedFunc(maps.Keys(x.versions), func(a, b modproxy.Module) int {
+		return cmp.Or(cmp.Compare(with[a], with[b]), x.versions[a].Asked.Compare(x.versions[b].Asked))
+	})
+	for _, m := range line {
+		if used <= limit {
+			break
+		}
+		size := int64(len(x.versions[m].Document)) + 1<<10
+		delete(x.versions, m)
+		used -= size
+		all.Documents++
+		all.Bytes += size
+	}
+	return all, nil
+}
+
 // Package implements [cache.Index].
 func (x *MemoryIndex) Package(m modproxy.Module, v string) (cache.PackageRecord, error) {
 	x.mu.Lock()

@@ -275,6 +275,12 @@ type Cache struct {
 	// Default: 0B, packages are kept for ever.
 	MaxSize ByteSize `yaml:"max_size"`
 
+	// MaxVersions is how many bytes the kept versions documents may have together,
+	// in their compressed form. Beyond it those go that were asked for longest ago,
+	// the ones of modules of which no package is kept before the others. 0B: any
+	// number. Default: 256MiB.
+	MaxVersions ByteSize `yaml:"max_versions"`
+
 	// Memory is how much memory kept answers may take; what does not fit is read
 	// from disk. Default: 64MiB.
 	Memory ByteSize `yaml:"memory"`
@@ -325,7 +331,7 @@ func defaultConfig() *Config {
 		Auth:      Auth{SignedPaths: time.Hour},
 		Data:      "modproxy-data",
 		Upstreams: []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}},
-		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, Memory: 64 * mebibyte},
+		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, MaxVersions: 256 * mebibyte, Memory: 64 * mebibyte},
 		Fetch: Fetch{
 			Timeout: 15 * time.Minute, AtOnce: 8,
 			MaxReceived: 1024 * mebibyte, MaxUnpacked: 2048 * mebibyte, MaxFiles: 100_000,

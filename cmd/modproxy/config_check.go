@@ -266,6 +266,9 @@ func (k *checker) bounds(c *Config) {
 	if c.Cache.MaxSize < 0 {
 		k.fail("cache.max_size", "must not be less than 0")
 	}
+	if c.Cache.MaxVersions < 0 {
+		k.fail("cache.max_versions", "must not be less than 0")
+	}
 	if c.Cache.MaxStale < c.Cache.Fresh {
 		k.fail("cache.max_stale", "must not be less than cache.fresh")
 	}

@@ -36,6 +36,11 @@ func (x *heldIndex) PutVersions(m modproxy.Module, rec cache.VersionsRecord) err
 	return x.store.PutVersions(m, rec)
 }
 
+// TrimVersions implements [cache.Index].
+func (x *heldIndex) TrimVersions(limit int64) (cache.Trimmed, error) {
+	return x.store.TrimVersions(limit)
+}
+
 // Package implements [cache.Index].
 func (x *heldIndex) Package(m modproxy.Module, version string) (cache.PackageRecord, error) {
 	rec, err := x.store.Package(m, version)

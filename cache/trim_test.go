@@ -1,0 +1,48 @@
+package cache_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modproxy/modproxy/cache"
+)
+
+// Whatever number of modules a registry has: the documents that are kept of them
+// have a bound, and what there are packages of stays.
+func TestVersionsDocumentsHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.MaxVersions = 16 << 10
+		f.versions(t)
+		if _, err := read(f.Registry, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			m := vpc
+			m.Name = fmt.Sprintf("m%d", i)
+			if _, err := f.Versions(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		left := 0
+		for i := range 100 {
+			m := vpc
+			m.Name = fmt.Sprintf("m%d", i)
+			if _, err := f.index.Versions(m); err == nil {
+				left++
+			}
+		}
+		// Each counts as more than a kilobyte.
+		if left == 0 || left > 18 {
+			t.Errorf("%d of 100 documents are left", left)
+		}
+		if f.events.count(cache.VersionsGone) == 0 {
+			t.Error("nobody was told")
+		}
+		if _, err := f.index.Versions(vpc); err != nil {
+			t.Errorf("a document of a module with a package: %v", err)
+		}
+	})
+}
