@@ -3,6 +3,7 @@ package auth
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -71,11 +72,19 @@ func CutSegment(path string) (segment, rest string) {
 	return path[1 : 1+len(segmentPrefix)+end], after[end:]
 }
 
-// Redact is a path without what is secret in it, for a log.
+// Redact is a path without what is secret in it, for a log: a segment at its
+// beginning, good or not, and what looks like a signed segment or a token anywhere
+// else, where people have put it by mistake.
 func Redact(path string) string {
-	segment, rest := CutSegment(path)
-	if segment == "" {
-		return path
+	prefix, rest := "", path
+	if segment, after := CutSegment(path); segment != "" {
+		prefix, rest = "/"+segmentPrefix+"[redacted]", after
 	}
-	return "/" + segmentPrefix + "[redacted]" + rest
+	if strings.Contains(rest, segmentPrefix) || strings.Contains(rest, tokenPrefix) {
+		rest = secretPattern.ReplaceAllString(rest, "$1[redacted]")
+	}
+	return prefix + rest
 }
+
+// secretPattern is a segment or a token, or most of one.
+var secretPattern = regexp.MustCompile(`(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}`)

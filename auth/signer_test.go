@@ -94,8 +94,17 @@ func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 	if h, err := hostname.Parse(segment); err == nil {
 		t.Errorf("the segment is the host %q", h)
 	}
-	if got := auth.Redact(path); got != "/s_[redacted]"+vpcPath || auth.Redact(vpcPath) != vpcPath {
-		t.Error(got)
+	token := "mp_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)
+	for path, want := range map[string]string{
+		path: "/s_[redacted]" + vpcPath, vpcPath: vpcPath, "/s_x/a": "/s_[redacted]/a", "/as_x/b": "/as_x/b",
+		"/" + segment + path:                "/s_[redacted]/s_[redacted]" + vpcPath,
+		"/prefix" + path:                    "/prefix/s_[redacted]" + vpcPath,
+		"/x/http:" + segment[:60] + vpcPath: "/x/http:s_[redacted]" + vpcPath,
+		"/" + token + "/a":                  "/mp_[redacted]/a",
+	} {
+		if got := auth.Redact(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
 	}
 	for path, want := range map[string]string{"": "", "/": "", vpcPath: "", "s_x/a": "", "/s_": "s_", "/s_x": "s_x", "//s_x": "", "/s_/": "s_"} {
 		segment, rest := auth.CutSegment(path)
