@@ -58,6 +58,12 @@ func (p *proxy) try(ctx context.Context, method, path string, headers ...string)
 			r.Header.Add(headers[i], headers[i+1])
 		}
 	}
+	if p.shown != "" && r.Header["Authorization"] == nil {
+		r.Header.Set("Authorization", p.shown)
+	}
+	if r.Header.Get("Authorization") == "" {
+		r.Header.Del("Authorization")
+	}
 	started := time.Now()
 	p.count(1)
 	res, err := plain.Do(r)

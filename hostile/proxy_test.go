@@ -29,6 +29,9 @@ type proxy struct {
 	cmd  *exec.Cmd
 	gone chan error
 
+	shown     string   // the credential of requests that bring none of their own, not even ""
+	unwritten []string // what is told to clients, and may be in no log and no file
+
 	mu       sync.Mutex
 	asked    int               // requests that must be in the log
 	others   bool              // others than the test itself have asked
@@ -134,6 +137,9 @@ func newProxy(t *testing.T, dir, config string) *proxy {
 	}
 	p.watchGit()
 	p.launch()
+	if strings.Contains(config, "required: true") {
+		p.shown = p.token("operator", "--admin", "--scope", "*")
+	}
 	p.warmUp()
 	return p
 }

@@ -1,0 +1,279 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+var (
+	private = module{"corp.test", "corp", "vpc", "aws"}     // of one team
+	theirs  = module{"corp.test", "same", "network", "aws"} // of another
+)
+
+// What is private is read with a token that covers it, or by the path that was signed
+// for it, and else is as if it were not there.
+func TestPrivatePackages(t *testing.T) {
+	p := startOwn(t, asking)
+	ours := p.token("ours", "--scope", "corp.test/corp")
+	others := p.token("others", "--scope", "corp.test/same", "--scope", "up-a.test/*")
+	stale := p.token("stale", "--scope", "*", "--expires", "1s")
+	segment, path := p.signed(t, ours, private, "1.0.0")
+	good := p.ask(http.MethodGet, "/"+segment+path, "Authorization", "")
+	if good.status != http.StatusOK {
+		t.Fatalf("%d %s", good.status, good.said())
+	}
+	digest := strings.Trim(good.header.Get("Etag"), `"`)
+
+	p.run("good", func(t *testing.T) { goodPaths(t, p, segment, path, ours, good) })
+	p.run("no-credential", func(t *testing.T) {
+		first := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", "")
+		if first.status != http.StatusUnauthorized {
+			t.Errorf("%d", first.status)
+		}
+		time.Sleep(1100 * time.Millisecond) // for the one token to expire
+		absent := module{"corp.test", "corp", "absent", "aws"}
+		for name, who := range map[string]string{
+			"nothing": "", "expired": stale, "id only": ours[:len("Bearer mp_")+16], "no such": "Bearer mp_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52),
+			"other secret": ours[:len(ours)-52] + others[len(others)-52:], "longer": ours + "a", "upper": "Bearer " + strings.ToUpper(ours[7:]),
+			"hash": "Bearer " + digest, "segment": "Bearer " + segment, "basic": "Basic " + base64.StdEncoding.EncodeToString([]byte(ours[7:]+":")),
+			"another scheme": "Token " + ours[7:],
+		} {
+			for _, m := range []module{private, absent, {"nowhere.test", "a", "b", "c"}} {
+				for _, rest := range []string{"versions", "1.0.0/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
+					alike(t, name+" "+m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", who), first)
+				}
+			}
+		}
+	})
+	p.run("another-team", func(t *testing.T) {
+		p.mustInstall(theirs, "1.0.0")
+		absent := p.ask(http.MethodGet, module{"up-a.test", "good", "absent", "aws"}.path("versions"), "Authorization", others)
+		if absent.status != http.StatusNotFound {
+			t.Errorf("absent: %d", absent.status)
+		}
+		for _, m := range []module{private, {"corp.test", "corp", "absent", "aws"}, {"up-b.test", "same", "network", "aws"}, {"corp.test", "corpx", "vpc", "aws"}} {
+			for _, rest := range []string{"versions", "1.0.0/download", "9.9.9/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
+				alike(t, m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", others), absent)
+				head := p.ask(http.MethodHead, m.path(rest), "Authorization", others)
+				if head.status != absent.status || len(head.body) > 0 {
+					t.Errorf("HEAD %s: %d", m.path(rest), head.status)
+				}
+			}
+		}
+		alike(t, "absent, of what is theirs", p.ask(http.MethodGet, theirs.path("9.9.9/download"), "Authorization", others), absent)
+		if len(world.good["corp.test"].Requests()) == 0 {
+			t.Error("the registry was never asked: the case shows nothing")
+		}
+	})
+	p.run("guessed", func(t *testing.T) { guesses(t, p, digest) })
+	p.run("exchanged", func(t *testing.T) { exchanged(t, p, ours, segment, path) })
+	p.run("tampered", func(t *testing.T) { tampered(t, p, ours, others, segment, path) })
+	p.run("expiry", func(t *testing.T) { expiry(t, p, ours, path) })
+}
+
+// goodPaths is what must work, or all that is refused shows nothing.
+func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good answer) {
+	unpack(t, good.body)
+	for name, at := range map[string][]string{
+		"signed":   {"/" + segment + path, "Authorization", ""},
+		"query":    {"/" + segment + path + "?terraform-get=1", "Authorization", ""},
+		"archive":  {"/" + segment + path + "?archive=false&terraform-get=1", "Authorization", ""},
+		"token":    {path, "Authorization", ours},
+		"password": {path, "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+ours[7:]))},
+		"both":     {"/" + segment + path, "Authorization", ours},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a := p.ask(method, at[0], at[1:]...)
+			if a.status != http.StatusOK || a.header.Get("Content-Length") != fmt.Sprint(len(good.body)) || a.header.Get("Etag") != good.header.Get("Etag") {
+				t.Errorf("%s %s: %d %v", method, name, a.status, a.header)
+			}
+			if method == http.MethodGet && !bytes.Equal(a.body, good.body) {
+				t.Errorf("%s: other bytes", name)
+			}
+		}
+		part := p.ask(http.MethodGet, at[0], append(at[1:], "Range", "bytes=10-19")...)
+		if part.status != http.StatusPartialContent || !bytes.Equal(part.body, good.body[10:20]) {
+			t.Errorf("%s, a part: %d %q", name, part.status, part.body)
+		}
+		same := p.ask(http.MethodGet, at[0], append(at[1:], "If-None-Match", good.header.Get("Etag"))...)
+		if same.status != http.StatusNotModified || len(same.body) > 0 {
+			t.Errorf("%s, if it is another: %d", name, same.status)
+		}
+	}
+}
+
+// refusedAlike wants that paths are refused without a credential, all in the same way.
+func refusedAlike(t *testing.T, p *proxy, paths map[string]string) {
+	t.Helper()
+	var first answer
+	for name, path := range paths {
+		for _, headers := range [][]string{nil, {"Range", "bytes=0-3"}, {"If-None-Match", "*"}} {
+			a := p.ask(http.MethodGet, path, append(headers, "Authorization", "")...)
+			if a.status != http.StatusUnauthorized {
+				t.Errorf("%s: %d", name, a.status)
+			}
+			if first.header == nil {
+				first = a
+			}
+			alike(t, name, a, first)
+		}
+		if a := p.ask(http.MethodHead, path, "Authorization", ""); a.status != http.StatusUnauthorized || len(a.body) > 0 {
+			t.Errorf("HEAD %s: %d", name, a.status)
+		}
+	}
+}
+
+// guesses: who knows the digest of a package, or its name, has nothing by that.
+func guesses(t *testing.T, p *proxy, digest string) {
+	file := private.archive("1.0.0")
+	refusedAlike(t, p, map[string]string{
+		"name":            file,
+		"query":           file + "?digest=" + digest + "&token=" + digest,
+		"as segment":      "/s_" + digest + file,
+		"empty segment":   "/s_" + file,
+		"zeros":           "/s_" + strings.Repeat("A", 72) + file,
+		"absent":          module{"corp.test", "corp", "absent", "aws"}.archive("1.0.0"),
+		"absent, segment": "/s_" + strings.Repeat("A", 72) + module{"corp.test", "corp", "absent", "aws"}.archive("1.0.0"),
+		"absent version":  "/s_" + strings.Repeat("A", 72) + private.archive("9.9.9"),
+	})
+	for _, path := range []string{"/blobs/" + digest, "/blobs/sha256/" + digest[:2] + "/" + digest, "/sha256/" + digest, "/-/blobs/" + digest, "/" + digest, "/v2/blobs/sha256:" + digest} {
+		if a := p.ask(http.MethodGet, path, "Authorization", ""); a.status != http.StatusNotFound && a.status != http.StatusUnauthorized || bytes.HasPrefix(a.body, []byte("\x1f\x8b")) {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+// exchanged: a segment is good for the package, the version and the spelling of the
+// path that it was made for.
+func exchanged(t *testing.T, p *proxy, ours, segment, path string) {
+	wide := p.token("wide", "--scope", "*")
+	_, theirPath := p.signed(t, wide, theirs, "1.0.0")
+	wideSegment, _ := p.signed(t, wide, private, "1.0.0")
+	twin := module{"up-a.test", "same", "network", "aws"} // same name, other registry, other bytes
+	p.mustInstall(twin, "1.0.0")
+	paths := map[string]string{
+		"another module":   "/" + segment + theirPath,
+		"of who reads all": "/" + wideSegment + theirPath,
+		"another registry": "/" + wideSegment + twin.archive("1.0.0"),
+		"another version":  "/" + segment + private.archive("99.0.0"),
+		"twice":            "/" + segment + "/" + segment + path,
+		"versions":         "/" + segment + private.path("versions"),
+		"download":         "/" + segment + private.path("1.0.0/download"),
+		"file name":        "/" + segment + strings.Replace(path, "vpc-aws-1.0.0", "vpc-aws-1.0.1", 1),
+		"case":             "/" + segment + strings.Replace(path, "vpc", "VPC", 2),
+		"own hostname":     "/" + segment + "/v1/modules/same/network/aws/1.0.0/network-aws-1.0.0.tar.gz",
+		"dots":             "/" + segment + "/x/.." + path,
+		"below another":    "/prefix/" + segment + path,
+	}
+	for name, at := range paths {
+		a := p.ask(http.MethodGet, at, "Authorization", "")
+		if a.status != http.StatusUnauthorized && a.status != http.StatusNotFound && a.status != http.StatusForbidden && a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d", name, a.status)
+		}
+		if bytes.HasPrefix(a.body, []byte("\x1f\x8b")) {
+			t.Errorf("%s: a package", name)
+		}
+	}
+}
+
+// tampered: every bit of a segment counts.
+func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
+	coding := base64.RawURLEncoding
+	raw, err := coding.DecodeString(segment[2:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	change := func(name string, f func(b []byte)) {
+		b := slices.Clone(raw)
+		f(b)
+		paths[name] = "/s_" + coding.EncodeToString(b) + path
+	}
+	for i := range raw {
+		change(fmt.Sprintf("byte %d", i), func(b []byte) { b[i] ^= 1 << (i % 8) })
+	}
+	const expiry, id, mac = 2, 6, 22
+	change("kind", func(b []byte) { b[1] = byte(auth.ByIssuer) })
+	change("anonymous", func(b []byte) { b[1] = byte(auth.Anonymous) })
+	change("principal", func(b []byte) { copy(b[id:mac], others[len("Bearer mp_"):][:16]) })
+	change("later", func(b []byte) { b[expiry+2]++ })
+	change("never", func(b []byte) { copy(b[expiry:id], "\xff\xff\xff\xff") })
+	change("no MAC", func(b []byte) { clear(b[mac:]) })
+	paths["shorter"] = "/" + segment[:len(segment)-1] + path
+	paths["longer"] = "/" + segment + "A" + path
+	paths["padded"] = "/" + segment + "=" + path
+	paths["spare bit"] = "/" + segment[:len(segment)-1] + string(segment[len(segment)-1]+1) + path
+	paths["hexadecimal"] = "/s_" + hex.EncodeToString(raw) + path
+	paths["upper"] = "/" + strings.ToUpper(segment) + path
+	if len(paths) != len(raw)+12 {
+		t.Errorf("%d changes of %d", len(paths), len(raw)+12)
+	}
+	delete(paths, "upper") // begins with S_, and is none
+	refusedAlike(t, p, paths)
+	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.status != http.StatusOK {
+		t.Errorf("the good one: %d", a.status)
+	}
+}
+
+// expiry: a path is good to the second. One that ends soon is signed here, with the
+// program's own key, as it would have been some minutes ago.
+func expiry(t *testing.T, p *proxy, ours, path string) {
+	end, life := endsSoon()
+	signer, err := auth.OpenSigner(filepath.Join(p.data, "auth", "key"), auth.SignerConfig{Life: life})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	who := auth.Principal{Kind: auth.ByToken, ID: ours[len("Bearer mp_"):][:16]}
+	sign := func(end time.Time) string {
+		segment, err := signer.Sign(who, path, now.Add(end.Sub(now)-2*life+life/2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.unwritten = append(p.unwritten, segment)
+		return "/" + segment + path
+	}
+	refusedAlike(t, p, map[string]string{"long over": sign(end.Add(-life)), "signed in the future": sign(end.Add(4 * life))})
+	soon, worked := sign(end), 0
+	const slack = 200 * time.Millisecond // of two clocks
+	for asked := time.Now(); asked.Before(end.Add(time.Second)); asked = time.Now() {
+		a := p.ask(http.MethodGet, soon, "Authorization", "")
+		switch left := time.Until(end); {
+		case left > slack && a.status != http.StatusOK:
+			t.Fatalf("%v before its end: %d", left, a.status)
+		case left > slack:
+			worked++
+		case asked.After(end.Add(slack)) && a.status != http.StatusUnauthorized:
+			t.Fatalf("%v after its end: %d", asked.Sub(end), a.status)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if worked == 0 {
+		t.Error("it was never good: the case shows nothing")
+	}
+	refusedAlike(t, p, map[string]string{"a second over": soon})
+}
+
+// endsSoon is a time in some seconds, and a life of paths that end then: their ends
+// are multiples of their life, counted from 1970.
+func endsSoon() (end time.Time, life time.Duration) {
+	for end = time.Now().Add(3 * time.Second).Truncate(time.Second); ; end = end.Add(time.Second) {
+		for seconds := int64(60); seconds <= 3600; seconds++ {
+			if end.Unix()%seconds == 0 {
+				return end, time.Duration(seconds) * time.Second
+			}
+		}
+	}
+}

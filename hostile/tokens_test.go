@@ -1,0 +1,74 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// asking is a program that wants to know who asks. The paths of packages are good for
+// one minute at least, which is the shortest that can be configured.
+const asking = ordinary + "auth: {required: true, signed_paths: 1m}\n"
+
+// verb runs another modproxy beside the one that serves, on its data directory, and
+// returns what it prints.
+func (p *proxy) verb(args ...string) string {
+	p.t.Helper()
+	cmd := exec.Command(os.Getenv(programVariable), append(args, "--data", p.data)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir}
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("modproxy %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// token makes a token, and returns the header that shows it.
+func (p *proxy) token(name string, flags ...string) string {
+	p.t.Helper()
+	text := p.verb(append([]string{"token", "create", name}, flags...)...)
+	if !strings.HasPrefix(text, "mp_") {
+		p.t.Fatalf("the token is %q", text)
+	}
+	p.unwritten = append(p.unwritten, text, text[strings.LastIndexByte(text, '_')+1:])
+	return "Bearer " + text
+}
+
+var inLocation = regexp.MustCompile(`/(s_[A-Za-z0-9_-]{20,})(/.*\.tar\.gz)`)
+
+// signed is the path of a package that somebody is told: the segment, and what is
+// behind it.
+func (p *proxy) signed(t testing.TB, who string, m module, version string) (segment, path string) {
+	t.Helper()
+	a := p.ask(http.MethodGet, m.path(version+"/download"), "Authorization", who)
+	parts := inLocation.FindStringSubmatch(a.header.Get("X-Terraform-Get"))
+	if a.status != http.StatusNoContent || parts == nil {
+		t.Fatalf("%v: %d %q %s", m, a.status, a.header.Get("X-Terraform-Get"), a.said())
+	}
+	p.unwritten = append(p.unwritten, parts[1])
+	return parts[1], parts[2]
+}
+
+// face is all of an answer that a client sees, but for the time.
+func (a answer) face() string {
+	header := a.header.Clone()
+	header.Del("Date")
+	var s strings.Builder
+	s.WriteString(http.StatusText(a.status) + "\n")
+	header.Write(&s)
+	s.Write(a.body)
+	return s.String()
+}
+
+// alike wants that answers cannot be told apart.
+func alike(t testing.TB, what string, a, b answer) {
+	t.Helper()
+	if a.face() != b.face() {
+		t.Errorf("%s:\n%s\nis not\n%s", what, a.face(), b.face())
+	}
+}
