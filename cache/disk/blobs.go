@@ -150,7 +150,7 @@ func (s *Store) Stat(d modproxy.Digest) (int64, error) {
 // Remove implements [cache.Blobs]. It flushes nothing: what comes back after a
 // power cut is counted again.
 func (s *Store) Remove(d modproxy.Digest) error {
-	done, err := s.use()
+	done, err := s.change()
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ func (s *Store) openIndex() error {
 	name := s.path(indexName)
 	f, err := os.Open(name)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.readOnly != nil:
+		return s.keepsNothing()
 	case errors.Is(err, fs.ErrNotExist):
 		if kept, err := s.keepsPackages(); err != nil {
 			return err
@@ -67,6 +69,7 @@ func (s *Store) openBolt() (err error) {
 			file, err = os.OpenFile(name, flag, mode)
 			return file, err
 		},
+		ReadOnly: s.readOnly != nil,
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):

@@ -61,9 +61,10 @@ type Store struct {
 	db   *bbolt.DB
 	sync func(*os.File) error // (*os.File).Sync, but in tests
 
-	health health
-	wrote  atomic.Bool  // something, since begin
-	mended atomic.Int64 // records
+	readOnly error // why nothing may be changed; nil if it may
+	health   health
+	wrote    atomic.Bool  // something, since begin
+	mended   atomic.Int64 // records
 
 	open   sync.RWMutex // held for reading while the directory is used
 	closed bool
@@ -90,7 +91,7 @@ var (
 //
 // Records that a crash left beside the index, and not in it, are put into it.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}}
+	s := newStore(dir)
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -102,6 +103,10 @@ func Open(dir string) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func newStore(dir string) *Store {
+	return &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}}
 }
 
 // prepare does what is right to do although another process may be at work.
@@ -158,6 +163,14 @@ func (s *Store) use() (done func(), err error) {
 		return nil, fmt.Errorf("%s: %w", s.dir, fs.ErrClosed)
 	}
 	return s.open.RUnlock, nil
+}
+
+// change is use, of who changes something.
+func (s *Store) change() (done func(), err error) {
+	if s.readOnly != nil {
+		return nil, s.readOnly
+	}
+	return s.use()
 }
 
 func (s *Store) path(elem ...string) string {

@@ -14,7 +14,7 @@ import (
 // all the same.
 type health struct {
 	mu      sync.Mutex
-	flushed error     // a flush that failed; for good
+	final   error     // of a flush, or why nothing is ever written; for good
 	trouble error     // another error of the storage, until something was written again
 	tried   time.Time // when something was last written, or could not be
 }
@@ -30,10 +30,10 @@ var errFlush = errors.New("a flush to the disk failed")
 func (h *health) fail(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.flushed == nil {
-		h.flushed = fmt.Errorf("%w; nothing more is kept until modproxy is restarted", err)
+	if h.final == nil {
+		h.final = fmt.Errorf("%w; nothing more is kept until modproxy is restarted", err)
 	}
-	return h.flushed
+	return h.final
 }
 
 // note is what became of writing something. Errors that are not about the storage
@@ -55,8 +55,8 @@ func (h *health) writable() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.flushed != nil:
-		return h.flushed
+	case h.final != nil:
+		return h.final
 	case h.trouble != nil && time.Since(h.tried) < troublePause:
 		return fmt.Errorf("nothing is kept while the storage is in trouble: %w", h.trouble)
 	case h.trouble != nil:

@@ -83,21 +83,14 @@ func putNew(tx *bbolt.Tx, key, value []byte) error {
 // identify holds the index to the layout, and begins a new generation. It is
 // called by Open.
 func (s *Store) identify() (packages int, err error) {
-	is := s.layout.identity
 	var a aboutIndex
 	err = s.update(func(tx *bbolt.Tx) (err error) {
-		if a, err = readAbout(tx); err != nil {
-			return s.refuse("is damaged: %w", err)
+		if a, err = s.aboutIndex(tx); err != nil {
+			return err
 		}
-		switch {
-		case is.Directory == "" && a.Directory == "":
+		if a.Directory == "" {
 			a.Directory = rand.Text()
 			a.Packages = tx.Bucket(packagesBucket).Stats().KeyN
-		case is.Directory == "": // a crash came before the layout, or somebody removed it
-		case a.Directory != is.Directory:
-			return s.refuse("is not the one that belongs here")
-		case a.Generation < is.Generation:
-			return s.refuse("is an older copy of the one that belongs here (generation %d, and the directory has seen %d)", a.Generation, is.Generation)
 		}
 		a.Generation++
 		return a.put(tx)
@@ -108,6 +101,23 @@ func (s *Store) identify() (packages int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return a.Packages, s.writeLayout(layout{layoutVersion, a.identity})
+}
+
+// aboutIndex is what the index says of itself. Its error is that the index is not
+// the one that the layout is about.
+func (s *Store) aboutIndex(tx *bbolt.Tx) (aboutIndex, error) {
+	is := s.layout.identity
+	a, err := readAbout(tx)
+	switch {
+	case err != nil:
+		return a, s.refuse("is damaged: %w", err)
+	case is.Directory == "": // it is new, a crash came before the layout, or somebody removed that
+	case a.Directory != is.Directory:
+		return a, s.refuse("is not the one that belongs here")
+	case a.Generation < is.Generation:
+		return a, s.refuse("is an older copy of the one that belongs here (generation %d, and the directory has seen %d)", a.Generation, is.Generation)
+	}
+	return a, nil
 }
 
 // age makes every copy of the index that was made before an older one. It only

@@ -12,7 +12,7 @@ import (
 
 // Quarantine implements [cache.Blobs].
 func (s *Store) Quarantine(d modproxy.Digest) error {
-	done, err := s.use()
+	done, err := s.change()
 	if err != nil {
 		return err
 	}
