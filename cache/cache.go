@@ -52,8 +52,15 @@ type Registry struct {
 	// MaxSize bounds the bytes of all packages that are kept, those that are being
 	// written included. To make room for a package those go that were not used for
 	// longest, and are fetched again when they are asked for; their records stay.
-	// What is being read or fetched does not go. Zero: no bound.
+	// What is being read or fetched does not go, nor what is pinned. Zero: no bound.
 	MaxSize int64
+	// Beside is how many bytes Blobs has beside its blobs, which count to MaxSize
+	// and do not go: what was set aside. It is asked whenever room is made. Nil:
+	// none.
+	Beside func() (int64, error)
+	// Pinned tells whether the packages of a module stay, whatever room is needed;
+	// [Registry.Discard] removes them all the same. Nil: none do.
+	Pinned func(modproxy.Module) bool
 	// Memory bounds the bytes of packages that are held in memory, those that
 	// are being served from it included. No package larger than an eighth of it
 	// is held. Zero means 64 MiB, a negative number none.

@@ -46,6 +46,9 @@ func (r *Registry) account() error {
 			m.mu.Unlock()
 		}
 	}
+	if err := r.accountPins(); err != nil {
+		return fmt.Errorf("finding what is pinned: %w", err)
+	}
 	for blob, err := range r.Blobs.All() {
 		if err != nil {
 			return fmt.Errorf("counting what is kept: %w", err)
@@ -60,6 +63,39 @@ func (r *Registry) account() error {
 	return nil
 }
 
+// accountPins finds the packages that are pinned.
+func (r *Registry) accountPins() error {
+	if r.Pinned == nil {
+		return nil
+	}
+	for kept, err := range r.Index.Packages(modproxy.Module{}) {
+		switch {
+		case err != nil && kept.Version == "":
+			return err
+		case err != nil: // what it says is not known, and it is fetched again
+			r.observe(Event{Kind: IndexFailed, Module: kept.Module, Version: kept.Version, Err: err})
+		case r.Pinned(kept.Module):
+			r.room.pin(r.room.seat(kept.Record.Digest))
+		}
+	}
+	return nil
+}
+
+// accountBeside brings into account what counts and is no blob.
+func (r *Registry) accountBeside() error {
+	if r.Beside == nil {
+		return nil
+	}
+	beside, err := r.Beside()
+	if err != nil {
+		return fmt.Errorf("counting what is set aside: %w", err)
+	}
+	r.room.mu.Lock()
+	defer r.room.mu.Unlock()
+	r.room.beside = beside
+	return nil
+}
+
 // settleRoom counts what is there, and evicts what is over the bound: it may have
 // been lowered since.
 func (r *Registry) settleRoom() {
@@ -68,7 +104,7 @@ func (r *Registry) settleRoom() {
 		return
 	}
 	defer give()
-	err = r.account()
+	err = errors.Join(r.account(), r.accountBeside())
 	if err == nil && r.MaxSize > 0 {
 		_, err = r.shrink(r.MaxSize)
 	}
@@ -93,7 +129,7 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		return err
 	}
 	defer give()
-	if err := r.account(); err != nil {
+	if err := errors.Join(r.account(), r.accountBeside()); err != nil {
 		return storageError{err}
 	}
 	m.waiting.Store(true)
@@ -120,7 +156,7 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		case <-ctx.Done():
 		case <-out:
 			return &modproxy.NoSpace{Err: fmt.Errorf(
-				"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is being read", n, m.limit)}
+				"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
 		}
 	}
 	return ctx.Err()
@@ -135,7 +171,7 @@ const readerPatience = 10 * time.Second
 func (r *Registry) shrink(limit int64) (Removed, error) {
 	m := r.room
 	m.mu.Lock()
-	over, line := m.used-limit, m.line()
+	over, line := m.used+m.beside-limit, m.line()
 	m.mu.Unlock()
 	var all Removed
 	for over > 0 && len(line) > 0 {

@@ -153,6 +153,9 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	}
 	seat, release := r.room.hold(p.Digest)
 	defer release()
+	if r.Pinned != nil && r.Pinned(k.Module) {
+		r.room.pin(seat)
+	}
 	var res reservation
 	defer func() { res.end() }()
 	if err := r.keepBlob(ctx, k, p, seat, &res); err != nil {

@@ -32,6 +32,7 @@ type room struct {
 	mu       sync.Mutex // guards what follows, and the seats where they say so
 	used     int64
 	reserved int64
+	beside   int64         // what else counts
 	writers  int           // fetches that have reserved and have not come to their end
 	changed  chan struct{} // closed when a writer ends, or a seat is no longer going
 	queue    []queued      // the oldest first, as of when it was made
@@ -47,6 +48,7 @@ type seat struct {
 	there   bool
 	evicted bool
 	going   bool // is being removed
+	pinned  bool // is not evicted
 	size    int64
 	holds   int       // fetches that need it to stay
 	fetched time.Time // when a fetch last ended
@@ -132,6 +134,13 @@ func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
 	}
 }
 
+// pin keeps the blob from being evicted, now and later.
+func (m *room) pin(s *seat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.pinned = true
+}
+
 // wait waits for a change. It is called with mu held, which it gives back
 // meanwhile.
 func (m *room) wait() {
@@ -159,8 +168,8 @@ type reservation struct {
 func (m *room) reserve(n int64, to *reservation) (missing int64, changed chan struct{}, writers bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.limit > 0 && m.used+m.reserved+n > m.limit {
-		return m.used + m.reserved + n - m.limit, m.changed, m.writers > 0
+	if over := m.used + m.beside + m.reserved + n - m.limit; m.limit > 0 && over > 0 {
+		return over, m.changed, m.writers > 0
 	}
 	m.reserved += n
 	m.writers++
@@ -235,7 +244,7 @@ func (m *room) victims(n int64) []*seat {
 
 // idle tells whether the blob may go. It is called with mu held.
 func (s *seat) idle() bool {
-	return s.there && !s.going && s.holds == 0 && s.readers.Load() == 0
+	return s.there && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
 }
 
 // line is every blob that is there, the one that was not used for longest first.

@@ -125,8 +125,8 @@ func (m *room) condemn(list []Discarded) (victims []*seat, err error) {
 
 // Tidy says what [Registry.Tidy] removes.
 type Tidy struct {
-	// MaxSize is what the packages may have that stay, in bytes; those go that were
-	// not used for longest. Zero: as many as there are.
+	// MaxSize is what the packages may have that stay, with what was set aside, in
+	// bytes; those go that were not used for longest. Zero: as many as there are.
 	MaxSize int64
 	// OrphanAge is how long packages without a record stay: one that was put a
 	// moment ago may be about to have one.
@@ -148,7 +148,7 @@ type Tidied struct {
 // for an orphan, and the error says so.
 func (r *Registry) Tidy(ctx context.Context, t Tidy) (out Tidied, err error) {
 	r.once.Do(r.start)
-	if err := r.account(); err != nil {
+	if err := errors.Join(r.account(), r.accountBeside()); err != nil {
 		return out, err
 	}
 	started := time.Now()
@@ -220,7 +220,7 @@ func (r *Registry) removeOrphan(blob BlobInfo, started time.Time, dry bool, all 
 func (m *room) overhang(limit int64, recorded map[modproxy.Digest]bool) (all Removed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	over := m.used - limit
+	over := m.used + m.beside - limit
 	for _, q := range m.line() {
 		if over <= 0 {
 			break

@@ -271,9 +271,13 @@ type Cache struct {
 	// are being written included. To make room for a package those are removed
 	// that were not used for longest; they are fetched again when they are asked
 	// for, and must be the same then. A package larger than this is refused. What
-	// is being fetched is unpacked beside them, and does not count.
-	// Default: 0B, packages are kept for ever.
+	// is being fetched is unpacked beside them, and does not count; what was set
+	// aside as evidence does. Default: 0B, packages are kept for ever.
 	MaxSize ByteSize `yaml:"max_size"`
+
+	// Pinned are the scopes whose packages stay, whatever MaxSize says:
+	// registry.example.com/acme, where either part may be *. Default: none.
+	Pinned []string `yaml:"pinned"`
 
 	// MaxVersions is how many bytes the kept versions documents may have together,
 	// in their compressed form. Beyond it those go that were asked for longest ago,

@@ -266,6 +266,11 @@ func (k *checker) bounds(c *Config) {
 	if c.Cache.MaxSize < 0 {
 		k.fail("cache.max_size", "must not be less than 0")
 	}
+	for i, s := range c.Cache.Pinned {
+		if _, err := parseScope(s); err != nil {
+			k.fail(fmt.Sprintf("cache.pinned[%d]", i), "%w", err)
+		}
+	}
 	if c.Cache.MaxVersions < 0 {
 		k.fail("cache.max_versions", "must not be less than 0")
 	}

@@ -39,13 +39,19 @@ func (s *storage) tidy(w http.ResponseWriter, r *http.Request) (err error) {
 		return fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
 	out := tidied{DryRun: in.DryRun}
-	out.Tidied, err = s.cache.Tidy(r.Context(), cache.Tidy{
-		MaxSize: in.MaxSize, OrphanAge: orphanAge, DryRun: in.DryRun, Records: s.store,
-	})
-	if err == nil && in.Quarantine > 0 {
+	if in.Quarantine > 0 { // it counts to the bound, and so goes first
 		age := time.Duration(in.Quarantine * float64(time.Second))
-		out.Quarantine, err = s.store.Quarantined(age, !in.DryRun)
+		if out.Quarantine, err = s.store.Quarantined(age, !in.DryRun); err != nil {
+			return err
+		}
 	}
+	limit := in.MaxSize
+	if limit > 0 && in.DryRun {
+		limit += out.Quarantine.Bytes
+	}
+	out.Tidied, err = s.cache.Tidy(r.Context(), cache.Tidy{
+		MaxSize: limit, OrphanAge: orphanAge, DryRun: in.DryRun, Records: s.store,
+	})
 	if err != nil {
 		return err
 	}

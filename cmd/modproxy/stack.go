@@ -85,6 +85,9 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
+	if err := stayPut(s.cache, s.store, c); err != nil {
+		return nil, err
+	}
 	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
 	s.cache.Start()
 	s.registry = &rewrite.Registry{Next: &tellEarly{Next: s.cache, Ledger: s.book}}

@@ -35,6 +35,9 @@ func openStorage(c *Config) ([]proxy.Mount, func() error, error) {
 		return nil, nil, err
 	}
 	s := &storage{store: store, cache: &cache.Registry{Index: store, Blobs: store, Uses: store}}
+	if err := stayPut(s.cache, store, c); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
 	var book *ledger.Log
 	if _, err := os.Stat(ledgerDir(c)); err == nil {
 		if book, s.damage = ledger.OpenReadOnly(ledgerDir(c)); s.damage == nil {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/disk"
+)
+
+// stayPut tells r what does not go when room is made: what was set aside, and the
+// packages that are pinned. The scopes have been checked.
+func stayPut(r *cache.Registry, store *disk.Store, c *Config) error {
+	r.Beside = func() (int64, error) {
+		all, err := store.Quarantined(0, false)
+		return all.Bytes, err
+	}
+	var scopes []auth.Scope
+	for _, s := range c.Cache.Pinned {
+		scope, err := parseScope(s)
+		if err != nil {
+			return err
+		}
+		scopes = append(scopes, scope)
+	}
+	if len(scopes) > 0 {
+		r.Pinned = func(m modproxy.Module) bool { return auth.Grant{Scopes: scopes}.MayRead(m) }
+	}
+	return nil
+}
