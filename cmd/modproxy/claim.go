@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -28,9 +29,13 @@ type server struct {
 
 // claim is a data directory to work in, while no other process does. It ends with
 // the process, however that ends.
+//
+// A directory on a file system that is read-only can be claimed by many, who read
+// only, and it is not written there where they are.
 type claim struct {
-	file  *os.File
-	token string
+	file     *os.File // nil if the directory is read-only, and nobody ever had it
+	token    string
+	readOnly bool
 }
 
 // errClaimed: another process works in the data directory.
@@ -42,21 +47,30 @@ func claimData(dir string) (*claim, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, serverName), os.O_RDWR|os.O_CREATE, 0o600)
+	c := &claim{token: rand.Text()}
+	name := filepath.Join(dir, serverName)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, syscall.EROFS) {
+		c.readOnly = true
+		if f, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+			return c, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	free, err := lockFile(f)
+	free, err := lockFile(f, c.readOnly)
 	if err == nil && !free {
 		err = errClaimed
 	}
-	if err == nil {
+	if err == nil && !c.readOnly {
 		err = errors.Join(f.Truncate(0), f.Chmod(0o600))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
 	}
-	return &claim{f, rand.Text()}, nil
+	c.file = f
+	return c, nil
 }
 
 // makeDir makes a directory and the ones above it, durably: what is kept in them
@@ -110,6 +124,9 @@ const (
 
 // announce says where this process serves the API.
 func (c *claim) announce(url string) error {
+	if c.readOnly {
+		return nil
+	}
 	text, err := json.Marshal(server{os.Getpid(), url, c.token})
 	if err != nil {
 		return err
@@ -125,7 +142,15 @@ func (c *claim) admits(r *http.Request) bool {
 }
 
 // close lets others claim the directory.
-func (c *claim) close() error { return errors.Join(c.file.Truncate(0), c.file.Close()) }
+func (c *claim) close() error {
+	switch {
+	case c.file == nil:
+		return nil
+	case c.readOnly:
+		return c.file.Close()
+	}
+	return errors.Join(c.file.Truncate(0), c.file.Close())
+}
 
 // readServer is what the process that has claimed the directory says. It is not
 // in order while that writes it, or has nothing to say.

@@ -8,4 +8,4 @@ import (
 )
 
 // lockFile refuses: two processes that change one data directory would damage it.
-func lockFile(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+func lockFile(*os.File, bool) (bool, error) { return false, errors.ErrUnsupported }

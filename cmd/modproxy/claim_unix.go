@@ -9,9 +9,13 @@ import (
 )
 
 // lockFile takes a lock that ends with the file, or the process. It is false when
-// another process has it.
-func lockFile(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// another process has it; a shared one, when another has one that is not.
+func lockFile(f *os.File, shared bool) (bool, error) {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil
 	}

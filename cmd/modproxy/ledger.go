@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"go.uber.org/zap"
 	"golang.org/x/mod/module"
@@ -28,6 +29,9 @@ func ledgerDir(c *Config) string { return filepath.Join(c.Data, ledgerName) }
 // with none would unpin every version.
 func openBook(c *Config, index cache.Index) (_ *ledger.Log, err error) {
 	book, err := ledger.Open(ledgerDir(c), "")
+	if errors.Is(err, syscall.EROFS) {
+		book, err = ledger.OpenReadOnly(ledgerDir(c))
+	}
 	if err != nil || book.Tree().N > 0 {
 		return book, err
 	}

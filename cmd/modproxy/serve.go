@@ -141,6 +141,9 @@ func (env *environment) announce(c *Config, local string, stack *stack) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", local, c.Data)
+	if stack.store.ReadOnly() != nil {
+		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
+	}
 	if err := clientConfig(&b, base, "", c.Upstreams, stack.auth != nil); err != nil {
 		return err
 	}

@@ -51,8 +51,12 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.store, err = disk.Open(c.Data); err != nil {
+	if s.store, err = openStore(c.Data); err != nil {
 		return nil, err
+	}
+	locked := s.store.ReadOnly()
+	if locked != nil {
+		log.Warn("data_read_only", zap.Error(locked))
 	}
 	if n := s.store.Mended(); n > 0 {
 		log.Warn("index_mended", zap.Int("records", n))
@@ -61,7 +65,10 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		return nil, err
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
-	scratch, err := emptyScratch(c.Data)
+	scratch := absolute(filepath.Join(c.Data, "scratch"))
+	if locked == nil {
+		err = emptyScratch(scratch)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +83,9 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		reg = &ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
 		s.recheck = recheck{
 			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: reg, FetchTimeout: c.Fetch.Timeout, Log: log,
+		}
+		if locked != nil {
+			reg, s.recheck = &readOnly{reg, locked}, recheck{}
 		}
 	}
 	s.cache = &cache.Registry{
@@ -172,12 +182,11 @@ func (s *stack) newGit(c *Config, scratch string) *git.Fetcher {
 
 // emptyScratch makes the directory in which packages are fetched and packed, and
 // removes what a process that was killed left in it. The data directory is open.
-func emptyScratch(data string) (string, error) {
-	scratch := absolute(filepath.Join(data, "scratch"))
+func emptyScratch(scratch string) error {
 	if err := os.RemoveAll(scratch); err != nil {
-		return "", err
+		return err
 	}
-	return scratch, os.Mkdir(scratch, 0o700)
+	return os.Mkdir(scratch, 0o700)
 }
 
 // absolute is for programs that run in another directory than this one.

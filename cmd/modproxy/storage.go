@@ -30,7 +30,7 @@ type storage struct {
 
 // openStorage opens the storage while modproxy does not serve.
 func openStorage(c *Config) ([]proxy.Mount, func() error, error) {
-	store, err := disk.Open(c.Data)
+	store, err := openStore(c.Data)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache/disk"
+)
+
+// openStore opens the storage; for reading, on a file system that is read-only.
+func openStore(dir string) (*disk.Store, error) {
+	s, err := disk.Open(dir)
+	if errors.Is(err, syscall.EROFS) {
+		return disk.OpenReadOnly(dir)
+	}
+	return s, err
+}
+
+// readOnly is Next above a data directory that is read-only. What is fetched could
+// not be recorded, and might be another the next time: nothing is. What versions
+// there are is asked all the same.
+type readOnly struct {
+	Next modproxy.Registry
+	Why  error
+}
+
+var _ modproxy.Registry = (*readOnly)(nil)
+
+// Versions is Next's answer.
+func (r *readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location is [modproxy.NoSpace].
+func (r *readOnly) Location(context.Context, modproxy.Module, string) (modproxy.Location, error) {
+	return modproxy.Location{}, &modproxy.NoSpace{Err: r.Why}
+}
+
+// Package is [modproxy.NoSpace].
+func (r *readOnly) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+	return nil, &modproxy.NoSpace{Err: r.Why}
+}
