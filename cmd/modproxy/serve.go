@@ -46,7 +46,23 @@ const (
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeader      = 64 << 10 // bytes
+	// A client that takes nothing at all from a connection for this long has left
+	// it. Over HTTP/1 the handler sees to that, and over HTTP/2 only to its stream.
+	deafTimeout = time.Minute
 )
+
+// newServer is the server without its certificate.
+func newServer(h http.Handler, log *zap.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: deafTimeout},
+		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
+	}
+}
 
 // serve runs the proxy until ctx ends.
 func serve(ctx context.Context, env *environment, c *Config) (err error) {
@@ -82,14 +98,7 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           stack.handler(c, knownHosts(listener.Addr(), certificate)),
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
-	}
+	server := newServer(stack.handler(c, knownHosts(listener.Addr(), certificate)), log)
 	if certificate != nil {
 		server.TLSConfig = certificate.config()
 	}
