@@ -1,0 +1,156 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// revocable is for how long what was revoked may still be good.
+const revocable = 5 * time.Second
+
+// A questioner is a client that asks one thing over and over.
+type questioner struct {
+	method, path, shown string
+	last                time.Time // when the last request began that succeeded
+	refused             int       // since then
+	back                bool      // it succeeded after it had been refused
+	other               int       // an answer that is neither
+}
+
+// untilRefused asks until it has been refused often enough, or over is closed.
+func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
+	for q.refused < 10 {
+		select {
+		case <-over:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		asked := time.Now()
+		switch a := p.ask(q.method, q.path, "Authorization", q.shown); {
+		case a.status < 300:
+			q.back = q.back || q.refused > 0
+			q.last, q.refused = asked, 0
+		case a.status == http.StatusUnauthorized:
+			q.refused++
+		default:
+			q.other = a.status
+		}
+	}
+}
+
+// crowdOf is so many clients who show a token, or the path that was signed for it.
+func crowdOf(t *testing.T, p *proxy, many int, shown string) []*questioner {
+	segment, path := p.signed(t, shown, private, "1.0.0")
+	var crowd []*questioner
+	for len(crowd) < many {
+		crowd = append(crowd,
+			&questioner{method: http.MethodGet, path: private.path("versions"), shown: shown},
+			&questioner{method: http.MethodGet, path: private.path("1.0.0/download"), shown: shown},
+			&questioner{method: http.MethodGet, path: path, shown: shown},
+			&questioner{method: http.MethodGet, path: "/" + segment + path},
+			&questioner{method: http.MethodHead, path: "/" + segment + path},
+		)
+	}
+	return crowd
+}
+
+// ends has a crowd ask until it is refused, some time after end, and returns how long
+// after what end returns the last of them succeeded.
+func ends(t *testing.T, p *proxy, crowd []*questioner, end func() time.Time) time.Duration {
+	t.Helper()
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for _, q := range crowd {
+		group.Go(func() { q.untilRefused(p, over) })
+	}
+	ended := end()
+	tooLong := time.AfterFunc(time.Until(ended)+4*revocable, func() { close(over) })
+	group.Wait()
+	tooLong.Stop()
+	last := slices.MaxFunc(crowd, func(a, b *questioner) int { return a.last.Compare(b.last) }).last
+	for _, q := range crowd {
+		switch {
+		case q.last.IsZero():
+			t.Errorf("%s %.80s never succeeded: the case shows nothing", q.method, q.path)
+		case q.refused == 0:
+			t.Errorf("%s %.80s is not refused", q.method, q.path)
+		case q.back:
+			t.Errorf("%s %.80s succeeded after it had been refused", q.method, q.path)
+		case q.other != 0:
+			t.Errorf("%s %.80s: %d", q.method, q.path, q.other)
+		}
+	}
+	return last.Sub(ended)
+}
+
+// A token that is revoked, or over, is good for nobody who has it, nor are the paths
+// that were signed for it; the tokens of others are as good as before.
+func TestRevocationCounts(t *testing.T) {
+	p := startOwn(t, asking)
+	p.mustInstall(private, "1.0.0")
+	many := 50
+	if shorter(t, "25 clients instead of 50") {
+		many = 25
+	}
+	bystander := p.token("bystander", "--scope", "corp.test/corp")
+	p.run("revoked", func(t *testing.T) {
+		ci := p.token("ci", "--scope", "corp.test/corp")
+		over := make(chan struct{})
+		others := crowdOf(t, p, 5, bystander)
+		var group sync.WaitGroup
+		for _, q := range others {
+			group.Go(func() { q.untilRefused(p, over) })
+		}
+		took := ends(t, p, crowdOf(t, p, many, ci), func() time.Time {
+			time.Sleep(300 * time.Millisecond)
+			p.verb("token", "revoke", "ci")
+			return time.Now()
+		})
+		close(over)
+		group.Wait()
+		t.Logf("the last of %d clients succeeded %v after the token was revoked", many, took)
+		if took > revocable+2*time.Second {
+			t.Errorf("a client succeeded %v after the token was revoked", took)
+		}
+		for _, q := range others {
+			if q.refused > 0 || q.other != 0 || q.last.IsZero() {
+				t.Errorf("a bystander was refused: %s %s %d", q.method, q.path, q.other)
+			}
+		}
+		again := p.token("ci", "--scope", "corp.test/corp")
+		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", again); a.status != http.StatusOK {
+			t.Errorf("another token of the same name: %d", a.status)
+		}
+		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", ci); a.status != http.StatusUnauthorized {
+			t.Errorf("the revoked one, when there is another of the same name: %d", a.status)
+		}
+	})
+	p.run("expired", func(t *testing.T) {
+		made := time.Now()
+		brief := p.token("brief", "--scope", "corp.test/corp", "--expires", "4s")
+		late := time.Since(made) // the token was made at some time in between
+		took := ends(t, p, crowdOf(t, p, many, brief), func() time.Time { return made.Add(4 * time.Second) })
+		t.Logf("the last of %d clients succeeded %v after the token expired, or %v less", many, took, late)
+		if took > late+time.Second {
+			t.Errorf("a client succeeded %v after the token expired", took)
+		}
+	})
+	p.run("key", func(t *testing.T) {
+		segment, path := p.signed(t, bystander, private, "1.0.0")
+		crowd := []*questioner{{method: http.MethodGet, path: "/" + segment + path}}
+		took := ends(t, p, crowd, func() time.Time {
+			time.Sleep(300 * time.Millisecond)
+			p.verb("key", "rotate")
+			p.verb("key", "rotate")
+			return time.Now()
+		})
+		if took > revocable+2*time.Second {
+			t.Errorf("a path was good %v after its key was replaced twice", took)
+		}
+	})
+}
