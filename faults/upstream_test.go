@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"hash/fnv"
@@ -66,6 +67,11 @@ func archive(name string) []byte {
 	for i := range content {
 		content[i] = byte(random.Uint32())
 	}
+	return packed(name, content)
+}
+
+// packed is an archive of a module with content in a file.
+func packed(name string, content []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	t := tar.NewWriter(z)
@@ -76,4 +82,11 @@ func archive(name string) []byte {
 	t.Close()
 	z.Close()
 	return b.Bytes()
+}
+
+// random is n bytes that follow from a name.
+func random(name string, n int) []byte {
+	data := make([]byte, n)
+	rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(data) // never fails
+	return data
 }

@@ -1,0 +1,76 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is damaged while it is being sent does not arrive: what is sent is what was
+// checked, or it is cut off.
+func TestDamageWhileItIsSent(t *testing.T) {
+	const size = 10 << 20
+	t.Setenv("MODPROXY_CACHE_MEMORY", "1MiB")
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/archives/") {
+			answer(w, r)
+			return
+		}
+		w.Write(packed(r.URL.Path, random(r.URL.Path, size)))
+	}))
+	// What buffers hold is little beside the package.
+	narrow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+		}
+		return conn, err
+	}}}
+	r.start()
+	r.ready()
+	p := r.keep("large")
+	for _, of := range []string{"", "bytes=0-", "bytes=1000-"} {
+		// At the end, and where it is on its way; behind what buffers hold either way.
+		for _, at := range []int{len(p.body) - 1, len(p.body) * 3 / 4} {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", r.url+p.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if of != "" {
+				req.Header.Set("Range", of)
+			}
+			resp, err := narrow.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if _, err := io.CopyN(&got, resp.Body, 64<<10); err != nil {
+				t.Fatal(err)
+			}
+			if err := flip(p.file, int64(at)); err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.Copy(&got, resp.Body)
+			resp.Body.Close()
+			from := len(p.body) - int(resp.ContentLength)
+			if (of != "" || err == nil) && !bytes.HasPrefix(p.body[from:], got.Bytes()) {
+				t.Errorf("%q, byte %d of %d damaged: other bytes; %v", of, at, len(p.body), err)
+			}
+			if end := of != "" && at == len(p.body)-1; (err == nil) != end { // the end of it is not read again
+				t.Errorf("%q, byte %d of %d damaged: %d bytes of %d, %v", of, at, len(p.body), got.Len(), resp.ContentLength, err)
+			}
+			if a := r.ask("GET", p.path, "Range", "bytes=0-9"); a.err != nil || !bytes.Equal(a.body, p.body[:10]) { // it is mended
+				t.Errorf("%q, byte %d of %d damaged: afterwards %v", of, at, len(p.body), a)
+			}
+		}
+	}
+	r.stop()
+}

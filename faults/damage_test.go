@@ -1,0 +1,349 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// damages are what can happen to the file that a package is kept in; other is that
+// of another package.
+var damages = []struct {
+	name string
+	do   func(file, other string) error
+}{
+	{"a bit", func(file, _ string) error { return flip(file, 10_000) }},
+	{"cut short", func(file, _ string) error {
+		return change(file, func(data []byte) []byte { return data[:len(data)-1000] })
+	}},
+	{"empty", func(file, _ string) error { return change(file, func([]byte) []byte { return nil }) }},
+	{"gone", func(file, _ string) error { return os.Remove(file) }},
+	{"a directory", func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }},
+	{"a link", func(file, other string) error { return errors.Join(os.Remove(file), os.Symlink(other, file)) }},
+	{"not readable", func(file, _ string) error { return os.Chmod(file, 0) }},
+	{"another", func(file, other string) error {
+		return errors.Join(os.Rename(file, file+".x"), os.Rename(other, file), os.Rename(file+".x", other))
+	}},
+}
+
+// change changes a file where it is: whoever has it open sees it.
+func change(file string, how func([]byte) []byte) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, how(data), 0o600), os.Chmod(file, 0o444))
+}
+
+// flip flips a bit of the byte at an offset.
+func flip(file string, at int64) error {
+	if err := os.Chmod(file, 0o600); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at); err != nil {
+		return err
+	}
+	b[0] ^= 1
+	_, err = f.WriteAt(b[:], at)
+	return errors.Join(err, f.Chmod(0o444))
+}
+
+// asks are what can be asked of a package of size bytes.
+var asks = []struct {
+	name, method string
+	header       func(p keptPackage) []string
+	from, to     int // the part that it answers with; to is from the end if not positive
+}{
+	{"GET", "GET", none, 0, 0},
+	{"HEAD", "HEAD", none, 0, 0},
+	{"the first", "GET", ranged("bytes=0-99"), 0, 100},
+	{"the middle", "GET", ranged("bytes=5000-39999"), 5000, 40_000},
+	{"the last", "GET", ranged("bytes=-100"), -100, 0},
+	{"if it is another", "GET", func(p keptPackage) []string { return []string{"If-None-Match", p.tag} }, 0, 0},
+	{"if it is none", "GET", func(keptPackage) []string { return []string{"If-None-Match", `"x"`} }, 0, 0},
+}
+
+func none(keptPackage) []string { return nil }
+
+func ranged(of string) func(keptPackage) []string {
+	return func(keptPackage) []string { return []string{"Range", of} }
+}
+
+// keptPackage is a package as it was when a client was first given it.
+type keptPackage struct {
+	path, file, tag string
+	body            []byte
+}
+
+// keep has modproxy fetch a package.
+func (r *rig) keep(name string) keptPackage {
+	r.t.Helper()
+	path := packagePath(name, "1.0.0")
+	a := r.ask("GET", path)
+	if a.status != http.StatusOK || a.err != nil {
+		r.t.Fatalf("%s: %v", path, a)
+	}
+	sum := sha256.Sum256(a.body)
+	digest := hex.EncodeToString(sum[:])
+	return keptPackage{path, filepath.Join(r.data, "blobs/v1/sha256", digest[:2], digest), a.header.Get("Etag"), a.body}
+}
+
+// judge is whether an answer to asks[i] is what it should be, and complete. It
+// fails the test when it is complete and something else.
+func (r *rig) judge(what string, i int, p keptPackage, a answered) bool {
+	r.t.Helper()
+	if a.err != nil || a.status >= 400 {
+		return false
+	}
+	to := asks[i].to
+	if to <= 0 {
+		to += len(p.body)
+	}
+	from := asks[i].from
+	if from < 0 {
+		from += len(p.body)
+	}
+	want := p.body[from:to]
+	if asks[i].method == "HEAD" || a.status == http.StatusNotModified {
+		// What it says is true if the package is to be had.
+		a, want = r.ask("GET", p.path), p.body
+	}
+	if a.err != nil || a.status >= 400 || !bytes.Equal(a.body, want) {
+		r.t.Errorf("%s: %v; other bytes: %v", what, a, !bytes.Equal(a.body, want))
+	}
+	return true
+}
+
+// withoutOverride is a program that runs modproxy as a user that may not read what
+// nobody may.
+func withoutOverride(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "modproxy")
+	text := "#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search " + os.Getenv(programVariable) + " \"$@\"\n"
+	if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// middling is answer, with archives of 48 KiB; moved, they have other content.
+type middling struct{ moved atomic.Bool }
+
+func (m *middling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasPrefix(r.URL.Path, "/archives/") {
+		answer(w, r)
+		return
+	}
+	w.Write(packed(fmt.Sprint(r.URL.Path, m.moved.Load()), random(r.URL.Path, 48<<10)))
+}
+
+// Whatever happens to the files of packages, while modproxy runs or while it does
+// not, whatever is asked: what is answered completely is what was kept. While there
+// is a registry that has it, it is to be had; offline it is said that it is not.
+// What is damaged is set aside.
+func TestDamage(t *testing.T) {
+	program := withoutOverride(t)
+	for _, memory := range []string{"64MiB", "8KiB"} { // all are held in it, or none
+		for _, running := range []bool{false, true} {
+			for _, offline := range []bool{false, true} {
+				if !long() && (memory == "64MiB") != (running == offline) {
+					continue // half of them tell most
+				}
+				t.Run(fmt.Sprintf("%s-running-%v-offline-%v", memory, running, offline), func(t *testing.T) {
+					t.Setenv("MODPROXY_CACHE_MEMORY", memory)
+					r := newRigAt(t, program, filepath.Join(t.TempDir(), "data"), &middling{})
+					r.damageAll(running, offline, running && memory == "64MiB")
+				})
+			}
+		}
+	}
+}
+
+// damageAll keeps a package for each damage and whatever is asked, damages them,
+// and asks. Those that are held in memory are not noticed.
+func (r *rig) damageAll(running, offline, held bool) {
+	var args []string
+	if offline {
+		args = append(args, "--offline")
+	}
+	r.start()
+	r.ready()
+	all := make([][]keptPackage, len(damages))
+	var group sync.WaitGroup
+	for d := range damages {
+		all[d] = make([]keptPackage, len(asks))
+		group.Go(func() {
+			for i := range asks {
+				all[d][i] = r.keep(fmt.Sprintf("m%dx%d", d, i))
+			}
+		})
+	}
+	group.Wait()
+	restart := func() {
+		r.stop()
+		r.start(args...)
+		r.ready()
+	}
+	if running && offline {
+		restart()
+		for d := range damages {
+			for _, p := range all[d] {
+				r.ask("GET", p.path)
+			}
+		}
+	}
+	if !running {
+		r.stop()
+	}
+	for d, damage := range damages {
+		for i, p := range all[d] {
+			other := all[d][(i+1)%len(asks)].file
+			if damage.name == "another" && i == len(asks)-1 {
+				continue // in this way every one of them has become another
+			}
+			if err := damage.do(p.file, other); err != nil {
+				r.t.Fatalf("%s: %v", damage.name, err)
+			}
+		}
+	}
+	if !running {
+		r.start(args...)
+		r.ready()
+	}
+	for d, damage := range damages {
+		for i, p := range all[d] {
+			what := damage.name + ", " + asks[i].name
+			a := r.ask(asks[i].method, p.path, asks[i].header(p)...)
+			well := r.judge(what, i, p, a)
+			if !well && a.status < 400 && asks[i].name == "GET" { // it was cut off; so much for what is sent while it is checked
+				a = r.ask("GET", p.path)
+				well = r.judge(what+" once more", i, p, a)
+			}
+			switch {
+			case well == (!offline || held):
+			case well:
+				r.t.Errorf("%s: %v, of something that is damaged", what, a)
+			default:
+				r.t.Errorf("%s: %v", what, a)
+			}
+			if !well && (a.status != http.StatusBadGateway || !strings.Contains(a.said(), "offline, and what is kept is no good") && asks[i].method != "HEAD") {
+				r.t.Errorf("%s: not clear: %v", what, a)
+			}
+		}
+	}
+	r.stop()
+	every := len(damages) * len(asks)
+	found, aside := 0, every-len(asks) // there is nothing of those that are gone
+	if offline || held {
+		found = every
+	}
+	if held {
+		aside = 0
+	}
+	r.damagesFound(found, aside)
+}
+
+// damagesFound holds what verify finds, and what was set aside, to what there was.
+func (r *rig) damagesFound(found, aside int) {
+	r.t.Helper()
+	kinds := r.verify()
+	sum := 0
+	for _, n := range kinds {
+		sum += n
+	}
+	if sum != found {
+		r.t.Errorf("verify finds %v; want %d", kinds, found)
+	}
+	left, err := os.ReadDir(filepath.Join(r.data, "quarantine"))
+	if err != nil || len(left) != aside {
+		r.t.Errorf("%d were set aside, %v; want %d", len(left), err, aside)
+	}
+}
+
+// While upstream offers something else, what is damaged is not replaced by that,
+// and what was offered is written down.
+func TestDamageWhenUpstreamHasMoved(t *testing.T) {
+	for _, memory := range []string{"64MiB", "8KiB"} {
+		t.Setenv("MODPROXY_CACHE_MEMORY", memory)
+		t.Setenv("MODPROXY_CACHE_MISSING", "1ms")
+		up := &middling{}
+		r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
+		r.start()
+		r.ready()
+		var all []keptPackage
+		for i := range asks {
+			all = append(all, r.keep(fmt.Sprintf("m%d", i)))
+		}
+		r.stop()
+		for _, p := range all {
+			if err := flip(p.file, 20_000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		up.moved.Store(true)
+		r.start()
+		r.ready()
+		for i, p := range all {
+			for range 3 {
+				a := r.ask(asks[i].method, p.path, asks[i].header(p)...)
+				if r.judge(asks[i].name, i, p, a) || a.status != 0 && a.status != http.StatusOK && a.status != http.StatusConflict && a.status != http.StatusFailedDependency {
+					t.Errorf("%s: %v", asks[i].name, a)
+				}
+			}
+		}
+		if out, err := r.command("ledger", "drift").CombinedOutput(); bytes.Count(out, []byte("offered:")) != len(all) || err == nil {
+			t.Errorf("ledger drift: %v\n%s", err, out)
+		}
+		up.moved.Store(false)
+		for i, p := range all {
+			if !r.judge(asks[i].name, i, p, r.ask(asks[i].method, p.path, asks[i].header(p)...)) {
+				t.Errorf("%s: not mended", asks[i].name)
+			}
+		}
+		r.stop()
+		r.damagesFound(0, len(all))
+	}
+}
+
+// verify is how much of each kind "modproxy verify --read-data" finds damaged.
+func (r *rig) verify() map[string]int {
+	r.t.Helper()
+	out, err := r.command("verify", "--read-data", "--json").Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
+		var line struct{ Damage *struct{ Kind string } }
+		if err := lines.Decode(&line); err != nil {
+			r.t.Fatalf("%v in %s", err, out)
+		}
+		if line.Damage != nil {
+			kinds[line.Damage.Kind]++
+		}
+	}
+	if (len(kinds) > 0) != (err != nil) {
+		r.t.Errorf("verify: %v, and finds %v", err, kinds)
+	}
+	return kinds
+}
