@@ -147,16 +147,20 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 			}
 			continue
 		}
+		full := &modproxy.NoSpace{Err: fmt.Errorf(
+			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
 		out := patience.C
-		if writers {
+		switch {
+		case writers:
 			out = nil
+		case !m.busy():
+			return full // waiting would not help
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 		case <-out:
-			return &modproxy.NoSpace{Err: fmt.Errorf(
-				"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
+			return full
 		}
 	}
 	return ctx.Err()

@@ -50,9 +50,11 @@ func TestPinnedIsNotEvicted(t *testing.T) {
 		f.settled(t, 300)
 
 		var full *modproxy.NoSpace
+		asked := time.Now()
 		if err := f.fetchOther(t, "200.6.0"); !errors.As(err, &full) || !strings.Contains(err.Error(), "pinned") {
 			t.Errorf("nothing may go: %v", err)
 		}
+		equal(t, "waited", time.Since(asked), 0)
 		if _, err := f.Discard(t.Context(), vpc, "300.1.0"); err != nil {
 			t.Error(err)
 		}

@@ -247,6 +247,18 @@ func (s *seat) idle() bool {
 	return s.there && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
 }
 
+// busy tells whether a blob that is there may soon go that may not now.
+func (m *room) busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seats.Range {
+		if s := s.(*seat); s.there && !s.pinned && !s.idle() {
+			return true
+		}
+	}
+	return false
+}
+
 // line is every blob that is there, the one that was not used for longest first.
 // It is called with mu held.
 func (m *room) line() []queued {
