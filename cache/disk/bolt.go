@@ -143,7 +143,7 @@ func (s *Store) transact(run func(func(*bbolt.Tx) error) error, f func(*bbolt.Tx
 		return err
 	}
 	defer done()
-	defer contain(func(p any) { err = fmt.Errorf("%s: %w: %v", s.path(indexName), errDamaged, p) })()
+	defer contain(func(p any) { err = fmt.Errorf("%s: %w: %v: "+remedy, s.path(indexName), errDamaged, p) })()
 	return run(f)
 }
 

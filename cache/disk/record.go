@@ -47,7 +47,7 @@ type packageHeader struct {
 }
 
 // errDamaged: a record is not what was written.
-var errDamaged = errors.New("the record is damaged; rebuild the index")
+var errDamaged = errors.New("the record is damaged")
 
 func seal(header any, document []byte) ([]byte, error) {
 	text, err := json.Marshal(header)
