@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -19,13 +18,7 @@ import (
 func TestDamageWhileItIsSent(t *testing.T) {
 	const size = 10 << 20
 	t.Setenv("MODPROXY_CACHE_MEMORY", "1MiB")
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/archives/") {
-			answer(w, r)
-			return
-		}
-		w.Write(packed(r.URL.Path, random(r.URL.Path, size)))
-	}))
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: size})
 	// What buffers hold is little beside the package.
 	narrow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)

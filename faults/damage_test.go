@@ -145,15 +145,20 @@ func withoutOverride(t *testing.T) string {
 	return name
 }
 
-// middling is answer, with archives of 48 KiB; moved, they have other content.
-type middling struct{ moved atomic.Bool }
+// sized is answer, with archives of one size; moved, they have other content.
+type sized struct {
+	bytes int
+	moved atomic.Bool
+}
 
-func (m *middling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+const middling = 48 << 10
+
+func (s *sized) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(r.URL.Path, "/archives/") {
 		answer(w, r)
 		return
 	}
-	w.Write(packed(fmt.Sprint(r.URL.Path, m.moved.Load()), random(r.URL.Path, 48<<10)))
+	w.Write(packed(fmt.Sprint(r.URL.Path, s.moved.Load()), random(r.URL.Path, s.bytes)))
 }
 
 // Whatever happens to the files of packages, while modproxy runs or while it does
@@ -170,7 +175,7 @@ func TestDamage(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s-running-%v-offline-%v", memory, running, offline), func(t *testing.T) {
 					t.Setenv("MODPROXY_CACHE_MEMORY", memory)
-					r := newRigAt(t, program, filepath.Join(t.TempDir(), "data"), &middling{})
+					r := newRigAt(t, program, filepath.Join(t.TempDir(), "data"), &sized{bytes: middling})
 					r.damageAll(running, offline, running && memory == "64MiB")
 				})
 			}
@@ -285,7 +290,7 @@ func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 	for _, memory := range []string{"64MiB", "8KiB"} {
 		t.Setenv("MODPROXY_CACHE_MEMORY", memory)
 		t.Setenv("MODPROXY_CACHE_MISSING", "1ms")
-		up := &middling{}
+		up := &sized{bytes: middling}
 		r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
 		r.start()
 		r.ready()
@@ -343,7 +348,7 @@ func (r *rig) verify() map[string]int {
 		}
 	}
 	if (len(kinds) > 0) != (err != nil) {
-		r.t.Errorf("verify: %v, and finds %v", err, kinds)
+		r.t.Errorf("verify: %v, and finds %v\n%s%s", err, kinds, out, exit.Stderr)
 	}
 	return kinds
 }

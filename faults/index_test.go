@@ -1,0 +1,309 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// directory is a data directory to be damaged, as it was in the end, and an older
+// copy of it.
+type directory struct {
+	*rig
+	whole, older string
+	kept         []keptPackage
+	ledger       []byte // what "modproxy ledger show" prints
+}
+
+// newDirectory keeps some packages; the older copy has half of them.
+func newDirectory(t *testing.T, packages int) *directory {
+	t.Helper()
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: 1000})
+	d := &directory{rig: r, whole: filepath.Join(t.TempDir(), "whole"), older: filepath.Join(t.TempDir(), "older")}
+	for _, copied := range []string{d.older, d.whole} {
+		r.start()
+		r.ready()
+		for range packages / 2 {
+			name := fmt.Sprintf("m%d", len(d.kept))
+			if a := r.ask("GET", modulePath(name)+"/versions"); a.status != http.StatusOK {
+				t.Fatal(a)
+			}
+			d.kept = append(d.kept, r.keep(name))
+		}
+		r.stop()
+		d.ledger = r.output("ledger", "show")
+		copyAll(t, r.data, copied)
+	}
+	return d
+}
+
+func copyAll(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// output is what a verb prints, which must go well.
+func (r *rig) output(args ...string) []byte {
+	r.t.Helper()
+	var complaint bytes.Buffer
+	cmd := r.command(args...)
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Errorf("modproxy %s: %v\n%s%s", strings.Join(args, " "), err, out, complaint.Bytes())
+	}
+	return out
+}
+
+// startOrRefuse is empty when modproxy starts, and else what it says.
+func (r *rig) startOrRefuse(args ...string) (refusal string) {
+	r.t.Helper()
+	before, _ := os.ReadFile(r.path("log")) // there may be none
+	r.start(args...)
+	for started := time.Now(); time.Since(started) < 30*time.Second; time.Sleep(5 * time.Millisecond) {
+		var ended unix.Siginfo
+		err := unix.Waitid(unix.P_PID, r.server.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		switch {
+		case err != nil:
+			r.t.Fatal(err)
+		case ended.Signo != 0:
+			err := r.server.Wait()
+			r.server = nil
+			text, _ := os.ReadFile(r.path("log"))
+			if refusal = string(text[len(before):]); err == nil || refusal == "" || strings.Contains(refusal, "goroutine ") {
+				r.t.Errorf("modproxy ended with %v, and said %q", err, refusal)
+			}
+			return refusal
+		case r.ask("GET", "/-/readyz").status == http.StatusOK:
+			return ""
+		}
+	}
+	r.t.Fatal("modproxy neither becomes ready nor ends")
+	return ""
+}
+
+// complete fails the test unless everything that was kept is there, offline, as it
+// was, and the ledger has what it had. It ends modproxy.
+func (d *directory) complete(what string) {
+	d.t.Helper()
+	d.served(what)
+	if kinds := d.verify(); len(kinds) > 0 {
+		d.t.Errorf("%s: verify finds %v", what, kinds)
+	}
+}
+
+// served is complete without what verify says.
+func (d *directory) served(what string) {
+	d.t.Helper()
+	for i, p := range d.kept {
+		if a := d.ask("GET", p.path); a.status != http.StatusOK || !bytes.Equal(a.body, p.body) {
+			d.t.Errorf("%s: %s: %v", what, p.path, a)
+		}
+		if a := d.ask("GET", modulePath(fmt.Sprintf("m%d", i))+"/versions"); a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"1.0.0"`)) {
+			d.t.Errorf("%s: m%d: %v %s", what, i, a, a.body)
+		}
+	}
+	d.stop()
+	if is := d.output("ledger", "show"); !bytes.Equal(is, d.ledger) {
+		d.t.Errorf("%s: the ledger has\n%sand had\n%s", what, is, d.ledger)
+	}
+}
+
+// pages are the pages of an index of one kind: 2 is a leaf, 16 the list of the free
+// ones (internal/common/page.go of bbolt). Those that are free are among them.
+func pages(index []byte, kind uint16) (all [][]byte) {
+	size := os.Getpagesize()
+	for at := 2 * size; at+size <= len(index); at += size {
+		if binary.NativeEndian.Uint16(index[at+8:]) == kind {
+			all = append(all, index[at:at+size])
+		}
+	}
+	return all
+}
+
+func scribble(part []byte) { copy(part, random("garbage", len(part))) }
+
+// indexDamages are what can happen to an index.
+var indexDamages = []struct {
+	name string
+	do   func(d *directory, index []byte) []byte
+}{
+	{"the first meta page", func(_ *directory, b []byte) []byte { scribble(b[:4096]); return b }},
+	{"the second meta page", func(_ *directory, b []byte) []byte { scribble(b[4096:8192]); return b }},
+	{"both meta pages", func(_ *directory, b []byte) []byte { scribble(b[:8192]); return b }},
+	{"both meta pages zero", func(_ *directory, b []byte) []byte { clear(b[:8192]); return b }},
+	{"the free list", func(_ *directory, b []byte) []byte {
+		for _, p := range pages(b, 16) {
+			scribble(p[16:])
+		}
+		return b
+	}},
+	{"the head of the free list", func(_ *directory, b []byte) []byte {
+		for _, p := range pages(b, 16) {
+			scribble(p[:16])
+		}
+		return b
+	}},
+	{"leaf pages zero", func(d *directory, b []byte) []byte { d.leaves(b, func(p []byte) { clear(p) }); return b }},
+	{"leaf pages garbage", func(d *directory, b []byte) []byte { d.leaves(b, scribble); return b }},
+	{"the ends of leaf pages", func(d *directory, b []byte) []byte {
+		d.leaves(b, func(p []byte) { scribble(p[len(p)-512:]) })
+		return b
+	}},
+	{"the items of leaf pages", func(d *directory, b []byte) []byte { d.leaves(b, func(p []byte) { scribble(p[16:512]) }); return b }},
+	{"no items in leaf pages", func(d *directory, b []byte) []byte { d.leaves(b, func(p []byte) { clear(p[10:12]) }); return b }},
+	{"a byte of a value", func(d *directory, b []byte) []byte {
+		return bytes.ReplaceAll(b, []byte(`"sum":"h1:`), []byte(`"sum":"h2:`))
+	}},
+	{"cut short", func(_ *directory, b []byte) []byte { return b[:len(b)/2] }},
+	{"empty", func(*directory, []byte) []byte { return []byte{} }},
+	{"gone", func(*directory, []byte) []byte { return nil }},
+	{"older", func(d *directory, _ []byte) []byte { return d.file(d.older, "index.db") }},
+	{"foreign", func(*directory, []byte) []byte { return random("foreign", 20_000) }},
+}
+
+// leaves are the leaf pages with package records, which some kept ones are in.
+func (d *directory) leaves(index []byte, do func(page []byte)) {
+	n := 0
+	for _, p := range pages(index, 2) {
+		if bytes.Contains(p, []byte(filepath.Base(d.kept[0].file))) {
+			do(p)
+			n++
+		}
+	}
+	if n == 0 {
+		d.t.Fatal("no page has the record")
+	}
+}
+
+func (d *directory) file(dir, name string) []byte {
+	d.t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return data
+}
+
+// put puts the directory back as it was, but for one file; nil is none.
+func (d *directory) put(name string, content []byte) {
+	d.t.Helper()
+	copyAll(d.t, d.whole, d.data)
+	err := os.Remove(filepath.Join(d.data, name))
+	if err == nil && content != nil {
+		err = os.WriteFile(filepath.Join(d.data, name), content, 0o600)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Whatever happens to the index: modproxy starts and has everything, or refuses,
+// says what to do, and has everything when that is done.
+func TestDamagedIndex(t *testing.T) {
+	d := newDirectory(t, 24)
+	for _, damage := range indexDamages {
+		d.put("index.db", damage.do(d, d.file(d.whole, "index.db")))
+		how := "refused"
+		refusal := d.startOrRefuse("--offline")
+		if refusal == "" {
+			d.served(damage.name)
+			out, err := d.command("verify").CombinedOutput()
+			if err == nil {
+				t.Logf("%s: mended", damage.name)
+				continue
+			}
+			how, refusal = "served all the same, and found by verify", string(out)
+		}
+		t.Logf("%s: %s", damage.name, how)
+		if !strings.Contains(refusal, `"modproxy rebuild"`) {
+			t.Errorf("%s: no remedy: %s", damage.name, refusal)
+		}
+		d.output("rebuild")
+		if refusal := d.startOrRefuse("--offline"); refusal != "" {
+			t.Errorf("%s: after a rebuild: %s", damage.name, refusal)
+			continue
+		}
+		d.complete(damage.name)
+	}
+}
+
+// ledgerDamages are what can happen to a file of the ledger. older is the file as
+// it was before.
+var ledgerDamages = []struct {
+	name string
+	do   func(content, older []byte) []byte
+}{
+	{"a bit", func(b, _ []byte) []byte { b[len(b)/2] ^= 1; return b }},
+	{"cut short", func(b, _ []byte) []byte { return b[:len(b)-10] }},
+	{"empty", func(b, _ []byte) []byte { return []byte{} }},
+	{"gone", func(b, _ []byte) []byte { return nil }},
+	{"garbage", func(b, _ []byte) []byte { scribble(b[len(b)/3 : len(b)/2]); return b }},
+	{"foreign", func(b, _ []byte) []byte { return random("foreign", 2000) }},
+	{"older", func(_, older []byte) []byte { return older }},
+}
+
+// Whatever happens to a file of the ledger: modproxy refuses, and either of the
+// remedies that it names helps.
+func TestDamagedLedger(t *testing.T) {
+	d := newDirectory(t, 10)
+	export := filepath.Join(t.TempDir(), "export")
+	copyAll(t, d.whole, d.data)
+	d.output("ledger", "export", export)
+	key := strings.TrimSpace(string(d.output("ledger", "key")))
+	for n, file := range []string{"log", "head", "key"} {
+		for i, damage := range ledgerDamages {
+			what, name := file+": "+damage.name, "ledger/"+file
+			content := damage.do(d.file(d.whole, name), d.file(d.older, name))
+			if bytes.Equal(content, d.file(d.whole, name)) && content != nil {
+				continue // the key is older than anything
+			}
+			d.put(name, content)
+			if !long() && i%3 == n {
+				continue // there is time for most
+			}
+			refusal := d.startOrRefuse("--offline")
+			if refusal == "" && what == "head: older" { // what it does not cover is in the log, whole
+				d.complete(what)
+				continue
+			}
+			if !strings.Contains(refusal, "put a backup of the whole directory back") || !strings.Contains(refusal, "modproxy ledger import") {
+				t.Errorf("%s: no remedy: %q", what, refusal)
+				if refusal == "" {
+					d.stop()
+				}
+				continue
+			}
+			ledger := filepath.Join(d.data, "ledger")
+			if i%2 == 0 {
+				copyAll(t, filepath.Join(d.whole, "ledger"), ledger)
+			} else {
+				if err := os.Rename(ledger, ledger+".away"); err != nil {
+					t.Fatal(err)
+				}
+				d.output("ledger", "import", export, "--key", key)
+			}
+			if refusal := d.startOrRefuse("--offline"); refusal != "" {
+				t.Errorf("%s: after that: %s", what, refusal)
+				continue
+			}
+			d.complete(what)
+		}
+	}
+}
