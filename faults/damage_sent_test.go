@@ -4,9 +4,7 @@ package faults_test
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,14 +17,6 @@ func TestDamageWhileItIsSent(t *testing.T) {
 	const size = 10 << 20
 	t.Setenv("MODPROXY_CACHE_MEMORY", "1MiB")
 	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: size})
-	// What buffers hold is little beside the package.
-	narrow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err == nil {
-			err = conn.(*net.TCPConn).SetReadBuffer(32 << 10)
-		}
-		return conn, err
-	}}}
 	r.start()
 	r.ready()
 	p := r.keep("large")
@@ -40,7 +30,7 @@ func TestDamageWhileItIsSent(t *testing.T) {
 			if of != "" {
 				req.Header.Set("Range", of)
 			}
-			resp, err := narrow.Do(req)
+			resp, err := narrow().Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,207 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// narrow is a client that takes what it reads and little more.
+func narrow() *http.Client {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+		}
+		return conn, err
+	}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
+}
+
+// begin asks for a package and reads the beginning of it.
+func (r *rig) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
+	r.t.Helper()
+	resp, err := narrow().Get(r.url + p.path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := io.CopyN(&got, resp.Body, 64<<10); err != nil {
+		r.t.Fatal(err)
+	}
+	return resp, &got
+}
+
+// Told to end while a large package is on its way, modproxy sends all of it, and
+// exits with 0. One whose client does not take it in time is cut off, and so is one
+// when modproxy is killed: neither looks whole.
+func TestEndWhileStreaming(t *testing.T) {
+	t.Setenv("MODPROXY_SHUTDOWN", "8s")
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: rounds(20<<20, 100<<20)})
+	r.client.Timeout = time.Minute
+	r.start()
+	r.ready()
+	p := r.keep("large")
+
+	resp, got := r.begin(p)
+	server := r.server
+	signalled := time.Now()
+	server.Process.Signal(syscall.SIGTERM)
+	time.Sleep(500 * time.Millisecond)
+	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(r.url, "http://"), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a new connection: %v", err)
+	}
+	_, err := io.Copy(got, resp.Body)
+	resp.Body.Close()
+	if err != nil || !bytes.Equal(got.Bytes(), p.body) {
+		t.Errorf("%d bytes of %d, %v", got.Len(), len(p.body), err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("the end of modproxy: %v", err)
+	}
+	r.server = nil
+	if took := time.Since(signalled); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	} else {
+		t.Logf("%d bytes were sent to their end, and modproxy ended after %v", got.Len(), took)
+	}
+
+	cut := func(what string, end func()) {
+		t.Helper()
+		r.start()
+		r.ready()
+		resp, got := r.begin(p)
+		defer resp.Body.Close()
+		end()
+		if _, err := io.Copy(got, resp.Body); err == nil || !bytes.HasPrefix(p.body, got.Bytes()) {
+			t.Errorf("%s: %d bytes of %d, %v", what, got.Len(), len(p.body), err)
+		}
+	}
+	t.Setenv("MODPROXY_SHUTDOWN", "1s")
+	cut("who does not read", func() {
+		signalled := time.Now()
+		r.stop()
+		if took := time.Since(signalled); took < time.Second || took > 6*time.Second {
+			t.Errorf("it took %v; want 1s and little more", took)
+		}
+	})
+	cut("killed", r.kill)
+	if kinds := r.verify(); len(kinds) > 0 {
+		t.Errorf("verify finds %v", kinds)
+	}
+}
+
+// usage is what a process has of what can be leaked.
+type usage struct{ descriptors, goroutines, children int }
+
+func (r *rig) usage() (u usage) {
+	r.t.Helper()
+	pid := strconv.Itoa(r.server.Process.Pid)
+	open, err := os.ReadDir("/proc/" + pid + "/fd")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	u.descriptors = len(open)
+	tasks, err := filepath.Glob("/proc/" + pid + "/task/*/children")
+	if err != nil || len(tasks) == 0 {
+		r.t.Fatalf("%v, %v", tasks, err)
+	}
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task) // it may have ended
+		u.children += len(strings.Fields(string(text)))
+	}
+	for line := range strings.Lines(string(r.ask("GET", "/-/metrics").body)) {
+		if n, ok := strings.CutPrefix(line, "go_goroutines "); ok {
+			u.goroutines, err = strconv.Atoi(strings.TrimSpace(n))
+		}
+	}
+	if err != nil || u.goroutines == 0 {
+		r.t.Fatalf("no metric of goroutines: %v", err)
+	}
+	return u
+}
+
+// Clients that go away in the middle, while a package is fetched for them or sent to
+// them, leave nothing behind.
+func TestClientsThatGoAway(t *testing.T) {
+	large := &sized{bytes: 4 << 20}
+	up := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/large/") {
+			large.ServeHTTP(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/archives/") {
+			time.Sleep(20 * time.Millisecond)
+		}
+		answer(w, r)
+	})
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
+	r.start()
+	r.ready()
+	p := r.keep("large")
+	for i := range 8 { // as many connections upstream as there will be
+		r.keep(fmt.Sprintf("warm%d", i))
+	}
+	before := r.usage()
+	n := rounds(300, 1000)
+	queue := make(chan int)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for i := range queue {
+				path := p.path
+				if i%3 == 0 {
+					path = packagePath(fmt.Sprintf("m%d", i), "1.0.0")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*time.Millisecond)
+				req, err := http.NewRequestWithContext(ctx, "GET", r.url+path, nil)
+				if err != nil {
+					t.Error(err)
+				} else if resp, err := narrow().Do(req); err == nil {
+					io.CopyN(io.Discard, resp.Body, rand.Int64N(1<<20)) // however far it comes
+					resp.Body.Close()
+				}
+				cancel()
+			}
+		})
+	}
+	for i := range n {
+		queue <- i
+	}
+	close(queue)
+	group.Wait()
+	var after usage
+	for started := time.Now(); time.Since(started) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+		after = r.usage()
+		if after.descriptors <= before.descriptors+4 && after.goroutines <= before.goroutines+8 && after.children <= before.children {
+			break
+		}
+	}
+	if after.descriptors > before.descriptors+4 || after.goroutines > before.goroutines+8 || after.children > before.children {
+		t.Errorf("after %d clients that went away: %+v; before them %+v", n, after, before)
+	}
+	if a := r.ask("GET", p.path); a.status != http.StatusOK || !bytes.Equal(a.body, p.body) {
+		t.Errorf("afterwards: %v", a)
+	}
+	r.stop()
+	r.residue()
+	if kinds := r.verify(); len(kinds) > 0 {
+		t.Errorf("verify finds %v", kinds)
+	}
+	t.Logf("%d clients went away: %+v before, %+v after", n, before, after)
+}
