@@ -1,0 +1,320 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// trouble is a registry of which everything is well until it is not.
+type trouble struct {
+	name   string
+	accept func(net.Conn)                       // instead of serving it
+	cert   func(*authority, string) certificate // instead of a good one
+	serve  http.HandlerFunc                     // instead of answering
+	code   dnsmessage.RCode                     // instead of an address
+
+	on        atomic.Bool
+	connected atomic.Int64
+	server    *httptest.Server
+}
+
+func troubles() []*trouble {
+	return []*trouble{
+		{name: "reset", accept: func(c net.Conn) { c.(*net.TCPConn).SetLinger(0); c.Close() }},
+		{name: "closed", accept: func(c net.Conn) { c.Close() }},
+		{name: "blackhole", accept: func(net.Conn) {}},
+		{name: "nxdomain", code: dnsmessage.RCodeNameError},
+		{name: "servfail", code: dnsmessage.RCodeServerFailure},
+		{name: "refused", code: dnsmessage.RCodeRefused},
+		{name: "silent", code: silence},
+		{name: "expired", cert: func(ca *authority, name string) certificate { return ca.issue(name, -time.Hour) }},
+		{name: "unknown", cert: func(_ *authority, name string) certificate { return newAuthority().issue(name, time.Hour) }},
+		{name: "othername", cert: func(ca *authority, _ string) certificate { return ca.issue("other.test", time.Hour) }},
+		{name: "status503", serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }},
+		{name: "html", serve: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<html>maintenance</html>")
+		}},
+	}
+}
+
+func (x *trouble) host() string { return x.name + ".test" }
+
+// path is a path of the rig's registry at this one.
+func (x *trouble) path(path string) string {
+	return strings.Replace(path, "/up.example.com/", "/"+x.host()+"/", 1)
+}
+
+// certificate has a key.
+type certificate = tls.Certificate
+
+// authority issues certificates that begin two hours ago.
+type authority struct {
+	certificate
+	leaf *x509.Certificate
+}
+
+func newAuthority() *authority {
+	a := &authority{}
+	a.certificate = a.issue("", time.Hour)
+	return a
+}
+
+// issue makes a certificate for a name that ends in a time; without a name it is
+// that of a, by itself.
+func (a *authority) issue(name string, end time.Duration) certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "faults"},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(end),
+	}
+	parent, signer := a.leaf, a.PrivateKey
+	if name == "" {
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+		parent, signer = template, key
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		panic(err)
+	}
+	if name == "" {
+		if a.leaf, err = x509.ParseCertificate(der); err != nil {
+			panic(err)
+		}
+	}
+	return certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// Accept implements [net.Listener] for trouble's server.
+func (l troubledListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		l.x.connected.Add(1)
+		if !l.x.on.Load() || l.x.accept == nil {
+			return conn, nil
+		}
+		l.x.accept(conn)
+	}
+}
+
+type troubledListener struct {
+	net.Listener
+	x *trouble
+}
+
+func (x *trouble) start(t *testing.T, ca *authority) {
+	t.Helper()
+	x.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if x.on.Load() && x.serve != nil {
+			x.serve(w, r)
+			return
+		}
+		answer(w, r)
+	}))
+	x.server.Listener = troubledListener{x.server.Listener, x}
+	good := ca.issue(x.host(), time.Hour)
+	bad := good
+	if x.cert != nil {
+		bad = x.cert(ca, x.host())
+	}
+	x.server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if x.on.Load() {
+			return &bad, nil
+		}
+		return &good, nil
+	}}
+	x.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	x.server.StartTLS()
+	t.Cleanup(x.server.Close)
+}
+
+// turn turns the trouble on or off, also for whoever is connected.
+func (x *trouble) turn(on bool) {
+	x.on.Store(on)
+	x.server.CloseClientConnections()
+}
+
+// newTroubledRig has all registries that are, or will be, in trouble.
+func newTroubledRig(t *testing.T) (*rig, []*trouble, *names) {
+	t.Helper()
+	all, ca := troubles(), newAuthority()
+	dns := &names{code: func(name string) dnsmessage.RCode {
+		for _, x := range all {
+			if x.host() == name && x.on.Load() {
+				return x.code
+			}
+		}
+		return dnsmessage.RCodeSuccess
+	}}
+	serveNames(t, dns)
+	var upstreams []string
+	for _, x := range all {
+		x.start(t, ca)
+		port := x.server.Listener.Addr().(*net.TCPAddr).Port
+		upstreams = append(upstreams, fmt.Sprintf("{host: %s, modules: 'https://%s:%d/v1/modules/'}", x.host(), x.host(), port))
+	}
+	t.Setenv("MODPROXY_UPSTREAMS", "["+strings.Join(upstreams, ", ")+"]")
+	t.Setenv("MODPROXY_CACHE_FRESH", "1ms")
+	t.Setenv("MODPROXY_CACHE_MISSING", "1s")
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.leaf.Raw})
+	if err := os.WriteFile(r.path("ca.pem"), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.ready()
+	for _, x := range all {
+		r.warm(x)
+	}
+	return r, all, dns
+}
+
+// warm has a module of a registry kept.
+func (r *rig) warm(x *trouble) {
+	r.t.Helper()
+	for _, path := range []string{modulePath("kept") + "/versions", packagePath("kept", "1.0.0")} {
+		if a := r.ask("GET", x.path(path)); a.status != http.StatusOK || a.err != nil {
+			r.t.Fatalf("%s: %s: %v", x.name, path, a)
+		}
+	}
+}
+
+// keptServed fails the test unless what is kept of a registry is served in time.
+func (r *rig) keptServed(x *trouble) {
+	r.t.Helper()
+	for range 2 {
+		a := r.ask("GET", x.path(modulePath("kept")+"/versions"))
+		if a.status != http.StatusOK || a.took > soonEnough || !strings.Contains(string(a.body), `"1.0.0"`) {
+			r.t.Errorf("%s: versions: %v", x.name, a)
+		}
+		if a.header.Get("Age") == "" || !strings.Contains(a.header.Get("Cache-Status"), "detail=stale") {
+			r.t.Errorf("%s: versions: Cache-Status %q, Age %q", x.name, a.header.Get("Cache-Status"), a.header.Get("Age"))
+		}
+		if a := r.ask("GET", x.path(modulePath("kept")+"/1.0.0/download")); a.status != http.StatusNoContent || a.took > soonEnough {
+			r.t.Errorf("%s: download: %v", x.name, a)
+		}
+		if a := r.ask("GET", x.path(packagePath("kept", "1.0.0"))); a.status != http.StatusOK || a.err != nil {
+			r.t.Errorf("%s: package: %v", x.name, a)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// soonEnough is before clients give up, which they do after ten seconds.
+const soonEnough = 9 * time.Second
+
+// colds are paths of what is not kept.
+var colds = []string{modulePath("cold") + "/versions", modulePath("cold") + "/1.0.0/download", modulePath("kept") + "/2.0.0/download"}
+
+// coldRefused fails the test unless modproxy says soon that it cannot tell.
+func (r *rig) coldRefused(x *trouble) {
+	r.t.Helper()
+	var group sync.WaitGroup
+	for _, path := range colds {
+		group.Go(func() {
+			a := r.ask("GET", x.path(path))
+			bad := a.status < 502 || a.status > 504
+			if strings.HasSuffix(path, "/download") && a.status == http.StatusFailedDependency {
+				bad = x.serve == nil // it did answer, and a person should read what
+			}
+			if bad || a.took > soonEnough || a.said() == "" {
+				r.t.Errorf("%s: %s: %v", x.name, path, a)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Whatever keeps a registry from answering, what is kept is served, marked where it
+// may be out of date; what is not is answered soon and never with "not found"; and
+// when it is over, all is well.
+func TestUpstreamTrouble(t *testing.T) {
+	r, all, _ := newTroubledRig(t)
+	var group sync.WaitGroup
+	for _, x := range all {
+		x.turn(true)
+		group.Go(func() { r.keptServed(x) })
+		group.Go(func() { r.coldRefused(x) })
+	}
+	group.Wait()
+	for _, x := range all {
+		x.turn(false)
+	}
+	for _, x := range all {
+		for _, path := range colds[:2] {
+			started := time.Now()
+			a := r.ask("GET", x.path(path))
+			for a.status >= 400 && time.Since(started) < 40*time.Second {
+				time.Sleep(100 * time.Millisecond)
+				a = r.ask("GET", x.path(path))
+			}
+			if a.status >= 400 || a.err != nil {
+				t.Errorf("%s is well again: %v", x.name, a)
+			}
+		}
+	}
+	r.stop()
+}
+
+// Offline, what is kept is served, what is not is refused, and nobody is asked: no
+// registry, no name server.
+func TestOfflineAsksNobody(t *testing.T) {
+	r, all, dns := newTroubledRig(t)
+	r.stop()
+	before := dns.asked.Load()
+	for _, x := range all {
+		x.connected.Store(0)
+	}
+	if before == 0 {
+		t.Error("no name was asked for before: the name server is not asked")
+	}
+	r.start("--offline")
+	r.ready()
+	for _, x := range all {
+		r.keptServed(x)
+		r.coldRefused(x)
+		if a := r.ask("GET", x.path(packagePath("cold", "1.0.0"))); a.status != http.StatusBadGateway || !strings.Contains(a.said(), "offline") {
+			t.Errorf("%s: package: %v", x.name, a)
+		}
+	}
+	r.stop()
+	if asked := dns.asked.Load(); asked != before {
+		t.Errorf("%d questions to the name server", asked-before)
+	}
+	for _, x := range all {
+		if n := x.connected.Load(); n > 0 {
+			t.Errorf("%d connections to %s", n, x.name)
+		}
+	}
+}
