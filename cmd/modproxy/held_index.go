@@ -22,6 +22,8 @@ type heldIndex struct {
 	book  ledger.Ledger
 	// disagrees is told of such a record.
 	disagrees func(m modproxy.Module, version string, err error)
+	// behind is told of a record that was not in the ledger, and is from now on.
+	behind func(m modproxy.Module, version string)
 }
 
 var _ cache.Index = (*heldIndex)(nil)
@@ -94,6 +96,7 @@ func (x *heldIndex) hold(m modproxy.Module, version string, rec cache.PackageRec
 	err := x.agree(m, version, rec)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = x.book.Add(recordOf(m, version, rec)); err == nil {
+			x.behind(m, version)
 			return nil
 		}
 	}

@@ -52,9 +52,15 @@ func (s *stack) forget(m modproxy.Module, version string) { s.cache.Forget(m, ve
 
 // heldIndex is the index as far as it agrees with the ledger.
 func (s *stack) heldIndex() *heldIndex {
-	return &heldIndex{s.store, s.book, func(m modproxy.Module, version string, err error) {
-		s.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
-	}}
+	return &heldIndex{
+		store: s.store, book: s.book,
+		disagrees: func(m modproxy.Module, version string, err error) {
+			s.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
+		},
+		behind: func(m modproxy.Module, version string) {
+			s.log.Warn("ledger_behind", zap.Stringer("module", m), zap.String("version", version))
+		},
+	}
 }
 
 // observeLedger measures and logs what the ledger's layer tells.

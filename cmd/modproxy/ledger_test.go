@@ -50,8 +50,12 @@ func packageOf(seed string) cache.PackageRecord {
 
 func TestHeldIndex(t *testing.T) {
 	dir := t.TempDir()
-	disagreed := 0
-	x := &heldIndex{mustOpenStore(t, dir), mustOpenBook(t, filepath.Join(dir, "ledger")), func(modproxy.Module, string, error) { disagreed++ }}
+	disagreed, behind := 0, 0
+	x := &heldIndex{
+		store: mustOpenStore(t, dir), book: mustOpenBook(t, filepath.Join(dir, "ledger")),
+		disagrees: func(modproxy.Module, string, error) { disagreed++ },
+		behind:    func(modproxy.Module, string) { behind++ },
+	}
 	must(t, x.book.Add(ledgertest.NewRecord(vpc, "1.0.0", "a")))
 	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
 	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("a") {
@@ -60,13 +64,13 @@ func TestHeldIndex(t *testing.T) {
 	if err := x.PutPackage(vpc, "1.0.0", packageOf("b")); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("PutPackage of what is not recorded = %v, want ErrChanged", err)
 	}
-	// What is kept and not recorded is recorded.
+	// What is kept and not recorded is recorded, and told.
 	must(t, x.store.PutPackage(vpc, "2.0.0", packageOf("c")))
 	if _, err := x.Package(vpc, "2.0.0"); err != nil {
 		t.Error(err)
 	}
-	if r, err := x.book.Lookup(vpc, "2.0.0"); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) {
-		t.Errorf("recorded %v, %v", r, err)
+	if r, err := x.book.Lookup(vpc, "2.0.0"); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) || behind != 1 {
+		t.Errorf("recorded %v, %v; told %d times", r, err, behind)
 	}
 	// What is kept and does not count is not there.
 	must(t, x.book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
