@@ -1,0 +1,183 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// backUp copies the directory while modproxy works in it, in the order that the
+// README says.
+func (r *rig) backUp(to string) {
+	r.t.Helper()
+	if err := os.MkdirAll(filepath.Join(to, "ledger"), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, name := range []string{"ledger/head", "ledger/key", "ledger/log", "blobs", "packages", "quarantine", "index.db", "layout.json"} {
+		copyAll(r.t, filepath.Join(r.data, name), filepath.Join(to, name))
+	}
+}
+
+// restored starts a modproxy, offline, with what is in the directory, if need be
+// after a rebuild, which is said.
+func (r *rig) restored(what string) (rebuilt bool) {
+	r.t.Helper()
+	refusal := r.startOrRefuse("--offline")
+	if refusal == "" {
+		return false
+	}
+	if !strings.Contains(refusal, `"modproxy rebuild"`) {
+		r.t.Errorf("%s: no remedy: %s", what, refusal)
+	}
+	r.output("rebuild")
+	if refusal := r.startOrRefuse("--offline"); refusal != "" {
+		r.t.Fatalf("%s: after a rebuild: %s", what, refusal)
+	}
+	return true
+}
+
+// A copy of the directory that is taken under load, at any moment, has everything
+// that was acknowledged before, with its record in the ledger.
+func TestBackupUnderLoad(t *testing.T) {
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r.start()
+	r.ready()
+	end := r.load(4)
+	type copied struct {
+		dir  string
+		acks map[string]string
+	}
+	var backups []copied
+	for range rounds(3, 30) {
+		before := r.acked()
+		for started := time.Now(); r.acked() < before+5 && time.Since(started) < 20*time.Second; {
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		}
+		r.mu.Lock()
+		b := copied{filepath.Join(t.TempDir(), "copy"), maps.Clone(r.acks)}
+		r.mu.Unlock()
+		r.backUp(b.dir)
+		backups = append(backups, b)
+	}
+	end()
+	r.stop()
+	rebuilt, unrecorded, missing := 0, 0, 0
+	for i, b := range backups {
+		if err := os.RemoveAll(r.data); err != nil {
+			t.Fatal(err)
+		}
+		copyAll(t, b.dir, r.data)
+		if r.restored("a copy") {
+			rebuilt++
+		}
+		ledger := r.output("ledger", "show")
+		for path, digest := range b.acks {
+			a := r.ask("GET", path)
+			if sum := sha256.Sum256(a.body); a.status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
+				t.Errorf("copy %d: %s: %v", i, path, a)
+			}
+			parts := strings.Split(path, "/")
+			if record := "up.example.com/acme/" + parts[5] + "/aws " + parts[7] + " h1:"; !bytes.Contains(ledger, []byte(record)) {
+				t.Errorf("copy %d: the ledger has no %s", i, record)
+			}
+		}
+		r.stop()
+		for kind, n := range r.verify() { // of what came while it was copied
+			switch kind {
+			case "package_missing":
+				missing += n
+			case "pin_differs", "record_missing", "copy_missing": // not recorded in the ledger, or in one of two places
+				unrecorded += n
+			default:
+				t.Errorf("copy %d: verify finds %d %s", i, n, kind)
+			}
+		}
+	}
+	t.Logf("%d copies, the last with %d packages acknowledged before: %d were rebuilt; of what came meanwhile verify named %d packages that are missing and %d records",
+		len(backups), len(backups[len(backups)-1].acks), rebuilt, missing, unrecorded)
+}
+
+// mixes are directories that are in part those of another time: what of them is
+// older, or newer.
+var mixes = []struct {
+	name  string
+	older []string
+}{
+	{"index", []string{"index.db"}},
+	{"index and layout", []string{"index.db", "layout.json"}},
+	{"layout", []string{"layout.json"}},
+	{"index, layout and copies", []string{"index.db", "layout.json", "packages"}},
+	{"packages", []string{"blobs"}},
+	{"packages and copies", []string{"blobs", "packages"}},
+	{"ledger", []string{"ledger"}},
+	{"all but the ledger", []string{"index.db", "layout.json", "packages", "blobs"}},
+	{"all but the packages", []string{"index.db", "layout.json", "packages", "ledger"}},
+}
+
+// A directory of which a part was put back from an older copy: modproxy starts, or
+// says what to do. What is there is served, what is missing is named and fetched
+// again as what it was, and that the ledger is behind is no secret.
+func TestMixedBackups(t *testing.T) {
+	t.Setenv("MODPROXY_LOG_LEVEL", "warn")
+	d := newDirectory(t, 10)
+	half := len(d.kept) / 2
+	for _, mix := range mixes {
+		copyAll(t, d.whole, d.data)
+		has := map[string]bool{}
+		for _, name := range mix.older {
+			copyAll(t, filepath.Join(d.older, name), filepath.Join(d.data, name))
+			has[name] = true
+		}
+		before, _ := os.ReadFile(d.path("log"))
+		rebuilt := d.restored(mix.name)
+		for i, p := range d.kept {
+			a := d.ask("GET", p.path)
+			known := i < half || !has["blobs"] && !(has["packages"] && has["index.db"])
+			if known && (a.status != http.StatusOK || !bytes.Equal(a.body, p.body)) || !known && a.status != http.StatusBadGateway {
+				t.Errorf("older %s: %s: %v", mix.name, p.path, a)
+			}
+		}
+		d.stop()
+		log, _ := os.ReadFile(d.path("log"))
+		behind := bytes.Count(log[len(before):], []byte("ledger_behind"))
+		if want := len(d.kept) - half; has["ledger"] && !has["index.db"] && behind != want || !has["ledger"] && behind != 0 {
+			t.Errorf("older %s: that the ledger is behind is told %d times of %d", mix.name, behind, want)
+		}
+		kinds := d.verify()
+		if named := kinds["package_missing"]; has["blobs"] && !has["packages"] && named != len(d.kept)-half || !has["blobs"] && len(kinds) > 0 {
+			t.Errorf("older %s: verify finds %v", mix.name, kinds)
+		}
+		t.Logf("older %s: rebuilt %v, verify finds %v, behind %d", mix.name, rebuilt, kinds, behind)
+		// Online, all is fetched again, and is what it was.
+		d.start()
+		d.ready()
+		for _, p := range d.kept {
+			if a := d.ask("GET", p.path); a.status != http.StatusOK || !bytes.Equal(a.body, p.body) {
+				t.Errorf("older %s, online: %s: %v", mix.name, p.path, a)
+			}
+		}
+		d.stop()
+		is := d.output("ledger", "show")
+		for line := range strings.Lines(string(d.ledger)) {
+			if !bytes.Contains(is, []byte(strings.Join(strings.Fields(line)[:3], " "))) {
+				t.Errorf("older %s: the ledger has not %s", mix.name, line)
+			}
+		}
+		if has["blobs"] && has["packages"] && !has["index.db"] {
+			d.output("verify", "--repair") // the copies of records
+		}
+		if kinds := d.verify(); len(kinds) > 0 {
+			t.Errorf("older %s, in the end: verify finds %v", mix.name, kinds)
+		}
+	}
+}
