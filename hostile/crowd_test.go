@@ -143,7 +143,11 @@ func (p *proxy) slowest(t *testing.T, requests int) time.Duration {
 func hardlyWorse(t *testing.T, before, now time.Duration) {
 	t.Helper()
 	t.Logf("99 of 100 requests within %v; before, within %v", now, before)
-	if now > max(2*before, 300*time.Millisecond) {
+	floor := 300 * time.Millisecond
+	if !long() {
+		floor = 3 * time.Second // many other tests run at the same time
+	}
+	if now > max(2*before, floor) {
 		t.Errorf("99 of 100 requests took up to %v; before, %v", now, before)
 	}
 }
@@ -152,11 +156,11 @@ func hardlyWorse(t *testing.T, before, now time.Duration) {
 // memory for ever, and costs each registry no more than a question for each name.
 func TestFloodOfAbsentNames(t *testing.T) {
 	p := startOwn(t, ordinary)
-	n := 20_000
-	if shorter(t, "500 absent names instead of 20000") {
-		n = 500
+	n, requests := 20_000, 200
+	if shorter(t, "200 absent names instead of 20000") {
+		n, requests = 200, 60
 	}
-	before := p.slowest(t, 200)
+	before := p.slowest(t, requests)
 	asked := len(world.good["up-b.test"].Requests())
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -171,7 +175,7 @@ func TestFloodOfAbsentNames(t *testing.T) {
 		})
 	}
 	var during time.Duration
-	group.Go(func() { during = p.slowest(t, 200) })
+	group.Go(func() { during = p.slowest(t, requests) })
 	for i := range n {
 		next <- i
 	}
@@ -193,16 +197,16 @@ func TestFloodOfAbsentNames(t *testing.T) {
 // not at all, cost little; others do not notice.
 func TestSlowClients(t *testing.T) {
 	p := startOwn(t, ordinary)
-	slow, readers, deaf := 2000, 200, 100
-	few := shorter(t, "200 slow connections instead of 2000, a tenth of the readers, and no waiting for the end")
+	slow, readers, deaf, requests := 2000, 200, 100, 200
+	few := shorter(t, "100 slow connections instead of 2000, a tenth of the readers, and no waiting for the end")
 	if few {
-		slow, readers, deaf = 200, 20, 10
+		slow, readers, deaf, requests = 100, 20, 10, 60
 	}
 	m := atArchive(t, "x.tar.gz", bytesOf(randomPackage(t, 5<<20)))
 	if a := p.install(m, "1.0.0"); a.status != http.StatusOK {
 		t.Fatal(a.said())
 	}
-	before := p.slowest(t, 200)
+	before := p.slowest(t, requests)
 	dial := func(first string) net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 		if err != nil {
@@ -244,7 +248,7 @@ func TestSlowClients(t *testing.T) {
 			cut <- time.Since(started)
 		}()
 	}
-	during := p.slowest(t, 200)
+	during := p.slowest(t, requests)
 	p.run("meanwhile", func(t *testing.T) { hardlyWorse(t, before, during) })
 	if few {
 		return

@@ -8,11 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -75,12 +71,7 @@ func outside() error {
 	if program, err = filepath.Abs(program); err != nil {
 		return err
 	}
-	temp := filepath.Join(dir, "tmp")
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		return err
-	}
-	env := append(os.Environ(), roleVariable+"=world", programVariable+"="+program, "TMPDIR="+temp)
-	err = runInNamespaces(env)
+	err = inWorlds(dir, append(os.Environ(), roleVariable+"=world", programVariable+"="+program))
 	if !errors.Is(err, errNoWorld) {
 		return err
 	}
@@ -89,40 +80,6 @@ func outside() error {
 	}
 	fmt.Fprintf(os.Stderr, "hostile: NOT RUN, none of its cases: %v: the rig needs root, or a machine that allows user namespaces\n", err)
 	return nil
-}
-
-// runInNamespaces runs this program again, as the first process of its namespaces:
-// when it ends, whatever it has started ends with it.
-func runInNamespaces(env []string) error {
-	runtime.LockOSThread() // the death signal is that of the thread
-	const own = syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
-	attempts := []*syscall.SysProcAttr{
-		{Cloneflags: own, Pdeathsig: syscall.SIGKILL},
-		{
-			Cloneflags: own | syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		},
-	}
-	var failed []string
-	for _, attr := range attempts {
-		self := exec.Command("/proc/self/exe", os.Args[1:]...)
-		self.Env, self.Stdin, self.Stdout, self.Stderr = env, os.Stdin, os.Stdout, os.Stderr
-		self.SysProcAttr = attr
-		if err := self.Start(); err != nil {
-			failed = append(failed, err.Error())
-			continue
-		}
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-		go func() {
-			for s := range signals {
-				self.Process.Signal(s)
-			}
-		}()
-		return self.Wait()
-	}
-	return fmt.Errorf("%w: %s", errNoWorld, strings.Join(failed, ", "))
 }
 
 // inWorld makes the world and runs the tests in it.

@@ -75,7 +75,7 @@ func start(t *testing.T, config string) *proxy {
 	}
 	p.t = t
 	t.Cleanup(func() {
-		p.check(t)
+		p.checkAll(t)
 		p.checkUsage()
 	})
 	return p
@@ -288,7 +288,7 @@ func (p *proxy) stop() {
 // finish is the end of a program: what it used is given back, nothing is left over
 // by a restart, and nothing that was logged or kept tells what it should not.
 func (p *proxy) finish() {
-	p.check(p.t)
+	p.checkAll(p.t)
 	p.checkUsage()
 	if p.others {
 		p.asked = p.counted() + 1 // and the question for that

@@ -24,11 +24,11 @@ type questioner struct {
 
 // untilRefused asks until it has been refused often enough, or over is closed.
 func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
-	for q.refused < 10 {
+	for q.refused < 5 {
 		select {
 		case <-over:
 			return
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(25 * time.Millisecond):
 		}
 		asked := time.Now()
 		switch a := p.ask(q.method, q.path, "Authorization", q.shown); {

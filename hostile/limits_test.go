@@ -1,0 +1,147 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const limited = asking + "limits: {connections: 60, requests: 4, rate: 20}\n"
+
+// Who asks too much is told when to come back, and can; others do not notice. When
+// there is too much of everybody, it passes.
+func TestLimitsAreHitAndRecover(t *testing.T) {
+	p := startOwn(t, limited)
+	loud := p.token("loud", "--scope", "*")
+	quiet := p.token("quiet", "--scope", "*")
+	p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet)
+	p.run("rate", func(t *testing.T) {
+		var group sync.WaitGroup
+		group.Go(func() { tooFast(t, p, loud) })
+		group.Go(func() { tooFast(t, p, "Bearer mp_x") }) // the rate of an address
+		for range 10 {
+			if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.status != http.StatusOK {
+				t.Errorf("another client: %d %s", a.status, a.said())
+			}
+		}
+		group.Wait()
+	})
+	p.run("requests-at-a-time", func(t *testing.T) { tooMany(t, p, quiet) })
+	p.run("connections", func(t *testing.T) { tooOpen(t, p, quiet) })
+}
+
+// later wants an answer that tells to come back in some seconds.
+func later(t *testing.T, a answer) time.Duration {
+	t.Helper()
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if a.status != http.StatusServiceUnavailable || err != nil || seconds < 1 || seconds > 30 {
+		t.Errorf("%d with Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.said())
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// tooFast asks for more than one client may.
+func tooFast(t *testing.T, p *proxy, loud string) {
+	path := private.path("versions")
+	served := p.ask(http.MethodGet, path, "Authorization", loud).status
+	answers := make(chan answer, 120)
+	var group sync.WaitGroup
+	for range cap(answers) {
+		group.Go(func() { answers <- p.ask(http.MethodGet, path, "Authorization", loud) })
+	}
+	group.Wait()
+	close(answers)
+	refused, wait := 0, time.Duration(0)
+	for a := range answers {
+		if a.status != served {
+			wait = max(wait, later(t, a))
+			refused++
+		}
+	}
+	if refused < 20 || refused == cap(answers) {
+		t.Errorf("%d of %d were told to come back", refused, cap(answers))
+	}
+	time.Sleep(wait)
+	if a := p.ask(http.MethodGet, path, "Authorization", loud); a.status != served {
+		t.Errorf("after %v: %d %s", wait, a.status, a.said())
+	}
+}
+
+// tooMany has as many wait for a package as are answered at a time. The next is told
+// to come back, and is answered when one of them is.
+func tooMany(t *testing.T, p *proxy, quiet string) {
+	release := make(chan bool)
+	data := tarGz(t, plainFile)
+	m := atArchive(t, "x.tar.gz", func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		w.Write(data)
+	})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			if a := p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet); a.status != http.StatusOK {
+				t.Errorf("who waited for the package: %d %s", a.status, a.said())
+			}
+		})
+	}
+	told := false
+	for range 20 { // some of the first four may not be there yet
+		a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet)
+		if a.status != http.StatusOK {
+			later(t, a)
+			told = true
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if !told {
+		t.Error("a fifth request was answered")
+	}
+	if code := p.status("/-/healthz"); code != http.StatusOK {
+		t.Errorf("meanwhile: /-/healthz answered %d", code)
+	}
+	close(release)
+	group.Wait()
+	if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", a.status, a.said())
+	}
+}
+
+// tooOpen has as many connections open as there may be, on which nobody asks for
+// anything. The next waits until one of them ends, at the latest when it is cut off.
+func tooOpen(t *testing.T, p *proxy, quiet string) {
+	var idle []net.Conn
+	for range 60 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET / HTTP/1.1\r\n")
+		idle = append(idle, conn)
+	}
+	answered := make(chan answer, 1)
+	started := time.Now()
+	go func() { answered <- p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet) }()
+	select {
+	case a := <-answered:
+		t.Errorf("one more connection was answered: %d", a.status)
+		return
+	case <-time.After(500 * time.Millisecond):
+	}
+	if shorter(t, "idle connections are closed, instead of waited for until they are cut off") {
+		for _, conn := range idle {
+			conn.Close()
+		}
+	}
+	if a := <-answered; a.status != http.StatusOK || time.Since(started) > 15*time.Second {
+		t.Errorf("%d %s after %v", a.status, a.said(), time.Since(started))
+	}
+}
