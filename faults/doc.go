@@ -1,5 +1,6 @@
-// Package faults is the rig in which the built program is killed, loses power and
-// runs out of space, while clients ask for packages.
+// Package faults is the rig in which the built program is killed, loses power, runs
+// out of space and of what else a system gives, stands still, and is lied to about
+// the time, while clients ask for packages.
 //
 // A power cut is a file system on a loop device that is shut down under the
 // program, as xfstests does it: what was not flushed is lost. What a client was
@@ -7,6 +8,12 @@
 // being asked, and "modproxy verify --read-data" must find nothing. That the rig
 // would notice is proved with programs that do not flush what they should.
 //
-// It takes root, Linux, mount and mkfs.ext4, and runs in mount and process
+// Whatever happens, once it is over and with the upstream gone: every package that a
+// client was given is served with the same bytes, every record of the ledger is what
+// it was, what a client was told to have changed is in the ledger, and nothing
+// temporary is left.
+//
+// It takes root, Linux, mount, mkfs.ext4, strace and control groups for memory and
+// processes; the wall clock jumps on amd64 only. It runs in mount and process
 // namespaces of its own, so that nothing of it outlasts it.
 package faults

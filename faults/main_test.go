@@ -38,7 +38,8 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	flag.Parse()
 	if os.Getenv(roleVariable) == "rig" {
-		if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+			syscall.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 			fmt.Fprintln(os.Stderr, "faults: mounts:", err)
 			return 1
 		}
@@ -76,9 +77,9 @@ func possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("the rig mounts file systems, and needs root for that")
 	}
-	for _, tool := range []string{"mount", "umount", "mkfs.ext4"} {
+	for _, tool := range []string{"mount", "umount", "mkfs.ext4", "strace"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("the rig needs mount, umount and mkfs.ext4: %w", err)
+			return fmt.Errorf("the rig needs mount, umount, mkfs.ext4 and strace: %w", err)
 		}
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {

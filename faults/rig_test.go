@@ -16,10 +16,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -38,11 +38,18 @@ type rig struct {
 	url     string
 	client  *http.Client
 
+	upstream *httptest.Server
+	asked    atomic.Int64 // questions that upstream got
+	moved    sync.Map     // versions of the module "changes" that are another upstream
+
+	begin  func(*exec.Cmd) error // starts modproxy
 	server *exec.Cmd
 	next   atomic.Int64
 
 	mu       sync.Mutex
 	acks     map[string]string // the digest of each package that a client was given, by its path
+	pins     map[string]string // the first sum that the ledger was seen to have, by the path of the package
+	drifts   map[string]bool   // versions of "changes" of which a client was told that they are another
 	statuses map[int]int
 }
 
@@ -63,8 +70,10 @@ func newRigAt(t *testing.T, program, data string, h http.Handler) *rig {
 	r := &rig{
 		t: t, program: program, dir: t.TempDir(), data: data, url: "http://" + address,
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
-		acks:   map[string]string{}, statuses: map[int]int{},
+		begin:  (*exec.Cmd).Start,
+		acks:   map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
 	}
+	r.upstream = upstream(t, r.watched(h))
 	config := fmt.Sprintf(`
 listen: %s
 data: %s
@@ -73,7 +82,7 @@ egress: {allow: [127.0.0.0/8], ca_file: %s}
 cache: {memory: 1MiB}
 log: {level: error}
 shutdown: 5s
-`, address, data, upstream(t, h).URL, filepath.Join(r.dir, "ca.pem"))
+`, address, data, r.upstream.URL, filepath.Join(r.dir, "ca.pem"))
 	if err := errors.Join(os.WriteFile(r.path("modproxy.yaml"), []byte(config), 0o600),
 		os.WriteFile(r.path("ca.pem"), registrytest.CA().PEM, 0o600)); err != nil {
 		t.Fatal(err)
@@ -107,7 +116,7 @@ func (r *rig) start(args ...string) {
 	defer log.Close()
 	r.server = r.command(append([]string{"serve"}, args...)...)
 	r.server.Stderr = log
-	if err := r.server.Start(); err != nil {
+	if err := r.begin(r.server); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -117,17 +126,18 @@ func (r *rig) ready() time.Duration {
 	r.t.Helper()
 	started := time.Now()
 	for time.Since(started) < 30*time.Second {
-		resp, err := r.client.Get(r.url + "/-/readyz")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return time.Since(started)
-			}
+		if r.isReady() {
+			return time.Since(started)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
 	r.t.Fatal("modproxy does not become ready")
 	return 0
+}
+
+func (r *rig) isReady() bool {
+	status, _ := r.ask(r.t.Context(), "GET", "/-/readyz", "")
+	return status == http.StatusOK
 }
 
 // kill ends modproxy at once, and the programs that it has started.
@@ -163,7 +173,7 @@ func (r *rig) load(n int) (end func()) {
 				}
 				if path == "" {
 					i := r.next.Add(1)
-					path = fmt.Sprintf("/up.example.com/v1/modules/acme/m%d/aws/1.%d.0/m%d-aws-1.%d.0.tar.gz", i%50, i, i%50, i)
+					path = packagePath(fmt.Sprintf("up.example.com/acme/m%d/aws", i%50), fmt.Sprintf("1.%d.0", i))
 				}
 				if err := r.get(ctx, path); err != nil {
 					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
@@ -238,9 +248,8 @@ func (r *rig) check() error {
 		} else if err != nil {
 			return err
 		}
-		parts := strings.Split(p.Module, "/")
 		if p.State == "kept" {
-			is[fmt.Sprintf("/up.example.com/v1/modules/acme/%s/aws/%s/%s-aws-%s.tar.gz", parts[2], p.Version, parts[2], p.Version)] = p.Digest
+			is[packagePath(p.Module, p.Version)] = p.Digest
 		}
 	}
 	r.mu.Lock()
@@ -254,7 +263,7 @@ func (r *rig) check() error {
 	if lost > 0 {
 		return fmt.Errorf("%d of %d acknowledged packages are lost or changed", lost, len(r.acks))
 	}
-	return nil
+	return r.checkLedger()
 }
 
 // acked is how many packages were acknowledged.

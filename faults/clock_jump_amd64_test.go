@@ -1,0 +1,197 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
+// to1970 is how far back 1970 is, a day after its begin.
+func to1970() time.Duration { return -time.Since(time.Unix(0, 0).Add(day)).Truncate(time.Second) }
+
+// work is the same work whenever it is done: the versions of 50 modules, ten
+// packages that were acknowledged, and four that were not. It is how many questions
+// that made for upstream.
+func (r *rig) work() int64 {
+	r.t.Helper()
+	before := r.asked.Load()
+	paths := r.paths()
+	paths = paths[:min(10, len(paths))]
+	for range 4 {
+		paths = append(paths, packagePath("up.example.com/acme/cold/aws", fmt.Sprintf("1.%d.0", r.next.Add(1))))
+	}
+	var group sync.WaitGroup
+	for client := range 4 {
+		group.Go(func() {
+			for i := client; i < 50; i += 4 {
+				path := fmt.Sprintf("/up.example.com/v1/modules/acme/m%d/aws/versions", i)
+				if status, text := r.ask(r.t.Context(), "GET", path, ""); status != http.StatusOK {
+					r.t.Errorf("%s: %d %s", path, status, text)
+				}
+			}
+			for i := client; i < len(paths); i += 4 {
+				if err := r.get(r.t.Context(), paths[i]); err != nil {
+					r.t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return r.asked.Load() - before
+}
+
+// The wall clock jumps: nothing is asked of upstream because of it, and nothing
+// goes wrong.
+func TestClockJumps(t *testing.T) {
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	c := newClock(r)
+	r.start()
+	r.ready()
+	first := r.work()
+	normal := r.work()
+	if normal < 8 || first < normal+50 {
+		t.Fatalf("upstream is asked %d times at first, and %d times later: the work is none", first, normal)
+	}
+	jumps := []time.Duration{year, -day, to1970(), 0}
+	for range 20 {
+		jumps = append(jumps, time.Duration(rand.Int64N(int64(20*year))-int64(10*year)).Truncate(time.Second))
+	}
+	var most int64
+	for _, jump := range jumps {
+		c.set(jump)
+		if is := r.clock(); is.Sub(time.Now().Add(jump)).Abs() > time.Minute {
+			t.Fatalf("it is %v for modproxy: the clock does not jump", is)
+		}
+		asked := r.work()
+		if most = max(most, asked); asked > 2*normal {
+			t.Errorf("after a jump to %v upstream was asked %d times, and else %d", jump, asked, normal)
+		}
+	}
+	for _, jump := range []time.Duration{year, to1970()} { // each list is too old, or from the future
+		r.stop()
+		c.wall = jump
+		r.start()
+		r.ready()
+		if asked := r.work(); asked > 2*normal+50 {
+			t.Errorf("after a start at %v upstream was asked %d times, and else %d", jump, asked, normal)
+		}
+	}
+	r.stop()
+	r.begin = (*exec.Cmd).Start
+	r.afterwards()
+	t.Logf("%d jumps; upstream was asked %d times for the work, and %d times at most after a jump", len(jumps), normal, most)
+}
+
+// clock is what time it is for modproxy, by the header of an answer.
+func (r *rig) clock() time.Time {
+	r.t.Helper()
+	resp, err := r.client.Get(r.url + "/-/healthz")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	is, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return is
+}
+
+// No jump of the wall clock makes a token or a signed path last longer.
+func TestClockJumpsAndTokens(t *testing.T) {
+	t.Setenv("MODPROXY_AUTH_REQUIRED", "true")
+	t.Setenv("MODPROXY_AUTH_SIGNED_PATHS", "1m")
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	c := newClock(r)
+	r.start()
+	r.ready()
+	brief, long := r.token("brief", "5m"), r.token("long", "720h")
+	const download = "/up.example.com/v1/modules/acme/m1/aws/1.0.0/download"
+	want := func(when, token, path string, want int) string {
+		t.Helper()
+		status, where := r.shown(token, path)
+		if status != want {
+			t.Errorf("%s: %d, want %d", when, status, want)
+		}
+		return where
+	}
+	path := want("at first", long, download, http.StatusNoContent)
+	want("signed at first", "", path, http.StatusOK)
+	want("brief at first", brief, download, http.StatusNoContent)
+
+	c.set(year)
+	want("a year later", long, download, http.StatusUnauthorized)
+	c.set(10 * day)
+	ahead := want("ten days later", long, download, http.StatusNoContent)
+	want("signed ten days later", "", ahead, http.StatusOK)
+	for _, back := range []time.Duration{-day, to1970()} {
+		c.set(back)
+		want("back", brief, download, http.StatusNoContent)
+		want("signed at first, and back", "", path, http.StatusOK)
+		want("signed ahead, and back", "", ahead, http.StatusOK)
+	}
+	c.pass(3 * time.Minute) // two are the life of a path at most, and one the skew
+	want("signed at first, after its life", "", path, http.StatusUnauthorized)
+	want("signed ahead, after its life", "", ahead, http.StatusUnauthorized)
+	want("brief, in its life", brief, download, http.StatusNoContent)
+	c.pass(3 * time.Minute)
+	want("brief, after its life", brief, download, http.StatusUnauthorized)
+	for range rounds(5, 50) {
+		c.set(time.Duration(rand.Int64N(int64(40*year))-int64(40*year)) + -year)
+		want("brief, after its life", brief, download, http.StatusUnauthorized)
+		want("signed, after its life", "", path, http.StatusUnauthorized)
+	}
+	c.set(0)
+	want("long, in its life", long, download, http.StatusNoContent)
+	r.stop()
+	if log, _ := os.ReadFile(r.path("log")); bytes.Contains(log, []byte("panic")) {
+		t.Error("modproxy panicked")
+	}
+}
+
+// token makes a token.
+func (r *rig) token(name, expires string) string {
+	r.t.Helper()
+	out, err := r.command("token", "create", name, "--scope", "*", "--expires", expires).Output()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// shown asks with a token, or without when it is empty; where is what a download
+// names.
+func (r *rig) shown(token, path string) (status int, where string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), "GET", r.url+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	where = strings.TrimPrefix(resp.Header.Get("X-Terraform-Get"), r.url)
+	where, _, _ = strings.Cut(where, "?")
+	return resp.StatusCode, where
+}

@@ -1,0 +1,54 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// refuses wants "modproxy serve" to end within five seconds, and to say why.
+func (r *rig) refuses(why string) {
+	r.t.Helper()
+	started := time.Now()
+	out, err := r.command("serve", "--listen", "127.0.0.1:0").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), why) {
+		r.t.Errorf("modproxy serve: %v\n%swant %q", err, out, why)
+	}
+	if took := time.Since(started); took > 5*time.Second {
+		r.t.Errorf("it took %v until it ended", took)
+	}
+}
+
+// One modproxy at a time works in a data directory; one that was killed is none,
+// and one that is too old for the directory leaves it alone.
+func TestSecondProcess(t *testing.T) {
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r.start()
+	r.ready()
+	r.fill(5)
+	r.refuses("another modproxy has the data directory: process ")
+	r.kill()
+	r.start()
+	r.ready()
+	r.stop()
+	layout := filepath.Join(r.data, "layout.json")
+	is, err := os.ReadFile(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(layout, []byte(strings.Replace(string(is), `"layout":1`, `"layout":2`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.refuses("layout 2, and this modproxy knows layouts up to 1")
+	if err := os.WriteFile(layout, is, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.afterwards()
+}

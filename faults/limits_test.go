@@ -1,0 +1,119 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A limit of the system is hit under load: some are told to come back, nobody is
+// told anything wrong, modproxy lives, and is as before when the load is gone.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		begin func(*testing.T, *exec.Cmd) error
+	}{
+		{"64 open files", func(_ *testing.T, cmd *exec.Cmd) error {
+			if err := cmd.Start(); err != nil {
+				return err
+			}
+			return unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}, nil)
+		}},
+		{"64 threads", func(t *testing.T, cmd *exec.Cmd) error {
+			return startIn(cmd, newGroup(t, "pids", "pids.max", "pids.max", 64))
+		}},
+		{"192 MiB of memory", func(t *testing.T, cmd *exec.Cmd) error {
+			return startIn(cmd, newGroup(t, "memory", "memory.limit_in_bytes", "memory.max", 192<<20))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			underLimit(t, func(cmd *exec.Cmd) error { return c.begin(t, cmd) })
+		})
+	}
+}
+
+func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
+	const clients = 96
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: 10 * time.Second}
+	r.begin = begin
+	r.start()
+	r.ready()
+	r.fill(3)
+	end := r.load(clients)
+	time.Sleep(time.Duration(rounds(1, 60)) * time.Second)
+	end()
+	r.client.CloseIdleConnections()
+	started := time.Now()
+	r.ready() // the same process: else the port would be closed
+	r.fill(3)
+	t.Logf("%d packages; ready, and at work, %v after the load; answers by status: %v", r.acked(), time.Since(started), r.counts())
+	r.saidNothingWrong()
+	r.stop()
+	r.begin = (*exec.Cmd).Start
+	r.afterwards()
+	if aside, err := os.ReadDir(filepath.Join(r.data, "quarantine")); len(aside) > 0 || err != nil {
+		t.Errorf("set aside, though nothing was damaged: %v, %v", aside, err)
+	}
+}
+
+// saidNothingWrong fails the test when a client was told of absence, or of an
+// error that has no name.
+func (r *rig) saidNothingWrong() {
+	r.t.Helper()
+	counts := r.counts()
+	if counts[http.StatusNotFound] > 0 || counts[http.StatusInternalServerError] > 0 {
+		r.t.Errorf("answers by status: %v", counts)
+	}
+}
+
+// newGroup makes a control group with one limit, which has one name in the first
+// version of control groups, and another in the second.
+func newGroup(t *testing.T, controller, first, second string, limit int) string {
+	t.Helper()
+	const groups = "/sys/fs/cgroup"
+	name := fmt.Sprintf("modproxy-faults-%d-%s", os.Getpid(), controller)
+	dir, file := filepath.Join(groups, controller, name), first
+	if _, err := os.Stat(filepath.Join(groups, "cgroup.subtree_control")); err == nil {
+		dir, file = filepath.Join(groups, name), second
+		if err := os.WriteFile(filepath.Join(groups, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 100 { // what was killed leaves it a moment later
+			if os.Remove(dir) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("%s stays", dir)
+	})
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.Itoa(limit)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startIn starts a program in a control group.
+func startIn(cmd *exec.Cmd, group string) error {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		return err
+	}
+	cmd.Args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = shell
+	return cmd.Start()
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newReadOnlyRig is a rig on a disk, with some packages.
+func newReadOnlyRig(t *testing.T) (*rig, *disk) {
+	t.Helper()
+	d := newDisk(t, 64, "commit=1")
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+	r.start()
+	r.ready()
+	r.fill(20)
+	return r, d
+}
+
+// fill has clients ask until n more packages are acknowledged.
+func (r *rig) fill(n int) {
+	r.t.Helper()
+	end := r.load(4)
+	defer end()
+	before := r.acked()
+	for started := time.Now(); r.acked() < before+n; time.Sleep(5 * time.Millisecond) {
+		if time.Since(started) > time.Minute {
+			r.t.Fatalf("%d of %d packages were acknowledged: %v", r.acked()-before, n, r.counts())
+		}
+	}
+}
+
+// cold is a package that nobody was given.
+const cold = "/up.example.com/v1/modules/acme/cold/aws/1.0.0/cold-aws-1.0.0.tar.gz"
+
+// servesReadOnly wants what is kept, and that modproxy says that nothing else is,
+// and one of the reasons.
+func (r *rig) servesReadOnly(reasons ...string) {
+	r.t.Helper()
+	for started := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		status, text := r.ask(r.t.Context(), "GET", "/-/readyz", "")
+		why := slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(text, reason) })
+		if status == http.StatusServiceUnavailable && why {
+			break
+		}
+		if time.Since(started) > 30*time.Second {
+			r.t.Fatalf("/-/readyz: %d %s", status, text)
+		}
+		r.ask(r.t.Context(), "GET", cold, "") // who has to write notices
+	}
+	if status, text := r.ask(r.t.Context(), "GET", "/-/healthz", ""); status != http.StatusOK {
+		r.t.Errorf("/-/healthz: %d %s", status, text)
+	}
+	for _, path := range r.paths() {
+		if err := r.get(r.t.Context(), path); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// The file system becomes read-only under modproxy, as it does after an error of
+// the disk: what is kept is served, and it says that nothing else is.
+func TestDiskBecomesReadOnly(t *testing.T) {
+	r, d := newReadOnlyRig(t)
+	end := r.load(4)
+	d.run("mount", "-o", "remount,abort", d.mounted)
+	r.servesReadOnly("read-only file system", "input/output error") // the latter of what was being flushed
+	end()
+	r.kill()
+	d.restore()
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	r.afterwards()
+	t.Logf("%d packages; answers by status: %v", r.acked(), r.counts())
+}
+
+// A data directory that is read-only from the start is served as it is.
+func TestDataIsReadOnly(t *testing.T) {
+	r, d := newReadOnlyRig(t)
+	r.stop()
+	d.run("mount", "-o", "remount,ro", d.mounted)
+	asked := r.asked.Load()
+	t.Setenv("MODPROXY_LOG_LEVEL", "warn")
+	r.start()
+	r.servesReadOnly("read-only file system")
+	status, text := r.ask(t.Context(), "GET", cold, "")
+	if status != http.StatusInsufficientStorage || !strings.Contains(text, "read-only file system") {
+		t.Errorf("what is not kept: %d %s", status, text)
+	}
+	status, text = r.ask(t.Context(), "GET", "/up.example.com/v1/modules/acme/cold/aws/1.0.0/download", "")
+	if status != http.StatusInsufficientStorage || !strings.Contains(text, "read-only file system") {
+		t.Errorf("where it is: %d %s", status, text)
+	}
+	if now := r.asked.Load(); now != asked {
+		t.Errorf("upstream was asked %d times", now-asked)
+	}
+	if err := r.check(); err != nil { // beside it, by the directory alone
+		t.Error(err)
+	}
+	for _, args := range [][]string{
+		{"rm", "up.example.com/acme/m1/aws"}, {"rebuild"}, {"token", "create", "ci", "--scope", "*"}, {"ledger", "init"},
+	} {
+		out, err := r.command(args...).CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "read-only file system") {
+			t.Errorf("modproxy %v: %v %s", args, err, out)
+		}
+	}
+	r.stop()
+	log, err := os.ReadFile(r.path("log"))
+	if err != nil || !strings.Contains(string(log), `"message":"data_read_only"`) {
+		t.Errorf("the log: %v\n%s", err, log)
+	}
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	d.run("mount", "-o", "remount,rw", d.mounted)
+	r.start()
+	r.ready()
+	r.fill(5)
+	r.stop()
+	r.afterwards()
+}

@@ -1,0 +1,188 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// packagePath is the path of a package, by its module address and version.
+func packagePath(module, version string) string {
+	parts := strings.Split(module, "/")
+	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s-%s-%s.tar.gz",
+		parts[0], strings.Join(parts[1:], "/"), version, parts[2], parts[3], version)
+}
+
+// changes is the module of which versions are another upstream once they moved.
+const changes = "up.example.com/acme/changes/aws"
+
+// watched is h, of which the questions are counted, and with what has moved.
+func (r *rig) watched(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.asked.Add(1)
+		version := strings.TrimSuffix(path.Base(q.URL.Path), ".tar.gz")
+		if _, moved := r.moved.Load(version); moved && strings.Contains(q.URL.Path, "/archives/v1/modules/acme/changes/") {
+			w.Header().Set("Content-Type", "application/gzip")
+			w.Write(archive("another " + version))
+			return
+		}
+		h.ServeHTTP(w, q)
+	})
+}
+
+// loadDrift has versions of one module kept, changes them upstream, removes what is
+// kept of them, and asks for them, until end is called: who is told that a version
+// is another has had that written down.
+func (r *rig) loadDrift() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	until := func(f func() (int, string), want func(status int, text string) bool) {
+		for ctx.Err() == nil && !want(f()) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	go func() {
+		defer close(done)
+		for i := 1; ctx.Err() == nil; i++ {
+			version := fmt.Sprintf("1.%d.0", i)
+			get := func() (int, string) { return r.ask(ctx, "GET", packagePath(changes, version), "") }
+			until(get, func(status int, _ string) bool { return status == http.StatusOK })
+			r.moved.Store(version, true)
+			remove := fmt.Sprintf(`{"module": %q, "version": %q}`, changes, version)
+			until(func() (int, string) { return r.ask(ctx, "POST", "/-/api/packages/remove", remove) },
+				func(status int, _ string) bool { return status == http.StatusOK })
+			until(get, func(_ int, text string) bool {
+				told := strings.Contains(text, "modproxy ledger drift")
+				if told {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					r.drifts[version] = true
+				}
+				return told
+			})
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// ask asks once, as who operates modproxy if it serves. The status is 0 when there
+// is no answer.
+func (r *rig) ask(ctx context.Context, method, path, body string) (status int, text string) {
+	req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	var server struct{ Token string }
+	said, _ := os.ReadFile(filepath.Join(r.data, "server.json")) // empty while modproxy does not serve
+	if json.Unmarshal(said, &server) == nil && strings.HasPrefix(path, "/-/api/") {
+		req.Header.Set("Authorization", "Bearer "+server.Token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// said is what a verb prints as JSON.
+func (r *rig) said(out any, args ...string) error {
+	var text, complaint bytes.Buffer
+	cmd := r.command(append(args, "--json")...)
+	cmd.Stdout, cmd.Stderr = &text, &complaint
+	err := cmd.Run()
+	if bad := json.Unmarshal(text.Bytes(), out); bad != nil {
+		return fmt.Errorf("%v: %w %s", args, err, complaint.String())
+	}
+	return nil // "ledger drift" fails when there is any
+}
+
+// checkLedger is what is wrong with the ledger: what was given to a client has a
+// record, records stay what they were, and what was told to be another is in it.
+// It is called with mu held.
+func (r *rig) checkLedger() error {
+	var show struct {
+		Records []struct{ Module, Version, Sum string }
+	}
+	if err := r.said(&show, "ledger", "show"); err != nil {
+		return err
+	}
+	is := map[string]string{}
+	for _, rec := range show.Records {
+		is[packagePath(rec.Module, rec.Version)] = rec.Sum
+	}
+	for path, sum := range r.pins {
+		if is[path] != sum {
+			return fmt.Errorf("the ledger has %q of %s, and had %s", is[path], path, sum)
+		}
+	}
+	for path := range r.acks {
+		if is[path] == "" {
+			return fmt.Errorf("the ledger has no record of %s", path)
+		}
+	}
+	r.pins = is
+	var drift struct {
+		Drift []struct{ Module, Version string }
+	}
+	if err := r.said(&drift, "ledger", "drift"); err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, d := range drift.Drift {
+		kept[d.Version] = d.Module == changes
+	}
+	for version := range r.drifts {
+		if !kept[version] {
+			return fmt.Errorf("the ledger has nothing of the drift of %s %s", changes, version)
+		}
+	}
+	return nil
+}
+
+// paths are those of all packages that were acknowledged.
+func (r *rig) paths() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.acks))
+}
+
+// afterwards is what holds when a case is over: without an upstream all is served
+// that a client was given before, it is recorded, it is sound, and nothing
+// temporary is left.
+func (r *rig) afterwards() {
+	r.t.Helper()
+	r.upstream.CloseClientConnections()
+	r.upstream.Close()
+	r.start()
+	r.ready()
+	for _, path := range r.paths() {
+		if err := r.get(r.t.Context(), path); err != nil {
+			r.t.Error(err)
+		}
+	}
+	r.stop()
+	if err := r.check(); err != nil {
+		r.t.Error(err)
+	}
+	r.residue()
+	if text, _ := os.ReadFile(r.path("log")); bytes.Contains(text, []byte("panic")) || bytes.Contains(text, []byte("fatal error")) {
+		r.t.Error("modproxy panicked")
+	}
+}

@@ -1,0 +1,207 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// strace is strace that does to system calls what inject says, and tells nothing.
+func strace(calls, inject string) []string {
+	return []string{"strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace=" + calls, "-e", "signal=none", "-e", "inject=" + calls + ":" + inject}
+}
+
+// injected starts modproxy under strace. modproxy is the child of this process.
+func injected(calls, inject string) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		path, err := exec.LookPath("strace")
+		cmd.Path, cmd.Args = path, append(append(strace(calls, inject), "-D"), cmd.Args...)
+		return errors.Join(err, cmd.Start())
+	}
+}
+
+// inject does so to modproxy that runs, until end is called.
+func (r *rig) inject(calls, inject string) (end func()) {
+	r.t.Helper()
+	pid := strconv.Itoa(r.server.Process.Pid)
+	args := append(strace(calls, inject), "-p", pid)
+	cmd := exec.Command(args[0], args[1:]...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	for started := time.Now(); ; time.Sleep(time.Millisecond) {
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil || bytes.Contains(status, []byte("State:\tZ")) || !bytes.Contains(status, []byte("TracerPid:\t0\n")) {
+			break // it has been killed already, or is traced
+		}
+		if time.Since(started) > 10*time.Second {
+			r.t.Fatalf("strace does nothing: %s", &complaint)
+		}
+	}
+	return func() {
+		cmd.Process.Signal(syscall.SIGTERM) // it lets go of modproxy, if that has not ended
+		cmd.Wait()
+	}
+}
+
+// swept are the system calls by which modproxy changes files, and the one by which
+// it opens them, with how many of them are tried in the long form. strace counts
+// those of each thread.
+var swept = []struct {
+	name, calls string
+	starts      int // of a start
+	most        int // under load
+}{
+	{"fsync", "fsync", 100, 200}, {"fdatasync", "fdatasync", 100, 200}, {"renameat", "renameat,renameat2", 100, 200},
+	{"openat", "openat", 100, 200}, {"write", "write", 100, 200}, {"pwrite64", "pwrite64", 100, 200},
+	{"unlinkat", "unlinkat", 100, 200}, {"mkdirat", "mkdirat", 100, 60}, {"linkat", "linkat", 1, 0}, {"ftruncate", "ftruncate", 10, 1},
+}
+
+// few are how many of them are tried in the short form.
+const few = 3
+
+// modproxy is killed at its Nth system call of a kind while it starts, for one N
+// after the other, where there is no data directory, and where there is one: the
+// next start goes on from there.
+func TestSweepOfStarts(t *testing.T) {
+	for _, s := range swept[:rounds(few, len(swept))] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+			first := r.sweepStarts(s.calls, s.starts, true)
+			r.start()
+			r.ready()
+			r.fill(3)
+			r.kill()
+			later := r.sweepStarts(s.calls, s.starts, false)
+			r.afterwards()
+			if len(first) == 0 {
+				t.Errorf("it was never killed")
+			}
+			t.Logf("killed in a first start at %v, in a later one at %v", first, later)
+		})
+	}
+}
+
+// sweepStarts kills modproxy at its Nth call until one is behind the start.
+func (r *rig) sweepStarts(calls string, most int, anew bool) (killed []int) {
+	r.t.Helper()
+	defer func() { r.begin = (*exec.Cmd).Start }()
+	for _, n := range numbers(most, 1, 10) {
+		r.begin = injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))
+		r.start()
+		if !r.ended(r.isReady) {
+			r.kill()
+			break
+		}
+		killed = append(killed, n)
+		r.begin = (*exec.Cmd).Start
+		r.start()
+		r.ready()
+		r.kill()
+		if anew {
+			if err := os.RemoveAll(r.data); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	return killed
+}
+
+// modproxy is killed so under load: all that a client was given is there.
+func TestSweep(t *testing.T) {
+	kills := 0
+	for _, s := range swept[:rounds(few, len(swept))] {
+		if s.most > 0 {
+			t.Run(s.name, func(t *testing.T) { kills += sweep(t, s.calls, s.most) })
+		}
+	}
+	t.Logf("%d kills", kills)
+}
+
+func sweep(t *testing.T, calls string, most int) int {
+	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	endLoad, endDrift := r.load(4), r.loadDrift()
+	var killed, missed []int
+	for _, n := range numbers(most, 10) {
+		r.start()
+		r.ready()
+		for before := r.acked(); r.acked() < before+2; time.Sleep(time.Millisecond) {
+			if r.ended(func() bool { return true }) {
+				t.Fatal("it was not to be killed yet")
+			}
+		}
+		end := r.inject(calls, fmt.Sprintf("signal=KILL:when=%d", n))
+		started := time.Now()
+		if r.ended(func() bool { return time.Since(started) > patience }) {
+			killed = append(killed, n)
+		} else {
+			missed = append(missed, n)
+			r.kill()
+		}
+		end()
+		if err := r.check(); err != nil {
+			t.Fatalf("killed at %s number %d: %v", calls, n, err)
+		}
+	}
+	endLoad()
+	endDrift()
+	r.afterwards()
+	if len(killed) == 0 {
+		t.Errorf("it was never killed")
+	}
+	t.Logf("killed at %v, and not within %v at %v; %d packages and %d drifts acknowledged and there",
+		killed, patience, missed, r.acked(), len(r.drifts))
+	return len(killed)
+}
+
+// patience is how long the load may take to bring modproxy to a system call.
+const patience = 5 * time.Second
+
+// numbers are those of the calls that are tried: every one at first, and then
+// fewer, up to most; or few.
+func numbers(most int, some ...int) (list []int) {
+	if !long() {
+		for _, n := range some {
+			list = append(list, min(n, most))
+		}
+		return slices.Compact(list)
+	}
+	for n := 1; n <= most; n += 1 + n/10 {
+		list = append(list, n)
+	}
+	return list
+}
+
+// ended reports whether modproxy was killed before something was so.
+func (r *rig) ended(before func() bool) bool {
+	r.t.Helper()
+	for !before() {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(r.server.Process.Pid, &status, syscall.WNOHANG, nil)
+		switch {
+		case err != nil:
+			r.t.Fatal(err)
+		case pid == 0:
+			time.Sleep(2 * time.Millisecond)
+			continue
+		case !status.Signaled() || status.Signal() != syscall.SIGKILL:
+			r.server = nil
+			r.t.Fatalf("modproxy ended by itself: %#x", status)
+		}
+		r.server = nil
+		return true
+	}
+	return false
+}
