@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -233,6 +234,9 @@ type process struct {
 // running are the programs that are supposed to run, by their ids.
 var running = map[int]bool{}
 
+// ofGit is git and what it starts, as /proc names them.
+var ofGit = regexp.MustCompile(`\((git[^)]*|ssh[^)]*|sh)\)`)
+
 // processes lists what else runs in the world. What was left to this process, as the
 // first of its namespace, by parents that are gone is buried when it has ended.
 func processes() (all []process) {
@@ -246,7 +250,7 @@ func processes() (all []process) {
 		arguments, _ := os.ReadFile(filepath.Join(name, "cmdline"))
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] == "Z" && fields[1] == "1" && strings.Contains(string(stat), "(git") {
+		if len(fields) > 1 && fields[0] == "Z" && fields[1] == "1" && ofGit.Match(stat) {
 			unix.Wait4(pid, nil, unix.WNOHANG, nil)
 			continue
 		}
