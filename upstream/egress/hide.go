@@ -3,7 +3,6 @@ package egress
 import (
 	"encoding/base64"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -49,6 +48,34 @@ type hidden struct {
 func (h *hidden) Error() string { return h.text }
 func (h *hidden) Unwrap() error { return h.err }
 
+// replaceFold puts new in place of every old, whatever the case of its ASCII
+// letters. Both may be any bytes: servers choose them.
+func replaceFold(text, old, new string) string {
+	folded, old := foldASCII(text), foldASCII(old)
+	var out strings.Builder
+	for {
+		i := strings.Index(folded, old)
+		if i < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		out.WriteString(text[:i])
+		out.WriteString(new)
+		text, folded = text[i+len(old):], folded[i+len(old):]
+	}
+}
+
+// foldASCII is s in lower case, byte by byte: its length stays.
+func foldASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
 // hide is err with none of the secrets in its text, however their letters are
 // written: hostnames are shown in lower case.
 func hide(err error, secrets []string) error {
@@ -58,7 +85,7 @@ func hide(err error, secrets []string) error {
 	text := err.Error()
 	for _, secret := range secrets {
 		if len(secret) >= leastSecret {
-			text = regexp.MustCompile(`(?i)`+regexp.QuoteMeta(secret)).ReplaceAllLiteralString(text, redacted)
+			text = replaceFold(text, secret, redacted)
 		}
 	}
 	if text == err.Error() {
