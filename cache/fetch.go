@@ -103,7 +103,7 @@ func (r *Registry) read(d modproxy.Digest) error {
 
 // fetchInTurn waits for a turn and fetches the package of k. have is the record
 // of one that was damaged, or nil.
-func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) (*PackageRecord, error) {
+func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) (rec *PackageRecord, err error) {
 	select {
 	case r.turns <- struct{}{}:
 		defer func() { <-r.turns }()
@@ -114,13 +114,17 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) 
 	defer cancel()
 	r.observe(Event{Kind: FetchStarted, Module: k.Module, Version: k.version})
 	started := time.Now()
-	rec, err := r.fetch(ctx, k, have)
-	e := Event{Kind: FetchEnded, Module: k.Module, Version: k.version, Duration: time.Since(started), Err: err}
-	if rec != nil {
-		e.Bytes = rec.Size
-	}
-	r.observe(e)
-	return rec, err
+	defer func() {
+		if p := recover(); p != nil {
+			rec, err = nil, k.wrap("package", modproxy.Fault(p))
+		}
+		e := Event{Kind: FetchEnded, Module: k.Module, Version: k.version, Duration: time.Since(started), Err: err}
+		if rec != nil {
+			e.Bytes = rec.Size
+		}
+		r.observe(e)
+	}()
+	return r.fetch(ctx, k, have)
 }
 
 func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*PackageRecord, error) {

@@ -98,7 +98,7 @@ func (f *flights[K, V]) join(b *background, k K, work func() (V, error)) (*call[
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				c.err = fmt.Errorf("%w: panic: %v", modproxy.ErrUnavailable, p)
+				c.err = modproxy.Fault(p)
 			}
 		}()
 		c.value, c.err = work()

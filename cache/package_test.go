@@ -213,9 +213,11 @@ func TestPanicOfNextIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.next.fetched = func() { panic("of a decoder") }
-		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+		_, err := read(f.Registry, "1.0.0")
+		if !errors.Is(err, modproxy.ErrUnavailable) || strings.Contains(err.Error(), "decoder") {
 			t.Errorf("%v", err)
 		}
+		equal(t, "ended", f.events.count(cache.FetchEnded), 1)
 	})
 }
 

@@ -125,14 +125,14 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 			rec.extend()
 			switch {
 			case gone != nil && gone != http.ErrAbortHandler:
-				e.Err = fmt.Errorf("panic: %v", gone)
+				e.Err = modproxy.Fault(gone)
 			case e.Err == nil && rec.cut:
 				e.Err = errSlow
 			}
 			e.Status, e.Bytes = rec.status, rec.bytes
 			h.finish(r, e)
 			if gone != nil {
-				panic(gone) // net/http ends the connection and goes on serving others
+				panic(http.ErrAbortHandler) // net/http ends the connection, and does not log the value
 			}
 		}()
 		if err := f(rec, r, e); err != nil {

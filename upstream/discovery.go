@@ -44,7 +44,7 @@ func (c *Client) modules(ctx context.Context, host string) (*url.URL, error) {
 	answer := c.finding.DoChan(host, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
 		defer cancel()
-		u, err := c.discover(ctx, host)
+		u, err := c.discoverSafely(ctx, host)
 		found := discovered{modules: u, at: time.Now(), err: err, tried: time.Now()}
 		if err != nil {
 			found.modules, found.at = known.modules, known.at
@@ -66,6 +66,16 @@ func usable(d discovered, now time.Time) (*url.URL, error) {
 		return d.modules, nil
 	}
 	return nil, d.err
+}
+
+// discoverSafely is discover where a panic would end the process.
+func (c *Client) discoverSafely(ctx context.Context, host string) (u *url.URL, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			u, err = nil, modproxy.Fault(p)
+		}
+	}()
+	return c.discover(ctx, host)
 }
 
 // discover asks a host for its discovery document and reads modules.v1 from it,

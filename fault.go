@@ -1,0 +1,35 @@
+package modproxy
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Fault is the error for a panic whose value was recovered: [ErrUnavailable]. It
+// says of what type the value is and where it came from; the value itself may have
+// in it what strangers sent, and secrets. It is to be called by the deferred
+// function.
+func Fault(recovered any) error {
+	return fmt.Errorf("%w: a fault of modproxy, please report it: %T at %s", ErrUnavailable, recovered, panicked())
+}
+
+// panicked is the file and line of the panic that is being recovered.
+func panicked() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs[:])])
+	found := false
+	for {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			found = true
+		case found && !strings.HasPrefix(frame.Function, "runtime."):
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		}
+		if !more {
+			return "an unknown place"
+		}
+	}
+}
