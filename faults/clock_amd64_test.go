@@ -67,7 +67,7 @@ func newClock(r *rig) *clock {
 	r.upstream.Close()
 	r.upstream = plain
 	c := &clock{t: r.t}
-	r.begin = c.start
+	r.starter = c.start
 	return c
 }
 

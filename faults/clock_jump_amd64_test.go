@@ -4,7 +4,6 @@ package faults_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -34,15 +33,15 @@ func (r *rig) work() int64 {
 	paths := r.paths()
 	paths = paths[:min(10, len(paths))]
 	for range 4 {
-		paths = append(paths, packagePath("up.example.com/acme/cold/aws", fmt.Sprintf("1.%d.0", r.next.Add(1))))
+		paths = append(paths, packagePath("cold", fmt.Sprintf("1.%d.0", r.next.Add(1))))
 	}
 	var group sync.WaitGroup
 	for client := range 4 {
 		group.Go(func() {
 			for i := client; i < 50; i += 4 {
-				path := fmt.Sprintf("/up.example.com/v1/modules/acme/m%d/aws/versions", i)
-				if status, text := r.ask(r.t.Context(), "GET", path, ""); status != http.StatusOK {
-					r.t.Errorf("%s: %d %s", path, status, text)
+				path := modulePath(fmt.Sprintf("m%d", i)) + "/versions"
+				if a := r.ask("GET", path); a.status != http.StatusOK {
+					r.t.Errorf("%s: %v", path, a)
 				}
 			}
 			for i := client; i < len(paths); i += 4 {
@@ -93,7 +92,7 @@ func TestClockJumps(t *testing.T) {
 		}
 	}
 	r.stop()
-	r.begin = (*exec.Cmd).Start
+	r.starter = (*exec.Cmd).Start
 	r.afterwards()
 	t.Logf("%d jumps; upstream was asked %d times for the work, and %d times at most after a jump", len(jumps), normal, most)
 }
@@ -101,14 +100,10 @@ func TestClockJumps(t *testing.T) {
 // clock is what time it is for modproxy, by the header of an answer.
 func (r *rig) clock() time.Time {
 	r.t.Helper()
-	resp, err := r.client.Get(r.url + "/-/healthz")
+	a := r.ask("GET", "/-/healthz")
+	is, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	is, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("%v: %v", a, err)
 	}
 	return is
 }
@@ -122,13 +117,18 @@ func TestClockJumpsAndTokens(t *testing.T) {
 	r.start()
 	r.ready()
 	brief, long := r.token("brief", "5m"), r.token("long", "720h")
-	const download = "/up.example.com/v1/modules/acme/m1/aws/1.0.0/download"
+	download := modulePath("m1") + "/1.0.0/download"
 	want := func(when, token, path string, want int) string {
 		t.Helper()
-		status, where := r.shown(token, path)
-		if status != want {
-			t.Errorf("%s: %d, want %d", when, status, want)
+		var header []string
+		if token != "" {
+			header = []string{"Authorization", "Bearer " + token}
 		}
+		a := r.ask("GET", path, header...)
+		if a.status != want {
+			t.Errorf("%s: %v, want %d", when, a, want)
+		}
+		where, _, _ := strings.Cut(strings.TrimPrefix(a.header.Get("X-Terraform-Get"), r.url), "?")
 		return where
 	}
 	path := want("at first", long, download, http.StatusNoContent)
@@ -173,25 +173,4 @@ func (r *rig) token(name, expires string) string {
 		r.t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// shown asks with a token, or without when it is empty; where is what a download
-// names.
-func (r *rig) shown(token, path string) (status int, where string) {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), "GET", r.url+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	where = strings.TrimPrefix(resp.Header.Get("X-Terraform-Get"), r.url)
-	where, _, _ = strings.Cut(where, "?")
-	return resp.StatusCode, where
 }

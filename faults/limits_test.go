@@ -45,7 +45,7 @@ func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	const clients = 96
 	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: 10 * time.Second}
-	r.begin = begin
+	r.starter = begin
 	r.start()
 	r.ready()
 	r.fill(3)
@@ -59,7 +59,7 @@ func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	t.Logf("%d packages; ready, and at work, %v after the load; answers by status: %v", r.acked(), time.Since(started), r.counts())
 	r.saidNothingWrong()
 	r.stop()
-	r.begin = (*exec.Cmd).Start
+	r.starter = (*exec.Cmd).Start
 	r.afterwards()
 	if aside, err := os.ReadDir(filepath.Join(r.data, "quarantine")); len(aside) > 0 || err != nil {
 		t.Errorf("set aside, though nothing was damaged: %v, %v", aside, err)

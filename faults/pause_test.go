@@ -3,7 +3,6 @@
 package faults_test
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,16 +33,15 @@ func TestPause(t *testing.T) {
 	r.start()
 	r.ready()
 	for _, pause := range pauses {
-		versions := "/up.example.com/v1/modules/acme/m1/aws/versions"
-		r.ask(t.Context(), "GET", versions, "")
+		versions := modulePath("m1") + "/versions"
+		r.ask("GET", versions)
 		endLoad, endDrift := r.load(8), r.loadDrift()
 		time.Sleep(500 * time.Millisecond)
 		syscall.Kill(r.server.Process.Pid, syscall.SIGSTOP)
 		started := time.Now()
-		asking := make(chan int)
+		asking := make(chan answered)
 		go func() {
-			status, _ := r.ask(context.Background(), "GET", versions, "")
-			asking <- status
+			asking <- r.ask("GET", versions)
 		}()
 		r.refuses("another modproxy has the data directory: process ")
 		time.Sleep(pause - time.Since(started))
@@ -52,8 +50,8 @@ func TestPause(t *testing.T) {
 		if took := r.ready(); took > 10*time.Second {
 			t.Errorf("after a pause of %v it was ready after %v", pause, took)
 		}
-		if status := <-asking; status != http.StatusOK {
-			t.Errorf("who asked in a pause of %v was answered %d", pause, status)
+		if a := <-asking; a.status != http.StatusOK {
+			t.Errorf("who asked in a pause of %v was answered %v", pause, a)
 		}
 		for waited := time.Now(); r.acked() < before+20; time.Sleep(5 * time.Millisecond) {
 			if time.Since(waited) > 30*time.Second {

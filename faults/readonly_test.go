@@ -38,25 +38,25 @@ func (r *rig) fill(n int) {
 }
 
 // cold is a package that nobody was given.
-const cold = "/up.example.com/v1/modules/acme/cold/aws/1.0.0/cold-aws-1.0.0.tar.gz"
+var cold = packagePath("cold", "1.0.0")
 
 // servesReadOnly wants what is kept, and that modproxy says that nothing else is,
 // and one of the reasons.
 func (r *rig) servesReadOnly(reasons ...string) {
 	r.t.Helper()
 	for started := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		status, text := r.ask(r.t.Context(), "GET", "/-/readyz", "")
-		why := slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(text, reason) })
-		if status == http.StatusServiceUnavailable && why {
+		a := r.ask("GET", "/-/readyz")
+		why := slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(string(a.body), reason) })
+		if a.status == http.StatusServiceUnavailable && why {
 			break
 		}
 		if time.Since(started) > 30*time.Second {
-			r.t.Fatalf("/-/readyz: %d %s", status, text)
+			r.t.Fatalf("/-/readyz: %v %s", a, a.body)
 		}
-		r.ask(r.t.Context(), "GET", cold, "") // who has to write notices
+		r.ask("GET", cold) // who has to write notices
 	}
-	if status, text := r.ask(r.t.Context(), "GET", "/-/healthz", ""); status != http.StatusOK {
-		r.t.Errorf("/-/healthz: %d %s", status, text)
+	if a := r.ask("GET", "/-/healthz"); a.status != http.StatusOK {
+		r.t.Errorf("/-/healthz: %v", a)
 	}
 	for _, path := range r.paths() {
 		if err := r.get(r.t.Context(), path); err != nil {
@@ -91,13 +91,10 @@ func TestDataIsReadOnly(t *testing.T) {
 	t.Setenv("MODPROXY_LOG_LEVEL", "warn")
 	r.start()
 	r.servesReadOnly("read-only file system")
-	status, text := r.ask(t.Context(), "GET", cold, "")
-	if status != http.StatusInsufficientStorage || !strings.Contains(text, "read-only file system") {
-		t.Errorf("what is not kept: %d %s", status, text)
-	}
-	status, text = r.ask(t.Context(), "GET", "/up.example.com/v1/modules/acme/cold/aws/1.0.0/download", "")
-	if status != http.StatusInsufficientStorage || !strings.Contains(text, "read-only file system") {
-		t.Errorf("where it is: %d %s", status, text)
+	for _, path := range []string{cold, modulePath("cold") + "/1.0.0/download"} {
+		if a := r.ask("GET", path); a.status != http.StatusInsufficientStorage || !strings.Contains(a.said(), "read-only file system") {
+			t.Errorf("%s: %v", path, a)
+		}
 	}
 	if now := r.asked.Load(); now != asked {
 		t.Errorf("upstream was asked %d times", now-asked)

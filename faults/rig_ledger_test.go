@@ -4,10 +4,8 @@ package faults_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -15,14 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// packagePath is the path of a package, by its module address and version.
-func packagePath(module, version string) string {
-	parts := strings.Split(module, "/")
-	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s-%s-%s.tar.gz",
-		parts[0], strings.Join(parts[1:], "/"), version, parts[2], parts[3], version)
+// pathOf is the path of a package, by its module address and version.
+func pathOf(module, version string) string {
+	return packagePath(strings.Split(module, "/")[2], version)
 }
 
 // changes is the module of which versions are another upstream once they moved.
@@ -46,63 +43,58 @@ func (r *rig) watched(h http.Handler) http.Handler {
 // kept of them, and asks for them, until end is called: who is told that a version
 // is another has had that written down.
 func (r *rig) loadDrift() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	var ending atomic.Bool
 	done := make(chan struct{})
-	until := func(f func() (int, string), want func(status int, text string) bool) {
-		for ctx.Err() == nil && !want(f()) {
+	until := func(f func() bool) {
+		for !ending.Load() && !f() {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	go func() {
 		defer close(done)
-		for i := 1; ctx.Err() == nil; i++ {
+		for i := 1; !ending.Load(); i++ {
 			version := fmt.Sprintf("1.%d.0", i)
-			get := func() (int, string) { return r.ask(ctx, "GET", packagePath(changes, version), "") }
-			until(get, func(status int, _ string) bool { return status == http.StatusOK })
+			path := pathOf(changes, version)
+			until(func() bool { return r.ask("GET", path).status == http.StatusOK })
 			r.moved.Store(version, true)
-			remove := fmt.Sprintf(`{"module": %q, "version": %q}`, changes, version)
-			until(func() (int, string) { return r.ask(ctx, "POST", "/-/api/packages/remove", remove) },
-				func(status int, _ string) bool { return status == http.StatusOK })
-			until(get, func(_ int, text string) bool {
-				told := strings.Contains(text, "modproxy ledger drift")
-				if told {
-					r.mu.Lock()
-					defer r.mu.Unlock()
-					r.drifts[version] = true
+			until(func() bool { return r.remove(changes, version) })
+			until(func() bool {
+				if !strings.Contains(r.ask("GET", path).said(), "modproxy ledger drift") {
+					return false
 				}
-				return told
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.drifts[version] = true
+				return true
 			})
 		}
 	}()
-	return func() { cancel(); <-done }
+	return func() { ending.Store(true); <-done }
 }
 
-// ask asks once, as who operates modproxy if it serves. The status is 0 when there
-// is no answer.
-func (r *rig) ask(ctx context.Context, method, path, body string) (status int, text string) {
-	req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		return 0, err.Error()
-	}
+// remove removes a package, as who operates modproxy, and is whether that was done.
+func (r *rig) remove(module, version string) bool {
 	var server struct{ Token string }
-	said, _ := os.ReadFile(filepath.Join(r.data, "server.json")) // empty while modproxy does not serve
-	if json.Unmarshal(said, &server) == nil && strings.HasPrefix(path, "/-/api/") {
-		req.Header.Set("Authorization", "Bearer "+server.Token)
+	text, err := os.ReadFile(filepath.Join(r.data, "server.json"))
+	if err != nil || json.Unmarshal(text, &server) != nil {
+		return false // modproxy does not serve
 	}
+	body := fmt.Sprintf(`{"module": %q, "version": %q}`, module, version)
+	req, err := http.NewRequest("POST", r.url+"/-/api/packages/remove", strings.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Authorization", "Bearer "+server.Token)
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return 0, err.Error()
+		return false
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(answer)
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
-// said is what a verb prints as JSON.
-func (r *rig) said(out any, args ...string) error {
+// printed is what a verb prints as JSON.
+func (r *rig) printed(out any, args ...string) error {
 	var text, complaint bytes.Buffer
 	cmd := r.command(append(args, "--json")...)
 	cmd.Stdout, cmd.Stderr = &text, &complaint
@@ -120,12 +112,12 @@ func (r *rig) checkLedger() error {
 	var show struct {
 		Records []struct{ Module, Version, Sum string }
 	}
-	if err := r.said(&show, "ledger", "show"); err != nil {
+	if err := r.printed(&show, "ledger", "show"); err != nil {
 		return err
 	}
 	is := map[string]string{}
 	for _, rec := range show.Records {
-		is[packagePath(rec.Module, rec.Version)] = rec.Sum
+		is[pathOf(rec.Module, rec.Version)] = rec.Sum
 	}
 	for path, sum := range r.pins {
 		if is[path] != sum {
@@ -141,7 +133,7 @@ func (r *rig) checkLedger() error {
 	var drift struct {
 		Drift []struct{ Module, Version string }
 	}
-	if err := r.said(&drift, "ledger", "drift"); err != nil {
+	if err := r.printed(&drift, "ledger", "drift"); err != nil {
 		return err
 	}
 	kept := map[string]bool{}

@@ -42,9 +42,9 @@ type rig struct {
 	asked    atomic.Int64 // questions that upstream got
 	moved    sync.Map     // versions of the module "changes" that are another upstream
 
-	begin  func(*exec.Cmd) error // starts modproxy
-	server *exec.Cmd
-	next   atomic.Int64
+	starter func(*exec.Cmd) error // starts modproxy
+	server  *exec.Cmd
+	next    atomic.Int64
 
 	mu       sync.Mutex
 	acks     map[string]string // the digest of each package that a client was given, by its path
@@ -69,9 +69,9 @@ func newRigAt(t *testing.T, program, data string, h http.Handler) *rig {
 	l.Close()
 	r := &rig{
 		t: t, program: program, dir: t.TempDir(), data: data, url: "http://" + address,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
-		begin:  (*exec.Cmd).Start,
-		acks:   map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
+		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
+		starter: (*exec.Cmd).Start,
+		acks:    map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
 	}
 	r.upstream = upstream(t, r.watched(h))
 	config := fmt.Sprintf(`
@@ -116,7 +116,7 @@ func (r *rig) start(args ...string) {
 	defer log.Close()
 	r.server = r.command(append([]string{"serve"}, args...)...)
 	r.server.Stderr = log
-	if err := r.begin(r.server); err != nil {
+	if err := r.starter(r.server); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -136,8 +136,7 @@ func (r *rig) ready() time.Duration {
 }
 
 func (r *rig) isReady() bool {
-	status, _ := r.ask(r.t.Context(), "GET", "/-/readyz", "")
-	return status == http.StatusOK
+	return r.ask("GET", "/-/readyz").status == http.StatusOK
 }
 
 // kill ends modproxy at once, and the programs that it has started.
@@ -173,7 +172,7 @@ func (r *rig) load(n int) (end func()) {
 				}
 				if path == "" {
 					i := r.next.Add(1)
-					path = packagePath(fmt.Sprintf("up.example.com/acme/m%d/aws", i%50), fmt.Sprintf("1.%d.0", i))
+					path = packagePath(fmt.Sprintf("m%d", i%50), fmt.Sprintf("1.%d.0", i))
 				}
 				if err := r.get(ctx, path); err != nil {
 					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
@@ -249,7 +248,7 @@ func (r *rig) check() error {
 			return err
 		}
 		if p.State == "kept" {
-			is[packagePath(p.Module, p.Version)] = p.Digest
+			is[pathOf(p.Module, p.Version)] = p.Digest
 		}
 	}
 	r.mu.Lock()

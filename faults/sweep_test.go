@@ -97,16 +97,16 @@ func TestSweepOfStarts(t *testing.T) {
 // sweepStarts kills modproxy at its Nth call until one is behind the start.
 func (r *rig) sweepStarts(calls string, most int, anew bool) (killed []int) {
 	r.t.Helper()
-	defer func() { r.begin = (*exec.Cmd).Start }()
+	defer func() { r.starter = (*exec.Cmd).Start }()
 	for _, n := range numbers(most, 1, 10) {
-		r.begin = injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))
+		r.starter = injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))
 		r.start()
 		if !r.ended(r.isReady) {
 			r.kill()
 			break
 		}
 		killed = append(killed, n)
-		r.begin = (*exec.Cmd).Start
+		r.starter = (*exec.Cmd).Start
 		r.start()
 		r.ready()
 		r.kill()
