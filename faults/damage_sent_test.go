@@ -20,7 +20,7 @@ func TestDamageWhileItIsSent(t *testing.T) {
 	r.start()
 	r.ready()
 	p := r.keep("large")
-	for _, of := range []string{"", "bytes=0-", "bytes=1000-"} {
+	for _, of := range []string{"", "bytes=0-", "bytes=1000-"}[:rounds(2, 3)] {
 		// At the end, and where it is on its way; behind what buffers hold either way.
 		for _, at := range []int{len(p.body) - 1, len(p.body) * 3 / 4} {
 			req, err := http.NewRequestWithContext(t.Context(), "GET", r.url+p.path, nil)

@@ -52,7 +52,7 @@ func (r *rig) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 // when modproxy is killed: neither looks whole.
 func TestEndWhileStreaming(t *testing.T) {
 	t.Setenv("MODPROXY_SHUTDOWN", "8s")
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: rounds(20<<20, 100<<20)})
+	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: rounds(12<<20, 100<<20)})
 	r.client.Timeout = time.Minute
 	r.start()
 	r.ready()
@@ -158,7 +158,7 @@ func TestClientsThatGoAway(t *testing.T) {
 		r.keep(fmt.Sprintf("warm%d", i))
 	}
 	before := r.usage()
-	n := rounds(300, 1000)
+	n := rounds(200, 1000)
 	queue := make(chan int)
 	var group sync.WaitGroup
 	for range 8 {
