@@ -13,6 +13,11 @@
 // it was, what a client was told to have changed is in the ledger, and nothing
 // temporary is left.
 //
+// Beside that it damages packages, index and ledger, mixes backups, troubles
+// registries and cuts what they send, and ends modproxy while it sends: no complete
+// answer may have other bytes than were first seen, nothing may be lost without a
+// word, and what modproxy says to do must help.
+//
 // It takes root, Linux, mount, mkfs.ext4, strace and control groups for memory and
 // processes; the wall clock jumps on amd64 only. It runs in mount and process
 // namespaces of its own, so that nothing of it outlasts it.
