@@ -44,8 +44,8 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version st
 	if err != nil {
 		return nil, err
 	}
-	pattern, _ := from.location.SplitGlob()
-	return c.pack(b, pattern, from.source)
+	pattern, _ := l.SplitGlob()
+	return c.pack(b, path.Join(f.root, pattern), from)
 }
 
 // pack packs what is below pattern into a file without a name.
@@ -95,52 +95,49 @@ type fetch struct {
 	host   string // of the registry
 	tree   *pack.Builder
 	hops   int
+	root   string // of the package in the tree: what the hops say, patterns included
 	budget *egress.Budget
 }
 
-// fetched says where the content came from in the end.
-type fetched struct {
-	location modproxy.Location // its subdirectory is the one to pack
-	source   modproxy.Source
-}
-
-// fetch brings what l names into the tree.
-func (f *fetch) fetch(ctx context.Context, l located) (fetched, error) {
+// fetch brings what l names, but for its subdirectory, into the tree, and says
+// where that came from in the end.
+func (f *fetch) fetch(ctx context.Context, l located) (from modproxy.Source, err error) {
 	if l.Getter == "git" {
 		commit, err := f.cfg.Git.Fetch(ctx, l.URL, f.tree)
 		if err != nil {
-			return fetched{}, err
+			return from, err
 		}
-		return fetched{l.Location, modproxy.Source{URL: redact(l.URL), Commit: commit}}, nil
+		return modproxy.Source{URL: redact(l.URL), Commit: commit}, nil
 	}
 	s, err := parseSource(l.URL, l.direct)
 	if err != nil {
-		return fetched{}, fmt.Errorf("location: %w", err)
+		return from, fmt.Errorf("location: %w", err)
 	}
 	if s.archive || s.direct {
 		s.own = l.credentials
 		if err := f.fetchArchive(ctx, s); err != nil {
-			return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+			return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 		}
-		return fetched{l.Location, modproxy.Source{URL: egress.Redact(s.url)}}, nil
+		return modproxy.Source{URL: egress.Redact(s.url)}, nil
 	}
-	return f.follow(ctx, l, s)
+	return f.follow(ctx, s)
 }
 
 // follow asks an http location that is no archive where the package is, and
-// fetches that.
-func (f *fetch) follow(ctx context.Context, l located, s source) (fetched, error) {
+// fetches that. A subdirectory that it names is all that a client has of it, as if
+// there were nothing else (getSubdir of go-getter's get_http.go).
+func (f *fetch) follow(ctx context.Context, s source) (from modproxy.Source, err error) {
 	if f.hops++; f.hops > maxHops {
-		return fetched{}, fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
+		return from, fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
 	}
 	next, err := f.terraformGet(ctx, s)
 	if err != nil {
-		return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+		return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 	}
-	next.Subdir = path.Join(next.Subdir, l.Subdir)
 	if err := f.check(ctx, next); err != nil {
-		return fetched{}, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
+		return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 	}
+	f.root = path.Join(next.Subdir, f.root)
 	return f.fetch(ctx, next)
 }
 
