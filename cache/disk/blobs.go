@@ -45,7 +45,7 @@ func (s *Store) put(d modproxy.Digest, body io.Reader) error {
 		return err
 	}
 	name := s.blobPath(d)
-	switch _, err := lstatBlob(name); {
+	switch _, err := lstatFile(name); {
 	case err == nil:
 		return s.flushDir(dir) // who renamed it may not have come to this
 	case !errors.Is(err, fs.ErrNotExist):
@@ -84,8 +84,8 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// lstatBlob is what is at name; [cache.ErrDamaged] when it is no plain file.
-func lstatBlob(name string) (fs.FileInfo, error) {
+// lstatFile is what is at name; [cache.ErrDamaged] when it is no plain file.
+func lstatFile(name string) (fs.FileInfo, error) {
 	info, err := os.Lstat(name)
 	switch {
 	case err != nil:
@@ -111,7 +111,7 @@ func (s *Store) Open(d modproxy.Digest) (cache.Blob, error) {
 	}
 	defer done()
 	name := s.blobPath(d)
-	info, err := lstatBlob(name)
+	info, err := lstatFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Store) Stat(d modproxy.Digest) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	info, err := lstatBlob(s.blobPath(d))
+	info, err := lstatFile(s.blobPath(d))
 	if err != nil {
 		return 0, err
 	}

@@ -54,7 +54,13 @@ const maxSidecar = 64 << 10
 
 // readSidecar reads the sidecar of that name; [fs.ErrNotExist] when there is none.
 func (s *Store) readSidecar(name string) (value []byte, kept cache.Kept, err error) {
-	f, err := os.Open(s.sidecarPath(name))
+	path := s.sidecarPath(name)
+	if _, err := lstatFile(path); errors.Is(err, cache.ErrDamaged) {
+		return nil, kept, fmt.Errorf("%s: %w: it is not a plain file", path, errDamaged)
+	} else if err != nil {
+		return nil, kept, err
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, kept, err
 	}
@@ -158,6 +164,17 @@ func (s *Store) recorded() (map[string]bool, error) {
 
 // setAside moves a file that is damaged to the quarantine.
 func (s *Store) setAside(path string) (aside string, err error) {
+	// Both directories are opened first: what could not be flushed is not moved.
+	to, err := os.Open(s.path(quarantineName))
+	if err != nil {
+		return "", err
+	}
+	defer to.Close()
+	from, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
 	s.mu.Lock() // nobody else takes the name
 	defer s.mu.Unlock()
 	for n := 1; ; n++ {
@@ -171,5 +188,5 @@ func (s *Store) setAside(path string) (aside string, err error) {
 	if err := os.Rename(path, aside); err != nil {
 		return "", err
 	}
-	return aside, errors.Join(s.flushDir(filepath.Dir(aside)), s.flushDir(filepath.Dir(path)))
+	return aside, errors.Join(s.flush(to), s.flush(from))
 }

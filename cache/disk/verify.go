@@ -59,6 +59,7 @@ const (
 	PackageMissing Kind = "package_missing" // a package is not there, and was not evicted
 	PackageDamaged Kind = "package_damaged" // the bytes of a package are not those of its record
 	PinDiffers     Kind = "pin_differs"     // a record says something else than counts for its version
+	Unreadable     Kind = "unreadable"      // something could not be looked at, which says nothing about it: it is left alone
 )
 
 // Verified is what [Store.Verify] has looked at.
@@ -140,6 +141,22 @@ func (v *verification) found(d Damage, repair func() error) {
 	}
 }
 
+// foundBy is found for what err says of something: that it is damaged, which is
+// damage of the kind, or that it could not be read.
+func (v *verification) foundBy(err error, d Damage, kind Kind, repair func() error) {
+	d.Kind, d.Text = kind, err.Error()
+	if !damaged(err) {
+		d.Kind, repair = Unreadable, nil
+	}
+	v.found(d, repair)
+}
+
+// damaged tells whether err says that something is not what was written. What may
+// not be read now, or cannot for want of something else, may be whole.
+func damaged(err error) bool {
+	return (errors.Is(err, errDamaged) || errors.Is(err, cache.ErrDamaged)) && !errors.Is(err, fs.ErrPermission)
+}
+
 // count changes what was looked at, and reports it now and then.
 func (v *verification) count(f func(out *Verified)) {
 	v.mu.Lock()
@@ -202,25 +219,22 @@ func (v *verification) copyOf(key, value []byte, kept cache.Kept) {
 	d := Damage{Module: kept.Module, Version: kept.Version, Digest: kept.Record.Digest}
 	switch {
 	case err == nil && bytes.Equal(copied, now):
-		return
 	case err == nil:
 		d.Kind, d.Text = CopyDiffers, "the record in the index and the copy beside it differ"
+		v.found(d, func() error { // the copy is written first: it is the newer one
+			return v.update(func(tx *bbolt.Tx) error { return putNew(tx, key, copied) })
+		})
 	case errors.Is(err, fs.ErrNotExist):
 		d.Kind, d.Text = CopyMissing, "the copy of the record beside the index is missing"
+		v.found(d, func() error { return v.writeSidecar(name, now) })
 	default:
-		d.Kind, d.Text = CopyDamaged, err.Error()
-	}
-	v.found(d, func() error {
-		if d.Kind == CopyDiffers { // the copy is written first: it is the newer one
-			return v.update(func(tx *bbolt.Tx) error { return putNew(tx, key, copied) })
-		}
-		if d.Kind == CopyDamaged {
+		v.foundBy(err, d, CopyDamaged, func() error {
 			if _, err := v.setAside(v.sidecarPath(name)); err != nil {
 				return err
 			}
-		}
-		return v.writeSidecar(name, now)
-	})
+			return v.writeSidecar(name, now)
+		})
+	}
 }
 
 func (v *verification) valueOf(key []byte) (value []byte) {
@@ -260,12 +274,11 @@ func (v *verification) record(kept cache.Kept, reading *reading) {
 		v.missing(kept, d)
 		return
 	case err == nil && size != rec.Size:
-		err = fmt.Errorf("%d bytes, and %d in its record", size, rec.Size)
+		err = fmt.Errorf("%w: %d bytes, and %d in its record", cache.ErrDamaged, size, rec.Size)
 	}
 	if err != nil {
 		if v.stands(kept) {
-			d.Kind, d.Text = PackageDamaged, err.Error()
-			v.found(d, func() error { return v.retire(rec.Digest) })
+			v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest) })
 		}
 		return
 	}

@@ -27,7 +27,7 @@ func (v *verification) copies(ctx context.Context) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			v.found(Damage{Kind: CopyDamaged, Text: err.Error()},
+			v.foundBy(err, Damage{}, CopyDamaged,
 				func() error { _, err := v.setAside(v.sidecarPath(name)); return err })
 		case v.valueOf(packageKey(kept.Module, kept.Version)) == nil:
 			unlock := v.lock(packageKey(kept.Module, kept.Version)) // it may just be on its way
@@ -112,8 +112,8 @@ func (v *verification) readPackage(kept cache.Kept) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) || !v.stands(kept) { // evicted, or replaced meanwhile
 		return
 	}
-	d := Damage{Kind: PackageDamaged, Module: kept.Module, Version: kept.Version, Digest: rec.Digest, Text: err.Error()}
-	v.found(d, func() error { return v.retire(rec.Digest) })
+	d := Damage{Module: kept.Module, Version: kept.Version, Digest: rec.Digest}
+	v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest) })
 }
 
 func (v *verification) compare(rec cache.PackageRecord) error {
@@ -123,33 +123,42 @@ func (v *verification) compare(rec cache.PackageRecord) error {
 	}
 	defer blob.Close()
 	hash := sha256.New()
-	all := io.TeeReader(blob, &counted{hash, v})
+	bytes := &counted{Reader: blob, v: v}
+	all := io.TeeReader(bytes, hash)
 	sum := rec.Sum
 	var bad error
 	if v.Sum != nil {
 		sum, bad = v.Sum(all)
 	}
-	if _, err := io.Copy(io.Discard, all); err != nil { // what Sum has left
-		return err
-	}
+	_, _ = io.Copy(io.Discard, all) // what Sum has left
 	switch got := modproxy.Digest(hash.Sum(nil)); {
+	case bytes.err != nil:
+		return bytes.err
 	case got != rec.Digest:
 		return fmt.Errorf("%w: they are %s", cache.ErrDamaged, got)
 	case bad != nil:
-		return fmt.Errorf("the content is no package: %w", bad)
+		return fmt.Errorf("%w: the content is no package: %w", cache.ErrDamaged, bad)
 	case sum != rec.Sum:
-		return fmt.Errorf("the content is %s, and %s in its record", sum, rec.Sum)
+		return fmt.Errorf("%w: the content is %s, and %s in its record", cache.ErrDamaged, sum, rec.Sum)
 	}
 	return nil
 }
 
-// counted counts what is read.
+// counted counts what is read. An error is the last that it reads.
 type counted struct {
-	io.Writer
-	v *verification
+	io.Reader
+	v   *verification
+	err error
 }
 
-func (c *counted) Write(p []byte) (int, error) {
-	c.v.count(func(out *Verified) { out.Read += int64(len(p)) })
-	return c.Writer.Write(p)
+func (c *counted) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.Reader.Read(p)
+	c.v.count(func(out *Verified) { out.Read += int64(n) })
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
 }
