@@ -81,7 +81,7 @@ func (b *Builder) tryAdd(name string, n *node, r io.Reader) error {
 			return err
 		}
 	}
-	if err := b.root.insert(name, n); err != nil {
+	if err := b.root.insert(name, n, &b.tally); err != nil {
 		return err
 	}
 	if n.kind != file {

@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"entries", pack.Limits{Entries: 2}, tree{"f a 1", "f b 1", "f c 1"}, `"c": more than the 2 entries`, pack.Limits{Entries: 3}},
 		{"entries in git", pack.Limits{Entries: 1}, tree{"f .git/a 1", "f b 1"}, "more than the 1 entries", pack.Limits{Entries: 2}},
+		{"directories that are not added", pack.Limits{Entries: 3}, tree{"f a/b/c/x 1"}, `"a/b/c": more than the 3 entries`, pack.Limits{Entries: 4}},
 		{"copied entries", pack.Limits{Entries: 5}, tree{"f a/x 1", "f a/y 1", "l b a"}, "more than the 5 entries", pack.Limits{Entries: 6}},
 		{"bytes", pack.Limits{Bytes: 9}, tree{"f a 12345", "f b 12345"}, `"b": more content than the 9 bytes`, pack.Limits{Bytes: 10}},
 		{"copied bytes", pack.Limits{Bytes: 9}, tree{"f a 12345", "l b a"}, `"b": more content than the 9 bytes`, pack.Limits{Bytes: 10}},
@@ -70,6 +72,31 @@ func TestNames(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		err = b.Link(fmt.Sprint(i), target)
 	}
+	wantRefused(t, err, "names are longer together")
+}
+
+// Names that are as deep as they can be make many directories each: what these take
+// is bounded while they are added, and while such a package is read.
+func TestDeepNames(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("%04d/", i) + strings.Repeat("a/", 509) + "x" }
+	b, err := build(t, pack.Limits{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := 0
+	for err == nil && added < 200 {
+		err = b.File(name(added), false, strings.NewReader(""))
+		added++
+	}
+	wantRefused(t, err, "names are longer together")
+	if most := 16 << 20 / (512 * 511); added > most {
+		t.Errorf("%d files were added, want at most %d", added, most)
+	}
+	var headers []tar.Header
+	for i := range 200 {
+		headers = append(headers, fileHeader(name(i)))
+	}
+	_, err = pack.Verify(bytes.NewReader(tarball(t, headers...)), pack.Limits{})
 	wantRefused(t, err, "names are longer together")
 }
 

@@ -98,6 +98,7 @@ func fold(name string) string {
 type folder struct {
 	names map[string]string // by folded name, directories too
 	last  string
+	tally *tally // counts the directories; nil if they are counted
 }
 
 func (f *folder) add(name string) error {
@@ -116,8 +117,14 @@ func (f *folder) add(name string) error {
 			continue
 		}
 		key := fold(name[:i])
-		if other, ok := f.names[key]; ok && other != name[:i] {
+		other, ok := f.names[key]
+		if ok && other != name[:i] {
 			return refuse("%q and %q differ only in case", other, name[:i])
+		}
+		if !ok && i < len(name) && f.tally != nil {
+			if err := f.tally.entry(name[:i], 0); err != nil {
+				return err
+			}
 		}
 		f.names[key] = name[:i]
 	}

@@ -50,7 +50,7 @@ import (
 // Limits bound one package. A zero field stands for its default.
 type Limits struct {
 	// Entries bounds what is added, and again what is packed once links are
-	// copied, directories counted: 100,000.
+	// copied, with the directories that it is in: 100,000.
 	Entries int
 	// Bytes bounds the content that is added, and again what is packed once links
 	// are copied: 1 GiB.
@@ -68,7 +68,8 @@ const (
 	maxTarget = 4096
 	// maxHops is how many symbolic links Linux follows in one path.
 	maxHops = 40
-	// maxNames bounds the memory that one package's names and targets take.
+	// maxNames bounds the memory that one package's names and targets take, each
+	// directory's from the root.
 	maxNames = 16 << 20
 )
 

@@ -52,25 +52,29 @@ func (n *node) path() string {
 	return b.String()
 }
 
-// insert puts n at name, which has been checked, and makes the directories above.
-// A directory may be inserted many times.
-func (root *node) insert(name string, n *node) error {
+// insert puts n at name, which has been checked and counted, and makes the
+// directories above, each counted by t. A directory may be inserted many times.
+func (root *node) insert(name string, n *node, t *tally) error {
 	dir := root
-	for {
-		part, rest, more := strings.Cut(name, "/")
+	for begin := 0; ; {
+		part, _, more := strings.Cut(name[begin:], "/")
 		have := dir.kids[part]
 		if !more {
 			n.name, n.parent = part, dir
 			return dir.put(n, have)
 		}
+		end := begin + len(part)
 		if have == nil {
+			if err := t.entry(name[:end], 0); err != nil {
+				return err
+			}
 			have = &node{kind: directory, name: part, parent: dir}
 			dir.put(have, nil)
 		}
 		if have.kind != directory {
 			return refuse("%q: is %s, and a directory as well", have.path(), have.kind)
 		}
-		dir, name = have, rest
+		dir, begin = have, end+1
 	}
 }
 

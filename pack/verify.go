@@ -63,7 +63,7 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 	tr := tar.NewReader(r)
 	sum := newSummer()
 	t := tally{Limits: l}
-	var folded folder
+	folded := folder{tally: &t}
 	last := ""
 	buf := buffers.Get().(*[128 << 10]byte)
 	defer buffers.Put(buf)
