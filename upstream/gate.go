@@ -23,7 +23,7 @@ type gate struct {
 	notBefore time.Time // the registry wants to be left alone until then
 	failures  int       // in a row
 	trying    bool      // after a pause one question goes ahead alone
-	why       error     // of notBefore
+	why       error     // of notBefore; without a word of who asked for what
 }
 
 const (
@@ -125,16 +125,18 @@ func (g *gate) release() {
 }
 
 // done takes the outcome of a question into account. Only what says that the
-// registry is in trouble is a failure: not that it does not have or allow something.
+// registry is in trouble is a failure: not that it does not have or allow something,
+// or that it cannot make sense of a question.
 func (g *gate) done(err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trying = false
 	var later *modproxy.RetryLater
+	why := trouble(err)
 	switch {
 	case errors.As(err, &later): // its own wish
-		g.notBefore, g.why = later.After, later.Err
-	case !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, context.Canceled):
+		g.notBefore, g.why = later.After, fmt.Errorf("%w: the registry wants to be left alone for now", modproxy.ErrUnavailable)
+	case !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, context.Canceled) || why == nil:
 		g.failures = 0
 	default:
 		g.failures++
@@ -144,7 +146,7 @@ func (g *gate) done(err error, now time.Time) {
 				pause = min(pause, gatePause<<over)
 			}
 			g.notBefore = now.Add(pause)
-			g.why = fmt.Errorf("%d questions in a row failed, the last: %w", g.failures, err)
+			g.why = fmt.Errorf("%w: %d questions in a row failed, the last because %w", modproxy.ErrUnavailable, g.failures, why)
 		}
 	}
 }

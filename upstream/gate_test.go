@@ -3,6 +3,11 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +15,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-var errTrouble = errors.Join(modproxy.ErrUnavailable, errors.New("no route to host"))
+var errTrouble = fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
+	&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH})
 
 // pass asks through g; it is the refusal of g, or nil when the question got through.
 func pass(g *gate, outcome error) error {
@@ -34,8 +40,11 @@ func TestGateSparesARegistryInTrouble(t *testing.T) {
 		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
 			pause *= time.Second
 			var later *modproxy.RetryLater
-			if err := pass(g, nil); !errors.As(err, &later) || time.Until(later.After) != pause || !errors.Is(err, errTrouble) {
+			if err := pass(g, nil); !errors.As(err, &later) || time.Until(later.After) != pause || !strings.Contains(err.Error(), "no route to host") {
 				t.Fatalf("want a pause of %v: %v", pause, err)
+			}
+			if err := pass(g, nil); strings.Contains(err.Error(), "secret") {
+				t.Fatalf("others are told who asked for what: %v", err)
 			}
 			time.Sleep(pause)
 			leave, err := g.enter(t.Context())
@@ -59,11 +68,25 @@ func TestGateSparesARegistryInTrouble(t *testing.T) {
 
 // A registry that comes and goes is never given up, and one that says no is well.
 func TestGateCountsNothingButTrouble(t *testing.T) {
+	calm := []error{nil, modproxy.ErrNotFound, modproxy.ErrDenied, modproxy.ErrInvalid}
+	// Of whatever one question can bring about, any number means nothing.
+	for _, code := range []int{400, 414, 422, 500, 501} {
+		calm = append(calm, &answered{"registry.example", http.StatusText(code), code})
+	}
+	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // a document that is none
+	for _, outcome := range calm {
+		g := newGate(1_000_000)
+		for i := range 100 {
+			if err := pass(g, outcome); err != nil {
+				t.Fatalf("%v, %d times: %v", outcome, i, err)
+			}
+		}
+	}
 	g := newGate(1_000_000)
 	for i := range 1000 {
 		outcome := errTrouble
 		if i%gateFailures == 0 {
-			outcome = []error{nil, modproxy.ErrNotFound, modproxy.ErrDenied, modproxy.ErrInvalid}[i/gateFailures%4]
+			outcome = calm[i/gateFailures%len(calm)]
 		}
 		if err := pass(g, outcome); err != nil {
 			t.Fatalf("question %d: %v", i, err)

@@ -1,10 +1,15 @@
 package upstream
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -25,14 +30,66 @@ func (c *Client) refusal(host string, res *http.Response) error {
 		}
 		return fmt.Errorf("%w: %s answered %s: %s", modproxy.ErrDenied, where, res.Status, advice)
 	case status == http.StatusTooManyRequests || status >= 500:
-		err := fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)
+		err := &answered{where, res.Status, status}
 		after, ok := retryAfter(res.Header.Get("Retry-After"), time.Now())
 		if !ok {
 			return err
 		}
 		return &modproxy.RetryLater{After: after, Err: err}
 	}
-	return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)
+	return &answered{where, res.Status, res.StatusCode}
+}
+
+// answered is [modproxy.ErrUnavailable]: an answer that is not one to the question.
+type answered struct {
+	where, status string
+	code          int
+}
+
+func (a *answered) Error() string {
+	return fmt.Sprintf("%v: %s answered %s", modproxy.ErrUnavailable, a.where, a.status)
+}
+
+func (a *answered) Unwrap() error { return modproxy.ErrUnavailable }
+
+// trouble is what err, the outcome of a question, says about the registry: that it
+// is in trouble, and in which, without a word of the question. It is nil for what
+// may be about that one question: whoever asks it again and again must not make
+// others think ill of the registry.
+func trouble(err error) error {
+	var (
+		a       *answered
+		dns     *net.DNSError
+		dial    *net.OpError
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		late    net.Error
+	)
+	switch {
+	case errors.As(err, &a):
+		switch a.code {
+		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return fmt.Errorf("it answered %s", a.status)
+		}
+		return nil
+	case errors.As(err, &dns):
+		return errors.New(dns.Err)
+	case errors.As(err, &unknown):
+		return unknown
+	case errors.As(err, &name):
+		return name
+	case errors.As(err, &invalid):
+		return invalid
+	case errors.As(err, &dial):
+		return dial.Err
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(), errors.Is(err, egress.ErrTooSlow):
+		return errors.New("it did not answer in time")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return errors.New("it ended the connection")
+	}
+	return nil
 }
 
 // retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds or a date.
