@@ -66,7 +66,7 @@ func TestHostIsNotBelieved(t *testing.T) {
 // Who is believed is who is trusted to forward, and it is believed for its own
 // requests only.
 func TestForwardingIsBelievedOfTheTrusted(t *testing.T) {
-	p := startOwn(t, ordinary+"trusted_proxies: [127.0.0.0/8]\n")
+	p := startOwn(t, ordinary+"trusted_proxies: [127.0.0.0/8]\nanonymous: true\n")
 	const path = "/up-a.test/v1/modules/good/archive/aws/1.0.0/download"
 	for name, test := range map[string]struct {
 		headers []string

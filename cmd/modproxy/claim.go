@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
@@ -64,7 +65,7 @@ func claimData(dir string) (*claim, error) {
 		err = errClaimed
 	}
 	if err == nil && !c.readOnly {
-		err = errors.Join(f.Truncate(0), f.Chmod(0o600))
+		err = errors.Join(say(f, nil), f.Chmod(0o600))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
@@ -131,7 +132,23 @@ func (c *claim) announce(url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.file.WriteAt(append(text, '\n'), 0)
+	return say(c.file, text)
+}
+
+// sayingSize is the size of the file, whatever is said in it, in bytes: once it has
+// a block of the disk that is written to in place, also where no other is free.
+const sayingSize = 4096
+
+// say writes text into the file of a claim, in place of what was there. Where there
+// is no room it says nothing: a proxy that nobody finds serves all the same.
+func say(f *os.File, text []byte) error {
+	block := bytes.Repeat([]byte{' '}, sayingSize)
+	copy(block, text)
+	block[sayingSize-1] = '\n'
+	_, err := f.WriteAt(block, 0)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return f.Truncate(0)
+	}
 	return err
 }
 
@@ -149,7 +166,7 @@ func (c *claim) close() error {
 	case c.readOnly:
 		return c.file.Close()
 	}
-	return errors.Join(c.file.Truncate(0), c.file.Close())
+	return errors.Join(say(c.file, nil), c.file.Close())
 }
 
 // readServer is what the process that has claimed the directory says. It is not

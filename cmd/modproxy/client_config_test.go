@@ -15,7 +15,7 @@ func TestClientConfigGolden(t *testing.T) {
 		"both":      {nil, []string{}},
 		"terraform": {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
 		"token":     {[]string{upstreams, "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
-		"tofu":      {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com"}, []string{"--tool=tofu"}},
+		"tofu":      {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com", "MODPROXY_ANONYMOUS=true"}, []string{"--tool=tofu"}},
 	} {
 		got := command(t, test.variables, append([]string{"client-config"}, test.args...)...)
 		if got.code != exitDone || got.stderr != "" {

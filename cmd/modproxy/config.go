@@ -17,23 +17,27 @@ type Config struct {
 	// Listen is the address and port to accept connections on; without an
 	// address, all addresses of this machine; port 0 takes any free one. On any
 	// but a loopback address clients have to show a credential, unless Anonymous
-	// is set. Default: 127.0.0.1:8080.
+	// is set; and on that, where PublicURL or TrustedProxies say that others come
+	// from in front of it. Where they have not, requests are answered only to names
+	// that this proxy is known by. Default: 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
 
 	// PublicURL is the http or https URL under which clients see this proxy, when
 	// that is another than the one it listens on: behind a load balancer, say. It
-	// may have a path. Empty: what the request was sent to. Default: empty.
+	// may have a path. Unless its host is a loopback address or localhost, clients
+	// have to show a credential. Empty: what the request was sent to. Default: empty.
 	PublicURL string `yaml:"public_url"`
 
 	// TrustedProxies are the addresses, or networks such as 10.0.0.0/8, of the
 	// reverse proxies whose X-Forwarded-For, -Host and -Proto headers count, or
 	// without these, Forwarded; what clients send of them they have to overwrite.
-	// From anybody else they are ignored. Default: nobody.
+	// From anybody else they are ignored. With one, clients have to show a
+	// credential. Default: nobody.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 
 	// Anonymous is that nobody is asked who they are, on an address that other
-	// machines can reach either: whoever can connect can read every module that
-	// this proxy can. Default: false.
+	// machines can reach or behind a reverse proxy either: whoever can connect can
+	// read every module that this proxy can. Default: false.
 	Anonymous bool `yaml:"anonymous"`
 
 	// Auth is who may ask.
@@ -90,8 +94,8 @@ type Config struct {
 // Auth is who may ask. Whoever shows a token that "modproxy token create" made,
 // or one that an issuer signed, may read what its scopes say.
 type Auth struct {
-	// Required is that a credential is wanted on a loopback address, too. On any
-	// other it always is, unless Anonymous is set. Default: false.
+	// Required is that a credential is wanted on a loopback address with nothing in
+	// front, too. Elsewhere it always is, unless Anonymous is set. Default: false.
 	Required bool `yaml:"required"`
 
 	// SignedPaths is how long the path of a package, by which clients fetch it

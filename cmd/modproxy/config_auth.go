@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -12,9 +14,36 @@ import (
 )
 
 // asks reports whether clients have to show a credential.
-func (c *Config) asks() bool {
+func (c *Config) asks() bool { return c.askedBecause() != "" }
+
+// askedBecause is why clients have to show a credential; empty if they have not. On
+// a loopback address they have to where something stands in front, for others: it
+// hands their requests on, and is itself on this machine.
+func (c *Config) askedBecause() string {
 	loopback, err := parseListen(c.Listen)
-	return !c.Anonymous && (c.Auth.Required || err != nil || !loopback)
+	switch {
+	case c.Anonymous:
+		return ""
+	case c.Auth.Required:
+		return "auth.required is true"
+	case err != nil || !loopback:
+		return "other machines can reach " + c.Listen
+	case c.PublicURL != "" && !leadsHere(c.PublicURL):
+		return "other machines are told of it: public_url is " + c.PublicURL
+	case len(c.TrustedProxies) > 0:
+		return "it has trusted_proxies, which stand in front of it for others"
+	}
+	return ""
+}
+
+// leadsHere reports whether a URL has a host that is this machine for whoever uses it.
+func leadsHere(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && ip.Unmap().IsLoopback() || hostname.IsLocalhost(u.Hostname())
 }
 
 // auth finds what is wrong with who may ask: above all, rules that would not count.

@@ -34,7 +34,7 @@ var homes = map[string][]string{
 	"golang.org/x/net":                           {"upstream/egress"},
 	"golang.org/x/net/netutil":                   {"upstream/egress", "cmd/modproxy"},
 	"golang.org/x/sys/unix":                      {"upstream/git", "cache/disk"},
-	"golang.org/x/text":                          {},
+	"golang.org/x/text":                          {"pack"},
 	"github.com/rogpeppe/go-internal/txtar":      {"registrytest"},
 	"github.com/google/go-cmp":                   {},
 	"github.com/hashicorp/go-version":            {},

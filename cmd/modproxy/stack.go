@@ -181,12 +181,22 @@ func (s *stack) newGit(c *Config, scratch string) *git.Fetcher {
 }
 
 // emptyScratch makes the directory in which packages are fetched and packed, and
-// removes what a process that was killed left in it. The data directory is open.
+// removes what a process that was killed left in it. The data directory is open. A
+// directory stays: on a full disk there may be no room for another.
 func emptyScratch(scratch string) error {
-	if err := os.RemoveAll(scratch); err != nil {
+	if info, err := os.Lstat(scratch); err != nil || !info.IsDir() {
+		return errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700))
+	}
+	entries, err := os.ReadDir(scratch)
+	if err != nil {
 		return err
 	}
-	return os.Mkdir(scratch, 0o700)
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(scratch, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(scratch, 0o700)
 }
 
 // absolute is for programs that run in another directory than this one.
