@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // What is damaged while it is being sent does not arrive: what is sent is what was
@@ -17,6 +18,7 @@ func TestDamageWhileItIsSent(t *testing.T) {
 	const size = 10 << 20
 	t.Setenv("MODPROXY_CACHE_MEMORY", "1MiB")
 	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: size})
+	r.client.Timeout = time.Minute
 	r.start()
 	r.ready()
 	p := r.keep("large")

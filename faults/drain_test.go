@@ -151,6 +151,7 @@ func TestClientsThatGoAway(t *testing.T) {
 		answer(w, r)
 	})
 	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
+	r.client.Timeout = time.Minute
 	r.start()
 	r.ready()
 	p := r.keep("large")
