@@ -161,7 +161,7 @@ func (l *Log) put(r io.Reader, tree tlog.Tree) (head []byte, err error) {
 	if err := l.flush(l.file); err != nil {
 		return nil, l.fail(err)
 	}
-	if flushed, err := l.publish(headName, head); err != nil && flushed {
+	if flushed, err := l.publish(headName, bytes.NewReader(head)); err != nil && flushed {
 		return nil, l.fail(err)
 	} else if err != nil {
 		return nil, l.takeBack(err)

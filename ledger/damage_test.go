@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/modproxy/modproxy/ledger"
@@ -96,6 +98,49 @@ func TestTornTail(t *testing.T) {
 	}
 	if n := mustOpen(t, dir).Tree().N; n != 6 { // nothing torn: it stays
 		t.Errorf("%d records, want 6", n)
+	}
+}
+
+// What a crash left needs no room on a disk that is full: it was not acknowledged.
+func TestTailOnFullDisk(t *testing.T) {
+	dir, log, whole := unacknowledged(t)
+	for name, c := range map[string]struct {
+		log []byte
+		n   int64 // records that are left
+	}{
+		"log.tmp":   {whole, 5},
+		"head.tmp":  {whole, 5},
+		"cut-5.tmp": {whole[:len(whole)-1], 5},
+		"cut-6.tmp": {append(bytes.Clone(whole), "torn"...), 6},
+	} {
+		at, failed := copyDir(t, dir), false
+		write(t, c.log, at, "log")
+		l, err := ledger.OpenSync(at, func(f *os.File) error {
+			if filepath.Base(f.Name()) != name {
+				return nil
+			}
+			failed = true
+			return syscall.ENOSPC
+		})
+		if err != nil || !failed {
+			t.Errorf("no room for %s: %v", name, err)
+			continue
+		}
+		if n := l.Tree().N; n != c.n {
+			t.Errorf("no room for %s: %d records, want %d", name, n, c.n)
+		}
+		for file := range files(t, at) {
+			if strings.HasSuffix(file, ".tmp") {
+				t.Errorf("no room for %s: %s is left", name, file)
+			}
+		}
+		l.Close()
+		l = mustOpen(t, at)
+		mustAdd(t, l, record("9.2.0", "a"))
+		if n := l.Tree().N; n != c.n+1 || !bytes.HasPrefix(read(t, at, "log"), log) {
+			t.Errorf("no room for %s: %d records after one more, want %d", name, n, c.n+1)
+		}
+		l.Close()
 	}
 }
 

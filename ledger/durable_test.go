@@ -25,6 +25,8 @@ type medium struct {
 	mu      sync.Mutex
 	content map[uint64][]byte // by inode
 	names   map[string]uint64
+	lost    map[uint64][]byte // what was to be flushed when that failed: the cache has it, and takes it for written
+	lose    *os.File          // it, open: no other file gets its inode
 	flushes int
 	failAt  int               // the flush that fails; 0 for none
 	cut     func(when string) // what the power could be cut in between
@@ -38,12 +40,18 @@ func (m *medium) sync(f *os.File) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cut("before " + f.Name())
-	if m.flushes++; m.flushes == m.failAt {
-		return errFlush
-	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
+	}
+	if m.flushes++; m.flushes == m.failAt {
+		if info.IsDir() {
+			return errFlush
+		}
+		if m.lose, err = os.Open(f.Name()); err == nil {
+			m.lost[inode(info)], err = os.ReadFile(f.Name())
+		}
+		return errors.Join(errFlush, err)
 	}
 	if info.IsDir() {
 		if f.Name() != m.dir {
@@ -59,11 +67,31 @@ func (m *medium) sync(f *os.File) error {
 				m.names[e.Name()] = inode(info)
 			}
 		}
-	} else if m.content[inode(info)], err = os.ReadFile(f.Name()); err != nil {
+	} else if err := m.write(f, inode(info)); err != nil {
 		return err
 	}
 	m.cut("after " + f.Name())
 	return nil
+}
+
+// write brings to the disk what the cache has of a file and does not take for written.
+func (m *medium) write(f *os.File, inode uint64) error {
+	cached, err := os.ReadFile(f.Name())
+	disk, lost := m.content[inode], m.lost[inode]
+	m.content[inode] = cached
+	for i := range min(len(cached), len(lost)) {
+		if cached[i] != lost[i] {
+			continue // it was written once more
+		}
+		if cached[i] = 0; i < len(disk) {
+			cached[i] = disk[i]
+		}
+	}
+	return err
+}
+
+func newMedium(dir string) *medium {
+	return &medium{dir: dir, content: map[uint64][]byte{}, names: map[string]uint64{}, lost: map[uint64][]byte{}, cut: func(string) {}}
 }
 
 // after is the directory as it is after a power cut.
@@ -78,7 +106,7 @@ func (m *medium) after(t *testing.T) string {
 // Whenever the power is cut, what was acknowledged is there.
 func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
-	m := &medium{dir: dir, content: map[uint64][]byte{}}
+	m := newMedium(dir)
 	acknowledged, cuts := 0, 0
 	m.cut = func(when string) {
 		cuts++
@@ -115,7 +143,7 @@ func TestPowerCut(t *testing.T) {
 // What a crash left behind the head may not be on the disk yet.
 func TestPowerCutAfterCrash(t *testing.T) {
 	dir, acknowledged, _ := unacknowledged(t)
-	m := &medium{dir: dir, content: map[uint64][]byte{}, names: map[string]uint64{}}
+	m := newMedium(dir)
 	for name, content := range map[string][]byte{"log": acknowledged, "head": read(t, dir, "head"), "key": read(t, dir, "key")} {
 		info, err := os.Stat(dir + "/" + name)
 		if err != nil {
@@ -197,7 +225,8 @@ func TestGroupCommit(t *testing.T) {
 func TestFlushFails(t *testing.T) {
 	for failAt := 1; ; failAt++ {
 		dir := t.TempDir()
-		m := &medium{dir: dir, content: map[uint64][]byte{}, cut: func(string) {}, failAt: failAt}
+		m := newMedium(dir)
+		m.failAt = failAt
 		l, err := ledger.OpenSync(dir, m.sync)
 		if err != nil {
 			if !errors.Is(err, errFlush) {
@@ -236,6 +265,57 @@ func TestFlushFails(t *testing.T) {
 				l.Close()
 			}
 		}
+	}
+}
+
+// After a flush that failed the next one does not fail: what could not be written
+// counts as written. So what the next start finds is in memory only, and what is
+// acknowledged from then on must be on the disk all the same.
+func TestFlushFailsOnce(t *testing.T) {
+	versions := func(l *ledger.Log, from, n int) (added []string) {
+		for i := from; i < from+n; i++ {
+			version := fmt.Sprintf("1.%d.0", i)
+			if err := l.Add(record(version, "a")); err != nil {
+				break
+			}
+			added = append(added, version)
+		}
+		return added
+	}
+	for failAt := 1; ; failAt++ {
+		dir := t.TempDir()
+		m := newMedium(dir)
+		m.failAt = failAt
+		var acknowledged []string
+		l, err := ledger.OpenSync(dir, m.sync)
+		if err == nil {
+			acknowledged = versions(l, 0, 3)
+			l.Close()
+		}
+		if m.flushes < failAt {
+			if failAt < 12 {
+				t.Errorf("only %d flushes", failAt)
+			}
+			return
+		}
+		if l, err = ledger.OpenSync(dir, m.sync); err != nil {
+			t.Errorf("flush %d: %v", failAt, err)
+			continue
+		}
+		found := l.Tree().N
+		acknowledged = append(acknowledged, versions(l, 2, 3)...)
+		l.Close()
+		if l, err = ledger.OpenSync(m.after(t), m.sync); err != nil {
+			t.Errorf("flush %d, %d records found at the next start: %v", failAt, found, err)
+			continue
+		}
+		for _, version := range acknowledged {
+			if _, err := l.Lookup(vpc, version); err != nil {
+				t.Errorf("flush %d: %v", failAt, err)
+			}
+		}
+		l.Close()
+		m.lose.Close()
 	}
 }
 

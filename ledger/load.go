@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,7 @@ func (l *Log) loadSigned() (*frames, error) {
 
 // loadRest reads what the head does not cover: it was not acknowledged.
 func (l *Log) loadRest(f *frames) error {
+	signed := f.offset
 	for {
 		text, at, err := f.read()
 		if errors.Is(err, io.EOF) {
@@ -126,14 +128,14 @@ func (l *Log) loadRest(f *frames) error {
 	if l.book.size() == l.tree.N {
 		return nil
 	}
-	if err := l.flush(l.file); err != nil {
-		return err
-	}
-	return l.cover()
+	return l.cover(signed)
 }
 
-// cover publishes a head for all that the book has.
-func (l *Log) cover() error {
+// cover makes what was read durable, and publishes a head for all of it. It writes
+// the log anew: after a flush that failed what is read is in memory only, and
+// another flush of the same file finds nothing to do. On a disk without room for
+// that it gives up what is behind signed.
+func (l *Log) cover(signed int64) error {
 	tree, err := root(l.book.hashes, l.book.size())
 	if err != nil {
 		return err
@@ -142,25 +144,46 @@ func (l *Log) cover() error {
 	if err != nil {
 		return err
 	}
-	_, err = l.publish(headName, head)
+	_, err = l.prepare(logName, io.NewSectionReader(l.file, 0, l.end))
+	if err == nil {
+		_, err = l.prepare(headName, bytes.NewReader(head))
+	}
+	if isFull(err) {
+		return l.giveUp(signed)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := l.install(logName); err != nil {
+		return err
+	}
+	if err := l.file.Close(); err != nil {
+		return err
+	}
+	if l.file, err = os.OpenFile(l.path(logName), os.O_RDWR, 0); err != nil {
+		return err
+	}
+	_, err = l.install(headName)
 	l.tree, l.head = tree, head
 	return err
 }
 
-// cut cuts off what is behind offset, after it has put it beside the log.
+// giveUp cuts off what is behind signed, which was not acknowledged.
+func (l *Log) giveUp(signed int64) error {
+	if err := errors.Join(l.removeTemps(), l.file.Truncate(signed)); err != nil {
+		return err
+	}
+	l.end = signed
+	_, err := l.loadSigned()
+	return err
+}
+
+// cut cuts off what is behind offset, after it has put it beside the log, if there
+// is room for it.
 func (l *Log) cut(offset int64) error {
-	cut, err := os.OpenFile(l.path(fmt.Sprintf("%s%d", cutPrefix, l.book.size())), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer cut.Close()
-	if _, err := io.Copy(cut, io.NewSectionReader(l.file, offset, 1<<62)); err != nil {
-		return err
-	}
-	if err := l.flush(cut); err != nil {
-		return err
-	}
-	if err := l.flush(l.root); err != nil {
+	name := fmt.Sprintf("%s%d", cutPrefix, l.book.size())
+	_, err := l.publish(name, io.NewSectionReader(l.file, offset, 1<<62))
+	if err != nil && !isFull(err) {
 		return err
 	}
 	if err := l.file.Truncate(offset); err != nil {

@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/modproxy/modproxy"
 )
@@ -72,10 +74,8 @@ func (l *Log) begin(name string) (err error) {
 	if l.root, err = os.Open(l.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{logName, headName, keyName, spoolName} {
-		if err := os.Remove(l.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := l.removeTemps(); err != nil {
+		return err
 	}
 	if err := l.createIfNew(name); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (l *Log) createIfNew(name string) error {
 		return nil // whatever is missing, load refuses
 	}
 	if !hasLog {
-		if _, err := l.publish(logName, []byte(logHeader)); err != nil {
+		if _, err := l.publish(logName, strings.NewReader(logHeader)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (l *Log) createIfNew(name string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := l.publish(keyName, s.text); err != nil {
+		if _, err := l.publish(keyName, bytes.NewReader(s.text)); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (l *Log) createIfNew(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.publish(headName, head)
+	_, err = l.publish(headName, bytes.NewReader(head))
 	return err
 }
 
