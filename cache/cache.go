@@ -82,7 +82,7 @@ type Registry struct {
 	asking   *background // questions for versions and locations
 	fetching *background // fetches of packages
 	end      context.CancelFunc
-	turns    chan struct{}
+	turns    *turns
 
 	listings  flights[modproxy.Module, *modproxy.Versions]
 	locations flights[key, modproxy.Location]
@@ -161,7 +161,7 @@ func (r *Registry) start() {
 	r.end = end
 	r.asking = &background{ending: ending, limit: maxAsking}
 	r.fetching = &background{ending: ending, limit: maxFetching}
-	r.turns = make(chan struct{}, turns)
+	r.turns = newTurns(turns)
 	r.answers = newAnswers(maxAnswers)
 	r.reading = make(chan struct{}, maxReading)
 	r.records = newLRU[key, *PackageRecord](maxRecords)

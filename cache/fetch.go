@@ -104,12 +104,11 @@ func (r *Registry) read(d modproxy.Digest) error {
 // fetchInTurn waits for a turn and fetches the package of k. have is the record
 // of one that was damaged, or nil.
 func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) (rec *PackageRecord, err error) {
-	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
-	case <-r.fetching.ending.Done():
-		return nil, errClosing
+	give, err := r.turns.take(r.fetching.ending.Done(), k.Module)
+	if err != nil {
+		return nil, err
 	}
+	defer give()
 	ctx, cancel := r.fetching.detach(ctx, r.set.fetch)
 	defer cancel()
 	r.observe(Event{Kind: FetchStarted, Module: k.Module, Version: k.version})
@@ -259,6 +258,8 @@ func (r *Registry) fail(k key, err error) error {
 	switch {
 	case errors.Is(err, errClosing), r.fetching.ending.Err() != nil:
 		return k.wrap("package", errClosing)
+	case errors.Is(err, errCrowded):
+		return k.wrap("package", err)
 	case errors.As(err, &storage), errors.As(err, &full), outOfSpace(err):
 		pause = min(pause, storagePause)
 	default:

@@ -210,8 +210,10 @@ func (f *fixture) fetch(t testing.TB, version string) []byte {
 }
 
 // read reads a whole package.
-func read(r *cache.Registry, version string) ([]byte, error) {
-	p, err := r.Package(context.Background(), vpc, version)
+func read(r *cache.Registry, version string) ([]byte, error) { return readOf(r, vpc, version) }
+
+func readOf(r *cache.Registry, m modproxy.Module, version string) ([]byte, error) {
+	p, err := r.Package(context.Background(), m, version)
 	if err != nil {
 		return nil, err
 	}

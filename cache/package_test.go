@@ -177,7 +177,13 @@ func TestFetchesTakeTurns(t *testing.T) {
 		started := time.Now()
 		var group sync.WaitGroup
 		for i := range 9 {
-			group.Go(func() { f.fetch(t, fmt.Sprintf("1.%d.0", i)) })
+			m := vpc
+			m.Namespace = fmt.Sprintf("publisher%d", i%3)
+			group.Go(func() {
+				if _, err := readOf(f.Registry, m, fmt.Sprintf("1.%d.0", i)); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		group.Wait()
 		equal(t, "at the same time", most, 3)
@@ -195,7 +201,9 @@ func TestFetchesThatWaitAreBounded(t *testing.T) {
 		for i := range 1100 {
 			group.Go(func() {
 				var later *modproxy.RetryLater
-				_, err := read(f.Registry, fmt.Sprintf("1.%d.0", i))
+				m := vpc
+				m.Namespace = fmt.Sprintf("publisher%d", i%3)
+				_, err := readOf(f.Registry, m, fmt.Sprintf("1.%d.0", i))
 				if errors.As(err, &later) {
 					mu.Lock()
 					refused++

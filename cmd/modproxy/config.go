@@ -308,8 +308,8 @@ type Fetch struct {
 	// Timeout is how long the fetch of one package may take. Default: 15m.
 	Timeout time.Duration `yaml:"timeout"`
 
-	// AtOnce is how many packages are fetched at the same time; further ones
-	// wait. Default: 8.
+	// AtOnce is how many packages are fetched at the same time, three quarters of
+	// them at most of one namespace of a registry; further ones wait. Default: 8.
 	AtOnce int `yaml:"at_once"`
 
 	// MaxReceived is how many bytes may arrive for one package, compressed as
