@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // checkName refuses names that the form does not allow. Their length is the
@@ -25,6 +27,9 @@ func checkName(name string) error {
 		}
 		if r == '\\' {
 			return refuse("%.200q: the name has a backslash", name)
+		}
+		if 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 {
+			return refuse("%.200q: the name has a character that changes the direction of what is shown", name)
 		}
 	}
 	for part := range strings.SplitSeq(name, "/") {
@@ -62,9 +67,7 @@ func leftOut(name string) bool {
 // looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git
 // itself guards against (is_ntfs_dotgit and is_hfs_dotgit in its path.c and utf8.c).
 func looksLikeGit(part string) bool {
-	ntfs, _, _ := strings.Cut(part, ":")
-	ntfs = strings.TrimRight(ntfs, " .")
-	if isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
+	if ntfs := windowsName(part); isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
 		return true
 	}
 	hfs := strings.Map(func(r rune) rune {
@@ -77,8 +80,31 @@ func looksLikeGit(part string) bool {
 	return isGit(hfs)
 }
 
-// fold is equal for names that differ only in case.
+// fold is equal for names that some file system takes for the same: they differ
+// only in case (Unicode simple folding), in being composed or not, or in what
+// Windows drops from the end of a component.
 func fold(name string) string {
+	name = norm.NFC.String(foldCase(norm.NFD.String(name)))
+	if !strings.Contains(name, ":") && !strings.ContainsAny(name[len(name)-1:], " .") &&
+		!strings.Contains(name, " /") && !strings.Contains(name, "./") {
+		return name // most are
+	}
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = windowsName(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+// windowsName is the file that Windows opens by the name part: what follows a colon
+// names a stream of it, and spaces and dots at the end do not count
+// (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
+func windowsName(part string) string {
+	file, _, _ := strings.Cut(part, ":")
+	return strings.TrimRight(file, " .")
+}
+
+func foldCase(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
 		if r >= utf8.RuneSelf {
@@ -93,8 +119,8 @@ func fold(name string) string {
 	}, name)
 }
 
-// A folder finds names that differ only in case. It is given names in ascending
-// order.
+// A folder finds names that some file system takes for the same. It is given names
+// in ascending order, each once.
 type folder struct {
 	names map[string]string // by folded name, directories too
 	last  string
@@ -117,11 +143,10 @@ func (f *folder) add(name string) error {
 			continue
 		}
 		key := fold(name[:i])
-		other, ok := f.names[key]
-		if ok && other != name[:i] {
-			return refuse("%q and %q differ only in case", other, name[:i])
+		if other, ok := f.names[key]; ok {
+			return alike(other, name[:i])
 		}
-		if !ok && i < len(name) && f.tally != nil {
+		if i < len(name) && f.tally != nil {
 			if err := f.tally.entry(name[:i], 0); err != nil {
 				return err
 			}
@@ -129,4 +154,14 @@ func (f *folder) add(name string) error {
 		f.names[key] = name[:i]
 	}
 	return nil
+}
+
+func alike(a, b string) error {
+	switch {
+	case a == b: // directories follow each other, and files are there once
+		return refuse("%q: is a file, and a directory as well", a)
+	case foldCase(a) == foldCase(b):
+		return refuse("%q and %q differ only in case", a, b)
+	}
+	return refuse("some file systems take %+q and %+q for the same name", a, b)
 }

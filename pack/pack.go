@@ -20,10 +20,13 @@
 //     file.
 //   - A name is at most [Limits].Path bytes of UTF-8: components of at most 255 bytes
 //     joined by slashes, none of them empty, "." or "..". Not in a name: control
-//     characters, backslashes, a drive letter at its start. A name is not
-//     normalised: what is composed stays composed.
-//   - No two names are the same, or would be if upper and lower case were (Unicode
-//     simple folding), directories included; no name is both a file and a directory.
+//     characters, those of bidirectional text (U+202A to U+202E, U+2066 to U+2069),
+//     backslashes, a drive letter at its start. A name is not normalised: what is
+//     composed stays composed.
+//   - No two names are the same, directories included, nor are they to a file system
+//     that takes upper and lower case (Unicode simple folding), or what is composed
+//     and what is not, for the same, or drops what follows a colon, or dots and
+//     spaces at the end of a component. No name is both a file and a directory.
 //   - Entries are sorted by name, byte by byte.
 //   - The mode is 0755 when the owner may execute the file at the source, else 0644.
 //     Other bits, owners, groups and times are not kept: they are zero or empty.

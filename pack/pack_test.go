@@ -135,7 +135,8 @@ func TestPacked(t *testing.T) {
 		{"root beside a file", "wrap-?/m*", tree{"f wrap-1/m/b 2", "f wrap-1/mode 3", "f wrap-10/m/c 3"}, tree{"f b 2"}},
 		{"links to beside the root", "a", tree{"l a/x ../b", "f b/y 1"}, tree{"f x/y 1"}},
 		{"beside the root links may dangle and case differ", "a", tree{"f a/x 1", "l b nowhere", "f B 1"}, tree{"f x 1"}},
-		{"composed and decomposed names", "", tree{"f \u00e9.tf 1", "f e\u0301.tf 2"}, tree{"f e\u0301.tf 2", "f \u00e9.tf 1"}},
+		{"composed and decomposed names", "", tree{"f \u00e9.tf 1", "f o\u0301.tf 2"}, tree{"f o\u0301.tf 2", "f \u00e9.tf 1"}},
+		{"names that only Windows cannot have", "", tree{"f aux.tf 1", "f con 1", "f LPT1/x 1"}, tree{"f LPT1/x 1", "f aux.tf 1", "f con 1"}},
 		{"odd but harmless names", "", tree{"f ab:c 1", "f ...  ", "f -rf 1", "f ~ 1", "f $HOME 1", "f a.. 1"}, tree{"f $HOME 1", "f -rf 1", "f ...", "f a.. 1", "f ab:c 1", "f ~ 1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -201,6 +202,18 @@ func TestRefused(t *testing.T) {
 		{"case of copies", "", tree{"f a/X 1", "f b/x 1", "l b/y ../a", "l b/Y ../a"}, `"b/Y" and "b/y" differ only in case`},
 		{"case beyond ASCII", "", tree{"f \u00c4 1", "f \u00e4 1"}, "differ only in case"},
 		{"case of the Kelvin sign", "", tree{"f \u212a 1", "f k 1"}, "differ only in case"},
+		{"composed or not", "", tree{"f caf\u00e9.tf 1", "f cafe\u0301.tf 1"}, `some file systems take "cafe\u0301.tf" and "caf\u00e9.tf" for the same name`},
+		{"composed or not, of directories", "", tree{"f \u00e9/a 1", "f e\u0301/b 1"}, "for the same name"},
+		{"composed or not, and case", "", tree{"f \u00c9 1", "f e\u0301 1"}, "for the same name"},
+		{"marks in another order", "", tree{"f a\u0323\u0301 1", "f a\u0301\u0323 1"}, "for the same name"},
+		{"the Angstrom sign", "", tree{"f \u212b 1", "f a\u030a 1"}, "for the same name"},
+		{"dot at the end", "", tree{"f main.tf 1", "f main.tf. 1"}, `take "main.tf" and "main.tf." for the same name`},
+		{"dots and spaces at the end of a directory", "", tree{"f mod/a 1", "f Mod../b 1"}, "for the same name"},
+		{"stream of a file", "", tree{"f main.tf 1", "f main.tf::$DATA 1"}, `take "main.tf" and "main.tf::$DATA" for the same name`},
+		{"streams of one file", "", tree{"f main.tf:a 1", "f main.tf:b 1"}, "for the same name"},
+		{"stream of a directory", "", tree{"f mod/a 1", "f mod::$INDEX_ALLOCATION/b 1"}, "for the same name"},
+		{"right-to-left override", "", tree{"f x\u202egpj.tf 1"}, `"x\u202egpj.tf": the name has a character that changes the direction`},
+		{"right-to-left isolate", "", tree{"f a/\u2067x/b 1"}, "changes the direction"},
 		{"absolute link", "", tree{"l a /etc/passwd"}, `"a": is a symbolic link to "/etc/passwd", which is absolute`},
 		{"link to a drive", "", tree{`l a C:\x`}, "which is absolute"},
 		{"link to a share", "", tree{`l a \\host\x`}, "which is absolute"},
@@ -237,4 +250,16 @@ func TestRefused(t *testing.T) {
 			wantRefused(t, err, tt.why)
 		})
 	}
+}
+
+func TestSpaceAtTheEnd(t *testing.T) {
+	b, err := build(t, pack.Limits{}, tree{"f a/main.tf 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.File("a /x.tf", false, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = b.Pack(io.Discard, "")
+	wantRefused(t, err, `take "a " and "a" for the same name`)
 }
