@@ -29,6 +29,7 @@ type proxy struct {
 	cmd  *exec.Cmd
 	gone chan error
 
+	variables []string // of its environment, beside those that all have
 	shown     string   // the credential of requests that bring none of their own, not even ""
 	unwritten []string // what is told to clients, and may be in no log and no file
 
@@ -114,20 +115,20 @@ func (r *reporter) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format
 func (r *reporter) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
 // startOwn runs modproxy with a configuration until the test ends, and then holds it
-// to what must be so at an end.
-func startOwn(t *testing.T, config string) *proxy {
+// to what must be so at an end. It has variables beside its own.
+func startOwn(t *testing.T, config string, variables ...string) *proxy {
 	t.Helper()
-	p := newProxy(t, t.TempDir(), config)
+	p := newProxy(t, t.TempDir(), config, variables...)
 	t.Cleanup(p.finish)
 	return p
 }
 
-func newProxy(t *testing.T, dir, config string) *proxy {
+func newProxy(t *testing.T, dir, config string, variables ...string) *proxy {
 	t.Helper()
 	if err := sources(); err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{t: t, dir: dir, data: filepath.Join(dir, "data"), packages: map[string]string{}}
+	p := &proxy{t: t, dir: dir, data: filepath.Join(dir, "data"), variables: variables, packages: map[string]string{}}
 	config = strings.NewReplacer(
 		"TOKEN", p.write("token", secretToken), "PASSWORD", p.write("password", secretPassword), "CA", world.caFile,
 	).Replace(config)
@@ -204,6 +205,7 @@ func (p *proxy) launch() {
 	p.cmd = exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(programVariable),
 		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
 	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
+	p.cmd.Env = append(p.cmd.Env, p.variables...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = "/", out, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := p.cmd.Start(); err != nil {
