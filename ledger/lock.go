@@ -20,9 +20,10 @@ func (l *Log) takeLock() error {
 		return errors.Join(fmt.Errorf("%w: %s: another process has the ledger open: %.32q: %w", modproxy.ErrUnavailable, l.dir, holder, err), f.Close())
 	}
 	l.lock = f
-	if err := f.Truncate(0); err != nil {
-		return err
+	// Written in place, which a full disk allows; that nobody can be told is no reason
+	// not to open it.
+	if _, err := f.WriteAt(fmt.Appendf(nil, "pid %-12d\n", os.Getpid()), 0); err != nil {
+		return f.Truncate(0)
 	}
-	_, err = fmt.Fprintf(f, "pid %d\n", os.Getpid())
-	return err
+	return nil
 }

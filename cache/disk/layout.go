@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 )
@@ -80,27 +81,32 @@ func putNew(tx *bbolt.Tx, key, value []byte) error {
 	return b.Put(key, value)
 }
 
-// identify holds the index to the layout, and begins a new generation. It is
+// identify holds the index to the layout, and begins a new generation, unless there
+// is no room for that: who makes room needs to open the directory, too. It is
 // called by Open.
 func (s *Store) identify() (packages int, err error) {
 	var a aboutIndex
+	known := false
 	err = s.update(func(tx *bbolt.Tx) (err error) {
 		if a, err = s.aboutIndex(tx); err != nil {
 			return err
 		}
-		if a.Directory == "" {
+		if known = a.Directory != "" && a.Directory == s.layout.Directory; a.Directory == "" {
 			a.Directory = rand.Text()
 			a.Packages = tx.Bucket(packagesBucket).Stats().KeyN
 		}
 		a.Generation++
 		return a.put(tx)
 	})
-	if err != nil {
-		return 0, err
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err = s.writeLayout(layout{layoutVersion, a.identity})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return a.Packages, s.writeLayout(layout{layoutVersion, a.identity})
+	if known && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		err = nil
+	}
+	return a.Packages, err
 }
 
 // aboutIndex is what the index says of itself. Its error is that the index is not

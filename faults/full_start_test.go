@@ -1,0 +1,80 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// fillUp leaves no byte of the disk.
+func (d *disk) fillUp() {
+	d.t.Helper()
+	f, err := os.Create(filepath.Join(d.mounted, "ballast"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err = f.Write(make([]byte, size)); err != nil {
+			size /= 4
+		}
+	}
+	if err := errors.Join(f.Sync(), os.WriteFile(filepath.Join(d.mounted, "more"), []byte("x"), 0o600)); !errors.Is(err, syscall.ENOSPC) {
+		d.t.Fatalf("the disk is not full: %v", err)
+	}
+}
+
+// On a full disk modproxy starts, also after it was killed, serves what is kept,
+// and the verbs that make room work whether it serves or not.
+func TestFullStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*rig)
+		serves bool // while room is made
+	}{
+		"ended":             {(*rig).stop, false},
+		"killed":            {(*rig).kill, false},
+		"ended and serves":  {(*rig).stop, true},
+		"killed and serves": {(*rig).kill, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t, 16, "commit=5")
+			r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+			r.start()
+			r.ready()
+			r.fill(20)
+			c.end(r)
+			d.fillUp()
+			for range 3 { // a start may take what the next one needs
+				r.start()
+				r.ready()
+				for _, path := range r.paths() {
+					if err := r.get(t.Context(), path); err != nil {
+						t.Error(err)
+					}
+				}
+				r.stop()
+			}
+			if c.serves {
+				r.start()
+				r.ready()
+			}
+			if out, err := r.command("gc", "--max-size", "1KiB").CombinedOutput(); err != nil {
+				t.Fatalf("gc: %v\n%s", err, out)
+			}
+			if !c.serves {
+				r.start()
+				r.ready()
+			}
+			r.fill(5) // there is room
+			r.stop()
+			clear(r.acks) // most of them were evicted
+			if err := r.check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
