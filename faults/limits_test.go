@@ -43,12 +43,13 @@ func TestLimits(t *testing.T) {
 
 func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	const clients = 96
+	t.Setenv("MODPROXY_CACHE_MEMORY", "64KiB") // packages are read from the disk
 	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: 10 * time.Second}
 	r.starter = begin
 	r.start()
 	r.ready()
-	r.fill(3)
+	r.fill(20)
 	end := r.load(clients)
 	time.Sleep(time.Duration(rounds(1, 60)) * time.Second)
 	end()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -14,7 +15,11 @@ import (
 // The disk is slow to write, for a while: who asks for what is kept does not wait
 // for those who keep something, and all goes on as before afterwards.
 func TestSlowDisk(t *testing.T) {
-	const promised = 9 * time.Second // by which versions and locations are answered, whatever happens
+	const (
+		delay    = 2 * time.Second // of every call
+		promised = 9 * time.Second // by which versions and locations are answered, whatever happens
+	)
+	t.Setenv("MODPROXY_CACHE_MEMORY", "64KiB") // packages are read from the disk
 	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
 	r.start()
 	r.ready()
@@ -24,10 +29,9 @@ func TestSlowDisk(t *testing.T) {
 	r.ask("GET", versions)
 	for _, calls := range []string{"fsync,fdatasync", "pwrite64"}[:rounds(1, 2)] {
 		endLoad, endDrift := r.load(8), r.loadDrift()
-		end := r.inject(calls, "delay_enter=200000")
-		slowest := map[string]time.Duration{}
-		asked := 0
-		for started := time.Now(); time.Since(started) < time.Duration(rounds(1, 30))*time.Second; asked++ {
+		end := r.inject(calls, fmt.Sprintf("delay_enter=%d", delay.Microseconds()))
+		took := map[string][]time.Duration{}
+		for started := time.Now(); time.Since(started) < time.Duration(rounds(4, 30))*time.Second; {
 			new := modulePath("new") + fmt.Sprintf("/1.%d.0/download", r.next.Add(1))
 			for _, path := range []string{"/-/healthz", "/-/readyz", versions, kept, new} {
 				a := r.ask("GET", path)
@@ -35,16 +39,18 @@ func TestSlowDisk(t *testing.T) {
 					t.Errorf("%s: %v", path, a)
 				}
 				kind := filepath.Base(path)
-				slowest[kind] = max(slowest[kind], a.took)
+				took[kind] = append(took[kind], a.took)
 			}
 		}
 		end()
-		for kind, took := range slowest {
-			if took > promised {
-				t.Errorf("while %s are slow, %s took %v", calls, kind, took)
+		for kind, all := range took {
+			slices.Sort(all)
+			most, half := all[len(all)-1], all[len(all)/2]
+			if most > promised || half > delay/2 && kind != "download" {
+				t.Errorf("while %s are slow, %s took %v, and half of them more than %v", calls, kind, most, half)
 			}
+			t.Logf("while %s are slow: %s %d times, half of them within %v, all within %v", calls, kind, len(all), half, most)
 		}
-		t.Logf("while %s are slow, each was asked %d times, and the slowest took %v", calls, asked, slowest)
 		endLoad()
 		endDrift()
 		r.fill(10)

@@ -132,7 +132,7 @@ func TestSweep(t *testing.T) {
 
 func sweep(t *testing.T, calls string, most int) int {
 	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
-	endLoad, endDrift := r.load(4), r.loadDrift()
+	endLoad, endDrift := r.load(rounds(4, 16)), r.loadDrift()
 	var killed, missed []int
 	for _, n := range numbers(most, 10) {
 		r.start()
