@@ -27,6 +27,8 @@ func (l Limits) orDefault() Limits {
 	set64(&l.Received, 1<<30)
 	set64(&l.Content, 1<<30)
 	set(&l.Entries, 100_000)
+	set(&l.Path, 1024)
+	set(&l.Paths, 16<<20)
 	set(&l.Submodules, 64)
 	set(&l.Depth, 8)
 	return l

@@ -73,6 +73,8 @@ type Limits struct {
 	Time       time.Duration // default 10 minutes
 	Received   int64         // bytes that come in, and bytes of a repository on disk; default 1 GiB
 	Entries    int           // files, links and submodules of one tree; default 100,000
+	Path       int           // bytes of one path of a tree; default 1024
+	Paths      int           // bytes of all paths of one tree; default 16 MiB
 	Content    int64         // bytes of the files of one tree, before conversion; default 1 GiB
 	Submodules int           // repositories beside the first; default 64
 	Depth      int           // submodules within submodules; default 8

@@ -31,42 +31,59 @@ const (
 	modeSubmodule  = "160000"
 )
 
+const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
+
 // entries is the whole tree of commit by path.
-func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[string]entry, error) {
-	tree := make(map[string]entry)
-	var total int64
-	err := r.read(ctx, command{
+func (r *repository) entries(ctx context.Context, commit string, l Limits) (tree map[string]entry, err error) {
+	err = r.read(ctx, command{
 		args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit},
-		stdout: func(stdout io.Reader) error {
-			lines := bufio.NewScanner(stdout)
-			lines.Split(splitNul)
-			for lines.Scan() {
-				name, e, err := parseEntry(lines.Text())
-				if err != nil {
-					return err
-				}
-				if _, twice := tree[name]; twice {
-					return invalid("the tree has %.80q twice", name)
-				}
-				tree[name] = e
-				if len(tree) > l.Entries {
-					return invalid("the tree has more than the %d entries that are allowed", l.Entries)
-				}
-				if total += e.size; total > l.Content {
-					return invalid("the files are larger than the %d bytes that are allowed", l.Content)
-				}
-			}
-			if errors.Is(lines.Err(), bufio.ErrTooLong) {
-				return invalid("the tree has a path of more than %d bytes", bufio.MaxScanTokenSize)
-			}
-			if lines.Err() != nil {
-				return errUnavailable(lines.Err())
-			}
-			return nil
+		stdout: func(stdout io.Reader) (err error) {
+			tree, err = readEntries(stdout, l)
+			return err
 		},
 	})
 	if err != nil {
 		return nil, broken(err)
+	}
+	return tree, nil
+}
+
+// readEntries reads what git ls-tree prints. A few kilobytes can describe trees
+// without end: an error ends git.
+func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
+	tree := make(map[string]entry)
+	var total int64
+	paths := 0
+	longPath := invalid("the tree has a path of more than the %d bytes that are allowed", l.Path)
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, maxMeta+l.Path)
+	lines.Split(splitNul)
+	for lines.Scan() {
+		name, e, err := parseEntry(lines.Text())
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := tree[name]; twice {
+			return nil, invalid("the tree has %.80q twice", name)
+		}
+		tree[name] = e
+		paths, total = paths+len(name), total+e.size
+		switch {
+		case len(name) > l.Path:
+			return nil, longPath
+		case len(tree) > l.Entries:
+			return nil, invalid("the tree has more than the %d entries that are allowed", l.Entries)
+		case paths > l.Paths:
+			return nil, invalid("the paths of the tree are longer together than the %d bytes that are allowed", l.Paths)
+		case total > l.Content:
+			return nil, invalid("the files are larger than the %d bytes that are allowed", l.Content)
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, longPath
+	case err != nil:
+		return nil, errUnavailable(err)
 	}
 	return tree, nil
 }
