@@ -141,7 +141,8 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		if missing == 0 {
 			return nil
 		}
-		if victims := m.victims(missing); victims != nil {
+		victims, soon := m.victims(missing)
+		if victims != nil {
 			if _, err := r.evict(victims); err != nil {
 				return storageError{err}
 			}
@@ -153,7 +154,7 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		switch {
 		case writers:
 			out = nil
-		case !m.busy():
+		case !soon:
 			return full // waiting would not help
 		}
 		select {

@@ -34,7 +34,7 @@ type room struct {
 	reserved int64
 	beside   int64         // what else counts
 	writers  int           // fetches that have reserved and have not come to their end
-	changed  chan struct{} // closed when a writer ends, or a seat is no longer going
+	changed  chan struct{} // closed when there may be room, or a seat is no longer going
 	queue    []queued      // the oldest first, as of when it was made
 }
 
@@ -131,6 +131,7 @@ func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
 		defer m.mu.Unlock()
 		s.holds--
 		s.fetched = time.Now()
+		m.change()
 	}
 }
 
@@ -210,19 +211,20 @@ func (res *reservation) end() {
 }
 
 // victims are the blobs that were not used for longest and that have at least n
-// bytes together. They are going from now on. It is empty when all that may go
-// has less.
-func (m *room) victims(n int64) []*seat {
+// bytes together. They are going from now on. There are none when all that may go
+// has less; soon then tells whether something may that is needed now.
+func (m *room) victims(n int64) (list []*seat, soon bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for fresh := range 2 {
-		var list []*seat
+		list = nil
 		sum, rest := int64(0), m.queue
 		for len(rest) > 0 && sum < n {
 			q := rest[0]
 			rest = rest[1:]
-			// What was used since stands further behind in the next queue.
-			if q.idle() && q.seat.last.Load() == q.last {
+			// What was used since stands further behind in the next queue; the one that
+			// was made just now counts.
+			if q.idle() && (fresh > 0 || q.seat.last.Load() == q.last) {
 				list = append(list, q.seat)
 				sum += q.size
 			}
@@ -232,14 +234,14 @@ func (m *room) victims(n int64) []*seat {
 			for _, s := range list {
 				s.going = true
 			}
-			return list
+			return list, false
 		}
 		m.queue = nil
 		if fresh == 0 {
 			m.queue = m.line()
 		}
 	}
-	return nil
+	return nil, m.busy()
 }
 
 // idle tells whether the blob may go. It is called with mu held.
@@ -247,10 +249,9 @@ func (s *seat) idle() bool {
 	return s.there && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
 }
 
-// busy tells whether a blob that is there may soon go that may not now.
+// busy tells whether a blob that is there may soon go that may not now. It is called
+// with mu held.
 func (m *room) busy() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, s := range m.seats.Range {
 		if s := s.(*seat); s.there && !s.pinned && !s.idle() {
 			return true

@@ -1,0 +1,60 @@
+package cache
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// full is a room of 1000 bytes with one blob, which has them all.
+func full() (*room, *seat) {
+	m := newRoom(1000)
+	s := m.seat(modproxy.Digest{1})
+	m.put(s, 1000)
+	return m, s
+}
+
+// Who waits for room is told that a fetch no longer needs what it has fetched.
+func TestReleaseIsAChange(t *testing.T) {
+	m, s := full()
+	_, release := m.hold(s.digest)
+	var res reservation
+	missing, changed, _ := m.reserve(1000, &res)
+	if victims, soon := m.victims(missing); victims != nil || !soon {
+		t.Fatalf("%d victims, soon %t, while a fetch needs it", len(victims), soon)
+	}
+	release()
+	select {
+	case <-changed:
+	default:
+		t.Error("it is not told")
+	}
+	if victims, _ := m.victims(missing); len(victims) != 1 {
+		t.Errorf("then %d victims", len(victims))
+	}
+}
+
+// What is used all the time can go, if nothing else can.
+func TestVictimInUse(t *testing.T) {
+	m, s := full()
+	var end atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for at := time.Now(); !end.Load(); at = at.Add(time.Millisecond) {
+			s.touch(at)
+		}
+	}()
+	for i := range 20_000 {
+		victims, _ := m.victims(1000)
+		if len(victims) != 1 {
+			t.Errorf("round %d: %d victims", i, len(victims))
+			break
+		}
+		m.gone(s, false, false)
+	}
+	end.Store(true)
+	<-ended
+}
