@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -94,6 +95,8 @@ func (r *reader) read(text []byte) error {
 func (r *reader) add(rec record) error {
 	dir := r.dirs[rec.Key]
 	switch {
+	case r.passedOver(dir):
+		return fmt.Errorf("%w: it is in %.200q, which is git's own and no part of a package", modproxy.ErrInvalid, rec.Dir)
 	case rec.Key == "":
 		if dir != filepath.Clean(r.dir) {
 			return fmt.Errorf("%w: the configuration is in %.200q, not in %.200q", modproxy.ErrInvalid, r.dir, rec.Dir)
@@ -112,6 +115,9 @@ func (r *reader) add(rec record) error {
 	if dir != installed && !strings.HasPrefix(dir, installed+string(filepath.Separator)) {
 		return fmt.Errorf("%w: it is in %.200q, and not where clients install it", modproxy.ErrInvalid, rec.Dir)
 	}
+	if rec.Version == "" && isRegistry(rec.Source) {
+		return fmt.Errorf("%w: %.200q is a module of a registry, and has no version", modproxy.ErrInvalid, rec.Source)
+	}
 	if rec.Version == "" {
 		r.others = append(r.others, Other{rec.Key, rec.Source})
 		return nil
@@ -128,6 +134,12 @@ func (r *reader) add(rec record) error {
 	return nil
 }
 
+// passedOver tells whether dir is in what readTree does not look into.
+func (r *reader) passedOver(dir string) bool {
+	below, ok := strings.CutPrefix(dir, r.modules+string(filepath.Separator))
+	return ok && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), isGit)
+}
+
 // isKey tells whether s is names of calls with dots between; each can be the name
 // of a directory.
 func isKey(s string) bool {
@@ -137,6 +149,16 @@ func isKey(s string) bool {
 		}
 	}
 	return true
+}
+
+// isRegistry tells whether a source address is that of a module in a registry, with
+// its hostname or, as older clients write it, without.
+func isRegistry(source string) bool {
+	_, _, err := parseSource(source)
+	if err != nil {
+		_, _, err = parseSource("registry.terraform.io/" + source)
+	}
+	return err == nil
 }
 
 // isLocal tells whether a source address is a path in the same package.

@@ -56,6 +56,10 @@ func TestRead(t *testing.T) {
 		record("net.sub.reg", vpcSource, "1.3", installed+"net.sub.reg"),
 		record("local", "./local", "", "local"),
 		record("git", "git::https://git.example.com/x.git", "", installed+"git/sub"),
+		record("net.dots", "./.gitx/y.git", "", installed+"net/modules/x/.gitx/y.git"),
+		record("own", "./.git/x", "", ".git/x"),
+		record("old", "github.com/acme/vpc", "", installed+"old"),
+		record("older", "github.com/acme/vpc//aws", "", installed+"older/aws"),
 	), nil)
 	calls, others, err := lock.Read(dir, ".terraform")
 	want := []lock.Call{
@@ -65,7 +69,7 @@ func TestRead(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(calls, want) {
 		t.Errorf("calls %v, %v; want %v", calls, err, want)
 	}
-	if len(others) != 1 || others[0].Key != "git" {
+	if len(others) != 3 || others[0].Key != "git" {
 		t.Errorf("others %v", others)
 	}
 	if _, _, err := lock.Read(dir, filepath.Join(dir, ".terraform")); err != nil {
@@ -91,6 +95,12 @@ func TestReadRefuses(t *testing.T) {
 		"no host":            manifest(record("net", "acme/vpc/aws", "1.2.0", installed+"net")),
 		"no version":         manifest(record("net", vpcSource, "newest", installed+"net")),
 		"git elsewhere":      manifest(record("net", "git::https://git.example.com/x.git", "", "evil")),
+		"in git's own":       manifest(record("net", vpcSource+"//.git/evil", "1.2.0", installed+"net/.git/evil")),
+		"git's own":          manifest(record("net", vpcSource, "1.2.0", installed+"net/.GIT")),
+		"local in git's own": manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net.x", "./.git/x", "", installed+"net/.git/x")),
+		"of git, in another": manifest(record("git", "git::https://git.example.com/x.git", "", installed+"git"), record("git.x", "../net/.git/x", "", installed+"net/.git/x")),
+		"version left out":   manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("two", vpcSource, "", installed+"two")),
+		"of a default host":  manifest(record("net", "acme/vpc/aws//x", "", installed+"net/x")),
 		"not JSON":           `{"Modules":[`,
 		"another kind":       `{"Modules":"none"}`,
 		"a key that escapes": manifest(record(`a\b`, vpcSource, "1.2.0", installed+`a\b`)),

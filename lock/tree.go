@@ -37,9 +37,9 @@ func readTree(dir string) (*tree, error) {
 		switch {
 		case err != nil:
 			return err
-		case strings.EqualFold(d.Name(), ".git") && name != dir && d.IsDir():
+		case isGit(d.Name()) && name != dir && d.IsDir():
 			return fs.SkipDir
-		case strings.EqualFold(d.Name(), ".git") && d.Type().IsRegular(), d.IsDir():
+		case isGit(d.Name()) && d.Type().IsRegular(), d.IsDir():
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s: %w: a link or a special file: packages have neither; it was not installed through modproxy, or changed since",
@@ -57,6 +57,9 @@ func readTree(dir string) (*tree, error) {
 	t.sum, err = t.hash(t.names)
 	return t, err
 }
+
+// isGit tells whether a name is that of git's own directory or file.
+func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 func (t *tree) hash(names []string) (modproxy.Sum, error) {
 	sum, err := dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
