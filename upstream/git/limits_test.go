@@ -170,3 +170,25 @@ func TestEndlessAnswer(t *testing.T) {
 		t.Errorf("%d bytes were received", n)
 	}
 }
+
+// What git notes about the headers of answers takes disk space as the repository does.
+func TestEndlessHeaders(t *testing.T) {
+	t.Parallel()
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 8000 {
+			w.Header().Add("A", "")
+		}
+		w.Header().Set("Content-Type", "text/plain")
+		if strings.HasSuffix(r.URL.Path, "/info/refs") { // the old protocol, file by file
+			fmt.Fprintf(w, "%040x\trefs/heads/main\n", 1)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	f := newFetcher(t)
+	f.Limits.Received = 1 << 20
+	_, err := f.Fetch(t.Context(), s.URL+"/x.git?ref=main", files{})
+	if !errors.Is(err, modproxy.ErrInvalid) || !strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -17,7 +17,8 @@ import (
 // needs to fetch into it.
 type repository struct {
 	at      address
-	dir     string // GIT_DIR
+	top     string // what is on disk for it
+	dir     string // GIT_DIR, in top
 	local   []string
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
@@ -38,7 +39,7 @@ func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) 
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
-	r := &repository{at: a, dir: filepath.Join(top, "git"), limit: limit}
+	r := &repository{at: a, top: top, dir: filepath.Join(top, "git"), limit: limit}
 	home := filepath.Join(top, "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, errUnavailable(err)
@@ -134,7 +135,7 @@ func (r *repository) close() error {
 	if r.session != nil {
 		err = r.session.Close()
 	}
-	return errors.Join(err, os.RemoveAll(filepath.Dir(r.dir)))
+	return errors.Join(err, os.RemoveAll(r.top))
 }
 
 // received is how many bytes came in, as far as can be told.
@@ -148,14 +149,15 @@ func (r *repository) received() int64 {
 
 // read runs a git that connects to nothing.
 func (r *repository) read(ctx context.Context, c command) error {
-	c.dir, c.env = filepath.Dir(r.dir), r.local
+	c.dir, c.env = r.top, r.local
 	return c.run(ctx)
 }
 
-// connect runs a git that may connect to r.at, and ends it when the repository
-// outgrows its limit: git has no such limit of its own.
+// connect runs a git that may connect to r.at, and ends it when the repository,
+// with what git notes of the answers, outgrows its limit: git has no such limit of
+// its own.
 func (r *repository) connect(ctx context.Context, c command) error {
-	c.dir, c.env = filepath.Dir(r.dir), r.network
+	c.dir, c.env = r.top, r.network
 	if r.trace != "" {
 		_ = os.Remove(r.trace) // none if nothing was connected to
 	}
@@ -169,7 +171,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if diskUse(r.dir) > r.limit {
+				if diskUse(r.top) > r.limit {
 					stop(tooLarge(r.limit))
 					return
 				}
@@ -179,7 +181,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 	if err := c.run(ctx); err != nil {
 		return err
 	}
-	if diskUse(r.dir) > r.limit {
+	if diskUse(r.top) > r.limit {
 		return tooLarge(r.limit)
 	}
 	return nil
