@@ -15,7 +15,7 @@ var named = strings.Replace(ordinary, "  - host: \"*\"\n", "", 1)
 // A registry that is not named may not be asked, however much it looks like one that
 // is.
 func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
-	p := startOwn(t, named)
+	p := startOwn(t, named+"anonymous: true\n")
 	lookalikes := []string{
 		"xup-a.test", "up-a.test.evil.test", "up-a.testx", "up-a", "up-a_test", "test", ".test", "a.up-a.test", "up-a.test:8443", "up-a.test:80",
 		"up-a.test.", "x@up-a.test", "up-a.test@evil.test", "up-a.test%00.evil.test", "up-a.test%0a", "up-a.test%20", "up%2da.test.evil.test",

@@ -216,7 +216,7 @@ func TestSlowClients(t *testing.T) {
 		io.WriteString(conn, first)
 		return conn
 	}
-	get := "GET " + m.archive("1.0.0") + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	get := "GET " + m.archive("1.0.0") + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	for i := range readers + deaf {
 		p.count(1)
 		conn := dial(get)
@@ -233,7 +233,7 @@ func TestSlowClients(t *testing.T) {
 	started := time.Now()
 	cut := make(chan time.Duration, slow)
 	for range slow {
-		conn := dial("GET / HTTP/1.1\r\nHost: x\r\n")
+		conn := dial("GET / HTTP/1.1\r\nHost: localhost\r\n")
 		go func() {
 			go func() {
 				for {

@@ -12,7 +12,7 @@ import (
 // What a client says about where it sent its request to is not told to others, and
 // not even to itself.
 func TestHostIsNotBelieved(t *testing.T) {
-	p := start(t, ordinary)
+	p := start(t, ordinary+"anonymous: true\n")
 	const poison = "poison.example"
 	poisons := map[string][]string{
 		"host":             {"Host", poison},

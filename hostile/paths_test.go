@@ -116,7 +116,7 @@ func TestOddPaths(t *testing.T) {
 	for name, path := range oddPaths {
 		path = strings.Replace(path, "UP", "/up-a.test/v1/modules", 1)
 		p.run(name, func(t *testing.T) {
-			a, err := p.send("GET " + path + " HTTP/1.1\r\nHost: modproxy.test\r\nConnection: close\r\n\r\n")
+			a, err := p.send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 			if err != nil && a.status == 0 && name != "very-long" {
 				t.Fatal(err)
 			}
@@ -142,28 +142,28 @@ func TestOddRequests(t *testing.T) {
 	p := start(t, ordinary)
 	const path = "/up-a.test/v1/modules/good/archive/aws/versions"
 	for name, request := range map[string]string{
-		"two-lengths":        "GET " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\nGET /",
-		"length-and-chunked": "GET " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
-		"unknown-coding":     "GET " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked\r\n\r\n",
-		"space-before-colon": "GET " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\nGET /",
-		"folded-header":      "GET " + path + " HTTP/1.1\r\nHost: x\r\nX-A: a\r\n b\r\nConnection: close\r\n\r\n",
-		"two-hosts":          "GET " + path + " HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+		"two-lengths":        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\nGET /",
+		"length-and-chunked": "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
+		"unknown-coding":     "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n",
+		"space-before-colon": "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length : 5\r\n\r\nGET /",
+		"folded-header":      "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nX-A: a\r\n b\r\nConnection: close\r\n\r\n",
+		"two-hosts":          "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n",
 		"no-host":            "GET " + path + " HTTP/1.1\r\n\r\n",
 		"bad-host":           "GET " + path + " HTTP/1.1\r\nHost: a b\r\n\r\n",
-		"nul-in-header":      "GET " + path + " HTTP/1.1\r\nHost: x\r\nX-A: a\x00b\r\n\r\n",
-		"bare-newline":       "GET " + path + " HTTP/1.1\nHost: x\nConnection: close\n\n",
+		"nul-in-header":      "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nX-A: a\x00b\r\n\r\n",
+		"bare-newline":       "GET " + path + " HTTP/1.1\nHost: localhost\nConnection: close\n\n",
 		"http-0.9":           "GET " + path + "\r\n",
 		"http-2-preface":     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"huge-header":        "GET " + path + " HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
-		"many-headers":       "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-A: a\r\n", 200_000) + "\r\n",
-		"method":             "BREW " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-		"post":               "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
-		"put":                "PUT " + strings.Replace(path, "versions", "1.0.0/archive-aws-1.0.0.tar.gz", 1) + " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
-		"delete":             "DELETE " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"huge-header":        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nX-A: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
+		"many-headers":       "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: a\r\n", 200_000) + "\r\n",
+		"method":             "BREW " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+		"post":               "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+		"put":                "PUT " + strings.Replace(path, "versions", "1.0.0/archive-aws-1.0.0.tar.gz", 1) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+		"delete":             "DELETE " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
 		"connect":            "CONNECT 169.254.169.254:443 HTTP/1.1\r\nHost: 169.254.169.254:443\r\n\r\n",
-		"connect-path":       "CONNECT " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-		"trace":              "TRACE " + path + " HTTP/1.1\r\nHost: x\r\nCookie: " + secretClient + "\r\nConnection: close\r\n\r\n",
-		"long-method":        strings.Repeat("A", 5000) + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"connect-path":       "CONNECT " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+		"trace":              "TRACE " + path + " HTTP/1.1\r\nHost: localhost\r\nCookie: " + secretClient + "\r\nConnection: close\r\n\r\n",
+		"long-method":        strings.Repeat("A", 5000) + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
 		"tls":                "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 	} {
 		p.run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestLogIsNotInjected(t *testing.T) {
 	} {
 		p.run(name, func(t *testing.T) {
 			for _, path := range []string{"versions", "1.0.0%0a" + url.PathEscape(forged) + "/download", "1.0.0%0d%0a" + url.PathEscape(forged) + "%1b[2J/download"} {
-				a, err := p.send("GET /up-a.test/v1/modules/good/archive/aws/" + path + " HTTP/1.1\r\nHost: " + "x" + "\r\n" +
+				a, err := p.send("GET /up-a.test/v1/modules/good/archive/aws/" + path + " HTTP/1.1\r\nHost: localhost\r\n" +
 					headers[0] + ": " + headers[1] + "\r\nConnection: close\r\n\r\n")
 				if err != nil || a.status == http.StatusInternalServerError {
 					t.Errorf("%d, %v", a.status, err)

@@ -4,7 +4,9 @@
 //
 // Invariant: nothing that a client wrote reaches the registry before it has been
 // held to the clients' own grammar, and nothing that it wrote about us (Host,
-// forwarding headers) reaches an answer unless the operator vouches for it.
+// forwarding headers) reaches an answer unless the operator vouches for it. Where
+// being on this machine is all that is asked, a name that is not ours is answered
+// nothing.
 package proxy
 
 import (
@@ -35,6 +37,11 @@ type Config struct {
 	// Known reports whether a request's host, as the client wrote it, is one that
 	// this proxy is known by. Nil: none is.
 	Known func(host string) bool
+	// Local is that nobody is asked because nobody but who is on this machine can
+	// connect. Their browser does, for any page, under any name that leads here: so
+	// requests are answered only under an address, localhost, and the names of
+	// PublicURL, Known and Upstreams.
+	Local bool
 	// Auth says who asks. Registry must then answer them only what they may read
 	// (see [auth.Registry]). Nil: nobody is asked.
 	Auth *auth.Authenticator
@@ -135,7 +142,11 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 				panic(http.ErrAbortHandler) // net/http ends the connection, and does not log the value
 			}
 		}()
-		if err := f(rec, r, e); err != nil {
+		err := h.misdirected(r)
+		if err == nil {
+			err = f(rec, r, e)
+		}
+		if err != nil {
 			e.Err = err
 			writeError(rec, r, h.said(err))
 		}

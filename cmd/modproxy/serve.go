@@ -206,6 +206,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 		Upstreams:      upstreams,
 		PublicURL:      cutSlash(c.PublicURL),
 		Known:          known,
+		Local:          s.auth == nil && !c.Anonymous,
 		Auth:           s.auth,
 		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
 		TrustedProxies: trusted,

@@ -1,0 +1,56 @@
+package proxy_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// Where nobody is asked who they are, a page under a name that somebody has leading
+// here reads nothing.
+func TestNameThatIsNotOurs(t *testing.T) {
+	say := func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }
+	local := func(c *proxy.Config, _ *scripted) {
+		c.Local = true
+		c.PublicURL = "http://modules.internal:9090/r"
+		c.Known = func(host string) bool { return host == "certified.test:8443" }
+		c.Upstreams.Any = true
+		c.Home = func(string) string { return "home" }
+		c.Mounts = []proxy.Mount{
+			{Method: "GET", Path: "/-/sumdb/", Known: true, Handle: say},
+			{Method: "GET", Path: "/-/api/x", Handle: say},
+		}
+		c.Operator = func(*http.Request) bool { return true }
+	}
+	h := newHandler(t, local)
+	for _, path := range []string{
+		base + "/versions", base + "/1.1.0/download", archive, "/v1/modules/acme/network/aws/versions",
+		"/.well-known/terraform.json", "/-/metrics", "/-/readyz", "/-/healthz", "/-/sumdb/key", "/-/api/x", "/", "/nowhere",
+	} {
+		for name, ours := range map[string]bool{
+			"rebound.test": false, "rebound.test:8080": false, "127.0.0.1.rebound.test": false, "localhost.rebound.test:80": false,
+			"registry.example.com.rebound.test": false, "other.example": false, "0x7f000001": false, "certified.test": false, "[rebound.test]": false,
+			"127.0.0.1": true, "127.0.0.1:1": true, "192.0.2.1:8080": true, "[::1]": true, "[::1]:8080": true,
+			"localhost": true, "LOCALHOST:8080": true, "localhost.": true, "me.localhost:1": true,
+			host: true, "Registry.Example.com:443": true, "certified.test:8443": true, "modules.internal": true, "Modules.Internal:1": true,
+		} {
+			res := get(h, path, "Host", name)
+			if refused := res.StatusCode == http.StatusMisdirectedRequest; refused == ours {
+				t.Errorf("%s of %s: %s", path, name, res.Status)
+			} else if text := body(t, res); refused && (!strings.Contains(text, "set public_url") || strings.Contains(text, "rebound")) {
+				t.Errorf("%s of %s: %s", path, name, text)
+			}
+		}
+	}
+	for what, change := range map[string]func(*proxy.Config, *scripted){
+		"everybody may read": nil,
+		"they are asked":     func(c *proxy.Config, _ *scripted) { c.Auth = &auth.Authenticator{Anyone: &auth.Grant{}} },
+	} {
+		if res := get(newHandler(t, change), base+"/versions", "Host", "modules.test"); res.StatusCode != 200 {
+			t.Errorf("%s: %s", what, res.Status)
+		}
+	}
+}
