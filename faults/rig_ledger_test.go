@@ -178,3 +178,13 @@ func (r *rig) afterwards() {
 		r.t.Error("modproxy panicked")
 	}
 }
+
+// saidNothingWrong fails the test when a client was told of absence, or of an
+// error that has no name.
+func (r *rig) saidNothingWrong() {
+	r.t.Helper()
+	counts := r.counts()
+	if counts[http.StatusNotFound] > 0 || counts[http.StatusInternalServerError] > 0 {
+		r.t.Errorf("answers by status: %v", counts)
+	}
+}

@@ -77,7 +77,11 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.asks() && !c.Anonymous {
 		return misuse{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
-	listener = netutil.LimitListener(listener, c.Limits.Connections)
+	most := connections(c, openFiles())
+	if most < c.Limits.Connections {
+		log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
+	}
+	listener = netutil.LimitListener(listener, most)
 	own, err := claimToServe(c.Data)
 	if err != nil {
 		return err
