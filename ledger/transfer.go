@@ -150,6 +150,9 @@ func readExport(r io.Reader, tree tlog.Tree, spool io.Writer) (_ *book, end int6
 			err = fmt.Errorf("%w: it has more than the %d records that its head says", modproxy.ErrInvalid, tree.N)
 		}
 		if err == nil {
+			err = checkText(text)
+		}
+		if err == nil {
 			err = other.replay(text, at)
 		}
 		if err != nil {
@@ -166,6 +169,16 @@ func readExport(r io.Reader, tree tlog.Tree, spool io.Writer) (_ *book, end int6
 		return nil, 0, fmt.Errorf("%w: its %d records are not those that its head is about", modproxy.ErrInvalid, other.size())
 	}
 	return other, f.offset, nil
+}
+
+// checkText tells whether a text is in its one form: what is once in a log stays.
+func checkText(text []byte) (err error) {
+	if isDrift(text) {
+		_, err = ParseDrift(text)
+	} else {
+		_, err = ParseRecord(text)
+	}
+	return err
 }
 
 // cutShort makes what is wrong with an export an error of its own, where reading

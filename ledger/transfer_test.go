@@ -120,6 +120,34 @@ func TestImportRefuses(t *testing.T) {
 	wantImport(t, to, whole, trust(t, from), 1)
 }
 
+// What is signed and in its place is not imported either, if it is none of the
+// texts that a ledger writes: it could not be read, and never be taken out again.
+func TestImportForeignTexts(t *testing.T) {
+	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{
+		Module: vpc, Version: "1.0.0", Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
+	})
+	for what, text := range map[string][]byte{
+		"no module":                bytes.Replace(first, []byte(vpc.String()), []byte("not a module"), 1),
+		"no version":               bytes.Replace(first, []byte(" v1.0.0 "), []byte(" newest "), 1),
+		"a line more":              append(bytes.Clone(first), "whatever\n"...),
+		"no time":                  bytes.Replace(first, []byte("\ntime "), []byte("\nTime "), 1),
+		"two texts in one":         append(bytes.Clone(first), first...),
+		"a drift with a line more": append(bytes.Clone(drift), "whatever\n"...),
+	} {
+		dir := t.TempDir()
+		from, to := mustOpen(t, dir), mustOpen(t, t.TempDir())
+		from.Close()
+		forge(t, dir, first, bytes.ReplaceAll(text, []byte("v1.0.0"), []byte("v1.1.0")))
+		if bytes.HasPrefix(text, []byte("drift")) {
+			forge(t, dir, first, text)
+		}
+		from = mustOpen(t, dir) // it looks at what it needs only
+		if n, err := to.Import(bytes.NewReader(export(t, from)), trust(t, from)); n != 0 || !errors.Is(err, modproxy.ErrInvalid) || to.Tree().N != 0 {
+			t.Errorf("Import of %s = %d, %v; want ErrInvalid", what, n, err)
+		}
+	}
+}
+
 // Adding goes on while an export is read.
 func TestImportMeanwhile(t *testing.T) {
 	from, to := mustOpen(t, t.TempDir()), mustOpen(t, t.TempDir())
