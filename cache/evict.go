@@ -86,14 +86,34 @@ func (r *Registry) accountBeside() error {
 	if r.Beside == nil {
 		return nil
 	}
-	beside, err := r.Beside()
-	if err != nil {
-		return fmt.Errorf("counting what is set aside: %w", err)
+	m := r.room
+	for {
+		m.mu.Lock()
+		asides := m.asides
+		m.mu.Unlock()
+		beside, err := r.Beside()
+		if err != nil {
+			return fmt.Errorf("counting what is set aside: %w", err)
+		}
+		m.mu.Lock()
+		counted := m.asides == asides // else something was set aside meanwhile
+		if counted {
+			m.beside = beside
+		}
+		m.mu.Unlock()
+		if counted {
+			return nil
+		}
 	}
-	r.room.mu.Lock()
-	defer r.room.mu.Unlock()
-	r.room.beside = beside
-	return nil
+}
+
+// setAside is the blob of d having been set aside.
+func (r *Registry) setAside(d modproxy.Digest) {
+	if s := r.room.seat(d); r.Beside != nil {
+		r.room.shelve(s)
+	} else {
+		r.room.lose(s)
+	}
 }
 
 // settleRoom counts what is there, and evicts what is over the bound: it may have
@@ -129,7 +149,7 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		return err
 	}
 	defer give()
-	if err := errors.Join(r.account(), r.accountBeside()); err != nil {
+	if err := r.account(); err != nil {
 		return storageError{err}
 	}
 	m.waiting.Store(true)
@@ -137,6 +157,9 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 	patience := time.NewTimer(readerPatience)
 	defer patience.Stop()
 	for ctx.Err() == nil {
+		if err := r.accountBeside(); err != nil {
+			return storageError{err}
+		}
 		missing, changed, writers := m.reserve(n, res)
 		if missing == 0 {
 			return nil

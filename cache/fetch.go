@@ -86,7 +86,7 @@ func (r *Registry) inspect(k key, d modproxy.Digest) error {
 	if err := r.Blobs.Quarantine(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("setting a damaged blob aside: %v", err)
 	}
-	r.room.lose(r.room.seat(d))
+	r.setAside(d)
 	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 

@@ -2,7 +2,9 @@ package cache_test
 
 import (
 	"errors"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,5 +88,57 @@ func TestWhatIsSetAsideCounts(t *testing.T) {
 		if _, err := read(f.Registry, "300.5.0"); !errors.Is(err, wrong) {
 			t.Errorf("%v, want %v", err, wrong)
 		}
+	})
+}
+
+// What is set aside while somebody waits for room counts at once.
+func TestSetAsideWhileRoomIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		f.Beside = func() (n int64, err error) {
+			for _, blob := range f.blobs.Quarantined() {
+				n += int64(len(blob))
+			}
+			return n, nil
+		}
+		f.fetch(t, "600.1.0")
+		f.fetch(t, "300.2.0")
+		synctest.Wait()
+		rec, err := f.index.Package(vpc, "600.1.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reading []*modproxy.Package
+		for _, version := range []string{"600.1.0", "300.2.0"} {
+			p, err := f.Package(t.Context(), vpc, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reading = append(reading, p)
+		}
+		var group sync.WaitGroup
+		get := func(version string) {
+			group.Go(func() {
+				if p, err := f.Package(t.Context(), vpc, version); err == nil {
+					_, _ = io.ReadAll(p)
+					p.Close()
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		get("400.3.0") // waits for who reads
+		f.blobs.Replace(rec.Digest, make([]byte, 600))
+		get("600.1.0") // finds it damaged
+		for _, p := range reading[1:] {
+			p.Close()
+		}
+		synctest.Wait()
+		kept, reserved := f.Usage()
+		aside, _ := f.Beside()
+		if all := kept + reserved + aside; aside != 600 || all > 1000 {
+			t.Errorf("%d bytes: %d kept, %d reserved, %d set aside", all, kept, reserved, aside)
+		}
+		reading[0].Close()
+		group.Wait()
 	})
 }

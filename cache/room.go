@@ -33,6 +33,7 @@ type room struct {
 	used     int64
 	reserved int64
 	beside   int64         // what else counts
+	asides   int           // how often something was added to that since the start
 	writers  int           // fetches that have reserved and have not come to their end
 	changed  chan struct{} // closed when there may be room, or a seat is no longer going
 	queue    []queued      // the oldest first, as of when it was made
@@ -114,6 +115,20 @@ func (m *room) lose(s *seat) {
 		m.used -= s.size
 	}
 	s.there = false
+	m.change()
+}
+
+// shelve is the blob being there no more, and its bytes counting beside.
+func (m *room) shelve(s *seat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.there {
+		m.used -= s.size
+		m.beside += s.size
+	}
+	s.there = false
+	m.asides++
+	m.change()
 }
 
 // hold keeps the blob of d from being removed until release; one that is being

@@ -21,8 +21,8 @@ func (s *Store) Quarantine(d modproxy.Digest) error {
 	return err
 }
 
-// Quarantined is what was set aside longer than age ago. With remove it is
-// removed.
+// Quarantined is what was set aside longer than age ago; all of it, whatever time it
+// is now, when age is zero. With remove it is removed.
 func (s *Store) Quarantined(age time.Duration, remove bool) (all cache.Removed, err error) {
 	done, err := s.use()
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Quarantined(age time.Duration, remove bool) (all cache.Removed, 
 	var errs []error
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(movedAt(info)) < age {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && age > 0 && time.Since(movedAt(info)) < age {
 			continue
 		}
 		if err == nil && remove {
