@@ -72,19 +72,29 @@ func CutSegment(path string) (segment, rest string) {
 	return path[1 : 1+len(segmentPrefix)+end], after[end:]
 }
 
-// Redact is a path without what is secret in it, for a log: a segment at its
-// beginning, good or not, and what looks like a signed segment or a token anywhere
-// else, where people have put it by mistake.
-func Redact(path string) string {
-	prefix, rest := "", path
-	if segment, after := CutSegment(path); segment != "" {
+// Redact is a path, or a text that has what somebody sent in it, without what is
+// secret, for a log or an answer: a segment at the beginning of a path, good or not,
+// and what looks like a signed segment, a token or a JSON Web Token anywhere else,
+// where people have put it by mistake.
+func Redact(text string) string {
+	prefix, rest := "", text
+	if segment, after := CutSegment(text); segment != "" {
 		prefix, rest = "/"+segmentPrefix+"[redacted]", after
 	}
-	if strings.Contains(rest, segmentPrefix) || strings.Contains(rest, tokenPrefix) {
-		rest = secretPattern.ReplaceAllString(rest, "$1[redacted]")
+	for _, mark := range secretMarks {
+		if strings.Contains(rest, mark) {
+			return prefix + secretPattern.ReplaceAllString(rest, "$1$2$3[redacted]")
+		}
 	}
 	return prefix + rest
 }
 
-// secretPattern is a segment or a token, or most of one.
-var secretPattern = regexp.MustCompile(`(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}`)
+// secretPattern is a token, of which everything behind the id counts, a segment or
+// what may be either, or most of one, or a JSON Web Token with some of its signature,
+// in any case of its letters. Each has one of secretMarks.
+var (
+	secretPattern = regexp.MustCompile(`(` + tokenPrefix + `)[a-z2-7]{16}_[A-Za-z0-9_-]+` +
+		`|(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}` +
+		`|([Ee][Yy][Jj])[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
+	secretMarks = []string{segmentPrefix, tokenPrefix, "eyJ", "eyj"}
+)

@@ -101,6 +101,10 @@ func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 		"/prefix" + path:                    "/prefix/s_[redacted]" + vpcPath,
 		"/x/http:" + segment[:60] + vpcPath: "/x/http:s_[redacted]" + vpcPath,
 		"/" + token + "/a":                  "/mp_[redacted]/a",
+		`version "` + token + `"`:           `version "mp_[redacted]"`,
+		`version "` + token[:24] + `"`:      `version "mp_[redacted]"`,
+		"/eyJh.eyJp.s/a":                    "/eyJ[redacted]/a",
+		"/mp_modules/s_3/eyJ.b/a":           "/mp_modules/s_3/eyJ.b/a",
 	} {
 		if got := auth.Redact(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)

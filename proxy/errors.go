@@ -104,8 +104,8 @@ func writeError(w *recorder, r *http.Request, err error) {
 	w.Write(append(body, '\n')) // a client that is gone is no concern
 }
 
-// oneLine is s without line breaks and other control characters, cut at a length
-// that a person still reads.
+// oneLine is s without secrets, line breaks and other control characters, cut at a
+// length that a person still reads.
 func oneLine(s string) string {
 	const most = 1000
 	s = strings.Map(func(r rune) rune {
@@ -113,7 +113,7 @@ func oneLine(s string) string {
 			return ' '
 		}
 		return r
-	}, s)
+	}, auth.Redact(s))
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}

@@ -70,19 +70,19 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 		fields = append(fields, zap.String(fieldKind, e.Kind))
 	}
 	if e.Module != (modproxy.Module{}) {
-		fields = append(fields, zap.String(fieldModule, e.Module.String()))
+		fields = append(fields, zap.String(fieldModule, logged(e.Module.String())))
 	}
 	if e.Version != "" {
-		fields = append(fields, zap.String(fieldVersion, e.Version))
+		fields = append(fields, zap.String(fieldVersion, logged(e.Version)))
 	}
 	fields = append(fields,
-		zap.String(fieldMethod, cut(r.Method)),
-		zap.String(fieldPath, cut(auth.Redact(r.URL.Path))), // never the query: it is not ours, and may be a secret
+		zap.String(fieldMethod, logged(r.Method)),
+		zap.String(fieldPath, logged(r.URL.Path)), // never the query: it is not ours, and may be a secret
 		zap.Int(fieldStatus, e.Status),
 		zap.Int64(fieldBytes, e.Bytes),
 		zap.Float64(fieldSeconds, took.Seconds()),
 		zap.String(fieldClient, e.Client),
-		zap.String(fieldAgent, cut(r.UserAgent())),
+		zap.String(fieldAgent, logged(r.UserAgent())),
 	)
 	if e.Principal != "" {
 		fields = append(fields, zap.String(fieldWho, e.Principal))
@@ -95,7 +95,7 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 		if refused := (*auth.Refused)(nil); errors.As(e.Err, &refused) {
 			why += ": " + refused.Why
 		}
-		fields = append(fields, zap.String(fieldError, cut(why)))
+		fields = append(fields, zap.String(fieldError, logged(why)))
 	}
 	entry.Write(fields...)
 	clear(fields) // they hold on to the request
@@ -105,7 +105,9 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 
 var entryFields = sync.Pool{New: func() any { return new([]zap.Field) }}
 
-func cut(s string) string {
+// logged is what the log has of s, in which something may be that a client wrote.
+func logged(s string) string {
+	s = auth.Redact(s)
 	if len(s) > maxLogged {
 		return s[:maxLogged]
 	}
