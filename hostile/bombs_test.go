@@ -94,7 +94,7 @@ func TestBombs(t *testing.T) {
 	received, size := 64, 10<<30
 	few := shorter(t, "bombs of 256 MiB instead of 10 GiB, in gzip and zip only")
 	if few {
-		received, size = 16, 256<<20
+		received, size = 4, 256<<20
 	}
 	p := startOwn(t, strings.Replace(bounded, "max_received: 8MiB", fmt.Sprintf("max_received: %dMiB", received), 1))
 	for name, bomb := range zeroBombs(t, size) {

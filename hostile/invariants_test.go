@@ -268,7 +268,11 @@ type arguments struct {
 }
 
 func (a *arguments) watch() {
-	for ; ; time.Sleep(4 * time.Millisecond) {
+	pause := 2 * time.Millisecond
+	if !long() {
+		pause = 8 * time.Millisecond
+	}
+	for ; ; time.Sleep(pause) {
 		proc, err := os.Open("/proc")
 		if err != nil {
 			continue
