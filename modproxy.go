@@ -58,6 +58,7 @@ type Package struct {
 	Size   int64     // stored bytes
 	Time   time.Time // when the package was packed
 	Source Source    // where the content came from; may be zero
+	Subdir string    // the module's directory in it, as in the Subdir of a [Location]; never a pattern
 }
 
 // Source is where the content of a package came from.

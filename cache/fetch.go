@@ -131,6 +131,7 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	if have != nil {
 		rec = *have
 	} else {
+		// What clients were told, or are told meanwhile.
 		loc, ok := r.located.Get(k)
 		if !ok {
 			var err error
@@ -153,6 +154,9 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 		return nil, fmt.Errorf("%w: a package without sum and digest", modproxy.ErrInvalid)
 	case have != nil && p.Sum != have.Sum:
 		return nil, fmt.Errorf("%w: it was %s when it was kept, and is %s now", modproxy.ErrChanged, have.Sum, p.Sum)
+	case p.Subdir != rec.Subdir:
+		r.located.Remove(k)
+		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now", modproxy.ErrChanged, rec.Subdir, p.Subdir)
 	}
 	seat, release := r.room.hold(p.Digest)
 	defer release()

@@ -164,3 +164,37 @@ func TestFetchRetryLater(t *testing.T) {
 		equal(t, "package asked", f.next.asked("package"), 1)
 	})
 }
+
+// What clients were told to load of a package is what they are told from then on.
+func TestSubdirChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.subdir = "modules/good"
+		f.fetch(t, "1.0.0")
+		rec, err := f.index.Package(vpc, "1.0.0")
+		if err != nil || rec.Subdir != "modules/good" {
+			t.Fatalf("%+v, %v", rec, err)
+		}
+		if err := f.blobs.Remove(rec.Digest); err != nil {
+			t.Fatal(err)
+		}
+		f.restart(t)
+		f.next.change(func(n *next) { n.subdir = "examples/evil" })
+		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+			t.Errorf("fetched again: %v", err)
+		}
+		if loc, err := f.Location(t.Context(), vpc, "1.0.0"); err == nil && loc.Subdir != "modules/good" {
+			t.Errorf("clients are told %q", loc.Subdir)
+		}
+		// Between the answer and the fetch.
+		f.next.change(func(n *next) { n.subdir = "modules/good"; n.delay = time.Second })
+		if loc, err := f.Location(t.Context(), vpc, "2.0.0"); err != nil || loc.Subdir != "modules/good" {
+			t.Fatal(loc, err)
+		}
+		f.next.change(func(n *next) { n.subdir = "examples/evil" })
+		time.Sleep(time.Minute)
+		if rec, err := f.index.Package(vpc, "2.0.0"); err == nil && rec.Subdir != "modules/good" {
+			t.Errorf("kept with %q", rec.Subdir)
+		}
+	})
+}

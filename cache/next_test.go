@@ -122,7 +122,9 @@ func (n *next) Package(ctx context.Context, m modproxy.Module, version string) (
 	if now.fetched == nil {
 		now.fetched = func() {}
 	}
+	_, subdir := modproxy.Location{Subdir: now.subdir}.SplitGlob()
 	return &modproxy.Package{
+		Subdir:         subdir,
 		ReadSeekCloser: body{&interrupted{ReadSeeker: bytes.NewReader(now.content), f: now.fetched}},
 		Digest:         digest, Sum: now.sum, Size: int64(len(now.content)),
 		Source: modproxy.Source{URL: "https://files.example.com/" + version},

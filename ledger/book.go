@@ -28,6 +28,12 @@ type id [sha256.Size]byte
 type pin struct {
 	number int64
 	sum    [32]byte
+	subdir string
+}
+
+// is tells whether e is what counts.
+func (p pin) is(e *entry) bool {
+	return p.sum == e.sum && (p.subdir == "" || e.subdir == "" || p.subdir == e.subdir)
 }
 
 // place is where a text is in a log.
@@ -46,13 +52,14 @@ const (
 
 // entry is one text and what it means.
 type entry struct {
-	kind  kind
-	text  []byte
-	hash  tlog.Hash // of the text, as a leaf
-	key   id
-	sum   [32]byte // of a record
-	drift id       // of a drift
-	err   error    // what became of it
+	kind   kind
+	text   []byte
+	hash   tlog.Hash // of the text, as a leaf
+	key    id
+	sum    [32]byte // of a record
+	subdir string   // of a record
+	drift  id       // of a drift
+	err    error    // what became of it
 }
 
 func newBook() *book {
@@ -89,6 +96,10 @@ func readEntry(text []byte) (*entry, error) {
 		return nil, badText(text)
 	}
 	e.key, e.sum = sha256.Sum256(first[:space]), sum
+	if _, subdir, ok := bytes.Cut(rest, []byte("\nsubdir ")); ok {
+		subdir, _, _ = bytes.Cut(subdir, []byte("\n"))
+		e.subdir = string(subdir)
+	}
 	if bytes.Contains(rest, []byte("\nreason ")) {
 		e.kind = acceptance
 	}
@@ -99,12 +110,14 @@ func readEntry(text []byte) (*entry, error) {
 func (b *book) decide(e *entry) (known bool, err error) {
 	p, ok := b.pins[e.key]
 	switch {
-	case e.kind == sight && ok && p.sum != e.sum:
+	case e.kind == sight && ok && !p.is(e) && p.sum == e.sum:
+		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, p.subdir)
+	case e.kind == sight && ok && !p.is(e):
 		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, formatSum(p.sum))
 	case e.kind != sight && !ok:
 		return false, fmt.Errorf("no record of the version: %w", fs.ErrNotExist)
 	case e.kind != drift:
-		return ok && p.sum == e.sum, nil
+		return ok && p.is(e), nil
 	}
 	drifts := b.drifts[e.key]
 	for _, d := range drifts {
@@ -123,7 +136,7 @@ func (b *book) enter(e *entry, at place, hashes []tlog.Hash) {
 	if e.kind == drift {
 		b.drifts[e.key] = append(b.drifts[e.key], e.drift)
 	} else {
-		b.pins[e.key] = pin{b.size(), e.sum}
+		b.pins[e.key] = pin{b.size(), e.sum, e.subdir}
 	}
 	b.places = append(b.places, at)
 	b.hashes = hashes

@@ -37,13 +37,13 @@ type Ledger interface {
 	// last accepted. There being none is [fs.ErrNotExist].
 	Lookup(m modproxy.Module, version string) (Record, error)
 	// Add records the first sight of a version; r has no Reason. A version whose
-	// record has the same Sum keeps that record. Another Sum is
+	// record has the same Sum and Subdir keeps that record. Others are
 	// [modproxy.ErrChanged], and nothing is added. Of several that add the same
 	// version at once, one does.
 	Add(r Record) error
 	// Accept records that a version is from now on what r says; r has a Reason.
 	// There being no record of the version is [fs.ErrNotExist]. A record that
-	// counts already, by its Sum, stays as it is.
+	// counts already, by its Sum and Subdir, stays as it is.
 	Accept(r Record) error
 	// All yields every record in the order in which they were added, those that
 	// no longer count among them, as of when the sequence begins. The source and
@@ -63,6 +63,7 @@ type Record struct {
 	Module  modproxy.Module
 	Version string // canonical
 	Sum     modproxy.Sum
+	Subdir  string          // the module's directory in the package; "." for all of it; empty: not recorded, and not held
 	Source  modproxy.Source // where the content came from; may be zero
 	Time    time.Time       // when it was first seen, or accepted; not zero
 	Reason  string          // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
@@ -71,9 +72,10 @@ type Record struct {
 // Drift is content that was offered for a version and is not what is recorded.
 type Drift struct {
 	Module   modproxy.Module
-	Version  string       // canonical
-	Recorded modproxy.Sum // what counted then
-	Offered  modproxy.Sum
+	Version  string          // canonical
+	Recorded modproxy.Sum    // what counted then
+	Offered  modproxy.Sum    // Recorded, when only the directory is known to be another
+	Subdir   string          // the directory that was offered, as in Record, when it is not the one that counted; else empty
 	Source   modproxy.Source // where the offered content came from; may be zero
 	Time     time.Time       // when it was offered; not zero
 }

@@ -35,7 +35,7 @@ func (r *Registry) Package(ctx context.Context, m modproxy.Module, version strin
 func (r *Registry) hold(m modproxy.Module, version string, p *modproxy.Package) error {
 	rec, err := r.Ledger.Lookup(m, version)
 	if errors.Is(err, fs.ErrNotExist) {
-		rec = Record{Module: m, Version: version, Sum: p.Sum, Source: p.Source, Time: time.Now()}
+		rec = Record{Module: m, Version: version, Sum: p.Sum, Subdir: Subdir(p.Subdir), Source: p.Source, Time: time.Now()}
 		err = r.Ledger.Add(rec)
 		if err == nil {
 			r.observe(Event{Kind: Recorded, Module: m, Version: version, Sum: p.Sum, Source: p.Source})
@@ -49,27 +49,44 @@ func (r *Registry) hold(m modproxy.Module, version string, p *modproxy.Package) 
 		r.observe(Event{Kind: Failed, Module: m, Version: version, Err: err})
 		return fmt.Errorf("ledger: %w", err)
 	}
-	if rec.Sum == p.Sum {
+	if rec.Is(p.Sum, p.Subdir) {
 		return nil
 	}
-	return r.drifted(rec, p)
+	return r.drifted(rec, p.Sum, p.Subdir, p.Source)
 }
 
-// drifted keeps the observation that p is not what rec says, and is the error
-// that people read.
-func (r *Registry) drifted(rec Record, p *modproxy.Package) error {
-	d := Drift{
-		Module: rec.Module, Version: rec.Version,
-		Recorded: rec.Sum, Offered: p.Sum, Source: p.Source, Time: time.Now(),
+// Subdir is a package's Subdir as a [Record] has it.
+func Subdir(of string) string {
+	if of == "" {
+		return "."
+	}
+	return of
+}
+
+// Is tells whether a package of that sum and Subdir is what r says.
+func (r Record) Is(sum modproxy.Sum, subdir string) bool {
+	return r.Sum == sum && (r.Subdir == "" || r.Subdir == Subdir(subdir))
+}
+
+// drifted keeps the observation that what is offered is not what rec says, and is
+// the error that people read.
+func (r *Registry) drifted(rec Record, sum modproxy.Sum, subdir string, source modproxy.Source) error {
+	d := Drift{Module: rec.Module, Version: rec.Version, Recorded: rec.Sum, Offered: sum, Source: source, Time: time.Now()}
+	was, is, flag := string(rec.Sum), string(sum), ""
+	if !rec.Is(rec.Sum, subdir) {
+		d.Subdir = Subdir(subdir)
+		was += ", directory " + rec.Subdir + ","
+		is += ", directory " + d.Subdir + ","
+		flag = " --subdir " + d.Subdir
 	}
 	if err := r.Ledger.Drift(d); err != nil {
 		r.observe(Event{Kind: Failed, Module: rec.Module, Version: rec.Version, Err: err})
 	}
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
-		"\"modproxy ledger drift\" shows it; if the change is wanted, \"modproxy ledger accept %s %s --sum %s --reason …\"",
-		modproxy.ErrChanged, rec.Sum, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source),
-		p.Sum, describe(p.Source), rec.Module, rec.Version, p.Sum)
-	r.observe(Event{Kind: Drifted, Module: rec.Module, Version: rec.Version, Sum: p.Sum, Source: p.Source, Drift: d, Err: err})
+		"\"modproxy ledger drift\" shows it; if the change is wanted, \"modproxy ledger accept %s %s --sum %s%s --reason …\"",
+		modproxy.ErrChanged, was, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source),
+		is, describe(source), rec.Module, rec.Version, sum, flag)
+	r.observe(Event{Kind: Drifted, Module: rec.Module, Version: rec.Version, Sum: sum, Source: source, Drift: d, Err: err})
 	return err
 }
 

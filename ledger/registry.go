@@ -57,12 +57,23 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return r.Next.Versions(ctx, m)
 }
 
-// Location is Next's answer.
+// Location is Next's answer, if its Subdir is the one that the ledger has. If not,
+// the error is [modproxy.ErrChanged]: clients would load another module of the same
+// package.
 func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
 	if r.Next == nil {
 		return modproxy.Location{}, wrap("location", m, version, errOffline)
 	}
-	return r.Next.Location(ctx, m, version)
+	l, err := r.Next.Location(ctx, m, version)
+	if err != nil {
+		return l, err
+	}
+	rec, err := r.Ledger.Lookup(m, version)
+	if _, subdir := l.SplitGlob(); err == nil && !rec.Is(rec.Sum, subdir) {
+		err = r.drifted(rec, rec.Sum, subdir, rec.Source)
+		return modproxy.Location{}, wrap("location", m, version, err)
+	}
+	return l, nil // what the ledger does not say, Package finds out
 }
 
 var errOffline = fmt.Errorf("%w: offline", modproxy.ErrUnavailable)

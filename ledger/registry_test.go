@@ -39,6 +39,7 @@ type upstream struct {
 	modproxy.Registry // nil: not asked
 	mu                sync.Mutex
 	sum               modproxy.Sum
+	subdir            string
 	err               error
 	opened, closed    int
 }
@@ -63,7 +64,7 @@ func (u *upstream) Package(context.Context, modproxy.Module, string) (*modproxy.
 	}
 	u.opened++
 	return &modproxy.Package{
-		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum,
+		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum, Subdir: u.subdir,
 		Source: modproxy.Source{URL: "https://git.example.com/" + string(u.sum[3:6]) + ".git", Commit: "c0ffee"},
 	}, nil
 }
@@ -99,6 +100,52 @@ func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 		t.Errorf("%d packages opened, %d closed", u.opened, u.closed)
 	}
 	return err
+}
+
+func (u *upstream) Location(context.Context, modproxy.Module, string) (modproxy.Location, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, nil
+}
+
+// Another directory of the same package is another module.
+func TestSubdirIsHeld(t *testing.T) {
+	u, book := &upstream{}, mustOpen(t, t.TempDir())
+	drifted := 0
+	reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) {
+		if e.Kind == ledger.Drifted {
+			drifted++
+		}
+	}}
+	sum := u.answers("same")
+	for _, was := range []string{"", "modules/good"} {
+		u.subdir = was
+		if _, err := reg.Location(t.Context(), vpc, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		ask(t, reg, u, nil)
+		u.subdir = "examples/evil"
+		err := ask(t, reg, u, modproxy.ErrChanged)
+		if want := "accept registry.example.com/acme/vpc/aws 1.0.0 --sum " + string(sum) + " --subdir examples/evil --reason"; !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+		if _, err := reg.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+			t.Errorf("location: %v", err)
+		}
+		if was == "" {
+			rec, err := book.Lookup(vpc, "1.0.0")
+			if err != nil || rec.Subdir != "." {
+				t.Fatalf("%+v, %v", rec, err)
+			}
+			rec.Subdir, rec.Reason = "modules/good", "they moved it"
+			if err := book.Accept(rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if drifted != 4 {
+		t.Errorf("drift was told %d times", drifted)
+	}
 }
 
 func TestPackageIsHeld(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -21,6 +22,7 @@ const (
 	maxURL    = 16 << 10
 	maxCommit = 128
 	maxReason = 1024
+	maxSubdir = 1024
 )
 
 const driftPrefix = "drift "
@@ -34,6 +36,7 @@ const driftPrefix = "drift "
 //	time 2026-03-04T05:06:07Z
 //	source https://git.example.com/acme/vpc.git
 //	commit 4b825dc642cb6eb9a060e54bf8d69288fbee4904
+//	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
 // Errors are [modproxy.ErrInvalid]. A source with user information or a query is
@@ -49,15 +52,20 @@ func (r Record) Text() ([]byte, error) {
 	if len(r.Reason) > maxReason || !isLine(r.Reason) {
 		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
 	}
-	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), r.Time, r.Source, line{"reason", r.Reason})
+	if err := checkSubdir(r.Subdir); err != nil {
+		return nil, err
+	}
+	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), r.Time, r.Source, line{"subdir", r.Subdir}, line{"reason", r.Reason})
 }
 
 // Text is the observation as it is in the log: the lines of [Record.Text] behind
-// three of its own, none of which a sumdb client takes for one of go.sum.
+// some of its own, none of which a sumdb client takes for one of go.sum. The line
+// subdir is left out when it would be empty.
 //
 //	drift registry.example.com/acme/vpc/aws v1.2.3
 //	recorded h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	offered h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=
+//	subdir modules/vpc
 //	time 2026-04-05T06:07:08Z
 func (d Drift) Text() ([]byte, error) {
 	key, err := Key(d.Module, d.Version)
@@ -69,10 +77,16 @@ func (d Drift) Text() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if d.Recorded == d.Offered {
+	if d.Recorded == d.Offered && d.Subdir == "" {
 		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
 	}
+	if err := checkSubdir(d.Subdir); err != nil {
+		return nil, err
+	}
 	first := fmt.Sprintf(driftPrefix+"%s %s\nrecorded %s\noffered %s", key.Path, key.Version, d.Recorded, d.Offered)
+	if d.Subdir != "" {
+		first += "\nsubdir " + d.Subdir
+	}
 	return formatText(first, d.Time, d.Source)
 }
 
@@ -89,6 +103,7 @@ func ParseRecord(text []byte) (Record, error) {
 	}
 	r := Record{Module: m, Version: version, Sum: modproxy.Sum(words[2])}
 	r.Time, r.Source, rest = parseCommon(rest)
+	r.Subdir, rest = cutLine(rest, "subdir")
 	r.Reason, _ = cutLine(rest, "reason")
 	if again, err := r.Text(); err != nil || !bytes.Equal(again, text) {
 		return Record{}, badText(text)
@@ -107,6 +122,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	d := Drift{Module: m, Version: version}
 	recorded, rest := cutLine(rest, "recorded")
 	offered, rest := cutLine(rest, "offered")
+	d.Subdir, rest = cutLine(rest, "subdir")
 	d.Recorded, d.Offered = modproxy.Sum(recorded), modproxy.Sum(offered)
 	d.Time, d.Source, _ = parseCommon(rest)
 	if again, err := d.Text(); err != nil || !bytes.Equal(again, text) {
@@ -166,6 +182,14 @@ func cutLine(s, name string) (value, rest string) {
 func isLine(s string) bool {
 	unfit := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	return utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 && strings.TrimSpace(s) == s
+}
+
+// checkSubdir is about what a [modproxy.Location] may have as its Subdir.
+func checkSubdir(s string) error {
+	if s != "" && (s != path.Clean(s) || s[0] == '/' || s == ".." || strings.HasPrefix(s, "../") || len(s) > maxSubdir || !isLine(s)) {
+		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, s)
+	}
+	return nil
 }
 
 // checkSource says nothing of the URL that it refuses: it may have a secret.

@@ -44,8 +44,13 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version st
 	if err != nil {
 		return nil, err
 	}
-	pattern, _ := l.SplitGlob()
-	return c.pack(b, path.Join(f.root, pattern), from)
+	pattern, subdir := l.SplitGlob()
+	p, err := c.pack(b, path.Join(f.root, pattern), from)
+	if err != nil {
+		return nil, err
+	}
+	p.Subdir = subdir
+	return p, nil
 }
 
 // pack packs what is below pattern into a file without a name.

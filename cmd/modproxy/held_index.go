@@ -107,7 +107,7 @@ func (x *heldIndex) hold(m modproxy.Module, version string, rec cache.PackageRec
 	return err
 }
 
-// agree is nil when rec has the sum that counts, and [modproxy.ErrChanged] when it
+// agree is nil when rec has the sum and directory that count, and [modproxy.ErrChanged] when it
 // has another; [fs.ErrNotExist] when the version is not recorded.
 func (x *heldIndex) agree(m modproxy.Module, version string, rec cache.PackageRecord) error {
 	counts, err := x.book.Lookup(m, version)
@@ -116,6 +116,8 @@ func (x *heldIndex) agree(m modproxy.Module, version string, rec cache.PackageRe
 		return err
 	case counts.Sum != rec.Sum:
 		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, rec.Sum, counts.Sum)
+	case !counts.Is(rec.Sum, rec.Subdir):
+		return fmt.Errorf("%w: kept with the directory %s, recorded with %s", modproxy.ErrChanged, ledger.Subdir(rec.Subdir), counts.Subdir)
 	}
 	return nil
 }
@@ -126,5 +128,5 @@ func recordOf(m modproxy.Module, version string, rec cache.PackageRecord) ledger
 	if seen.IsZero() {
 		seen = time.Now()
 	}
-	return ledger.Record{Module: m, Version: version, Sum: rec.Sum, Source: rec.Source, Time: seen}
+	return ledger.Record{Module: m, Version: version, Sum: rec.Sum, Subdir: ledger.Subdir(rec.Subdir), Source: rec.Source, Time: seen}
 }

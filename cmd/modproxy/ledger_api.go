@@ -19,6 +19,7 @@ type ledgerRecord struct {
 	Module  string          `json:"module"`
 	Version string          `json:"version"`
 	Sum     modproxy.Sum    `json:"sum"`
+	Subdir  string          `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it
 	Source  modproxy.Source `json:"source,omitzero"`
 	Time    time.Time       `json:"time"`
 	Reason  string          `json:"reason,omitempty"` // why it was accepted
@@ -31,7 +32,8 @@ type ledgerDrift struct {
 	Version  string          `json:"version"`
 	Recorded modproxy.Sum    `json:"recorded"`
 	Offered  modproxy.Sum    `json:"offered"`
-	Source   modproxy.Source `json:"source,omitzero"` // of what was offered
+	Subdir   string          `json:"subdir,omitempty"` // that was offered, if it is another than recorded
+	Source   modproxy.Source `json:"source,omitzero"`  // of what was offered
 	Time     time.Time       `json:"time"`
 	Open     bool            `json:"open"` // what was recorded then still counts
 }
@@ -63,7 +65,7 @@ func recordsOf(book ledger.Ledger, q query) ([]ledgerRecord, error) {
 			list[before].Counts = false
 		}
 		last[key] = len(list)
-		list = append(list, ledgerRecord{key[0], r.Version, r.Sum, r.Source, r.Time, r.Reason, true})
+		list = append(list, ledgerRecord{key[0], r.Version, r.Sum, r.Subdir, r.Source, r.Time, r.Reason, true})
 	}
 	return list, nil
 }
@@ -85,7 +87,8 @@ func driftOf(book ledger.Ledger, q query) ([]ledgerDrift, error) {
 			return nil, err
 		}
 		list = append(list, ledgerDrift{
-			d.Module.String(), d.Version, d.Recorded, d.Offered, d.Source, d.Time, counts.Sum == d.Recorded,
+			d.Module.String(), d.Version, d.Recorded, d.Offered, d.Subdir, d.Source, d.Time,
+			counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir),
 		})
 	}
 	return list, nil
@@ -97,10 +100,12 @@ type (
 		Module  string       `json:"module"`
 		Version string       `json:"version"`
 		Sum     modproxy.Sum `json:"sum"`
+		Subdir  string       `json:"subdir,omitempty"` // empty: the one that was offered, or that counts now
 		Reason  string       `json:"reason"`
 	}
 	accepted struct {
 		Before  modproxy.Sum `json:"before"`
+		Subdir  string       `json:"subdir,omitempty"` // the directory that counts from now on, if it was another
 		Offered bool         `json:"offered"` // upstream has offered what was accepted, then or before
 	}
 )
@@ -121,33 +126,48 @@ func accept(book ledger.Ledger, a acceptance) (out accepted, err error) {
 	} else if err != nil {
 		return out, err
 	}
-	r := ledger.Record{Module: m, Version: version, Sum: a.Sum, Time: time.Now(), Reason: a.Reason}
+	r := ledger.Record{Module: m, Version: version, Sum: a.Sum, Subdir: a.Subdir, Time: time.Now(), Reason: a.Reason}
 	out.Before = before.Sum
-	if r.Source, out.Offered, err = offered(book, m, version, a.Sum); err != nil {
+	if out.Offered, err = offered(book, &r); err != nil {
 		return out, err
+	}
+	if r.Subdir == "" {
+		r.Subdir = before.Subdir
+	}
+	if r.Subdir != before.Subdir {
+		out.Subdir = r.Subdir
 	}
 	return out, book.Accept(r)
 }
 
-// offered tells where content came from that upstream has had for a version.
-func offered(book ledger.Ledger, m modproxy.Module, version string, sum modproxy.Sum) (source modproxy.Source, ok bool, err error) {
-	for r, err := range book.All() {
+// offered tells whether upstream has had what r says for its version, and gives it
+// the source that this came from, and the directory if it has none.
+func offered(book ledger.Ledger, r *ledger.Record) (ok bool, err error) {
+	wanted := r.Subdir
+	fits := func(m modproxy.Module, version string, sum modproxy.Sum, subdir string) bool {
+		return m == r.Module && version == r.Version && sum == r.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+	}
+	for was, err := range book.All() {
 		if err != nil {
-			return source, false, err
+			return false, err
 		}
-		if r.Module == m && r.Version == version && r.Sum == sum {
-			source, ok = r.Source, true
+		if fits(was.Module, was.Version, was.Sum, was.Subdir) {
+			r.Source, ok = was.Source, true
 		}
 	}
 	for d, err := range book.Drifts() {
 		if err != nil {
-			return source, false, err
+			return false, err
 		}
-		if d.Module == m && d.Version == version && d.Offered == sum {
-			source, ok = d.Source, true
+		if !fits(d.Module, d.Version, d.Offered, d.Subdir) {
+			continue
+		}
+		r.Source, ok = d.Source, true
+		if wanted == "" && d.Subdir != "" {
+			r.Subdir = d.Subdir
 		}
 	}
-	return source, ok, nil
+	return ok, nil
 }
 
 // ledgerMounts are the API of the ledger. forget is called when what counts for a

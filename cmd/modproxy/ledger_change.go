@@ -20,9 +20,9 @@ import (
 )
 
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
-	var sum, reason string
+	var sum, subdir, reason string
 	cmd := &cobra.Command{
-		Use:   "accept MODULE VERSION --sum h1:… --reason TEXT",
+		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT",
 		Short: "Let other content count for a version from now on",
 		Long: `Add a record: from now on the version is what --sum says, and the reason is kept
 with it for good. What was kept of the version is not served any more; it is
@@ -44,7 +44,7 @@ The first record stays in the ledger, and so does this one.`,
 			}
 			return withAPI(cmd.Context(), c, openOldLedger, func(a *api) error {
 				var out accepted
-				in := acceptance{q.module.String(), q.version, modproxy.Sum(sum), reason}
+				in := acceptance{q.module.String(), q.version, modproxy.Sum(sum), subdir, reason}
 				if err := a.ask(cmd.Context(), "POST", "/-/api/ledger/accept", in, &out); err != nil {
 					return err
 				}
@@ -53,6 +53,7 @@ The first record stays in the ledger, and so does this one.`,
 		},
 	}
 	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
+	cmd.Flags().StringVar(&subdir, "subdir", "", "the module's `directory` in the package, \".\" for all of it (the one that was offered)")
 	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is wanted, and who says so")
 	return cmd
 }
@@ -60,6 +61,8 @@ The first record stays in the ledger, and so does this one.`,
 func (env *environment) printAccepted(in acceptance, out accepted) error {
 	text := fmt.Sprintf("%s %s is %s from now on; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
 	switch {
+	case out.Before == in.Sum && out.Subdir != "":
+		text = fmt.Sprintf("%s %s is in the directory %s from now on.\n", in.Module, in.Version, out.Subdir)
 	case out.Before == in.Sum:
 		text = fmt.Sprintf("%s %s is %s already.\n", in.Module, in.Version, in.Sum)
 	case !out.Offered:

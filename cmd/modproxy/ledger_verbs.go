@@ -203,6 +203,9 @@ func (env *environment) printJSON(v any) error {
 // String is the record in one line.
 func (r ledgerRecord) String() string {
 	s := fmt.Sprintf("%s %s %s %s %s", r.Module, r.Version, r.Sum, r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
+	if r.Subdir != "" && r.Subdir != "." {
+		s += " directory " + r.Subdir
+	}
 	if r.Reason != "" {
 		s += " accepted: " + r.Reason
 	}
@@ -214,12 +217,16 @@ func (r ledgerRecord) String() string {
 
 // String is the observation in a few lines.
 func (d ledgerDrift) String() string {
-	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s --reason …", d.Module, d.Version, d.Offered)
+	offered, flag := string(d.Offered), ""
+	if d.Subdir != "" {
+		offered, flag = offered+" directory "+d.Subdir, " --subdir "+d.Subdir
+	}
+	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s%s --reason …", d.Module, d.Version, d.Offered, flag)
 	if !d.Open {
 		what = "not open:   another record counts by now"
 	}
 	return fmt.Sprintf("%s %s\n  recorded:   %s\n  offered:    %s\n              %s from %s\n  %s\n",
-		d.Module, d.Version, d.Recorded, d.Offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), what)
+		d.Module, d.Version, d.Recorded, offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), what)
 }
 
 func sourceText(s modproxy.Source) string {

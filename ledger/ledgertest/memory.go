@@ -107,10 +107,10 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 	switch {
 	case err != nil && accept:
 		return err
-	case err == nil && l.records[i].Sum == r.Sum:
+	case err == nil && (r.Is(l.records[i].Sum, l.records[i].Subdir) || l.records[i].Is(r.Sum, r.Subdir)):
 		return nil
 	case err == nil && !accept:
-		return fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, l.records[i].Sum)
+		return fmt.Errorf("%w: it is recorded as %s %s", modproxy.ErrChanged, l.records[i].Sum, l.records[i].Subdir)
 	}
 	r.Time = r.Time.UTC()
 	l.texts, l.records = append(l.texts, text), append(l.records, r)
@@ -136,7 +136,7 @@ func (l *Memory) Drift(d ledger.Drift) error {
 		if known.Module != d.Module || known.Version != d.Version {
 			continue
 		}
-		if n++; known.Recorded == d.Recorded && known.Offered == d.Offered {
+		if n++; known.Recorded == d.Recorded && known.Offered == d.Offered && known.Subdir == d.Subdir {
 			return nil
 		}
 	}

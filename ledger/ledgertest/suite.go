@@ -39,7 +39,7 @@ func Sum(seed string) modproxy.Sum {
 // NewRecord is a record of first sight with every field set.
 func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
 	return ledger.Record{
-		Module: m, Version: version, Sum: Sum(seed), Time: when,
+		Module: m, Version: version, Sum: Sum(seed), Subdir: "modules/ü", Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/" + m.Name + ".git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
 	}
 }
@@ -62,6 +62,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		"absent":          testAbsent,
 		"first":           testFirst,
 		"first sum wins":  testFirstWins,
+		"subdir":          testSubdir,
 		"accept":          testAccept,
 		"accept needs":    testAcceptNeeds,
 		"all":             testAll,
@@ -165,6 +166,42 @@ func testFirstWins(t *testing.T, a, b Handle) {
 	must(t, b.Add(again))
 	wantRecord(t, a, first)
 	wantRecords(t, a, first)
+}
+
+// The directory counts as the sum does, where it is recorded.
+func testSubdir(t *testing.T, a, b Handle) {
+	first := NewRecord(vpc, "1.2.3", "a")
+	must(t, a.Add(first))
+	other := first
+	other.Subdir = "examples/evil"
+	wantErr(t, "Add of another directory", b.Add(other), modproxy.ErrChanged)
+	whole := first
+	whole.Subdir = "."
+	wantErr(t, "Add of the root", b.Add(whole), modproxy.ErrChanged)
+	d := ledger.Drift{Module: vpc, Version: "1.2.3", Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
+	must(t, b.Drift(d))
+	must(t, a.Drift(d)) // known
+	d.Subdir = "."
+	must(t, a.Drift(d))
+	if n := len(list(t, b.Drifts())); n != 2 {
+		t.Errorf("%d observations, want 2", n)
+	}
+	must(t, b.Accept(accepted(other, "they moved it")))
+	wantRecord(t, a, accepted(other, "they moved it"))
+	wantErr(t, "Add of the first one", a.Add(first), modproxy.ErrChanged)
+
+	// A record of before, which has none, is held to its sum alone.
+	old := NewRecord(vpc, "2.0.0", "b")
+	old.Subdir = ""
+	must(t, a.Add(old))
+	now := old
+	now.Subdir = "modules/ü"
+	must(t, b.Add(now))
+	wantRecord(t, b, old)
+	for _, bad := range []string{"/x", "..", "../x", "x/", "x//y", "./x", "x\ny"} {
+		now.Version, now.Subdir = "3.0.0", bad
+		wantErr(t, bad, a.Add(now), modproxy.ErrInvalid)
+	}
 }
 
 func testAccept(t *testing.T, a, b Handle) {
