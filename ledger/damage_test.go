@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -223,11 +225,60 @@ func TestRules(t *testing.T) {
 	wantDamaged(t, "no record", dir)
 }
 
+// A log without its head is no log that is being made, however short it is.
+func TestNotNew(t *testing.T) {
+	empty := t.TempDir()
+	mustOpen(t, empty).Close()
+	for _, there := range [][]string{{"log"}, {"log", "key"}, {"log", "head"}, {"key"}} {
+		dir := t.TempDir()
+		for _, name := range there {
+			write(t, read(t, empty, name), dir, name)
+		}
+		wantDamaged(t, fmt.Sprintf("only %v, of an empty one", there), dir)
+	}
+	dir := t.TempDir()
+	writeSome(t, dir)
+	write(t, read(t, dir, "log")[:len("modproxy ledger 1\n")], dir, "log")
+	for _, name := range []string{"head", "key"} { // the head before the key
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		wantDamaged(t, "with nothing left of the log, and no "+name, dir)
+	}
+	for _, content := range []string{"", "modproxy", "go.sum database tree\nx\n"} {
+		dir := t.TempDir()
+		write(t, []byte(content), dir, "head")
+		wantDamaged(t, fmt.Sprintf("with nothing but a head %q", content), dir)
+	}
+}
+
+// What a later version has written is not damaged: no backup helps.
+func TestLaterVersion(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	log := read(t, dir, "log")
+	for _, version := range []string{"2", "10"} {
+		write(t, bytes.Replace(log, []byte("ledger 1\n"), []byte("ledger "+version+"\n"), 1), dir, "log")
+		before := files(t, dir)
+		l, err := ledger.Open(dir, "")
+		if l != nil || errors.Is(err, ledger.ErrDamaged) || !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "newer modproxy") {
+			t.Errorf("a log of version %s: %v", version, err)
+		}
+		if !maps.Equal(before, files(t, dir)) {
+			t.Errorf("a log of version %s was changed", version)
+		}
+	}
+	to := mustOpen(t, t.TempDir())
+	if _, err := to.Import(strings.NewReader("modproxy ledger export 2 whatever\n"), nil); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "newer modproxy") {
+		t.Errorf("an export of version 2: %v", err)
+	}
+}
+
 // A crash while a log is made leaves nothing that hinders making it.
 func TestCreationInterrupted(t *testing.T) {
 	whole := t.TempDir()
 	mustOpen(t, whole).Close()
-	for _, there := range [][]string{{}, {"log"}, {"log", "key"}, {"log", "key", "head"}} {
+	for _, there := range [][]string{{}, {"head"}, {"head", "key"}, {"head", "key", "log"}} {
 		dir := filepath.Join(t.TempDir(), "data", "ledger")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)

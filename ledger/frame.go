@@ -8,15 +8,21 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
 )
 
 // A log is a header line and frames, without anything between them. A frame is a
 // line with the number of the record, its length in bytes and its hash as a leaf
 // of the tree, then its text, then an empty line. All of it can be read by people.
 
-const logHeader = "modproxy ledger 1\n"
+const (
+	logPrefix = "modproxy ledger "
+	logHeader = logPrefix + "1\n"
+)
 
 // maxFrameLine bounds the first line of a frame: two numbers and a hash.
 const maxFrameLine = 128
@@ -107,8 +113,22 @@ func readHeader(r io.Reader) error {
 	if _, err := io.ReadFull(r, header); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	if string(header) != logHeader {
+	switch {
+	case isNewer(string(header), logPrefix):
+		return errNewer
+	case string(header) != logHeader:
 		return fmt.Errorf("it does not begin with %q", logHeader)
 	}
 	return nil
+}
+
+var errNewer = fmt.Errorf("%w: a newer modproxy has written it", modproxy.ErrInvalid)
+
+// isNewer tells whether a first line has a number behind prefix that is not 1, the
+// only one that is known here.
+func isNewer(line, prefix string) bool {
+	rest, ok := strings.CutPrefix(line, prefix)
+	number, _, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
+	n, err := strconv.ParseUint(number, 10, 32)
+	return ok && err == nil && n > 1
 }

@@ -74,7 +74,10 @@ func (l *Log) load() error {
 // loadSigned reads the records that the head covers.
 func (l *Log) loadSigned() (*frames, error) {
 	r := io.NewSectionReader(l.file, 0, 1<<62)
-	if err := readHeader(r); err != nil {
+	switch err := readHeader(r); {
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
+	case err != nil:
 		return nil, l.refuse("the file %q: %w", logName, err)
 	}
 	f := readFrames(r, int64(len(logHeader)))

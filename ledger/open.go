@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
 )
@@ -21,7 +23,8 @@ import (
 // it was written is [ErrDamaged]: a byte of the records, of the signed head or of
 // the key; a log that is shorter than its head says; a head that another key has
 // signed; one of the three without the others. A directory that another process
-// has open is [modproxy.ErrUnavailable].
+// has open is [modproxy.ErrUnavailable]; a log that a newer modproxy has written is
+// [modproxy.ErrInvalid].
 func Open(dir, name string) (*Log, error) {
 	return open(dir, name, (*os.File).Sync)
 }
@@ -91,39 +94,28 @@ func (l *Log) begin(name string) (err error) {
 }
 
 // createIfNew makes the files where there is nothing, or nothing but what a
-// creation that was interrupted left.
+// creation that was interrupted left. The head is first and the log last: without
+// either, a log that has lost them is not taken for a new one.
 func (l *Log) createIfNew(name string) error {
-	sizes := map[string]int64{}
+	there := map[string]bool{}
 	for _, name := range []string{logName, headName, keyName} {
-		info, err := os.Stat(l.path(name))
-		switch {
+		switch _, err := os.Stat(l.path(name)); {
 		case err == nil:
-			sizes[name] = info.Size()
+			there[name] = true
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 	}
-	_, hasHead := sizes[headName]
-	_, hasKey := sizes[keyName]
-	size, hasLog := sizes[logName]
-	if hasHead || hasKey && !hasLog || hasLog && size != int64(len(logHeader)) {
+	if there[logName] || there[keyName] && !there[headName] || there[headName] && !l.headOfNothing() {
 		return nil // whatever is missing, load refuses
 	}
-	if !hasLog {
-		if _, err := l.publish(logName, strings.NewReader(logHeader)); err != nil {
-			return err
-		}
+	var err error
+	if there[keyName] {
+		err = l.loadKey()
+	} else {
+		l.signer, err = newSigner(name)
 	}
-	if !hasKey {
-		s, err := newSigner(name)
-		if err != nil {
-			return err
-		}
-		if _, err := l.publish(keyName, bytes.NewReader(s.text)); err != nil {
-			return err
-		}
-	}
-	if err := l.loadKey(); err != nil {
+	if err != nil {
 		return err
 	}
 	tree, err := root(nil, 0)
@@ -134,8 +126,31 @@ func (l *Log) createIfNew(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.publish(headName, bytes.NewReader(head))
-	return err
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{headName, head}, {keyName, l.signer.text}, {logName, []byte(logHeader)}} {
+		if _, err := l.publish(f.name, bytes.NewReader(f.content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headOfNothing tells whether the head, whoever has signed it, says that there are
+// no records.
+func (l *Log) headOfNothing() bool {
+	text, err := l.read(headName)
+	if err != nil {
+		return false
+	}
+	_, err = note.Open(text, note.VerifierList())
+	var unverified *note.UnverifiedNoteError
+	if !errors.As(err, &unverified) {
+		return false
+	}
+	tree, err := tlog.ParseTree([]byte(unverified.Note.Text))
+	return err == nil && tree.N == 0
 }
 
 // refuse says what is wrong with the directory, and what to do.

@@ -17,7 +17,10 @@ import (
 
 // An export is a line with the length of a signed head, that head, and the log
 // that the head covers.
-const exportPrefix = "modproxy ledger export 1 "
+const (
+	exportKind   = "modproxy ledger export "
+	exportPrefix = exportKind + "1 "
+)
 
 // maxHead bounds a signed head, in bytes.
 const maxHead = 16 << 10
@@ -111,6 +114,9 @@ func readExportHead(r *bufio.Reader, trust note.Verifiers) (tlog.Tree, error) {
 	first, err := r.ReadSlice('\n')
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 		return tlog.Tree{}, err
+	}
+	if isNewer(string(first), exportKind) {
+		return tlog.Tree{}, errNewer
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(first), "\n"), exportPrefix)
 	length, err := strconv.Atoi(digits)
