@@ -207,6 +207,8 @@ func TestClientAddress(t *testing.T) {
 		{trusted, http.Header{"Forwarded": {`for=198.51.100.1, for=_hidden`}}, "10.1.2.3"},
 		{trusted, http.Header{"Forwarded": {`for="a, for=203.0.113.9`}}, "203.0.113.9"},
 		{trusted, http.Header{"Forwarded": {"for=198.51.100.1"}, "X-Forwarded-For": {"203.0.113.9"}}, "203.0.113.9"},
+		{trusted, http.Header{"Forwarded": {"for=198.51.100.1"}, "X-Forwarded-Proto": {"https"}}, "10.1.2.3"},
+		{trusted, http.Header{"Forwarded": {"for=198.51.100.1"}, "X-Forwarded-Port": {""}}, "10.1.2.3"},
 		{"@", nil, ""},
 	} {
 		if got := h.clientAddress(&http.Request{RemoteAddr: c.remote, Header: c.header}); got != c.want {

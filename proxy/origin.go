@@ -96,7 +96,7 @@ func forwardedFor(header http.Header) iter.Seq[string] {
 		return backward(lines)
 	}
 	return func(yield func(string) bool) {
-		for element := range backward(header["Forwarded"]) {
+		for element := range backward(standard(header)) {
 			if !yield(forwardedPairs(element)["for"]) {
 				return
 			}
@@ -104,14 +104,24 @@ func forwardedFor(header http.Header) iter.Seq[string] {
 	}
 }
 
+// standard are the lines of Forwarded (RFC 7239), which few proxies know: beside any
+// header of the other kind, which they do, they may be the client's.
+func standard(header http.Header) []string {
+	for name := range header {
+		if strings.HasPrefix(name, "X-Forwarded-") {
+			return nil
+		}
+	}
+	return header["Forwarded"]
+}
+
 // forwarded is what the nearest proxy says of the request that it got: the last
-// element of X-Forwarded-Proto and -Host, or else of Forwarded (RFC 7239), which
-// few proxies know, so that it may be the client's.
+// element of X-Forwarded-Proto and -Host, or else of Forwarded.
 func forwarded(header http.Header) (scheme, host string) {
 	if lines := header["X-Forwarded-Host"]; len(lines) > 0 {
 		return strings.ToLower(last(header["X-Forwarded-Proto"])), last(lines)
 	}
-	pairs := forwardedPairs(last(header["Forwarded"]))
+	pairs := forwardedPairs(last(standard(header)))
 	return strings.ToLower(pairs["proto"]), pairs["host"]
 }
 

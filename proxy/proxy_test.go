@@ -195,6 +195,8 @@ func TestOrigin(t *testing.T) {
 		{[]string{"Test-From", trusted, "X-Forwarded-Host", "good.test", "X-Forwarded-Proto", "https"}, "https://good.test"},
 		{[]string{"Test-From", trusted, "X-Forwarded-Host", "evil.test, good.test", "X-Forwarded-Proto", "https"}, "https://good.test"},
 		{[]string{"Test-From", trusted, "Forwarded", `for=x;host="evil.test", for=y;proto=https;host="good.test:8443"`}, "https://good.test:8443"},
+		{[]string{"Test-From", trusted, "Host", "127.0.0.1:8080", "Forwarded", "host=evil.test;proto=https", "X-Forwarded-For", "192.0.2.1"}, "http://127.0.0.1:8080"},
+		{[]string{"Test-From", trusted, "Host", "127.0.0.1:8080", "Forwarded", "host=evil.test;proto=https", "X-Forwarded-Proto", "https"}, "http://127.0.0.1:8080"},
 		{[]string{"Test-From", trusted, "X-Forwarded-Host", "good.test/evil", "X-Forwarded-Proto", "javascript"}, ""},
 	} {
 		res := get(h, base+"/1.1.0/download", c.header...)

@@ -30,7 +30,8 @@ type Config struct {
 
 	// TrustedProxies are the addresses, or networks such as 10.0.0.0/8, of the
 	// reverse proxies whose X-Forwarded-For, -Host and -Proto headers count, or
-	// without these, Forwarded; what clients send of them they have to overwrite.
+	// where a request has no X-Forwarded-* at all, Forwarded; what clients send of
+	// those that the reverse proxy sets, it has to overwrite.
 	// From anybody else they are ignored. With one, clients have to show a
 	// credential. Default: nobody.
 	TrustedProxies []string `yaml:"trusted_proxies"`
