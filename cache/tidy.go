@@ -123,6 +123,40 @@ func (m *room) condemn(list []Discarded) (victims []*seat, err error) {
 	return victims, nil
 }
 
+// Retire calls take, which takes the package with that digest away, or finds that it
+// is gone, and says that it is fetched again. No fetch keeps it meanwhile.
+//
+// Errors: that of take, and [modproxy.ErrUnavailable] while it is being fetched.
+func (r *Registry) Retire(ctx context.Context, d modproxy.Digest, take func() (gone bool, err error)) error {
+	r.once.Do(r.start)
+	if err := r.account(); err != nil {
+		return err
+	}
+	m := r.room
+	give, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer give()
+	s := m.seat(d)
+	m.mu.Lock()
+	needed := s.holds > 0
+	s.going = !needed // in this turn nothing else is
+	m.mu.Unlock()
+	if needed {
+		return fmt.Errorf("%w: it is being fetched: try again", modproxy.ErrUnavailable)
+	}
+	gone, err := take()
+	m.gone(s, gone, true)
+	if gone {
+		m.mu.Lock()
+		s.saved.Evicted = true
+		m.mu.Unlock()
+		r.forget(map[modproxy.Digest]bool{d: true})
+	}
+	return err
+}
+
 // Tidy says what [Registry.Tidy] removes.
 type Tidy struct {
 	// MaxSize is what the packages may have that stay, with what was set aside, in

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -30,6 +31,10 @@ type Check struct {
 	// Repair sets damaged packages aside, and makes what is missing of the index
 	// and of the copies beside it from the other.
 	Repair bool
+	// Retire calls take, by which a repair takes a package away, while nobody keeps
+	// one under the digest, and knows from then on whether it is gone. Nil: take is
+	// called.
+	Retire func(d modproxy.Digest, take func() (gone bool, err error)) error
 	// Found is told of everything that is wrong. Nil is fine.
 	Found func(Damage)
 	// Progress is told what has been looked at so far, now and then. Nil is fine.
@@ -268,21 +273,23 @@ func (v *verification) record(kept cache.Kept, reading *reading) {
 		return
 	}
 	v.seen[rec.Digest] = rec.Sum
-	size, err := v.Stat(rec.Digest)
+	blob, err := os.Lstat(v.blobPath(rec.Digest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.missing(kept, d)
 		return
-	case err == nil && size != rec.Size:
-		err = fmt.Errorf("%w: %d bytes, and %d in its record", cache.ErrDamaged, size, rec.Size)
+	case err == nil && !blob.Mode().IsRegular():
+		err = fmt.Errorf("%w: it is not a plain file", cache.ErrDamaged)
+	case err == nil && blob.Size() != rec.Size:
+		err = fmt.Errorf("%w: %d bytes, and %d in its record", cache.ErrDamaged, blob.Size(), rec.Size)
 	}
 	if err != nil {
 		if v.stands(kept) {
-			v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest) })
+			v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest, blob) })
 		}
 		return
 	}
-	v.count(func(out *Verified) { out.Packages.Packages++; out.Packages.Bytes += size })
+	v.count(func(out *Verified) { out.Packages.Packages++; out.Packages.Bytes += blob.Size() })
 	reading.read(kept)
 }
 
@@ -296,18 +303,46 @@ func (v *verification) missing(kept cache.Kept, d Damage) {
 		return
 	}
 	d.Kind, d.Text = PackageMissing, "the package is not there, and was not evicted"
-	v.found(d, func() error { return v.miss(d.Digest) })
+	v.found(d, func() error {
+		return v.take(d.Digest, func() (bool, error) {
+			if _, err := v.Stat(d.Digest); err == nil {
+				return false, nil // it was fetched again
+			}
+			return true, v.miss(d.Digest)
+		})
+	})
 }
 
-// retire sets a damaged package aside, and miss says of one that is not there that
-// it is fetched again when it is asked for.
-func (v *verification) retire(d modproxy.Digest) error {
-	if err := v.Quarantine(d); err != nil {
-		return err
+// retire sets a damaged package aside, of which is was seen, unless there is
+// another one now.
+func (v *verification) retire(d modproxy.Digest, is fs.FileInfo) error {
+	return v.take(d, func() (bool, error) {
+		if !v.still(d, is) {
+			return false, nil
+		}
+		if err := v.Quarantine(d); err != nil {
+			return false, err
+		}
+		return true, v.miss(d)
+	})
+}
+
+func (v *verification) take(d modproxy.Digest, take func() (gone bool, err error)) error {
+	if v.Retire != nil {
+		return v.Retire(d, take)
 	}
-	return v.miss(d)
+	_, err := take()
+	return err
 }
 
+// still tells whether a package is the file that it was.
+func (v *verification) still(d modproxy.Digest, was fs.FileInfo) bool {
+	is, err := os.Lstat(v.blobPath(d))
+	return err == nil && os.SameFile(is, was) && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime())
+}
+
+// miss says of a package that is not there that it is fetched again when it is
+// asked for.
 func (v *verification) miss(d modproxy.Digest) error {
 	return v.PutUses([]cache.Use{{Digest: d, Last: time.UnixMilli(0), Evicted: true}})
 }

@@ -108,20 +108,26 @@ func (r *reading) end() {
 // readPackage reads the bytes that a record is about.
 func (v *verification) readPackage(kept cache.Kept) {
 	rec := kept.Record
-	err := v.compare(rec)
-	if err == nil || errors.Is(err, fs.ErrNotExist) || !v.stands(kept) { // evicted, or replaced meanwhile
+	d := Damage{Module: kept.Module, Version: kept.Version, Digest: rec.Digest}
+	f, err := v.Open(rec.Digest)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && !damaged(err) && v.stands(kept) { // else it was evicted, or replaced
+			v.foundBy(err, d, Unreadable, nil)
+		}
 		return
 	}
-	d := Damage{Module: kept.Module, Version: kept.Version, Digest: rec.Digest}
-	v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest) })
+	defer f.Close()
+	is, err := f.(blob).Stat()
+	if err == nil {
+		err = v.compare(f, rec)
+	}
+	if err != nil && v.stands(kept) && v.still(rec.Digest, is) {
+		v.foundBy(err, d, PackageDamaged, func() error { return v.retire(rec.Digest, is) })
+	}
 }
 
-func (v *verification) compare(rec cache.PackageRecord) error {
-	blob, err := v.Open(rec.Digest)
-	if err != nil {
-		return err
-	}
-	defer blob.Close()
+// compare reads the bytes of a package and holds them to its record.
+func (v *verification) compare(blob io.Reader, rec cache.PackageRecord) error {
 	hash := sha256.New()
 	bytes := &counted{Reader: blob, v: v}
 	all := io.TeeReader(bytes, hash)

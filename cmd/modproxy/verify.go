@@ -75,6 +75,9 @@ func (s *storage) verify(w http.ResponseWriter, r *http.Request) error {
 	stream(w, func(write func(any)) {
 		check := disk.Check{
 			Data: in.ReadData, Repair: in.Repair,
+			Retire: func(d modproxy.Digest, take func() (bool, error)) error {
+				return s.cache.Retire(r.Context(), d, take)
+			},
 			Sum:      func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, verifyLimits) },
 			Found:    func(d disk.Damage) { write(verifyLine{Damage: describeDamage(d)}) },
 			Progress: func(v disk.Verified) { write(verifyLine{Progress: &v}) },
