@@ -65,8 +65,8 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 // segment that was before the path, as [CutSegment] has it, and without one by the
 // header.
 //
-// Errors: those of Identify, and [modproxy.ErrNotFound] if the principal may not
-// read m.
+// Errors: those of Identify, and [modproxy.ErrNotFound] if the principal, which is
+// then known all the same, may not read m.
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
@@ -78,10 +78,7 @@ func (a *Authenticator) Package(ctx context.Context, header http.Header, segment
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
-	if err != nil {
-		return Principal{}, err
-	}
-	return p, nil
+	return p, err
 }
 
 // credential is the token in an Authorization header.

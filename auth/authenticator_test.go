@@ -97,7 +97,7 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 		"another's, signed for": {nil, good, otherPath, other, modproxy.ErrUnauthorized},
 	} {
 		p, err := a.Package(t.Context(), c.header, c.segment, c.path, c.m, f.now)
-		if !errors.Is(err, c.want) || (c.want != nil) != (p.Kind == auth.Nobody) {
+		if !errors.Is(err, c.want) || (c.want == modproxy.ErrUnauthorized) != (p.Kind == auth.Nobody) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}

@@ -139,8 +139,8 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 // package of m, in its one spelling, and now is from [time.Now]. The principal is
 // good for this package only.
 //
-// Errors: [modproxy.ErrNotFound] if the principal may no longer read m, a
-// [*Refused] for whatever else is wrong with the segment, and
+// Errors: [modproxy.ErrNotFound] if the principal, which is then known all the same,
+// may no longer read m, a [*Refused] for whatever else is wrong with the segment, and
 // [modproxy.ErrUnavailable] while a file cannot be used.
 func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
@@ -190,9 +190,6 @@ func (s *Signer) bearer(given *segment, m modproxy.Module, now time.Time) (Princ
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
-	if err != nil {
-		return Principal{}, err
-	}
 	p.Admin = false // the path was given to who fetches a package
-	return p, nil
+	return p, err
 }

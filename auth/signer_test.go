@@ -185,7 +185,7 @@ func TestRedeem(t *testing.T) {
 		"zeros":              {"s_" + strings.Repeat("A", 72), vpcPath, vpc, 0, modproxy.ErrUnauthorized, "form"},
 	} {
 		p, err := f.signer.Redeem(c.segment, c.path, c.m, f.now.Add(c.after))
-		if !errors.Is(err, c.want) || (err == nil) != (p.Kind != auth.Nobody) || !strings.Contains(why(err), c.why) {
+		if !errors.Is(err, c.want) || (c.want != modproxy.ErrUnauthorized) != (p.Kind != auth.Nobody) || !strings.Contains(why(err), c.why) {
 			t.Errorf("%s: %v, %v (%s)", name, p, err, why(err))
 		}
 	}

@@ -40,10 +40,10 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 		return h.identify(r, e)
 	}
 	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.module, q.version), q.module, time.Now())
-	if err != nil {
-		return r, err
+	if p.Kind != auth.Nobody { // who may not read it is known as well
+		r = h.as(r, e, p)
 	}
-	return h.as(r, e, p), nil
+	return r, err
 }
 
 func (h *Handler) as(r *http.Request, e *Event, p auth.Principal) *http.Request {
