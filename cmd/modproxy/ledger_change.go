@@ -198,8 +198,9 @@ func openNothing(c *Config) ([]proxy.Mount, func() error, error) {
 	return []proxy.Mount{{Method: "POST", Path: "/-/api/ledger/init", Kind: "api", Handle: begin}}, func() error { return nil }, nil
 }
 
-// beginLedger makes a ledger of the kept packages, where there is none.
-func beginLedger(c *Config) (added int64, err error) {
+// beginLedger makes a ledger of the kept packages, where there is none or one of
+// which that was begun. It is how many records that has then.
+func beginLedger(c *Config) (records int64, err error) {
 	store, err := disk.Open(c.Data)
 	if err != nil {
 		return 0, err
@@ -210,19 +211,40 @@ func beginLedger(c *Config) (added int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
-	if book.Tree().N > 0 {
-		return 0, errHasLedger
+	before := book.Tree().N
+	if err := onlyBegun(book, store); err != nil {
+		return 0, err
 	}
 	for kept, err := range store.Packages(modproxy.Module{}) {
 		if err == nil {
 			err = book.Add(recordOf(kept.Module, kept.Version, kept.Record))
 		}
 		if err != nil {
-			return added, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)
+			return 0, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)
 		}
-		added++
 	}
-	return added, nil
+	records = book.Tree().N
+	if before > 0 && records == before {
+		return 0, errHasLedger
+	}
+	return records, nil
+}
+
+// onlyBegun is nil for a ledger that has nothing but what beginLedger records.
+func onlyBegun(book *ledger.Log, store *disk.Store) error {
+	for _, err := range book.Drifts() {
+		return errors.Join(errHasLedger, err)
+	}
+	for r, err := range book.All() {
+		if err != nil {
+			return err
+		}
+		kept, err := store.Package(r.Module, r.Version)
+		if err != nil || r.Reason != "" || !r.Is(kept.Sum, kept.Subdir) {
+			return errHasLedger
+		}
+	}
+	return nil
 }
 
 var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)

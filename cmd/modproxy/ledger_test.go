@@ -117,6 +117,47 @@ func TestOpenBook(t *testing.T) {
 	}
 }
 
+// A ledger whose beginning was interrupted is gone on with, and no other.
+func TestBeginLedgerAgain(t *testing.T) {
+	accepted := recordOf(vpc, "1.0.0", packageOf("b"))
+	accepted.Reason = "announced"
+	for what, c := range map[string]struct {
+		has  []ledger.Record
+		goes bool
+	}{
+		"the half of it":                   {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a"))}, true},
+		"all of it":                        {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), recordOf(vpc, "2.0.0", packageOf("a"))}, false},
+		"other content":                    {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("b"))}, false},
+		"a version that is not kept":       {[]ledger.Record{recordOf(vpc, "3.0.0", packageOf("a"))}, false},
+		"what somebody accepted meanwhile": {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), accepted}, false},
+	} {
+		conf := &Config{Data: t.TempDir()}
+		store, book := mustOpenStore(t, conf.Data), mustOpenBook(t, ledgerDir(conf))
+		for _, version := range []string{"1.0.0", "2.0.0"} {
+			must(t, store.PutPackage(vpc, version, packageOf("a")))
+		}
+		for _, r := range c.has {
+			if r.Reason == "" {
+				must(t, book.Add(r))
+			} else {
+				must(t, book.Accept(r))
+			}
+		}
+		must(t, errors.Join(store.Close(), book.Close()))
+		n, err := beginLedger(conf)
+		if c.goes && (err != nil || n != 2) || !c.goes && !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("a ledger that has %s: %d, %v", what, n, err)
+		}
+		want := int64(len(c.has))
+		if c.goes {
+			want = 2
+		}
+		if got := mustOpenBook(t, ledgerDir(conf)).Tree().N; got != want {
+			t.Errorf("a ledger that has %s has %d records now, want %d", what, got, want)
+		}
+	}
+}
+
 func TestRemoteLedger(t *testing.T) {
 	book := mustOpenBook(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
