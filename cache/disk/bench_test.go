@@ -139,7 +139,7 @@ func BenchmarkCatalogue(b *testing.B) {
 	b.Run("rebuild", func(b *testing.B) {
 		s.Close()
 		for b.Loop() {
-			if out, err := disk.Rebuild(b.Context(), dir); err != nil || out.Packages != versions {
+			if out, err := disk.Rebuild(b.Context(), dir, nil); err != nil || out.Packages != versions {
 				b.Fatalf("%+v, %v", out, err)
 			}
 		}

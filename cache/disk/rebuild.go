@@ -23,7 +23,7 @@ type Rebuilt struct {
 	Found     int      `json:"found"`               // of them those that were only in the old one
 	Versions  int      `json:"versions"`            // modules with the list of their versions
 	Damaged   []string `json:"damaged,omitempty"`   // files of records that were damaged, and set aside
-	Conflicts []string `json:"conflicts,omitempty"` // versions of which the old index had another sum than counts now
+	Conflicts []string `json:"conflicts,omitempty"` // versions of which the old index and the copy beside it have different sums
 	Absent    int      `json:"absent"`              // packages that are recorded and not there; they are fetched again
 	Orphans   int      `json:"orphans"`             // packages that are there and not recorded
 }
@@ -34,14 +34,18 @@ type Rebuilt struct {
 // old index is kept in the quarantine, as evidence. Nothing else is changed, but
 // for copies that are missing or damaged.
 //
+// Of two records of a version the one counts whose sum pinned says, else the copy:
+// it is written first. Nil: nobody is asked.
+//
 // No process may have the directory open; that one does is an error as long as it
 // holds the index. It can be interrupted and run again. An index that is that of
 // another directory gives nothing to the new one.
-func Rebuild(ctx context.Context, dir string) (Rebuilt, error) {
+func Rebuild(ctx context.Context, dir string, pinned func(m modproxy.Module, version string) (modproxy.Sum, error)) (Rebuilt, error) {
 	r := &rebuild{
-		Store: &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}},
-		old:   oldIndex{packages: map[string]oldPackage{}, versions: map[modproxy.Module]oldVersions{}},
-		seen:  map[string]modproxy.Sum{}, digests: map[modproxy.Digest]bool{},
+		pinned: pinned,
+		Store:  &Store{dir: dir, sync: (*os.File).Sync, fans: map[string]bool{}},
+		old:    oldIndex{packages: map[string]oldPackage{}, versions: map[modproxy.Module]oldVersions{}},
+		seen:   map[string]modproxy.Sum{}, digests: map[modproxy.Digest]bool{},
 	}
 	err := r.run(ctx)
 	if err != nil {
@@ -53,6 +57,7 @@ func Rebuild(ctx context.Context, dir string) (Rebuilt, error) {
 // rebuild is one in the making. Its Store has no index.
 type rebuild struct {
 	*Store
+	pinned  func(m modproxy.Module, version string) (modproxy.Sum, error)
 	out     Rebuilt
 	old     oldIndex
 	seen    map[string]modproxy.Sum // by the names of their sidecars
@@ -111,14 +116,26 @@ func (r *rebuild) addSidecars(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if old, ok := r.old.packages[name]; ok && old.sum != kept.Record.Sum {
+			if r.counts(kept, old.sum) && !r.counts(kept, kept.Record.Sum) {
+				r.conflict(kept, old.sum, kept.Record.Sum, "the copy beside the index")
+				continue // it is added with those that have no copy
+			}
+			r.conflict(kept, kept.Record.Sum, old.sum, "the old index")
+		}
 		if err := r.add(name, kept, value); err != nil {
 			return err
 		}
-		if old, ok := r.old.packages[name]; ok && old.sum != kept.Record.Sum {
-			r.out.Conflicts = append(r.out.Conflicts, fmt.Sprintf("%s %s: %s, and %s in the old index", kept.Module, kept.Version, kept.Record.Sum, old.sum))
-		}
 	}
 	return nil
+}
+
+func (r *rebuild) counts(kept cache.Kept, sum modproxy.Sum) bool {
+	return counts(r.pinned, kept.Module, kept.Version, sum)
+}
+
+func (r *rebuild) conflict(kept cache.Kept, is, other modproxy.Sum, where string) {
+	r.out.Conflicts = append(r.out.Conflicts, fmt.Sprintf("%s %s: %s, and %s in %s", kept.Module, kept.Version, is, other, where))
 }
 
 func (r *rebuild) add(name string, kept cache.Kept, value []byte) error {
@@ -128,7 +145,8 @@ func (r *rebuild) add(name string, kept cache.Kept, value []byte) error {
 	return r.index.put(packagesBucket, packageKey(kept.Module, kept.Version), value)
 }
 
-// addFound adds those that the old index has and that have no copy, and makes one.
+// addFound adds those that the old index has and that have no copy that counts, and
+// makes one.
 func (r *rebuild) addFound(ctx context.Context) error {
 	for name, old := range r.old.packages {
 		if _, ok := r.seen[name]; ok {

@@ -61,7 +61,7 @@ func records(t *testing.T, dir string) map[string]cache.PackageRecord {
 
 func rebuild(t *testing.T, dir string) disk.Rebuilt {
 	t.Helper()
-	out, err := disk.Rebuild(t.Context(), dir)
+	out, err := disk.Rebuild(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,14 +202,14 @@ func TestRebuildRefuses(t *testing.T) {
 	dir := t.TempDir()
 	fillMany(t, dir, 2)
 	s := mustOpen(t, dir)
-	if _, err := disk.Rebuild(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "another modproxy holds it") {
+	if _, err := disk.Rebuild(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "another modproxy holds it") {
 		t.Errorf("while it is open: %v", err)
 	}
 	s.Close()
 	if err := os.WriteFile(filepath.Join(dir, "layout.json"), []byte(`{"layout": 2}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disk.Rebuild(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "layout 2") {
+	if _, err := disk.Rebuild(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "layout 2") {
 		t.Errorf("a newer layout: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "layout.json"), nil, 0o600); err != nil {

@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -74,5 +75,61 @@ func TestCacheKnowsWhatIsRepaired(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Where an older copy came back beside the index, say with a backup, the record
+// counts that the ledger has.
+func TestPinnedRecordCounts(t *testing.T) {
+	for name, mend := range map[string]func(t *testing.T, w world, pinned func(modproxy.Module, string) (modproxy.Sum, error)) error{
+		"verify": func(t *testing.T, w world, pinned func(modproxy.Module, string) (modproxy.Sum, error)) error {
+			s := mustOpen(t, w.dir)
+			verify(t, s, disk.Check{Repair: true, Pinned: pinned})
+			return s.Close()
+		},
+		"rebuild": func(t *testing.T, w world, pinned func(modproxy.Module, string) (modproxy.Sum, error)) error {
+			out, err := disk.Rebuild(t.Context(), w.dir, pinned)
+			if len(out.Conflicts) != 1 {
+				t.Errorf("conflicts: %q", out.Conflicts)
+			}
+			return err
+		},
+	} {
+		for _, newer := range []bool{true, false} { // the record that counts
+			t.Run(fmt.Sprint(name, newer), func(t *testing.T) {
+				w := newWorld(t)
+				first, second := w.records["1.0.0"], w.records["2.0.0"]
+				copied, err := os.ReadFile(w.sidecar)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := mustOpen(t, w.dir)
+				if err := errors.Join(
+					s.ReplacePackage(vpc, "1.0.0", first.Sum, second), s.Close(),
+					os.WriteFile(w.sidecar, copied, 0o600),
+				); err != nil {
+					t.Fatal(err)
+				}
+				want := first
+				if newer {
+					want = second
+				}
+				if err := mend(t, w, func(_ modproxy.Module, version string) (modproxy.Sum, error) {
+					if version == "1.0.0" {
+						return want.Sum, nil
+					}
+					return second.Sum, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				s = mustOpen(t, w.dir)
+				if found, _ := verify(t, s, disk.Check{}); found != "" {
+					t.Errorf("then: %s", found)
+				}
+				if rec, err := s.Package(vpc, "1.0.0"); rec != want || err != nil {
+					t.Errorf("%+v, %v", rec, err)
+				}
+			})
+		}
 	}
 }

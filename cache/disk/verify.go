@@ -226,7 +226,11 @@ func (v *verification) copyOf(key, value []byte, kept cache.Kept) {
 	case err == nil && bytes.Equal(copied, now):
 	case err == nil:
 		d.Kind, d.Text = CopyDiffers, "the record in the index and the copy beside it differ"
-		v.found(d, func() error { // the copy is written first: it is the newer one
+		v.found(d, func() error {
+			if v.pinned(now) && !v.pinned(copied) {
+				return v.writeSidecar(name, now)
+			}
+			// The copy is written first: it is the newer one.
 			return v.update(func(tx *bbolt.Tx) error { return putNew(tx, key, copied) })
 		})
 	case errors.Is(err, fs.ErrNotExist):
@@ -240,6 +244,20 @@ func (v *verification) copyOf(key, value []byte, kept cache.Kept) {
 			return v.writeSidecar(name, now)
 		})
 	}
+}
+
+// pinned tells whether a record has the sum that counts elsewhere.
+func (v *verification) pinned(value []byte) bool {
+	kept, err := unsealPackage(value)
+	return err == nil && counts(v.Pinned, kept.Module, kept.Version, kept.Record.Sum)
+}
+
+func counts(pinned func(modproxy.Module, string) (modproxy.Sum, error), m modproxy.Module, version string, sum modproxy.Sum) bool {
+	if pinned == nil {
+		return false
+	}
+	is, err := pinned(m, version)
+	return err == nil && is == sum
 }
 
 func (v *verification) valueOf(key []byte) (value []byte) {

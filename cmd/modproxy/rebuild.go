@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 func newRebuildCommand(env *environment) *cobra.Command {
@@ -36,15 +38,20 @@ modproxy must not be serving from the data directory.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, own.close()) }()
-			return env.rebuild(cmd.Context(), c.Data, asJSON)
+			return env.rebuild(cmd.Context(), c, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
 	return cmd
 }
 
-func (env *environment) rebuild(ctx context.Context, dir string, asJSON bool) error {
-	out, err := disk.Rebuild(ctx, dir)
+func (env *environment) rebuild(ctx context.Context, c *Config, asJSON bool) error {
+	var pinned func(modproxy.Module, string) (modproxy.Sum, error)
+	if book, err := ledger.OpenReadOnly(ledgerDir(c)); err == nil { // the index can be made without it
+		defer book.Close()
+		pinned = (&storage{book: book}).pinned
+	}
+	out, err := disk.Rebuild(ctx, c.Data, pinned)
 	if err != nil {
 		return err
 	}
