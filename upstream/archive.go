@@ -76,12 +76,19 @@ func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error)
 // origin, what the location itself carries, and the registry's own token only if
 // the registry asked for that and it is the registry's own origin.
 func (f *fetch) credentialsFor(s source) []egress.Credential {
-	shown := f.Client.shown
-	if s.own {
-		shown = append(f.credentials(f.host), shown...)
-	}
+	var shown []egress.Credential
 	if s.user != nil {
-		shown = append([]egress.Credential{*s.user}, shown...)
+		shown = append(shown, *s.user)
+	}
+	if s.own {
+		shown = append(shown, f.credentials(f.module.Host)...)
+	}
+	for _, known := range f.cfg.Credentials {
+		if known.For == nil || known.For(f.module) {
+			shown = append(shown, egress.Credential{
+				Origin: known.Origin, Authorization: basic(known.Username, known.Password.Reveal()),
+			})
+		}
 	}
 	return shown
 }

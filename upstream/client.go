@@ -33,8 +33,9 @@ type Config struct {
 	Hosts map[string]Host
 	// Credentials are shown to the origins that archives are fetched from.
 	Credentials []Credential
-	// Git fetches from git repositories.
-	Git *git.Fetcher
+	// Git fetches from git repositories, for a module: with the credentials that may
+	// be used for it.
+	Git func(m modproxy.Module) *git.Fetcher
 	// Scratch is a directory for packages while they are fetched and packed.
 	Scratch string
 	// MaxReceived bounds an archive as it arrives, in bytes.
@@ -59,6 +60,9 @@ type Credential struct {
 	Origin   string // https://host or https://host:port
 	Username string
 	Password egress.Secret
+	// For tells for which modules it may be used; nil: for all. Who publishes a
+	// module says where its package is, and is given whatever is there.
+	For func(m modproxy.Module) bool
 }
 
 const (
@@ -84,7 +88,6 @@ const (
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
-	shown   []egress.Credential // cfg.Credentials as they are sent
 	found   *lru.Cache[string, discovered]
 	finding singleflight.Group
 	located *expirable.LRU[locationKey, located]
@@ -102,11 +105,6 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 	c := &Client{cfg: cfg}
-	for _, known := range cfg.Credentials {
-		c.shown = append(c.shown, egress.Credential{
-			Origin: known.Origin, Authorization: basic(known.Username, known.Password.Reveal()),
-		})
-	}
 	var err error
 	if c.found, err = lru.New[string, discovered](maxRemembered); err != nil {
 		return nil, err

@@ -34,12 +34,13 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	}
 	t.Cleanup(func() { tunnel.Close() })
 	scratch := t.TempDir()
+	fetcher := &git.Fetcher{
+		Dir: scratch, CAFile: u.CAFile, Allow: out.Check, Resolve: out.Resolve,
+		Tunnel: func(most int64) (git.Session, error) { return tunnel.Session(most), nil },
+	}
 	c, err := upstream.New(upstream.Config{
 		Egress: out, Hosts: hosts, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
-		Git: &git.Fetcher{
-			Dir: scratch, CAFile: u.CAFile, Allow: out.Check, Resolve: out.Resolve,
-			Tunnel: func(most int64) (git.Session, error) { return tunnel.Session(most), nil },
-		},
+		Git: func(modproxy.Module) *git.Fetcher { return fetcher },
 	})
 	if err != nil {
 		t.Fatal(err)

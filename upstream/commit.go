@@ -13,7 +13,7 @@ func (c *Client) Commit(ctx context.Context, m modproxy.Module, version string) 
 	l, err := c.locate(ctx, m, version)
 	commit := ""
 	if err == nil && l.Getter == "git" {
-		commit, err = c.cfg.Git.Commit(ctx, l.URL)
+		commit, err = c.cfg.Git(m).Commit(ctx, l.URL)
 	}
 	if err != nil {
 		return "", &modproxy.Error{Op: "location", Module: m, Version: version, Err: err}

@@ -49,7 +49,7 @@ func (c *Client) locate(ctx context.Context, m modproxy.Module, version string) 
 	if err != nil {
 		return located{}, err
 	}
-	if err := c.check(ctx, l); err != nil {
+	if err := c.check(ctx, m, l); err != nil {
 		return located{}, err
 	}
 	c.located.Add(locationKey{m, version}, l)
@@ -120,10 +120,10 @@ func parseAnswer(asked *url.URL, header string, body []byte) (located, error) {
 }
 
 // check refuses what cannot be fetched, or may not be, before anybody waits for it.
-func (c *Client) check(ctx context.Context, l located) error {
+func (c *Client) check(ctx context.Context, m modproxy.Module, l located) error {
 	switch l.Getter {
 	case "git":
-		if err := c.cfg.Git.Check(ctx, l.URL); err != nil {
+		if err := c.cfg.Git(m).Check(ctx, l.URL); err != nil {
 			return fmt.Errorf("location: %w", err)
 		}
 		return nil

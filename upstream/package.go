@@ -39,7 +39,7 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version st
 		return nil, err
 	}
 	defer b.Close()
-	f := &fetch{Client: c, host: m.Host, tree: b, budget: egress.NewBudget(maxRequests)}
+	f := &fetch{Client: c, module: m, tree: b, budget: egress.NewBudget(maxRequests)}
 	from, err := f.fetch(ctx, l)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ const (
 // fetch is the fetching of one package: where it comes from can be several hops away.
 type fetch struct {
 	*Client
-	host   string // of the registry
+	module modproxy.Module
 	tree   *pack.Builder
 	hops   int
 	root   string // of the package in the tree: what the hops say, patterns included
@@ -108,7 +108,7 @@ type fetch struct {
 // where that came from in the end.
 func (f *fetch) fetch(ctx context.Context, l located) (from modproxy.Source, err error) {
 	if l.Getter == "git" {
-		commit, err := f.cfg.Git.Fetch(ctx, l.URL, f.tree)
+		commit, err := f.cfg.Git(f.module).Fetch(ctx, l.URL, f.tree)
 		if err != nil {
 			return from, err
 		}
@@ -139,7 +139,7 @@ func (f *fetch) follow(ctx context.Context, s source) (from modproxy.Source, err
 	if err != nil {
 		return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 	}
-	if err := f.check(ctx, next); err != nil {
+	if err := f.check(ctx, f.module, next); err != nil {
 		return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
 	}
 	f.root = path.Join(next.Subdir, f.root)

@@ -256,6 +256,13 @@ type Credential struct {
 	// ~/.ssh/known_hosts. Required with SSHKeyFile: a host that is not in it is
 	// not talked to. Default: empty.
 	KnownHostsFile string `yaml:"known_hosts_file"`
+
+	// Scopes are whose modules may be fetched with it: registry.example.com/acme,
+	// where either part may be *. Who publishes a module says where its package is:
+	// without scopes any publisher of a registry that may be asked can have what
+	// the credential opens fetched as a module, and read it if he may read that.
+	// Default: empty, it may be used for any module.
+	Scopes []string `yaml:"scopes"`
 }
 
 // Cache is how long answers are kept, and how many packages.

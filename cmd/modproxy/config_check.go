@@ -230,6 +230,11 @@ func (k *checker) credentials(credentials []Credential) {
 		if (c.SSHKeyFile == "") != (c.KnownHostsFile == "") {
 			k.fail(path, "want both ssh_key_file and known_hosts_file, or neither")
 		}
+		for j, s := range c.Scopes {
+			if _, err := parseScope(s); err != nil {
+				k.fail(fmt.Sprintf("%s.scopes[%d]", path, j), "%w", err)
+			}
+		}
 	}
 }
 

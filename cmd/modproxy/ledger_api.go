@@ -106,7 +106,7 @@ type (
 	accepted struct {
 		Before  modproxy.Sum `json:"before"`
 		Subdir  string       `json:"subdir,omitempty"` // the directory that counts from now on, if it was another
-		Offered bool         `json:"offered"` // upstream has offered what was accepted, then or before
+		Offered bool         `json:"offered"`          // upstream has offered what was accepted, then or before
 	}
 )
 

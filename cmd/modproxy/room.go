@@ -14,16 +14,23 @@ func stayPut(r *cache.Registry, store *disk.Store, c *Config) error {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err
 	}
-	var scopes []auth.Scope
-	for _, s := range c.Cache.Pinned {
+	var err error
+	r.Pinned, err = covers(c.Cache.Pinned)
+	return err
+}
+
+// covers tells of a module whether one of the scopes covers it; nil without scopes.
+func covers(scopes []string) (func(modproxy.Module) bool, error) {
+	var list []auth.Scope
+	for _, s := range scopes {
 		scope, err := parseScope(s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		scopes = append(scopes, scope)
+		list = append(list, scope)
 	}
-	if len(scopes) > 0 {
-		r.Pinned = func(m modproxy.Module) bool { return auth.Grant{Scopes: scopes}.MayRead(m) }
+	if len(list) == 0 {
+		return nil, nil
 	}
-	return nil
+	return auth.Grant{Scopes: list}.MayRead, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -121,17 +122,26 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 	}
 	var shown []upstream.Credential
 	for _, credential := range c.Credentials {
-		if !credential.Password.IsZero() {
-			shown = append(shown, upstream.Credential{
-				Origin: "https://" + credential.Host, Username: credential.Username, Password: credential.Password,
-			})
+		if credential.Password.IsZero() {
+			continue
 		}
+		scope, err := covers(credential.Scopes)
+		if err != nil {
+			return nil, err
+		}
+		shown = append(shown, upstream.Credential{
+			Origin: "https://" + credential.Host, Username: credential.Username, Password: credential.Password, For: scope,
+		})
+	}
+	fetcher, err := s.newGit(c, scratch)
+	if err != nil {
+		return nil, err
 	}
 	return upstream.New(upstream.Config{
 		Egress: s.egress, Hosts: hosts, Credentials: shown, Scratch: scratch,
 		MaxReceived: int64(c.Fetch.MaxReceived),
 		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked)},
-		Git:         s.newGit(c, scratch),
+		Git:         fetcher,
 	})
 }
 
@@ -152,32 +162,51 @@ func newEgress(c *Config, listening net.Addr) (*egress.Client, error) {
 	return client, nil
 }
 
-func (s *stack) newGit(c *Config, scratch string) *git.Fetcher {
-	byOrigin, byHost := map[string]Credential{}, map[string]git.SSHIdentity{}
-	for _, credential := range c.Credentials {
-		byOrigin["https://"+credential.Host] = credential
-		if credential.SSHKeyFile != "" {
-			byHost[credential.Host] = git.SSHIdentity{
-				KeyFile: absolute(credential.SSHKeyFile), KnownHostsFile: absolute(credential.KnownHostsFile),
-			}
-		}
+// newGit makes what fetches from git for a module, with the credentials whose scopes
+// cover it.
+func (s *stack) newGit(c *Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
+	type scoped struct {
+		Credential
+		covers func(modproxy.Module) bool // nil: any module
 	}
-	return &git.Fetcher{
+	byHost := map[string]scoped{}
+	for _, credential := range c.Credentials {
+		scope, err := covers(credential.Scopes)
+		if err != nil {
+			return nil, err
+		}
+		byHost[credential.Host] = scoped{credential, scope}
+	}
+	common := git.Fetcher{
 		Dir:     scratch,
 		CAFile:  c.Egress.CAFile,
 		Tunnel:  func(most int64) (git.Session, error) { return s.tunnel.Session(most), nil },
 		Allow:   func(ctx context.Context, u *url.URL) error { return s.egress.Check(ctx, u) },
 		Resolve: s.egress.Resolve,
-		Credential: func(origin string) (string, egress.Secret, bool) {
-			credential, ok := byOrigin[origin]
-			return credential.Username, credential.Password, ok && !credential.Password.IsZero()
-		},
-		SSH: func(host string) (git.SSHIdentity, bool) { id, ok := byHost[host]; return id, ok },
 		Limits: git.Limits{
 			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived),
 			Entries: c.Fetch.MaxFiles, Content: int64(c.Fetch.MaxUnpacked),
 		},
 	}
+	return func(m modproxy.Module) *git.Fetcher {
+		of := func(host string) (Credential, bool) {
+			credential, ok := byHost[host]
+			return credential.Credential, ok && (credential.covers == nil || credential.covers(m))
+		}
+		fetcher := common
+		fetcher.Credential = func(origin string) (string, egress.Secret, bool) {
+			host, https := strings.CutPrefix(origin, "https://")
+			credential, ok := of(host)
+			return credential.Username, credential.Password, ok && https && !credential.Password.IsZero()
+		}
+		fetcher.SSH = func(host string) (git.SSHIdentity, bool) {
+			credential, ok := of(host)
+			return git.SSHIdentity{
+				KeyFile: absolute(credential.SSHKeyFile), KnownHostsFile: absolute(credential.KnownHostsFile),
+			}, ok && credential.SSHKeyFile != ""
+		}
+		return &fetcher
+	}, nil
 }
 
 // emptyScratch makes the directory in which packages are fetched and packed, and
@@ -208,11 +237,21 @@ func absolute(path string) string {
 }
 
 // ready is what hinders the proxy from doing its work.
-func (s *stack) ready() error {
+func (s *stack) ready() []proxy.Hindrance {
 	if s.draining.Load() {
-		return errors.New("shutting down")
+		return []proxy.Hindrance{{State: "shutting down"}}
 	}
-	return errors.Join(s.store.Ready(), s.book.Failed(), s.authReady())
+	var list []proxy.Hindrance
+	for _, h := range []proxy.Hindrance{
+		{State: "nothing more is kept", Err: s.store.Ready()},
+		{State: "nothing more is recorded", Err: s.book.Failed()},
+		{State: "nobody is let in", Err: s.authReady()},
+	} {
+		if h.Err != nil {
+			list = append(list, h)
+		}
+	}
+	return list
 }
 
 // drain waits for the fetches that run, until ctx ends.

@@ -1,0 +1,73 @@
+package upstream_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/egress"
+)
+
+// A publisher may name any package, and a credential is used for those modules only
+// that it is for: else whoever publishes could read whatever it opens.
+func TestCredentialIsForModules(t *testing.T) {
+	var private bytes.Buffer
+	z := zip.NewWriter(&private)
+	if _, err := z.Create("main.tf"); err != nil {
+		t.Fatal(err)
+	}
+	z.Close()
+	files := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret-password" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Write(private.Bytes())
+	}))
+	defer files.Close()
+	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Terraform-Get", files.URL+"/private.zip")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer registry.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: files.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.1"}, CAFile: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	host := strings.TrimPrefix(registry.URL, "https://")
+	c, err := upstream.New(upstream.Config{
+		Egress: out, Scratch: t.TempDir(), MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
+		Hosts: map[string]upstream.Host{host: {Modules: registry.URL + "/v1/modules/"}},
+		Credentials: []upstream.Credential{{
+			Origin: files.URL, Username: "modproxy", Password: egress.NewSecret("secret-password"),
+			For: func(m modproxy.Module) bool { return m.Namespace == "acme" },
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, want := range map[string]error{"acme": nil, "attacker": modproxy.ErrDenied} {
+		p, err := c.Package(t.Context(), modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}, "1.0.0")
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", namespace, err, want)
+		}
+		if err == nil {
+			p.Close()
+		}
+	}
+}
