@@ -77,13 +77,16 @@ func bareSettings() settings {
 	return s
 }
 
-// connecting makes the environment of a git that connects of what bareEnvironment
-// and settings are. A pack of some kilobytes can describe an object of any size,
-// and git holds in memory what is made by a delta or smaller than a threshold.
-// An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's
-// wrapper.c), and there are not several such objects at a time.
-func connecting(environment []string, s settings) []string {
-	s.add("core.bigFileThreshold", "32m")
+// largeFile is the size in bytes above which git streams a file, if it can.
+const largeFile = 32 << 20
+
+// bounded makes the environment of a git of what bareEnvironment and settings are.
+// A pack of some kilobytes can describe an object of any size, and git holds in
+// memory what is made by a delta, converted, or smaller than a threshold. An object
+// of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's wrapper.c), and
+// there are not several such objects at a time.
+func bounded(environment []string, s settings) []string {
+	s.add("core.bigFileThreshold", strconv.Itoa(largeFile))
 	s.add("pack.threads", "1")
 	return append(append(environment, "GIT_ALLOC_LIMIT=256m"), s.environ()...)
 }

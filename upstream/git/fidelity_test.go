@@ -8,11 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// getter does what the clients do with git:: addresses (go-getter, get_git.go):
-// clone, resolve, checkout, submodules.
+// getter is what clone leaves.
 func getter(t testing.TB, url, ref string, env ...string) files {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "clone")
+	return workTree(t, clone(t, url, ref, env...))
+}
+
+// clone does what the clients do with git:: addresses (go-getter, get_git.go):
+// clone, resolve, checkout, submodules.
+func clone(t testing.TB, url, ref string, env ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "clone")
 	run := func(dir string, args ...string) {
 		if _, err := tryGit(dir, env, args...); err != nil {
 			t.Fatal(err)
@@ -23,7 +29,7 @@ func getter(t testing.TB, url, ref string, env ...string) files {
 		run(dir, "checkout", "-q", resolve(dir, ref))
 	}
 	run(dir, "submodule", "update", "--init", "--recursive")
-	return workTree(t, dir)
+	return dir
 }
 
 // resolve is the commit that the clients take ref for in a clone, or empty.

@@ -11,7 +11,8 @@
 // --init --recursive leave in an empty directory on Linux with no configuration,
 // without .git: line endings, $Id$ and working-tree encodings converted as
 // .gitattributes says, nothing left out by export-ignore, Git LFS files as
-// pointers.
+// pointers. git holds in memory what it converts, so a file of more than 32 MiB that
+// takes more than 256 MiB before or after that is an error.
 //
 // It needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
 package git

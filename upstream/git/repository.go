@@ -44,7 +44,7 @@ func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) 
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, errUnavailable(err)
 	}
-	r.local = append(bareEnvironment(r.dir, home), bareSettings().environ()...)
+	r.local = bounded(bareEnvironment(r.dir, home), bareSettings())
 	if a.scheme == "ssh" {
 		err = f.prepareSSH(ctx, r, home)
 	} else {
@@ -81,7 +81,7 @@ func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) er
 	r.network = append(bareEnvironment(r.dir, home, "ssh"),
 		"GIT_SSH_VARIANT=ssh",
 		"GIT_SSH_COMMAND="+line)
-	r.network = connecting(r.network, bareSettings())
+	r.network = bounded(r.network, bareSettings())
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 		s.add("http.proxyAuthMethod", "basic")
 		r.secrets = append(r.secrets, r.session.URL())
 	}
-	r.network = connecting(r.network, s)
+	r.network = bounded(r.network, s)
 	return nil
 }
 

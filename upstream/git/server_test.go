@@ -179,6 +179,13 @@ func (f files) Link(name, target string) error {
 func workTree(t testing.TB, dir string) files {
 	t.Helper()
 	f := files{}
+	readTree(t, dir, f)
+	return f
+}
+
+// readTree adds what is in dir, without .git, to f.
+func readTree(t testing.TB, dir string, f git.Tree) {
+	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -193,8 +200,10 @@ func workTree(t testing.TB, dir string) files {
 		switch {
 		case d.Type() == fs.ModeSymlink:
 			target, err := os.Readlink(name)
-			f[rel] = "link " + target
-			return err
+			if err != nil {
+				return err
+			}
+			return f.Link(rel, target)
 		case d.IsDir():
 			return nil
 		}
@@ -212,7 +221,6 @@ func workTree(t testing.TB, dir string) files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
 }
 
 func noise(n int) string {

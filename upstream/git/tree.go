@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,12 +134,19 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	if err != nil {
 		return errUnavailable(err)
 	}
-	err = r.read(ctx, command{
-		args:   []string{"archive", "--format=tar", "--end-of-options", commit},
-		stdout: func(stdout io.Reader) error { return unpack(stdout, prefix, tree, t) },
-	})
+	converted, err := r.convertedLarge(ctx, commit, tree)
 	if err != nil {
-		return broken(err)
+		return err
+	}
+	unpack := &unpacking{prefix: prefix, tree: tree, later: converted, t: t}
+	if err := r.archive(ctx, largeFile, unpack, commit); err != nil {
+		return err
+	}
+	unpack.later = nil
+	for paths := range slices.Chunk(converted, 100) { // there are bounds on arguments
+		if err := r.archive(ctx, math.MaxInt32, unpack, commit, paths...); err != nil {
+			return err
+		}
 	}
 	for name, e := range tree {
 		if e.mode != modeSubmodule {
@@ -147,8 +156,28 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	return nil
 }
 
-// unpack reads what git archive prints and takes from tree what it has found.
-func unpack(stdout io.Reader, prefix string, tree map[string]entry, t Tree) error {
+// archive unpacks what commit has at paths, or all of it. What is larger than
+// threshold is streamed, as it is in the repository; what is not is held in memory,
+// and converted.
+func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, commit string, paths ...string) error {
+	args := []string{"-c", "core.bigFileThreshold=" + strconv.Itoa(threshold),
+		"archive", "--format=tar", "--end-of-options", commit}
+	for _, path := range paths {
+		args = append(args, ":(top,literal)"+path)
+	}
+	return broken(r.read(ctx, command{args: args, stdout: u.read}))
+}
+
+// unpacking takes from tree what it has found, and puts it into t.
+type unpacking struct {
+	prefix string
+	tree   map[string]entry
+	later  []string // what is passed over, in order
+	t      Tree
+}
+
+// read reads what git archive prints.
+func (u *unpacking) read(stdout io.Reader) error {
 	for archive := tar.NewReader(stdout); ; {
 		header, err := archive.Next()
 		if err == io.EOF {
@@ -160,16 +189,19 @@ func unpack(stdout io.Reader, prefix string, tree map[string]entry, t Tree) erro
 		if header.Typeflag == tar.TypeXGlobalHeader || header.Typeflag == tar.TypeDir {
 			continue
 		}
-		e, ok := tree[header.Name]
+		if _, later := slices.BinarySearch(u.later, header.Name); later {
+			continue
+		}
+		e, ok := u.tree[header.Name]
 		isLink := header.Typeflag == tar.TypeSymlink
 		if !ok || e.mode == modeSubmodule || isLink != (e.mode == modeLink) || !isLink && header.Typeflag != tar.TypeReg {
 			return fmt.Errorf("%w: git archive printed %.80q, which the tree does not have so", modproxy.ErrUnavailable, header.Name)
 		}
-		delete(tree, header.Name)
+		delete(u.tree, header.Name)
 		if isLink {
-			err = t.Link(prefix+header.Name, header.Linkname)
+			err = u.t.Link(u.prefix+header.Name, header.Linkname)
 		} else {
-			err = t.File(prefix+header.Name, e.mode == modeExecutable, archiveReader{archive})
+			err = u.t.File(u.prefix+header.Name, e.mode == modeExecutable, archiveReader{archive})
 		}
 		if err != nil {
 			return err

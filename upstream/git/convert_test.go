@@ -1,0 +1,97 @@
+package git_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sums is a Tree of which only hashes are kept.
+type sums map[string]string
+
+func (s sums) File(name string, executable bool, r io.Reader) error {
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	s[name] = fmt.Sprintf("%d bytes %x %t", n, h.Sum(nil), executable)
+	return err
+}
+
+func (s sums) Link(name, target string) error { s[name] = target; return nil }
+
+// lines is a file of n bytes, as a commit has it.
+func (a author) lines(name string, n int) {
+	a.t.Helper()
+	a.write("content", strings.Repeat("$Id$ \u00e9\n", n/8+1)[:n])
+	a.git("update-index", "--add", "--cacheinfo", "100644,"+a.git("hash-object", "-w", "--no-filters", "content")+","+name)
+}
+
+// Large files are converted as small ones are.
+func TestLargeFilesAreThoseOfAClone(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write(".gitattributes", strings.Join([]string{
+		"*.crlf eol=crlf", "*.auto text=auto eol=crlf", "*.id ident", "*.u16 working-tree-encoding=UTF-16LE",
+		"*.crlf.bin -text", "*.old -crlf eol=crlf", ""}, "\n"))
+	a.write("deep/.gitattributes", "* eol=crlf\n")
+	a.git("add", "-A")
+	const large = 32<<20 + 8
+	for _, name := range []string{"plain", "dos.crlf", "dos.auto", "an.id", "wide.u16", "not.crlf.bin", "not.old", "deep/-a *[!x]\\?\"\tb\n"} {
+		a.lines(name, large)
+	}
+	a.lines("small.crlf", 8)
+	a.git("commit", "-q", "-m", "large")
+	url := serve(t, backend(t, root)).URL + "/a.git/.git"
+	want, got := sums{}, sums{}
+	readTree(t, clone(t, url, ""), want)
+	f := newFetcher(t)
+	if _, err := f.Fetch(t.Context(), url, got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a clone (-) is not what was fetched (+):\n%s", diff)
+	}
+	if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
+		t.Errorf("%s left behind", left)
+	}
+}
+
+// A file of some size is many times as large in another encoding.
+func TestConversionIsBounded(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write(".gitattributes", "wide working-tree-encoding=UTF-32LE\n")
+	a.git("add", "-A")
+	a.lines("wide", 80<<20)
+	a.git("commit", "-q", "-m", "wide")
+	_, err := newFetcher(t).Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", sums{})
+	if err == nil || !strings.Contains(err.Error(), "over limit 268435456") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A file of more than git may hold in memory is fetched if it is as it is in the
+// repository.
+func TestFileLargerThanMemory(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write(".gitattributes", "*.tf eol=crlf\n* text=auto\n")
+	a.write("zeros", "")
+	if err := os.Truncate(filepath.Join(a.dir, "zeros"), 257<<20); err != nil {
+		t.Fatal(err)
+	}
+	a.commit("zeros")
+	got := sums{}
+	_, err := newFetcher(t).Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", got)
+	if err != nil || !strings.HasPrefix(got["zeros"], "269484032 bytes ") {
+		t.Errorf("%q, error %v", got, err)
+	}
+}
