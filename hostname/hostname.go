@@ -18,8 +18,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// maxLength bounds what is looked at, in bytes: 253 for the name, 6 for the port.
-const maxLength = 259
+const (
+	// What DNS allows for a name and each of its labels, in bytes.
+	maxName, maxLabel = 253, 63
+	// What is looked at, in bytes: a name in Unicode takes three times as many as in
+	// punycode at most, and the port takes 6.
+	maxLength = 3*maxName + 6
+)
 
 // Parse normalises a hostname with an optional port. The result is ASCII: an
 // internationalised name is in its punycode form.
@@ -42,8 +47,13 @@ func normalise(s string) (string, error) {
 		return "", fmt.Errorf("%w: hostname %.80q: %w", modproxy.ErrInvalid, s, err)
 	}
 	name, _, _ := strings.Cut(string(h), ":")
-	if name == "" || strings.HasPrefix(name, "-") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
+	if name == "" || strings.HasPrefix(name, "-") || len(name) > maxName {
 		return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > maxLabel {
+			return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
+		}
 	}
 	// What can be shown but not typed again would be a second spelling.
 	if again, err := svchost.ForComparison(h.ForDisplay()); err != nil || again != h {
@@ -62,11 +72,11 @@ func isPlain(s string) bool {
 			return false
 		}
 	}
-	if len(name) == 0 || len(name) > 253 {
+	if len(name) == 0 || len(name) > maxName {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {
-		if len(label) == 0 || len(label) > 63 || strings.Contains(label, "--") || label[0] == '-' || label[len(label)-1] == '-' {
+		if len(label) == 0 || len(label) > maxLabel || strings.Contains(label, "--") || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
 		}
 		for i := range len(label) {
