@@ -17,6 +17,9 @@
 // ends, its memory, file descriptors, goroutines and children must have been within
 // bounds, and a restart must leave nothing temporary behind.
 //
+// Many tests mostly wait. In their short form they are shared out among worlds that
+// run beside each other and know nothing of one another.
+//
 // The directory mutants has changes to the program that break a promise, each of
 // which a case must find: see its run.sh.
 package hostile
