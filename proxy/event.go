@@ -53,8 +53,10 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 	h.cfg.Metrics.request(e, took)
 	level := zapcore.InfoLevel
 	switch {
-	case e.Kind == "health":
+	case e.Kind == "health" && e.Err == nil:
 		level = zapcore.DebugLevel
+	case e.Kind == "health":
+		level = zapcore.WarnLevel
 	case e.Status >= 500:
 		level = zapcore.ErrorLevel
 	case e.Err != nil:

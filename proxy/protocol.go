@@ -54,25 +54,6 @@ func (h *Handler) discovery(w http.ResponseWriter, r *http.Request, e *Event) er
 	return err
 }
 
-// healthz says that the process is alive.
-func (h *Handler) healthz(w http.ResponseWriter, r *http.Request, e *Event) error {
-	e.Kind = "health"
-	_, err := w.Write([]byte("ok\n"))
-	return err
-}
-
-// readyz says whether the proxy can do its work.
-func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error {
-	e.Kind = "health"
-	if h.cfg.Ready != nil {
-		if err := h.cfg.Ready(); err != nil {
-			return &badRequest{http.StatusServiceUnavailable, err}
-		}
-	}
-	_, err := w.Write([]byte("ready\n"))
-	return err
-}
-
 // home tells a person what this is and what to put into the client's configuration,
 // which names every upstream.
 func (h *Handler) home(w http.ResponseWriter, r *http.Request, e *Event) error {

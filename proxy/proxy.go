@@ -53,9 +53,9 @@ type Config struct {
 	Log *zap.Logger
 	// Metrics measures. Nil: nothing is measured.
 	Metrics *Metrics
-	// Ready is nil while the proxy can do its work, else what hinders it. A nil
+	// Ready is empty while the proxy can do its work, else what hinders it. A nil
 	// Ready is always so.
-	Ready func() error
+	Ready func() []Hindrance
 	// Mounts are answered beside the protocol. Their paths begin with /-/.
 	Mounts []Mount
 	// Operator reports whether a request is from somebody who may operate the
@@ -161,6 +161,10 @@ var errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modp
 func (h *Handler) said(err error) error {
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
 		return errAbsent
+	}
+	var not *notReady
+	if errors.As(err, &not) {
+		return not.said()
 	}
 	var failed *modproxy.FetchFailed
 	if errors.As(err, &failed) {

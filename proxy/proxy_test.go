@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/registrytest"
 	"github.com/modproxy/modproxy/rewrite"
@@ -315,10 +316,47 @@ func TestErrors(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.Ready = func() error { return errors.New("shutting down") } })
-	if res := get(h, "/-/readyz"); res.StatusCode != 503 || !strings.Contains(body(t, res), "shutting down") {
-		t.Errorf("%s", res.Status)
+	hindered := []proxy.Hindrance{{State: "nothing more is kept"}, {State: "nobody is let in", Err: errors.New("open /data/auth/key: permission denied")}}
+	const plain, whole = "nothing more is kept; nobody is let in", "nothing more is kept; nobody is let in: open /data/auth/key: permission denied"
+	ops, reader := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Admin: true}}, auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}}
+	asking := func(c *proxy.Config) { c.Auth = &auth.Authenticator{JWT: names{"o.p.s": ops, "r.e.a": reader}} }
+	for name, test := range map[string]struct {
+		change func(*proxy.Config)
+		header []string
+		want   string
+	}{
+		"everybody may read":       {func(*proxy.Config) {}, nil, plain},
+		"the operator":             {func(c *proxy.Config) { c.Operator = func(*http.Request) bool { return true } }, nil, whole},
+		"on this machine":          {func(c *proxy.Config) { c.Local = true }, []string{"Host", "127.0.0.1"}, whole},
+		"nobody, who is asked":     {asking, nil, plain},
+		"who is not known":         {asking, bearer("x.x.x"), plain},
+		"who reads everything":     {asking, bearer("r.e.a"), plain},
+		"who operates, by a token": {asking, bearer("o.p.s"), whole},
+	} {
+		var log bytes.Buffer
+		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
+			c.Ready = func() []proxy.Hindrance { return hindered }
+			c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(&log), zapcore.WarnLevel))
+			test.change(c)
+		})
+		res := get(h, "/-/readyz", test.header...)
+		if text := body(t, res); res.StatusCode != 503 || text != `{"errors":["`+test.want+`"]}`+"\n" {
+			t.Errorf("%s: %s %s; want %s", name, res.Status, text, test.want)
+		}
+		if !strings.Contains(log.String(), whole) {
+			t.Errorf("%s: logged %s", name, &log)
+		}
 	}
+}
+
+// names are the principals of JSON Web Tokens.
+type names map[string]auth.Principal
+
+func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Principal, error) {
+	if p, ok := n[text]; ok {
+		return p, nil
+	}
+	return auth.Principal{}, &auth.Refused{Why: "no such"}
 }
 
 // One entry for each request, whose fields others read by name.

@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+// Hindrance is something that hinders the proxy from doing its work.
+type Hindrance struct {
+	// State is what anybody may know of it: no paths, no names.
+	State string
+	// Err is what the operator is told besides; it may be nil.
+	Err error
+}
+
+// healthz says that the process is alive.
+func (h *Handler) healthz(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "health"
+	_, err := w.Write([]byte("ok\n"))
+	return err
+}
+
+// readyz says whether the proxy can do its work: anybody that, and what it cannot do,
+// and the operator why.
+func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error {
+	e.Kind = "health"
+	if h.cfg.Ready != nil {
+		if list := h.cfg.Ready(); len(list) > 0 {
+			return &notReady{list, h.operates(r, e)}
+		}
+	}
+	_, err := w.Write([]byte("ready\n"))
+	return err
+}
+
+// operates reports whether r is from who operates the proxy, or where nobody else is
+// thought of, from this machine. A credential that is not good is as none.
+func (h *Handler) operates(r *http.Request, e *Event) bool {
+	if h.cfg.Local || h.cfg.Operator != nil && h.cfg.Operator(r) {
+		return true
+	}
+	r, err := h.identify(r, e)
+	return err == nil && auth.PrincipalOf(r.Context()).Admin
+}
+
+// notReady is why the proxy is not ready; whole tells who asked all of it. The log has
+// it all.
+type notReady struct {
+	list  []Hindrance
+	whole bool
+}
+
+func (n *notReady) Error() string { return n.text(true) }
+
+// said is what who asked is told.
+func (n *notReady) said() error {
+	return &badRequest{http.StatusServiceUnavailable, errors.New(n.text(n.whole))}
+}
+
+func (n *notReady) text(whole bool) string {
+	var all []string
+	for _, hindrance := range n.list {
+		s := hindrance.State
+		if whole && hindrance.Err != nil {
+			s += ": " + hindrance.Err.Error()
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
