@@ -105,7 +105,7 @@ func (r *rebuild) addSidecars(ctx context.Context) error {
 			return err
 		}
 		value, kept, err := r.readSidecar(name)
-		if errors.Is(err, errDamaged) {
+		if err != nil && !passing(err) {
 			aside, err := r.setAside(r.sidecarPath(name))
 			if err != nil {
 				return err
@@ -230,10 +230,14 @@ func (r *rebuild) replace() error {
 		return err
 	}
 	name := r.path(indexName)
-	if r.old.file != nil {
-		if r.out.Aside, err = r.linkAside(name); err != nil {
-			return err
-		}
+	switch {
+	case r.old.file != nil:
+		r.out.Aside, err = r.linkAside(name)
+	case r.old.lost:
+		r.out.Aside, err = r.setAside(name)
+	}
+	if err != nil {
+		return err
 	}
 	if err := r.rename(temp, name); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -14,7 +15,8 @@ import (
 
 // oldIndex is what was found in the index that is to be replaced.
 type oldIndex struct {
-	file     *os.File // nil: there is none
+	file     *os.File // nil: there is none, or it is lost
+	lost     bool     // what is there cannot be opened
 	about    aboutIndex
 	packages map[string]oldPackage // by the names of their sidecars
 	versions map[modproxy.Module]oldVersions
@@ -36,12 +38,15 @@ type oldVersions struct {
 func (r *rebuild) readOld() (release func(), err error) {
 	release = func() {}
 	f, err := os.OpenFile(r.path(indexName), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		r.out.Problem = "the index is missing"
 		return release, nil
-	}
-	if err != nil {
+	case err != nil && passing(err):
 		return release, err
+	case err != nil: // it is no file, or on a part of the disk that is lost
+		r.out.Problem, r.old.lost = fmt.Sprintf("the index cannot be opened: %v", err), true
+		return release, nil
 	}
 	r.old.file, release = f, func() { f.Close() }
 	if err := lockIndex(f); err != nil {
@@ -54,8 +59,8 @@ func (r *rebuild) readOld() (release func(), err error) {
 	if err := checkMeta(f); err != nil {
 		r.out.Problem = "the index " + err.Error()
 	}
-	if err := carve(f, info.Size(), r.found); err != nil {
-		return release, err
+	if err := carve(f, info.Size(), r.found); err != nil { // what comes before it counts
+		r.out.Problem = fmt.Sprintf("the index cannot be read: %v", err)
 	}
 	is := r.layout.identity
 	switch {
@@ -68,6 +73,12 @@ func (r *rebuild) readOld() (release func(), err error) {
 		r.out.Problem = fmt.Sprintf("the index is an older copy (generation %d of %d)", r.old.about.Generation, is.Generation)
 	}
 	return release, nil
+}
+
+// passing tells whether err says nothing about a file, but about who opens it.
+func passing(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) ||
+		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // found looks at a sealed record.

@@ -260,3 +260,32 @@ func copyFile(to, from string) error {
 	}
 	return os.WriteFile(to, data, 0o600)
 }
+
+// What is in the place of a file, and is none, is set aside.
+func TestRebuildWhereNoFilesAre(t *testing.T) {
+	for _, name := range []string{"index", "copy"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			path := map[string]string{"index": filepath.Join(w.dir, "index.db"), "copy": w.sidecar}[name]
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, "x"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if name == "index" {
+				if s, err := disk.Open(w.dir); err == nil || !strings.Contains(err.Error(), "rebuild") {
+					t.Errorf("open: %v, %v", s, err)
+				}
+			}
+			out, err := disk.Rebuild(t.Context(), w.dir, nil)
+			aside := append(out.Damaged, out.Aside)
+			if err != nil || out.Packages != 3 || name == "index" && out.Problem == "" {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			if _, err := os.Stat(filepath.Join(aside[0], "x")); err != nil {
+				t.Errorf("%q: %v", aside, err)
+			}
+			if found, _ := verify(t, mustOpen(t, w.dir), disk.Check{}); found != "" {
+				t.Errorf("then: %s", found)
+			}
+		})
+	}
+}
