@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/modproxy/modproxy"
 )
 
 const (
@@ -179,11 +181,18 @@ func (k *keySet) run(now time.Time) {
 	close(k.done)
 	k.done = nil
 	k.mu.Unlock()
+	defer func() { _ = recover() }() // nobody is left to tell
 	k.observe(k.issuer, err)
 }
 
-// ask asks the issuer where its keys are, and for them.
-func (k *keySet) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
+// ask asks the issuer where its keys are, and for them. A panic about what the
+// issuer answered is an attempt that failed.
+func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			keys, err = nil, modproxy.Fault(p)
+		}
+	}()
 	document, err := get(ctx, k.client, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
@@ -195,8 +204,7 @@ func (k *keySet) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if document, err = get(ctx, k.client, where); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	keys, err := parseKeys(document)
-	if err != nil {
+	if keys, err = parseKeys(document); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	return keys, nil

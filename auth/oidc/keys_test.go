@@ -201,3 +201,46 @@ func TestIssuerMisbehaves(t *testing.T) {
 		}
 	}
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What panics while an issuer is asked is an attempt that failed: it is told without
+// what it panicked with, and whoever waits is answered.
+func TestPanic(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey))
+	told := make(chan error, 2)
+	broken := true
+	v, err := oidc.New(oidc.Config{
+		Issuers: []oidc.Issuer{p.issuer()},
+		Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if broken {
+				panic("SECRET")
+			}
+			return p.Client().Transport.RoundTrip(r)
+		}),
+		Observe: func(_ string, err error) {
+			told <- err
+			panic("the observer's")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	token := sign(t, "ES256", "ec", ecKey, p.claims(now, nil))
+	if _, err := v.Verify(t.Context(), token, now); !errors.Is(err, modproxy.ErrUnavailable) || strings.Contains(err.Error(), "fault") || strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("error %v", err)
+	}
+	if err := <-told; err == nil || !strings.Contains(err.Error(), "string at keys_test.go:") || strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("told %v", err)
+	}
+	broken = false
+	if _, err := v.Verify(t.Context(), token, now.Add(time.Minute)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := <-told; err != nil {
+		t.Errorf("told %v afterwards", err)
+	}
+}

@@ -64,11 +64,9 @@ func (c command) run(ctx context.Context) error {
 	}
 	read := make(chan error, 1)
 	go func() {
-		var err error
-		if c.stdout != nil {
-			if err = c.stdout(stdout); err != nil {
-				stop()
-			}
+		err := c.take(stdout)
+		if err != nil {
+			stop()
 		}
 		_, _ = io.Copy(io.Discard, stdout) // what is not read must not hold git up
 		read <- err
@@ -88,6 +86,20 @@ func (c command) run(ctx context.Context) error {
 		return fmt.Errorf("%w: git: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// take has c.stdout read what git prints. It may panic about what a stranger wrote,
+// and whoever takes the files may.
+func (c command) take(stdout io.Reader) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = modproxy.Fault(p)
+		}
+	}()
+	if c.stdout == nil {
+		return nil
+	}
+	return c.stdout(stdout)
 }
 
 // head keeps the first max bytes that are written to it.

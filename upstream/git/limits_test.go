@@ -91,6 +91,32 @@ type failing struct{ error }
 func (f failing) File(string, bool, io.Reader) error { return f.error }
 func (f failing) Link(string, string) error          { return f.error }
 
+// panicking is a Tree that panics about every file.
+type panicking struct{}
+
+func (panicking) File(string, bool, io.Reader) error { panic("SECRET") }
+func (panicking) Link(string, string) error          { panic("SECRET") }
+
+// What panics about a stranger's files ends this fetch, and no other.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write("noise", noise(1<<20)) // more than a pipe holds
+	a.commit("a")
+	f := newFetcher(t)
+	_, err := f.Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", panicking{})
+	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "string at limits_test.go:") || strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("error %v", err)
+	}
+	if left := processesWith(t, f.Dir, "environ"); len(left) > 0 {
+		t.Errorf("left running: %s", left)
+	}
+	if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
+		t.Errorf("%s left behind", left)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
