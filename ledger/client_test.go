@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -161,5 +162,49 @@ func TestReadOnly(t *testing.T) {
 	}
 	if _, err := ledger.OpenReadOnly(t.TempDir()); err == nil {
 		t.Error("nothing was opened")
+	}
+}
+
+// While a log is open, what is in its directory is replaced by what could be opened,
+// or by what could not.
+func TestRecheck(t *testing.T) {
+	replace := func(t *testing.T, dir, name string, content []byte) {
+		if err := os.Remove(dir + "/" + name); err != nil {
+			t.Fatal(err)
+		}
+		write(t, content, dir, name)
+	}
+	other := t.TempDir()
+	writeSome(t, other)
+	for what, change := range map[string]func(t *testing.T, dir string){
+		"":                           func(*testing.T, string) {},
+		"an older head":              func(t *testing.T, dir string) { write(t, read(t, dir, "older"), dir, "head") },
+		"a head overwritten":         func(t *testing.T, dir string) { write(t, []byte("x"), dir, "head") },
+		"no head":                    func(t *testing.T, dir string) { os.Remove(dir + "/head") },
+		"no key":                     func(t *testing.T, dir string) { os.Remove(dir + "/key") },
+		"the same log, another file": func(t *testing.T, dir string) { replace(t, dir, "log", read(t, dir, "log")) },
+		"a log overwritten":          func(t *testing.T, dir string) { write(t, append(read(t, dir, "log")[:40], 'x'), dir, "log") },
+		"another ledger": func(t *testing.T, dir string) {
+			for _, name := range []string{"key", "head", "log"} {
+				replace(t, dir, name, read(t, other, name))
+			}
+		},
+		"other records": func(t *testing.T, dir string) {
+			forge(t, dir, textOf(t, record("1.0.0", "b")), textOf(t, record("1.1.0", "b")))
+		},
+		"nothing": func(t *testing.T, dir string) { os.RemoveAll(dir) },
+	} {
+		dir := t.TempDir() + "/ledger"
+		l := mustOpen(t, dir)
+		mustAdd(t, l, record("1.0.0", "a"))
+		write(t, read(t, dir, "head"), dir, "older")
+		mustAdd(t, l, record("1.1.0", "a"))
+		if err := l.Recheck(); err != nil {
+			t.Fatal(err)
+		}
+		change(t, dir)
+		if err := l.Recheck(); what == "" && err != nil || what != "" && !errors.Is(err, ledger.ErrDamaged) {
+			t.Errorf("after %q: %v", what, err)
+		}
 	}
 }

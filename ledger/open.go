@@ -40,6 +40,32 @@ func OpenReadOnly(dir string) (*Log, error) {
 	return l, nil
 }
 
+// Recheck reads the directory again, whoever has added to it meanwhile, and is
+// [ErrDamaged] when what was acknowledged is not there any more.
+func (l *Log) Recheck() error {
+	was := l.Tree()
+	now, err := OpenReadOnly(l.dir)
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	open, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := now.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(open, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
+		return l.refuse("it is another one, or an older copy, than that which is open, and has %d records", was.N)
+	}
+	if is, err := root(now.book.hashes, was.N); err != nil || is != was {
+		return errors.Join(err, l.refuse("its records are not the %d of the one that is open", was.N))
+	}
+	return nil
+}
+
 func open(dir, name string, sync func(*os.File) error) (*Log, error) {
 	l := &Log{dir: dir, sync: sync}
 	if err := l.makeDir(dir); err != nil {

@@ -37,14 +37,19 @@ func openBook(c *Config, index cache.Index) (_ *ledger.Log, err error) {
 	}
 	for _, err := range index.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = withHint(fmt.Errorf("%s: the ledger is missing, or has no record, but packages are kept beside it", ledgerDir(c)),
-				"put its backup back",
-				`or import an export of it: "modproxy ledger import FILE --key KEY"`,
-				`or begin one with what the kept packages are: "modproxy ledger init"`)
+			err = withHint(fmt.Errorf("%s: %w", ledgerDir(c), errNoLedger), noLedgerRemedies...)
 		}
 		return nil, errors.Join(err, book.Close())
 	}
 	return book, nil
+}
+
+var errNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
+
+var noLedgerRemedies = []string{
+	"put its backup back",
+	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
+	`or begin one with what the kept packages are: "modproxy ledger init"`,
 }
 
 // forget makes what is in memory of a version be looked at again.

@@ -24,8 +24,8 @@ import (
 type storage struct {
 	store  *disk.Store
 	cache  *cache.Registry
-	book   ledger.Ledger // nil: there is none
-	damage error         // why the ledger cannot be read
+	book   *ledger.Log // nil: there is none, or it cannot be read
+	damage error       // why the ledger cannot be read
 }
 
 // openStorage opens the storage while modproxy does not serve.
@@ -38,16 +38,13 @@ func openStorage(c *Config) ([]proxy.Mount, func() error, error) {
 	if err := stayPut(s.cache, store, c); err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	var book *ledger.Log
-	if _, err := os.Stat(ledgerDir(c)); err == nil {
-		if book, s.damage = ledger.OpenReadOnly(ledgerDir(c)); s.damage == nil {
-			s.book = book
-		}
+	if _, err := os.Stat(ledgerDir(c)); !errors.Is(err, fs.ErrNotExist) {
+		s.book, s.damage = ledger.OpenReadOnly(ledgerDir(c))
 	}
 	done := func() error {
 		errs := []error{s.cache.Close(context.Background()), store.Close()}
 		if s.book != nil {
-			errs = append(errs, book.Close())
+			errs = append(errs, s.book.Close())
 		}
 		return errors.Join(errs...)
 	}
@@ -233,16 +230,4 @@ func sizeText(n int64) string {
 		x /= 1024
 	}
 	return fmt.Sprintf("%.1f%s", x, byteUnits[unit])
-}
-
-// pinned is what the ledger has of a version.
-func (s *storage) pinned(m modproxy.Module, version string) (modproxy.Sum, error) {
-	r, err := s.book.Lookup(m, version)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the ledger has no record of it")
-	}
-	if err == nil {
-		return r.Sum, nil
-	}
-	return "", err
 }

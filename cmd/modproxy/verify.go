@@ -27,10 +27,14 @@ type (
 		Repair   bool `json:"repair,omitempty"`
 	}
 	verifyLine struct {
-		Damage   *damage        `json:"damage,omitempty"`
-		Progress *disk.Verified `json:"progress,omitempty"`
-		Done     *disk.Verified `json:"done,omitempty"`
-		Error    string         `json:"error,omitempty"`
+		Damage   *damage   `json:"damage,omitempty"`
+		Progress *verified `json:"progress,omitempty"`
+		Done     *verified `json:"done,omitempty"`
+		Error    string    `json:"error,omitempty"`
+	}
+	verified struct {
+		disk.Verified
+		Superseded int `json:"superseded,omitempty"` // records of what was kept before something else was accepted, which is no damage
 	}
 	damage struct {
 		Module string `json:"module,omitempty"`
@@ -73,30 +77,40 @@ func (s *storage) verify(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	stream(w, func(write func(any)) {
+		ledger, old := 0, 0
+		add := func(v disk.Verified) *verified {
+			v.Damage += ledger - old
+			return &verified{v, old}
+		}
+		superseded := s.superseded()
 		check := disk.Check{
 			Data: in.ReadData, Repair: in.Repair,
 			Retire: func(d modproxy.Digest, take func() (bool, error)) error {
 				return s.cache.Retire(r.Context(), d, take)
 			},
-			Sum:      func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, verifyLimits) },
-			Found:    func(d disk.Damage) { write(verifyLine{Damage: describeDamage(d)}) },
-			Progress: func(v disk.Verified) { write(verifyLine{Progress: &v}) },
+			Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, verifyLimits) },
+			Found: func(d disk.Damage) {
+				if d.Kind == disk.PinDiffers && superseded(d.Module, d.Version) {
+					old++
+					return
+				}
+				write(verifyLine{Damage: describeDamage(d)})
+			},
+			Progress: func(v disk.Verified) { write(verifyLine{Progress: add(v)}) },
 		}
-		if s.book != nil {
+		if s.recorded() {
 			check.Pinned = s.pinned
 		}
-		if s.damage != nil {
-			write(verifyLine{Damage: &damage{Damage: disk.Damage{Kind: "ledger_damaged", Text: s.damage.Error()}}})
+		if d := s.checkLedger(); d != nil {
+			ledger = 1
+			write(verifyLine{Damage: d})
 		}
 		out, err := s.store.Verify(r.Context(), check)
-		if s.damage != nil {
-			out.Damage++
-		}
 		if err != nil {
 			write(verifyLine{Error: err.Error()})
 			return
 		}
-		write(verifyLine{Done: &out})
+		write(verifyLine{Done: add(out)})
 	})
 	return nil
 }
@@ -134,7 +148,7 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 	defer progress.end()
 	out := json.NewEncoder(env.stdout)
 	out.SetEscapeHTML(false)
-	var done *disk.Verified
+	var done *verified
 	err := readStream(cmd.Context(), a, "POST", "/-/api/packages/verify", in, func(line verifyLine) error {
 		switch {
 		case line.Error != "":
@@ -175,13 +189,16 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 }
 
 // verifyText says what was looked at so far.
-func verifyText(v disk.Verified) string {
+func verifyText(v verified) string {
 	s := fmt.Sprintf("%d of %d records; %d packages, %s", v.Records, v.Total, v.Packages.Packages, sizeText(v.Packages.Bytes))
 	if v.Read > 0 && v.Seconds > 0 {
 		s += fmt.Sprintf("; read %s, %.0f MB/s", sizeText(v.Read), float64(v.Read)/1e6/v.Seconds)
 	}
 	if v.Evicted > 0 {
 		s += fmt.Sprintf("; %d evicted", v.Evicted)
+	}
+	if v.Superseded > 0 {
+		s += fmt.Sprintf("; %d superseded", v.Superseded)
 	}
 	if v.Orphans.Packages > 0 {
 		s += fmt.Sprintf("; %d packages without a record, %s", v.Orphans.Packages, sizeText(v.Orphans.Bytes))
