@@ -329,6 +329,21 @@ func (r *Registry) saveUses(seats []*seat, evicted bool) error {
 	return nil
 }
 
+// unmark takes the mark away that the blob of s was evicted, which is there again:
+// if it is lost from now on, that is damage. Where there is no room it is done later.
+func (r *Registry) unmark(s *seat) error {
+	r.room.mu.Lock()
+	marked := s.saved.Evicted
+	r.room.mu.Unlock()
+	if !marked {
+		return nil
+	}
+	if err := r.saveUses([]*seat{s}, false); err != nil && !outOfSpace(err) {
+		return storageError{err}
+	}
+	return nil
+}
+
 // evicted tells whether the blob that d names was removed on purpose.
 func (r *Registry) evicted(d modproxy.Digest) bool {
 	if r.account() != nil {

@@ -352,3 +352,28 @@ func TestEvictsOnAFullDisk(t *testing.T) {
 		equal(t, "damaged", f.events.count(cache.BlobDamaged), 0)
 	})
 }
+
+// The mark of what was evicted is gone before who asks for it again has an answer.
+func TestFetchEndsTheMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		marked := func() (list []modproxy.Digest) {
+			for use, err := range f.uses.Uses() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if use.Evicted {
+					list = append(list, use.Digest)
+				}
+			}
+			return list
+		}
+		for _, version := range []string{"600.1.0", "600.2.0", "600.1.0", "600.1.0+b"} {
+			f.fetch(t, version)
+		}
+		rec, err := f.index.Package(vpc, "600.2.0")
+		if got := marked(); len(got) != 1 || got[0] != rec.Digest || err != nil {
+			t.Errorf("marked: %v, %v; want %v", got, err, rec.Digest)
+		}
+	})
+}

@@ -193,6 +193,7 @@ func (r *Registry) keepBlob(ctx context.Context, k key, p *modproxy.Package, sea
 		err := r.put(ctx, p) // which makes it durable
 		if err == nil {
 			r.room.put(seat, p.Size)
+			err = r.unmark(seat)
 		}
 		return err
 	}
@@ -204,7 +205,7 @@ func (r *Registry) keepBlob(ctx context.Context, k key, p *modproxy.Package, sea
 	}
 	seat.touch(time.Now())
 	res.keep(seat)
-	return nil
+	return r.unmark(seat)
 }
 
 func (r *Registry) put(ctx context.Context, p *modproxy.Package) error {
