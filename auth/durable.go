@@ -94,7 +94,7 @@ func MakeDir(dir string) error {
 	}
 	var d *os.File
 	if err == nil {
-		d, err = os.Open(dir)
+		d, err = os.OpenFile(dir, os.O_RDONLY|noFollow, 0)
 	}
 	if err == nil {
 		err = errors.Join(adopt(d, filepath.Dir(dir)), d.Close(), syncDir(filepath.Dir(dir)))
@@ -115,16 +115,40 @@ func syncDir(dir string) error {
 
 // locked runs change while no other process runs it for the same path.
 func locked(path string, change func() error) (err error) {
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openLock(path + ".lock")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }() // which unlocks
-	if err := adopt(f, filepath.Dir(path)); err != nil {
-		return err
-	}
 	if err := lock(f); err != nil {
 		return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 	}
 	return change()
+}
+
+// openLock opens a file to lock, and makes it where there is none. Who owns the
+// directory need not be trusted by who runs this: a link is not followed, and only a
+// file that was made here is given away.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // follows no link
+	if err == nil {
+		if err := adopt(f, filepath.Dir(path)); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if f, err = os.OpenFile(path, os.O_RDWR|noFollow, 0); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "lock", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

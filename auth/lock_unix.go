@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// noFollow opens no link, and waits for nobody at the other end of a pipe.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
 // lock waits until no other process has f locked, and locks it until f is closed.
 func lock(f *os.File) error {
 	for {
@@ -17,7 +20,7 @@ func lock(f *os.File) error {
 	}
 }
 
-// adopt gives f the owner of dir if that can be done: what root writes from the
+// adopt gives f, which was made just now, the owner of dir if that can be done: what root writes from the
 // command line is to be read by the server, which has the directory.
 func adopt(f *os.File, dir string) error {
 	if os.Geteuid() != 0 {
