@@ -110,8 +110,8 @@ type (
 	}
 )
 
-// accept makes what a says count.
-func accept(book ledger.Ledger, a acceptance) (out accepted, err error) {
+// accept makes what a says count, and calls forget when it does.
+func accept(book ledger.Ledger, a acceptance, forget func(m modproxy.Module, version string)) (out accepted, err error) {
 	m, err := parseModule(a.Module, "")
 	if err != nil {
 		return out, err
@@ -137,7 +137,11 @@ func accept(book ledger.Ledger, a acceptance) (out accepted, err error) {
 	if r.Subdir != before.Subdir {
 		out.Subdir = r.Subdir
 	}
-	return out, book.Accept(r)
+	if err := book.Accept(r); err != nil {
+		return out, err
+	}
+	forget(m, version)
+	return out, nil
 }
 
 // offered tells whether upstream has had what r says for its version, and gives it
@@ -204,12 +208,9 @@ func ledgerMounts(book *ledger.Log, forget func(m modproxy.Module, version strin
 			if err := readJSON(w, r, &a); err != nil {
 				return err
 			}
-			out, err := accept(book, a)
+			out, err := accept(book, a, forget)
 			if err != nil {
 				return err
-			}
-			if m, err := parseModule(a.Module, ""); err == nil {
-				forget(m, a.Version)
 			}
 			return writeJSON(w, out)
 		}),

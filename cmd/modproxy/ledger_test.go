@@ -158,6 +158,27 @@ func TestBeginLedgerAgain(t *testing.T) {
 	}
 }
 
+// What is in memory is forgotten of the version that was accepted, however that was
+// spelled.
+func TestAcceptForgets(t *testing.T) {
+	book := mustOpenBook(t, t.TempDir())
+	must(t, book.Add(ledgertest.NewRecord(vpc, "1.2.0", "a")))
+	var forgotten []string
+	forget := func(m modproxy.Module, version string) { forgotten = append(forgotten, m.String()+" "+version) }
+	on := httptest.NewServer(proxy.New(proxy.Config{
+		Mounts: ledgerMounts(book, forget), Operator: func(*http.Request) bool { return true },
+	}))
+	defer on.Close()
+	a := newAPI(server{URL: on.URL})
+	for i, spelled := range []string{"1.2.0", "v1.2.0", "1.2", "v01.2"} {
+		in := acceptance{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled, Sum: ledgertest.Sum(spelled), Reason: "announced"}
+		must(t, a.ask(t.Context(), "POST", "/-/api/ledger/accept", in, nil))
+		if want := vpc.String() + " 1.2.0"; len(forgotten) != i+1 || forgotten[i] != want {
+			t.Errorf("accepted as %q: forgotten %q; want %q", spelled, forgotten, want)
+		}
+	}
+}
+
 func TestRemoteLedger(t *testing.T) {
 	book := mustOpenBook(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
