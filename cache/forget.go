@@ -7,33 +7,26 @@ import "github.com/modproxy/modproxy"
 // With the zero Module it does so for every version. What is kept stays.
 func (r *Registry) Forget(m modproxy.Module, version string) {
 	r.once.Do(r.start)
+	r.forgets.Add(1) // first: see relearn
 	if m == (modproxy.Module{}) {
 		r.records.Purge()
 		r.located.Purge()
 		r.failed.kept.Purge()
+		return
 	}
-	for _, c := range r.unlearn(key{m, version}) {
-		// What it brings may be what counted before.
-		_ = r.asking.start(func() { <-c.call.done; r.unlearn(c.key) }) // or there is no next question
-	}
+	r.unlearn(key{m, version})
 }
 
-// unlearn forgets k, and is what is being fetched of it; of everything, if k is zero.
-func (r *Registry) unlearn(k key) (fetches []fetching) {
-	r.fetches.mu.Lock()
-	for other, c := range r.fetches.calls {
-		if other == k || k == (key{}) {
-			fetches = append(fetches, fetching{other, c})
-		}
-	}
-	r.fetches.mu.Unlock()
+func (r *Registry) unlearn(k key) {
 	r.records.Remove(k)
 	r.located.Remove(k)
 	r.failed.kept.Remove(k)
-	return fetches
 }
 
-type fetching struct {
-	key  key
-	call *call[*PackageRecord]
+// relearn is called after something about k was learned. If something was forgotten
+// since, it may be what counted before, and the next question looks again.
+func (r *Registry) relearn(k key, since uint64) {
+	if r.forgets.Load() != since {
+		r.unlearn(k)
+	}
 }

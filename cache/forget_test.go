@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,67 @@ func TestForgetWhileFetching(t *testing.T) {
 		f.Registry.Index = x
 		f.next.delay = time.Minute
 		go read(f.Registry, "1.0.0") // its error is none of this
+		time.Sleep(time.Second)
+		f.Forget(vpc, "1.0.0")
+		time.Sleep(time.Hour)
+		x.shut.Store(true)
+		asked := f.next.asked("package")
+		f.fetch(t, "1.0.0")
+		equal(t, "packages asked for", f.next.asked("package"), asked+1)
+	})
+}
+
+// statTold is blobs that are told of when somebody looks at one.
+type statTold struct {
+	*cachetest.MemoryBlobs
+	told func()
+}
+
+func (b *statTold) Stat(d modproxy.Digest) (int64, error) {
+	if told := b.told; told != nil {
+		b.told = nil
+		told()
+	}
+	return b.MemoryBlobs.Stat(d)
+}
+
+// So does a question that has read the record, and not answered yet.
+func TestForgetWhileLooking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		before := f.fetch(t, "1.0.0")
+		f.restart(t)
+		x := &blind{Index: f.Registry.Index}
+		b := &statTold{MemoryBlobs: f.blobs}
+		f.Registry.Index, f.Registry.Blobs = x, b
+		b.told = func() {
+			x.shut.Store(true)
+			f.Forget(vpc, "1.0.0")
+		}
+		after, _ := cachetest.Bytes(1000, 2)
+		f.next.change(func(n *next) { n.content = after })
+		if _, err := f.Location(t.Context(), vpc, "1.0.0"); err != nil {
+			t.Error(err)
+		}
+		if got := f.fetch(t, "1.0.0"); bytes.Equal(got, before) || b.told != nil {
+			t.Error("what counted before is served")
+		}
+	})
+}
+
+// It is no matter how many other questions are under way.
+func TestForgetWhileMuchIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		x := &blind{Index: f.Registry.Index}
+		f.Registry.Index = x
+		f.next.delay = 30 * time.Second
+		go read(f.Registry, "1.0.0") // its error is none of this
+		for i := range 2000 {
+			m := vpc
+			m.Name = fmt.Sprintf("m%d", i)
+			go f.Versions(t.Context(), m) // nor theirs
+		}
 		time.Sleep(time.Second)
 		f.Forget(vpc, "1.0.0")
 		time.Sleep(time.Hour)

@@ -63,6 +63,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 	if rec, ok := r.records.Get(k); ok {
 		return rec, nil
 	}
+	defer r.relearn(k, r.forgets.Load())
 	rec, err := r.Index.Package(k.Module, k.version)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -87,6 +88,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 // starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
 	return r.locations.join(r.asking, k, func() (modproxy.Location, error) {
+		defer r.relearn(k, r.forgets.Load())
 		if rec, err := r.record(k); err == nil {
 			return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
 		}
