@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/modproxy/modproxy"
 )
@@ -66,9 +67,13 @@ func decode(text []byte, v any) error {
 
 // replace writes content in place of the file at path, durably: after a power cut
 // there is the whole old file or the whole new one, and the new one once replace
-// has returned.
+// has returned. It is called with the lock on path held, and removes what one that
+// was killed has left.
 func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
+	if err := removeLeft(path); err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // 0600
 	if err != nil {
 		return err
@@ -81,6 +86,21 @@ func replace(path string, content []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return syncDir(dir)
+}
+
+// removeLeft removes the files that replace makes before it renames one to path. They
+// may have secrets that nobody knows of.
+func removeLeft(path string) error {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Type().IsRegular() && strings.HasPrefix(entry.Name(), "."+filepath.Base(path)+".") {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), entry.Name())))
+		}
+	}
+	return err
 }
 
 // MakeDir makes the directory for the files, unless it is there. It is its owner's
