@@ -110,7 +110,7 @@ func (env *environment) createToken(spec auth.TokenSpec) error {
 		return err
 	}
 	dir := filepath.Dir(tokensFile(c))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), auth.MakeDir(dir)); err != nil {
+	if err := errors.Join(makeDir(filepath.Dir(dir)), auth.MakeDir(dir)); err != nil {
 		return err
 	}
 	text, made, err := tokens.Create(spec)
