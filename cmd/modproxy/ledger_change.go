@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -249,7 +251,8 @@ func onlyBegun(book *ledger.Log, store *disk.Store) error {
 
 var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
 
-// publishFile writes a file as a whole, durably, or not at all.
+// publishFile writes a file as a whole, durably. When it fails what was there still
+// is, unless it is the directory that cannot be flushed.
 func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
 	if err != nil {
@@ -261,5 +264,20 @@ func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) err
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return flushDir(filepath.Dir(name))
+}
+
+// flushDir makes the names in a directory durable, where directories can be flushed.
+func flushDir(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	if err = f.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
