@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -50,10 +51,10 @@ func claimData(dir string) (*claim, error) {
 	}
 	c := &claim{token: rand.Text()}
 	name := filepath.Join(dir, serverName)
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openPlain(name, os.O_RDWR|os.O_CREATE)
 	if errors.Is(err, syscall.EROFS) {
 		c.readOnly = true
-		if f, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+		if f, err = openPlain(name, os.O_RDONLY); errors.Is(err, fs.ErrNotExist) {
 			return c, nil
 		}
 	}
@@ -72,6 +73,23 @@ func claimData(dir string) (*claim, error) {
 	}
 	c.file = f
 	return c, nil
+}
+
+// openPlain opens a file that is one, and no link to another: who owns the directory
+// need not be trusted by who runs this.
+func openPlain(name string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(name, flag|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // makeDir makes a directory and the ones above it, durably: what is kept in them
@@ -172,7 +190,12 @@ func (c *claim) close() error {
 // readServer is what the process that has claimed the directory says. It is not
 // in order while that writes it, or has nothing to say.
 func readServer(dir string) (server, error) {
-	text, err := os.ReadFile(filepath.Join(dir, serverName))
+	f, err := openPlain(filepath.Join(dir, serverName), os.O_RDONLY)
+	if err != nil {
+		return server{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, sayingSize))
 	if err != nil {
 		return server{}, err
 	}

@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// noFollow opens no link, and waits for nobody at the other end of a pipe.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
 // lockFile takes a lock that ends with the file, or the process. It is false when
 // another process has it; a shared one, when another has one that is not.
 func lockFile(f *os.File, shared bool) (bool, error) {
