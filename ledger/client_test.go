@@ -192,6 +192,10 @@ func TestRecheck(t *testing.T) {
 		"other records": func(t *testing.T, dir string) {
 			forge(t, dir, textOf(t, record("1.0.0", "b")), textOf(t, record("1.1.0", "b")))
 		},
+		"another key": func(t *testing.T, dir string) {
+			write(t, read(t, other, "key"), dir, "key")
+			forge(t, dir, textOf(t, record("1.0.0", "a")), textOf(t, record("1.1.0", "a")))
+		},
 		"nothing": func(t *testing.T, dir string) { os.RemoveAll(dir) },
 	} {
 		dir := t.TempDir() + "/ledger"
