@@ -82,7 +82,12 @@ type sumdbOps struct {
 // maxSumdbAnswer is more than a lookup or a tile has, in bytes.
 const maxSumdbAnswer = 1 << 20
 
-var sumdbHTTP = &http.Client{Timeout: 30 * time.Second}
+// sumdbHTTP goes where the URL says, and nowhere that an answer says: a token is for
+// one origin.
+var sumdbHTTP = &http.Client{
+	Timeout:       30 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // ReadRemote implements [sumdb.ClientOps].
 func (o *sumdbOps) ReadRemote(path string) ([]byte, error) {
@@ -118,6 +123,8 @@ func (o *sumdbOps) ask(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", o.base+path, fs.ErrNotExist)
 	case resp.StatusCode == http.StatusUnauthorized:
 		return nil, withHint(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--token-file, or the variable TF_TOKEN_… of the proxy's host, says who asks")
+	case 300 <= resp.StatusCode && resp.StatusCode < 400:
+		return nil, withHint(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--url wants the URL of the proxy itself: redirects are not followed")
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: %s", o.base+path, resp.Status)
 	}

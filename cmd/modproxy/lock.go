@@ -73,7 +73,7 @@ is held to the package without that.`,
 	cmd.Flags().BoolVar(&f.check, "check", false, "hold what is installed to modproxy.lock, and that to a ledger")
 	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the proxy whose ledger to ask")
 	cmd.Flags().StringVar(&f.key, "key", "", "the verifier `key` of that ledger; without, the proxy is asked for it")
-	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token to show that proxy; without, TF_TOKEN_… of its host")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token to show that proxy; without, TF_TOKEN_… of its host, by https")
 	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "ask no ledger")
 	return cmd
 }
@@ -241,6 +241,8 @@ func holdEntry(e lock.Entry, sum func(modproxy.Module, string) (modproxy.Sum, er
 
 // token is what the proxy at f.url is shown: what --token-file has, or what the
 // clients would show its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
+// They have no variable for a host with a port, and ask by https; on this machine
+// either is all the same.
 func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)
@@ -253,8 +255,17 @@ func (env *environment) token(f lockFlags) (string, error) {
 	if err != nil {
 		return "", misuse{err}
 	}
-	name := strings.NewReplacer(".", "_", "-", "__").Replace(u.Hostname())
-	return env.variable("TF_TOKEN_" + name), nil
+	host := normalised(u.Host)
+	switch {
+	case leadsHere(f.url):
+		host = u.Hostname()
+	case u.Scheme != "https":
+		host = ""
+	}
+	if name := tokenVariable(host); host != "" && name != "" {
+		return env.variable(name), nil
+	}
+	return "", nil
 }
 
 func count(n int) string {
