@@ -19,16 +19,19 @@ type Listing struct {
 	Evicted bool      // it was removed, and is fetched again when it is asked for
 }
 
-// List yields the package records of m, or of all modules, as [Index.Packages]
-// does.
-func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listing, error] {
+// List yields the package records of m, or of all modules, that records has, as
+// [Index.Packages] does; nil means that Index does.
+func (r *Registry) List(ctx context.Context, records Index, m modproxy.Module) iter.Seq2[Listing, error] {
 	return func(yield func(Listing, error) bool) {
 		r.once.Do(r.start)
 		if err := r.account(); err != nil {
 			yield(Listing{}, err)
 			return
 		}
-		for kept, err := range r.Index.Packages(m) {
+		if records == nil {
+			records = r.Index
+		}
+		for kept, err := range records.Packages(m) {
 			l := Listing{Kept: kept}
 			if err == nil {
 				s := r.room.seat(kept.Record.Digest)

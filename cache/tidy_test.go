@@ -128,7 +128,7 @@ func TestDiscard(t *testing.T) {
 		if data, err := io.ReadAll(p); len(data) != 100 || err != nil {
 			t.Errorf("who reads: %d bytes, %v", len(data), err)
 		}
-		for l, err := range f.List(t.Context(), vpc) {
+		for l, err := range f.List(t.Context(), nil, vpc) {
 			if there := l.Version == "100.2.0"; l.There != there || l.Evicted == there || l.Last.IsZero() || err != nil {
 				t.Errorf("%+v, %v", l, err)
 			}

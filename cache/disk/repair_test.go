@@ -48,7 +48,7 @@ func TestCacheKnowsWhatIsRepaired(t *testing.T) {
 			s := mustOpen(t, w.dir)
 			reg := &cache.Registry{Index: s, Blobs: s, Uses: s}
 			states := func() (list string) {
-				for l, err := range reg.List(t.Context(), vpc) {
+				for l, err := range reg.List(t.Context(), nil, vpc) {
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -18,8 +18,9 @@ func newLsCommand(env *environment) *cobra.Command {
 		Long: `List every version whose package is kept or was, one in a line: module, version,
 state, size, when it was last used, sum, source, commit. The state is "kept";
 "evicted", when the package was removed to make room or by "modproxy rm", and is
-fetched again when it is asked for; "missing", when it is lost; or "damaged", when
-its record is.
+fetched again when it is asked for; "missing", when it is lost; "superseded", when
+the ledger has other content of the version, which is fetched when it is asked for;
+or "damaged", when its record is.
 
 MODULE-PATTERN is a module address in which * stands for any part of a segment,
 such as 'acme/*/aws'; without a hostname, of any registry.`,

@@ -120,7 +120,7 @@ var errCut = errors.New("the answer was cut off: the modproxy that serves may ha
 type listedPackage struct {
 	Module  string          `json:"module"`
 	Version string          `json:"version"`
-	State   string          `json:"state"` // kept, evicted, missing; or damaged, and then nothing else is known
+	State   string          `json:"state"` // kept, evicted, missing, superseded; or damaged, and then nothing else is known
 	Size    int64           `json:"size_bytes"`
 	Last    time.Time       `json:"last_used,omitzero"`
 	Fetched time.Time       `json:"fetched,omitzero"`
@@ -169,7 +169,7 @@ func (s *storage) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	stream(w, func(write func(any)) {
 		var all cache.Removed
-		for l, err := range s.cache.List(r.Context(), modproxy.Module{}) {
+		for l, err := range s.cache.List(r.Context(), s.store, modproxy.Module{}) {
 			if err != nil && l.Version == "" {
 				write(packageLine{Error: err.Error()})
 				return
@@ -178,6 +178,9 @@ func (s *storage) list(w http.ResponseWriter, r *http.Request) error {
 				continue
 			}
 			p := describePackage(l, err)
+			if err == nil && s.outdated(l.Kept) {
+				p.State = "superseded"
+			}
 			if all.Packages++; l.There {
 				all.Bytes += l.Record.Size
 			}
@@ -186,6 +189,15 @@ func (s *storage) list(w http.ResponseWriter, r *http.Request) error {
 		write(packageLine{Done: &all})
 	})
 	return nil
+}
+
+// outdated tells whether the ledger has another sum of a version than its record.
+func (s *storage) outdated(kept cache.Kept) bool {
+	if s.book == nil {
+		return false
+	}
+	sum, err := s.pinned(kept.Module, kept.Version)
+	return err == nil && sum != kept.Record.Sum
 }
 
 // modulePattern is a module address in which * stands for any part of a segment.
