@@ -49,11 +49,14 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
 		sum, err := v.hold(by[v], "")
+		if err == nil {
+			err = v.holdSubdir(by[v], by[v][0].Subdir)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		entries = append(entries, Entry{v.module, v.version, sum})
+		entries = append(entries, Entry{v.module, v.version, sum, by[v][0].Subdir})
 	}
 	return entries, errs
 }
@@ -62,24 +65,28 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 // [Different] when it is not the same, is missing, or is one too many, or what else
 // is wrong with it.
 func Check(entries []Entry, calls []Call) (errs []error) {
-	want := map[version]modproxy.Sum{}
+	want := map[version]Entry{}
 	for _, e := range entries {
-		want[version{e.Module, e.Version}] = e.Sum
+		want[version{e.Module, e.Version}] = e
 	}
 	versions, by := group(calls)
 	for _, v := range versions {
-		sum, ok := want[v]
+		locked, ok := want[v]
 		delete(want, v)
 		if !ok {
 			errs = append(errs, v.differs("it is installed (%s), and not locked", keys(by[v])))
 			continue
 		}
-		if _, err := v.hold(by[v], sum); err != nil {
+		_, err := v.hold(by[v], locked.Sum)
+		if err == nil {
+			err = v.holdSubdir(by[v], locked.Subdir)
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
 	for _, e := range entries {
-		if v := (version{e.Module, e.Version}); want[v] != "" {
+		if v := (version{e.Module, e.Version}); want[v].Sum != "" {
 			errs = append(errs, v.differs("it is locked as %s, and not installed", e.Sum))
 			delete(want, v)
 		}
@@ -97,6 +104,16 @@ func keys(calls []Call) string {
 		s += fmt.Sprintf(" and %d more", n)
 	}
 	return s
+}
+
+// holdSubdir holds what calls of one version load to one directory of the package.
+func (v version) holdSubdir(calls []Call, want string) error {
+	for _, c := range calls {
+		if c.Subdir != want {
+			return v.differs("module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want)
+		}
+	}
+	return nil
 }
 
 // hold holds the directories of one version to want, or, where that is empty, to

@@ -80,7 +80,7 @@ func TestCopies(t *testing.T) {
 			if (len(errs) == 0) != c.same || c.same && len(entries) != 1 {
 				t.Errorf("Make = %v, %v; want %v", entries, errs, c.same)
 			}
-			errs = lock.Check([]lock.Entry{{vpc, "1.2.0", sumOf(t, whole)}}, calls)
+			errs = lock.Check([]lock.Entry{{Module: vpc, Version: "1.2.0", Sum: sumOf(t, whole)}}, calls)
 			if (len(errs) == 0) != c.asLocked {
 				t.Errorf("Check = %v; want %v", errs, c.asLocked)
 			}
@@ -103,7 +103,7 @@ func TestCheckMissing(t *testing.T) {
 	if errs := lock.Check(nil, calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not locked") {
 		t.Error(errs)
 	}
-	if errs := lock.Check(append(entries, lock.Entry{vpc, "2.0.0", sumA}), calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not installed") {
+	if errs := lock.Check(append(entries, lock.Entry{Module: vpc, Version: "2.0.0", Sum: sumA}), calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not installed") {
 		t.Error(errs)
 	}
 	if errs := lock.Check(entries, nil); len(errs) != 1 {
@@ -131,5 +131,32 @@ func TestLinks(t *testing.T) {
 	}
 	if errs := lock.Check(entries, calls); len(errs) != 1 || !errors.Is(errs[0], modproxy.ErrInvalid) {
 		t.Errorf("a link for the whole package: %v", errs)
+	}
+}
+
+// Another directory of the same package is another module.
+func TestCheckSubdir(t *testing.T) {
+	dir := install(t, manifest(
+		record("a", vpcSource, "1.2.0", installed+"a/modules/good"),
+		record("b", vpcSource+"//x", "1.2.0", installed+"b/modules/good/x"),
+	), map[string]string{"a/modules/good/x/main.tf": "", "a/modules/evil/main.tf": "", "b/modules/good/x/main.tf": "", "b/modules/evil/main.tf": ""})
+	calls, _, err := lock.Read(dir, ".terraform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, errs := lock.Make(calls)
+	if len(errs) > 0 || len(entries) != 1 || entries[0].Subdir != "modules/good" {
+		t.Fatalf("%v, %v", entries, errs)
+	}
+	if errs := lock.Check(entries, calls); len(errs) > 0 {
+		t.Error(errs)
+	}
+	calls[1].Subdir = "modules/evil"
+	var d *lock.Different
+	if errs := lock.Check(entries, calls); len(errs) != 1 || !errors.As(errs[0], &d) || !strings.Contains(d.What, "modules/evil") {
+		t.Errorf("another directory: %v", errs)
+	}
+	if entries, errs := lock.Make(calls); len(errs) != 1 {
+		t.Errorf("two directories of one version: %v, %v", entries, errs)
 	}
 }

@@ -26,8 +26,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
@@ -44,20 +46,26 @@ type Entry struct {
 	Module  modproxy.Module
 	Version string // canonical
 	Sum     modproxy.Sum
+	Subdir  string // the directory in the package that the version is; empty for all of it
 }
 
 const header = `# What the modules of registries are that this configuration is made of: module,
-# version, and the hash of the package. "modproxy lock" writes this file, and
+# version, the hash of the package, and the directory in it. "modproxy lock" writes this file, and
 # "modproxy lock --check" holds to it what is installed.
 `
 
 // Format is the file with the given entries, in order. Parse reads it.
 //
 //	registry.example.com/acme/network/aws 1.2.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
+//	registry.example.com/acme/vpc/aws 2.0.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU= modules/vpc
 func Format(entries []Entry) []byte {
 	var lines []string
 	for _, e := range entries {
-		lines = append(lines, fmt.Sprintf("%s %s %s\n", e.Module, e.Version, e.Sum))
+		line := fmt.Sprintf("%s %s %s", e.Module, e.Version, e.Sum)
+		if e.Subdir != "" {
+			line += " " + e.Subdir
+		}
+		lines = append(lines, line+"\n")
 	}
 	slices.Sort(lines)
 	return []byte(header + strings.Join(slices.Compact(lines), ""))
@@ -82,19 +90,23 @@ func Parse(text []byte) ([]Entry, error) {
 		if at, ok := seen[about]; !ok {
 			seen[about] = len(entries)
 			entries = append(entries, e)
-		} else if entries[at].Sum != e.Sum {
-			return nil, fmt.Errorf("line %d: %w: %s %s has another sum in a line above", i+1, modproxy.ErrInvalid, e.Module, e.Version)
+		} else if entries[at] != e {
+			return nil, fmt.Errorf("line %d: %w: %s %s has another sum or directory in a line above", i+1, modproxy.ErrInvalid, e.Module, e.Version)
 		}
 	}
 	return entries, nil
 }
 
 func parseLine(s string) (Entry, error) {
-	words := strings.Split(s, " ")
-	if len(words) != 3 {
+	words := strings.SplitN(s, " ", 4)
+	if len(words) < 3 {
 		return Entry{}, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
 	}
-	m, subdir, err := parseSource(words[0])
+	subdir := ""
+	if len(words) == 4 {
+		subdir = words[3]
+	}
+	m, inside, err := parseSource(words[0])
 	if err != nil {
 		return Entry{}, err
 	}
@@ -104,24 +116,31 @@ func parseLine(s string) (Entry, error) {
 	}
 	sum, ok := strings.CutPrefix(words[2], "h1:")
 	raw, err := base64.StdEncoding.Strict().DecodeString(sum)
-	if !ok || err != nil || len(raw) != 32 || subdir || m.String() != words[0] || version != words[1] {
+	if !ok || err != nil || len(raw) != 32 || inside != "" || m.String() != words[0] || version != words[1] ||
+		len(words) == 4 && !isSubdir(subdir) {
 		return Entry{}, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
 	}
-	return Entry{m, version, modproxy.Sum(words[2])}, nil
+	return Entry{m, version, modproxy.Sum(words[2]), subdir}, nil
+}
+
+// isSubdir tells whether s can be the directory of a module in its package. One
+// that begins with # would be taken for a remark by people.
+func isSubdir(s string) bool {
+	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") && strings.IndexFunc(s, unicode.IsControl) < 0
 }
 
 // parseSource reads the source address of a module in a registry. Without a
 // hostname it is one in the client's default registry, which the address does not
-// say: that is an error.
-func parseSource(s string) (m modproxy.Module, subdir bool, err error) {
-	address, _, subdir := strings.Cut(s, "//")
+// say: that is an error. subdir is what stands behind a double slash.
+func parseSource(s string) (m modproxy.Module, subdir string, err error) {
+	address, subdir, _ := strings.Cut(s, "//")
 	parts := strings.Split(address, "/")
 	if len(parts) != 4 {
-		return m, false, fmt.Errorf("%w: %.200q: want a module address with its hostname", modproxy.ErrInvalid, s)
+		return m, "", fmt.Errorf("%w: %.200q: want a module address with its hostname", modproxy.ErrInvalid, s)
 	}
 	m = modproxy.Module{Namespace: parts[1], Name: parts[2], System: parts[3]}
 	if m.Host, err = hostname.Parse(hostname.Display(parts[0])); err != nil {
-		return m, false, err
+		return m, "", err
 	}
 	return m, subdir, m.Check()
 }

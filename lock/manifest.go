@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type Call struct {
 	Module  modproxy.Module
 	Version string // canonical
 	Package string // the directory of the package that the module is in
+	Subdir  string // the directory in it that the registry has named, slash-separated; empty for all of it
 }
 
 // Other is the use of a module that comes from somewhere else, and is not held.
@@ -122,16 +124,34 @@ func (r *reader) add(rec record) error {
 		r.others = append(r.others, Other{rec.Key, rec.Source})
 		return nil
 	}
-	m, _, err := parseSource(rec.Source)
+	m, inside, err := parseSource(rec.Source)
 	if err != nil {
 		return err
+	}
+	// The client joins what the registry has named and what the call has
+	// (initwd/module_install.go).
+	subdir, ok := cutDir(filepath.ToSlash(strings.TrimPrefix(dir[len(installed):], string(filepath.Separator))), inside)
+	if !ok {
+		return fmt.Errorf("%w: it is in %.200q, and its source is %.200q", modproxy.ErrInvalid, rec.Dir, rec.Source)
 	}
 	version, err := modproxy.CanonicalVersion(rec.Version)
 	if err != nil {
 		return err
 	}
-	r.calls = append(r.calls, Call{rec.Key, m, version, installed})
+	r.calls = append(r.calls, Call{rec.Key, m, version, installed, subdir})
 	return nil
+}
+
+// cutDir is dir without the directories at its end that are last.
+func cutDir(dir, last string) (before string, ok bool) {
+	last = strings.Trim(path.Clean("/"+last), "/")
+	switch {
+	case last == "":
+		return dir, true
+	case dir == last:
+		return "", true
+	}
+	return strings.CutSuffix(dir, "/"+last)
 }
 
 // passedOver tells whether dir is in what readTree does not look into.

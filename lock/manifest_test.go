@@ -54,6 +54,8 @@ func TestRead(t *testing.T) {
 		record("net.sub", "./y", "", installed+"net/modules/x/y"),
 		record("net.sub.up", "../..", "", installed+"net/modules"),
 		record("net.sub.reg", vpcSource, "1.3", installed+"net.sub.reg"),
+		record("named", vpcSource, "1.4.0", installed+"named/modules/a"),
+		record("both", vpcSource+"//x", "1.4.0", installed+"both/modules/a/x"),
 		record("local", "./local", "", "local"),
 		record("git", "git::https://git.example.com/x.git", "", installed+"git/sub"),
 		record("net.dots", "./.gitx/y.git", "", installed+"net/modules/x/.gitx/y.git"),
@@ -63,8 +65,10 @@ func TestRead(t *testing.T) {
 	), nil)
 	calls, others, err := lock.Read(dir, ".terraform")
 	want := []lock.Call{
-		{"net", vpc, "1.2.0", filepath.Join(dir, installed, "net")},
-		{"net.sub.reg", vpc, "1.3.0", filepath.Join(dir, installed, "net.sub.reg")},
+		{"net", vpc, "1.2.0", filepath.Join(dir, installed, "net"), ""},
+		{"net.sub.reg", vpc, "1.3.0", filepath.Join(dir, installed, "net.sub.reg"), ""},
+		{"named", vpc, "1.4.0", filepath.Join(dir, installed, "named"), "modules/a"},
+		{"both", vpc, "1.4.0", filepath.Join(dir, installed, "both"), "modules/a"},
 	}
 	if err != nil || !reflect.DeepEqual(calls, want) {
 		t.Errorf("calls %v, %v; want %v", calls, err, want)
@@ -93,6 +97,8 @@ func TestReadRefuses(t *testing.T) {
 		"local of nobody":    manifest(record("net.x", "./x", "", "x")),
 		"another root":       `{"Modules":[` + record("", "", "", "evil") + `]}`,
 		"no host":            manifest(record("net", "acme/vpc/aws", "1.2.0", installed+"net")),
+		"another directory":  manifest(record("net", vpcSource+"//modules/x", "1.2.0", installed+"net/modules/y")),
+		"part of its name":   manifest(record("net", vpcSource+"//x", "1.2.0", installed+"net/modules/prefix-x")),
 		"no version":         manifest(record("net", vpcSource, "newest", installed+"net")),
 		"git elsewhere":      manifest(record("net", "git::https://git.example.com/x.git", "", "evil")),
 		"in git's own":       manifest(record("net", vpcSource+"//.git/evil", "1.2.0", installed+"net/.git/evil")),

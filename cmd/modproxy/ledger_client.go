@@ -13,8 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
@@ -44,34 +46,52 @@ func newRemoteLedger(ctx context.Context, base, key, token string) (*remoteLedge
 	if err != nil {
 		return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
 	}
-	o.base += "/" + url.PathEscape(v.Name())
+	o.name = v.Name()
+	o.base += "/" + url.PathEscape(o.name)
 	o.kept["config/key"] = []byte(key)
 	return &remoteLedger{sumdb.NewClient(o), o}, nil
 }
 
-// sum is the sum that counts for a version; [fs.ErrNotExist] if there is none.
-func (l *remoteLedger) sum(m modproxy.Module, version string) (modproxy.Sum, error) {
+// record is what counts for a version; [fs.ErrNotExist] if there is nothing.
+func (l *remoteLedger) record(m modproxy.Module, version string) (ledger.Record, error) {
 	key, err := ledger.Key(m, version)
 	if err != nil {
-		return "", err
+		return ledger.Record{}, err
 	}
 	l.ops.mu.Lock()
 	l.ops.said = nil
 	l.ops.mu.Unlock()
-	lines, err := l.client.Lookup(key.Path, key.Version)
+	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
+		return ledger.Record{}, l.ops.explain(err)
+	}
+	// The client keeps what it has checked, and gives the line of the sum alone.
+	checked, err := l.ops.ReadCache(l.ops.name + "/lookup/" + escape(key))
 	if err != nil {
-		return "", l.ops.explain(err)
+		return ledger.Record{}, err
 	}
-	if len(lines) != 1 {
-		return "", fmt.Errorf("%w: the ledger answers with %d sums", modproxy.ErrInvalid, len(lines))
+	_, text, _, err := tlog.ParseRecord(checked)
+	if err != nil {
+		return ledger.Record{}, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
-	return modproxy.Sum(lines[0][strings.LastIndexByte(lines[0], ' ')+1:]), nil
+	r, err := ledger.ParseRecord(text)
+	if err == nil && (r.Module != m || r.Version != version) {
+		err = fmt.Errorf("%w: the ledger answers with a record of %s %s", modproxy.ErrInvalid, r.Module, r.Version)
+	}
+	return r, err
+}
+
+// escape is a key as it stands in paths; it is one that can.
+func escape(key module.Version) string {
+	path, _ := module.EscapePath(key.Path)
+	version, _ := module.EscapeVersion(key.Version)
+	return path + "@" + version
 }
 
 // sumdbOps are what a [sumdb.Client] needs. What it keeps is in memory.
 type sumdbOps struct {
 	ctx         context.Context
 	base, token string
+	name        string // of the ledger
 
 	mu    sync.Mutex
 	kept  map[string][]byte

@@ -193,20 +193,20 @@ func TestRemoteLedger(t *testing.T) {
 	}
 	l := remote("")
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
-		if sum, err := l.sum(vpc, v); err != nil || sum != ledgertest.Sum(v) {
-			t.Errorf("sum of %s = %s, %v", v, sum, err)
+		if r, err := l.record(vpc, v); err != nil || r != ledgertest.NewRecord(vpc, v, v) {
+			t.Errorf("record of %s = %+v, %v", v, r, err)
 		}
 	}
-	if _, err := l.sum(vpc, "4.0.0"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("sum of what is not there = %v", err)
+	if _, err := l.record(vpc, "4.0.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("record of what is not there = %v", err)
 	}
 	must(t, book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
-	if sum, err := remote(book.VerifierKey()).sum(vpc, "1.0.0"); err != nil || sum != ledgertest.Sum("b") {
-		t.Errorf("sum of what was accepted = %s, %v", sum, err)
+	if r, err := remote(book.VerifierKey()).record(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("b") {
+		t.Errorf("record of what was accepted = %+v, %v", r, err)
 	}
 	other := mustOpenBook(t, t.TempDir())
-	if sum, err := remote(other.VerifierKey()).sum(vpc, "1.0.0"); err == nil {
-		t.Errorf("another key has signed it: %s", sum)
+	if r, err := remote(other.VerifierKey()).record(vpc, "1.0.0"); err == nil {
+		t.Errorf("another key has signed it: %+v", r)
 	}
 	if _, err := newRemoteLedger(t.Context(), server.URL, "modproxy+1+AAAA", ""); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("no key: %v", err)

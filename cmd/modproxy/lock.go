@@ -184,7 +184,7 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 	if f.noLedger {
 		return "", nil
 	}
-	var sum func(modproxy.Module, string) (modproxy.Sum, error)
+	var record func(modproxy.Module, string) (ledger.Record, error)
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
@@ -194,7 +194,7 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 		if err != nil {
 			return "", fmt.Errorf("ledger of %s: %w", f.url, err)
 		}
-		sum, asked = remote.sum, f.url
+		record, asked = remote.record, f.url
 	} else {
 		c, err := env.settings()
 		if err != nil {
@@ -208,15 +208,11 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 			return "", err
 		}
 		defer book.Close()
-		sum = func(m modproxy.Module, version string) (modproxy.Sum, error) {
-			r, err := book.Lookup(m, version)
-			return r.Sum, err
-		}
-		asked = ledgerDir(c)
+		record, asked = book.Lookup, ledgerDir(c)
 	}
 	var wrong problems
 	for _, e := range entries {
-		if err := holdEntry(e, sum); err != nil {
+		if err := holdEntry(e, record); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
@@ -226,15 +222,17 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 	return ", and the ledger of " + asked + " agrees", nil
 }
 
-func holdEntry(e lock.Entry, sum func(modproxy.Module, string) (modproxy.Sum, error)) error {
-	recorded, err := sum(e.Module, e.Version)
+func holdEntry(e lock.Entry, record func(modproxy.Module, string) (ledger.Record, error)) error {
+	recorded, err := record(e.Module, e.Version)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and the ledger has no record of it", e.Sum)}
 	case err != nil:
 		return fmt.Errorf("%s %s: ledger: %w", e.Module, e.Version, err)
-	case recorded != e.Sum:
-		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and %s in the ledger", e.Sum, recorded)}
+	case recorded.Sum != e.Sum:
+		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and %s in the ledger", e.Sum, recorded.Sum)}
+	case !recorded.Is(e.Sum, e.Subdir):
+		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is the directory %s here, and %s in the ledger", ledger.Subdir(e.Subdir), recorded.Subdir)}
 	}
 	return nil
 }
