@@ -232,17 +232,14 @@ func beginLedger(c *Config) (records int64, err error) {
 	return records, nil
 }
 
-// onlyBegun is nil for a ledger that has nothing but what beginLedger records.
+// onlyBegun is nil for a ledger that has no record but those that beginLedger makes.
 func onlyBegun(book *ledger.Log, store *disk.Store) error {
-	for _, err := range book.Drifts() {
-		return errors.Join(errHasLedger, err)
-	}
 	for r, err := range book.All() {
 		if err != nil {
 			return err
 		}
 		kept, err := store.Package(r.Module, r.Version)
-		if err != nil || r.Reason != "" || !r.Is(kept.Sum, kept.Subdir) {
+		if err != nil || !r.Is(kept.Sum, kept.Subdir) {
 			return errHasLedger
 		}
 	}
