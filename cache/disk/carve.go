@@ -3,6 +3,7 @@ package disk
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ const (
 	sumLength = 64          // of the checksum that a sealed record begins with
 	maxCarved = 64 << 20    // the longest document, in bytes
 	window    = 1 << 20     // what is looked through at once
+	sector    = 4 << 10     // what is passed over when it cannot be read
 	begins    = "\n" + `{"` // the header, after the checksum
 )
 
@@ -31,15 +33,24 @@ func (c carved) read(f io.ReaderAt) ([]byte, error) {
 	return b, err
 }
 
-// carve finds the sealed records in f, which has size bytes.
+// carve finds the sealed records in f, which has size bytes. What cannot be read is
+// passed over, and is the error.
 func carve(f io.ReaderAt, size int64, found func(at carved, sealed []byte)) error {
 	b := make([]byte, window)
-	for start := int64(0); start < size; start += window - sumLength - int64(len(begins)) {
+	var lost error
+	for start := int64(0); start < size; {
 		n, err := f.ReadAt(b, start)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+		part, begin := b[:n], start
+		switch {
+		case err == nil:
+			start += window - sumLength - int64(len(begins))
+		case errors.Is(err, io.EOF):
+			start = size
+		default:
+			lost = cmp.Or(lost, err)
+			start += int64(n)
+			start += sector - start%sector
 		}
-		part := b[:n]
 		for at := 0; ; at++ {
 			i := bytes.Index(part[at:], []byte(begins))
 			if i < 0 {
@@ -49,20 +60,15 @@ func carve(f io.ReaderAt, size int64, found func(at carved, sealed []byte)) erro
 			if at < sumLength || !isHex(part[at-sumLength:at]) {
 				continue
 			}
-			offset := start + int64(at) - sumLength
+			offset := begin + int64(at) - sumLength
 			sealed, err := carveOne(io.NewSectionReader(f, offset, size-offset))
-			if err != nil {
-				return err
-			}
+			lost = cmp.Or(lost, err)
 			if sealed != nil {
 				found(carved{offset, int64(len(sealed))}, sealed)
 			}
 		}
-		if int64(n) < window {
-			break
-		}
 	}
-	return nil
+	return lost
 }
 
 func isHex(b []byte) bool {
