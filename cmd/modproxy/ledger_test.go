@@ -45,7 +45,7 @@ func mustOpenStore(t *testing.T, dir string) *disk.Store {
 }
 
 func packageOf(seed string) cache.PackageRecord {
-	return cache.PackageRecord{Digest: modproxy.Digest{1}, Sum: ledgertest.Sum(seed), Size: 1, Fetched: time.Unix(1e9, 0).UTC()}
+	return cache.PackageRecord{Digest: modproxy.Digest{1}, Sum: ledgertest.Sum(seed), Size: 1, Subdir: "modules/ü", Fetched: time.Unix(1e9, 0).UTC()}
 }
 
 func TestHeldIndex(t *testing.T) {
@@ -64,6 +64,14 @@ func TestHeldIndex(t *testing.T) {
 	if err := x.PutPackage(vpc, "1.0.0", packageOf("b")); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("PutPackage of what is not recorded = %v, want ErrChanged", err)
 	}
+	// In the index somebody may have named another directory.
+	evil := packageOf("a")
+	evil.Subdir = "examples/evil"
+	must(t, x.store.PutPackage(vpc, "1.0.0", evil))
+	if rec, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || disagreed != 1 {
+		t.Errorf("Package of another directory = %v, %v; told %d times", rec, err, disagreed)
+	}
+	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
 	// What is kept and not recorded is recorded, and told.
 	must(t, x.store.PutPackage(vpc, "2.0.0", packageOf("c")))
 	if _, err := x.Package(vpc, "2.0.0"); err != nil {
@@ -82,7 +90,7 @@ func TestHeldIndex(t *testing.T) {
 		must(t, err)
 		kept = append(kept, k.Version)
 	}
-	if len(kept) != 1 || kept[0] != "2.0.0" || disagreed != 2 {
+	if len(kept) != 1 || kept[0] != "2.0.0" || disagreed != 3 {
 		t.Errorf("kept %v, disagreed %d times", kept, disagreed)
 	}
 	must(t, x.PutPackage(vpc, "1.0.0", packageOf("b")))
