@@ -4,6 +4,7 @@ package hostile_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy/upstream/egress/egresstest"
 )
@@ -132,7 +134,9 @@ func TestProxiesThatAreNone(t *testing.T) {
 		"HTTPS_PROXY=ftp://site:" + secretPassword + "@127.0.0.1:21", "ALL_PROXY=socks4://127.0.0.1:1080",
 		"HTTPS_PROXY=http://site:" + secretPassword + "@[", "HTTP_PROXY=https://127.0.0.1/" + secretPassword,
 	} {
-		cmd := exec.Command(os.Getenv(programVariable), "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		cmd := exec.CommandContext(ctx, os.Getenv(programVariable), "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), setting}
 		out, err := cmd.CombinedOutput()
 		name, _, _ := strings.Cut(setting, "=")

@@ -34,13 +34,14 @@ func inWorlds(dir string, env []string) error {
 		if err := os.Mkdir(temp, 0o700); err != nil {
 			return err
 		}
+		env := append(env[:len(env):len(env)], "TMPDIR="+temp)
 		group.Go(func() {
 			if len(shares) == 1 {
-				failed[i] = runInNamespaces(args, append(env, "TMPDIR="+temp), os.Stdout)
+				failed[i] = runInNamespaces(args, env, os.Stdout)
 				return
 			}
 			var said bytes.Buffer
-			failed[i] = runInNamespaces(args, append(env, "TMPDIR="+temp), &said)
+			failed[i] = runInNamespaces(args, env, &said)
 			printing.Lock()
 			defer printing.Unlock()
 			os.Stdout.Write(said.Bytes())
