@@ -243,7 +243,7 @@ func (k key) wrap(op string, err error) error {
 // answer to those who wait: the context that ended was not theirs.
 func (k key) settle(op string, err error, timeout time.Duration) error {
 	var full *modproxy.NoSpace
-	if outOfSpace(err) && !errors.As(err, &full) {
+	if notWritable(err) && !errors.As(err, &full) {
 		return k.wrap(op, &modproxy.NoSpace{Err: err})
 	}
 	switch {

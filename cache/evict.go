@@ -274,6 +274,9 @@ func outOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// notWritable tells whether err says that nothing can be kept for now.
+func notWritable(err error) bool { return outOfSpace(err) || errors.Is(err, syscall.EROFS) }
+
 // use is a use of the blob that d names. Now and then it has the uses written
 // down, in the background.
 func (r *Registry) use(d modproxy.Digest) *seat {

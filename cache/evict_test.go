@@ -307,12 +307,19 @@ func TestUsesAreWrittenNowAndThen(t *testing.T) {
 	})
 }
 
-// A full disk fails the fetch, not what is kept, and passes.
+// A disk that is full, or read-only for now, fails the fetch, not what is kept, and
+// passes.
 func TestStorageIsFull(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		testStorageIsFull(t, errno)
+	}
+}
+
+func testStorageIsFull(t *testing.T, errno syscall.Errno) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 0)
 		f.fetch(t, "300.1.0")
-		full := &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+		full := &fs.PathError{Op: "write", Path: "x", Err: errno}
 		var noSpace *modproxy.NoSpace
 		for _, fail := range []func(error){f.blobs.Fail, f.index.Fail, func(err error) { f.next.change(func(n *next) { n.pack = err }) }} {
 			f.sized.during = nil

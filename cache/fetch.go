@@ -266,7 +266,7 @@ func (r *Registry) fail(k key, err error) error {
 		return k.wrap("package", errClosing)
 	case errors.Is(err, errCrowded):
 		return k.wrap("package", err)
-	case errors.As(err, &storage), errors.As(err, &full), outOfSpace(err):
+	case errors.As(err, &storage), errors.As(err, &full), notWritable(err):
 		pause = min(pause, storagePause)
 	default:
 		pause = max(pause, hold(err))
