@@ -50,8 +50,9 @@ type Entry struct {
 }
 
 const header = `# What the modules of registries are that this configuration is made of: module,
-# version, the hash of the package, and the directory in it. "modproxy lock" writes this file, and
-# "modproxy lock --check" holds to it what is installed.
+# version, the hash of the package, and the directory in it where it is not all of
+# it. "modproxy lock" writes this file, and "modproxy lock --check" holds to it what
+# is installed.
 `
 
 // Format is the file with the given entries, in order. Parse reads it.
