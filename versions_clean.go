@@ -22,9 +22,9 @@ type cleaner struct {
 	more    []Listed        // to be listed after those of the document
 	value   json.RawMessage // the one read last
 	list    []Listed
-	ends    []span // of the entries in out
+	spans   []span // of the entries in out
 	entries int    // in the document
-	modules int
+	modules bool   // the document has such a field
 }
 
 // span is a part of a document.
@@ -121,7 +121,7 @@ func (c *cleaner) array(name string) (bool, error) {
 
 // onlyModule copies the first module and passes over the others.
 func (c *cleaner) onlyModule() error {
-	c.modules = 1 // there is such a field
+	c.modules = true
 	there, err := c.array("modules")
 	c.out.WriteByte('[')
 	if err == nil && there && c.in.More() {
@@ -184,7 +184,7 @@ func (c *cleaner) enter(l Listed, entry json.RawMessage) {
 	from := c.out.Len()
 	json.Compact(&c.out, entry) // it was parsed
 	c.list = append(c.list, l)
-	c.ends = append(c.ends, span{from, c.out.Len()})
+	c.spans = append(c.spans, span{from, c.out.Len()})
 }
 
 func parseListed(entry json.RawMessage) (Listed, bool) {
@@ -204,7 +204,7 @@ func parseListed(entry json.RawMessage) (Listed, bool) {
 // versions is what was copied.
 func (c *cleaner) versions() (*Versions, error) {
 	switch {
-	case c.modules == 0:
+	case !c.modules:
 		return nil, shapeError("it has no modules")
 	case len(c.list) == 0 && c.entries > 0:
 		return nil, shapeError("none of its %d versions is one that a client can parse", c.entries)
@@ -212,7 +212,7 @@ func (c *cleaner) versions() (*Versions, error) {
 		return nil, fmt.Errorf("%w: the versions document lists no version", ErrNotFound)
 	}
 	document := c.out.Bytes()
-	for i, at := range c.ends {
+	for i, at := range c.spans {
 		c.list[i].Entry = document[at.from:at.to:at.to]
 	}
 	sum := sha256.Sum256(document)
