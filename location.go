@@ -86,6 +86,9 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	if l.Getter == "" {
 		l.Getter = u.Scheme
 	}
+	if strings.ContainsAny(l.Getter, "+-.") {
+		return invalid("no getter is called %.80q", l.Getter)
+	}
 	l.Getter = strings.ToLower(l.Getter)
 	l.URL = u.String()
 	if l.Subdir, err = cleanSubdir(more, l.Subdir); err != nil {
