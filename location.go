@@ -117,7 +117,7 @@ func splitSubdir(s string) (rest, subdir string) {
 
 // expandShorthand turns the shorthands of go-getter's detectors into URLs.
 func expandShorthand(s string) (expanded, getter, subdir string) {
-	if m := scpPattern.FindStringSubmatch(s); m != nil {
+	if m := scpPattern.FindStringSubmatch(s); m != nil && m[2][0] != '/' {
 		return "ssh://git@" + m[1] + "/" + m[2], "git", ""
 	}
 	host, _, _ := strings.Cut(s, "/")

@@ -56,10 +56,22 @@ func normalise(s string) (string, error) {
 		}
 	}
 	// What can be shown but not typed again would be a second spelling.
-	if again, err := svchost.ForComparison(h.ForDisplay()); err != nil || again != h {
+	shown, ok := display(h)
+	if again, err := svchost.ForComparison(shown); !ok || err != nil || again != h {
 		return "", fmt.Errorf("%w: hostname %.80q cannot be written in Unicode", modproxy.ErrInvalid, s)
 	}
 	return string(h), nil
+}
+
+// display is how h is shown. There are names that can be compared and not shown, for
+// which the clients' code panics.
+func display(h svchost.Hostname) (shown string, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return h.ForDisplay(), true
 }
 
 // isPlain reports whether s is in its normalised spelling already, for the many
