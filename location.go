@@ -91,6 +91,9 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	}
 	l.Getter = strings.ToLower(l.Getter)
 	l.URL = u.String()
+	if rest, _ := splitSubdir(l.URL); rest != l.URL { // a shorthand that had one where none is looked for
+		return invalid("a double slash in the path of a shorthand")
+	}
 	if l.Subdir, err = cleanSubdir(more, l.Subdir); err != nil {
 		return invalid("%w", err)
 	}
