@@ -93,14 +93,11 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 		r.stop()
 		found := r.verify() // of what came while it was copied
-		if torn := found["record_damaged"]; torn > 0 {
-			// A page of the index was copied while it was written. The copies of the
-			// records have what was in it.
-			delete(found, "record_damaged")
-			r.command("verify", "--repair").Run() // what is missing stays so
-			if n := r.verify()["record_damaged"]; n > 0 {
-				t.Errorf("copy %d: %d records are damaged, and %d after a repair", i, torn, n)
-			}
+		if found["record_damaged"]+found["list_damaged"] > 0 {
+			// A page of the index was copied while it was written: README says what
+			// to do then.
+			r.output("rebuild")
+			found = r.verify()
 		}
 		for kind, n := range found {
 			switch kind {
