@@ -123,6 +123,7 @@ const (
 	maxRecords   = 16 << 10 // package records in memory
 	maxRefusals  = 16 << 10 // of each kind
 	maxAnswers   = 32 << 20 // bytes of versions documents in memory
+	maxDocument  = 64 << 20 // bytes of a kept versions document, well over what upstream may send
 	maxReading   = 4        // documents that are read from the index at the same time
 	defaultBytes = 64 << 20
 )

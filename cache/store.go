@@ -32,9 +32,14 @@ type Index interface {
 	// TrimVersions removes versions records until those that stay have no more
 	// than limit bytes: first those of modules of which there is no package
 	// record, and of these first the ones that were asked for longest ago. What is
-	// removed is asked for again. One that is put meanwhile stays.
+	// removed is asked for again. One that is put meanwhile stays. Each counts as
+	// its document and [VersionsOverhead].
 	TrimVersions(limit int64) (Trimmed, error)
 }
+
+// VersionsOverhead is what a versions record counts beside its document, in bytes,
+// so that small ones have a bound in number.
+const VersionsOverhead = 1 << 10
 
 // Trimmed is what [Index.TrimVersions] has removed.
 type Trimmed struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -117,8 +118,11 @@ func parseKept(document []byte) (*modproxy.Versions, error) {
 		return nil, err
 	}
 	var plain bytes.Buffer
-	if _, err := plain.ReadFrom(z); err != nil {
+	switch n, err := plain.ReadFrom(io.LimitReader(z, maxDocument+1)); {
+	case err != nil:
 		return nil, err
+	case n > maxDocument: // nothing that was kept is: somebody has changed the index
+		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
 	}
 	return modproxy.ParseVersions(plain.Bytes())
 }
@@ -210,13 +214,10 @@ func (r *Registry) putRecord(m modproxy.Module, rec VersionsRecord) {
 	r.trimVersions(int64(len(rec.Document)))
 }
 
-// What a versions record counts beside its document.
-const recordOverhead = 1 << 10
-
 // trimVersions keeps the kept documents to MaxVersions, when an eighth of that, or
 // more, was put since the last time. put is the bytes of one more document.
 func (r *Registry) trimVersions(put int64) {
-	put += recordOverhead
+	put += VersionsOverhead
 	if r.MaxVersions <= 0 || r.grown.Add(put) < r.MaxVersions/8 {
 		return
 	}

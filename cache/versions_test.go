@@ -1,6 +1,8 @@
 package cache_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -236,6 +238,26 @@ func TestPlainDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "kept", f.versions(t), "3.0.0 hit")
+	})
+}
+
+// The index is not trusted: what is small there and large when it is read is no
+// document.
+func TestDocumentThatIsABomb(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var bomb bytes.Buffer
+		z := gzip.NewWriter(&bomb)
+		for range 65 {
+			z.Write(bytes.Repeat([]byte(" "), 1<<20))
+		}
+		z.Write([]byte(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`))
+		z.Close()
+		if err := f.index.PutVersions(vpc, cache.VersionsRecord{Document: bomb.Bytes(), Time: time.Now(), Asked: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "asked for instead", f.versions(t), "1.0.0 1.1.0")
+		equal(t, "told", f.events.count(cache.IndexFailed), 1)
 	})
 }
 

@@ -69,8 +69,7 @@ func (x *MemoryIndex) PutVersions(m modproxy.Module, rec cache.VersionsRecord) e
 	return nil
 }
 
-// TrimVersions implements [cache.Index]. A record counts as its
-// document and 1 KiB.
+// TrimVersions implements [cache.Index].
 func (x *MemoryIndex) TrimVersions(limit int64) (all cache.Trimmed, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,7 +82,7 @@ func (x *MemoryIndex) TrimVersions(limit int64) (all cache.Trimmed, err error) {
 	}
 	var used int64
 	for _, rec := range x.versions {
-		used += int64(len(rec.Document)) + 1<<10
+		used += int64(len(rec.Document)) + cache.VersionsOverhead
 	}
 	line := slices.SortedFunc(maps.Keys(x.versions), func(a, b modproxy.Module) int {
 		return cmp.Or(cmp.Compare(with[a], with[b]), x.versions[a].Asked.Compare(x.versions[b].Asked))
@@ -92,7 +91,7 @@ func (x *MemoryIndex) TrimVersions(limit int64) (all cache.Trimmed, err error) {
 		if used <= limit {
 			break
 		}
-		size := int64(len(x.versions[m].Document)) + 1<<10
+		size := int64(len(x.versions[m].Document)) + cache.VersionsOverhead
 		delete(x.versions, m)
 		used -= size
 		all.Documents++

@@ -11,9 +11,6 @@ import (
 	"github.com/modproxy/modproxy/cache"
 )
 
-// What a record takes beside its bytes, so that small ones have a bound in number.
-const recordOverhead = 1 << 10
-
 // listing is a versions record that may go.
 type listing struct {
 	key, sum []byte // sum is how the record begins
@@ -69,7 +66,7 @@ func (s *Store) listings() (used int64, line []listing, err error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		size := int64(len(e.key)+len(e.value)) + recordOverhead
+		size := int64(len(e.key)+len(e.value)) + cache.VersionsOverhead
 		used += size
 		var h versionsHeader
 		if _, err := unseal(e.value, &h); err != nil {
