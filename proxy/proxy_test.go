@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -173,41 +172,6 @@ func TestDownload(t *testing.T) {
 		res := get(h, path)
 		if got := res.Header.Get("X-Terraform-Get"); got != want || res.StatusCode != map[bool]int{true: 204, false: 404}[want != ""] || want != "" && body(t, res) != "" {
 			t.Errorf("%s: %s, %q; want %q", path, res.Status, got, want)
-		}
-	}
-}
-
-// What clients say of us is not believed, unless it is us or one we trust.
-func TestOrigin(t *testing.T) {
-	h := newHandler(t, func(c *proxy.Config, _ *scripted) {
-		c.Known = func(host string) bool { return host == "127.0.0.1:8080" }
-		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	})
-	const trusted, stranger = "10.1.2.3:9999", "192.0.2.1:9999"
-	for _, c := range []struct {
-		header []string
-		want   string
-	}{
-		{[]string{"Host", "127.0.0.1:8080"}, "http://127.0.0.1:8080"},
-		{[]string{"Host", host}, "http://" + host}, // a site that points its DNS at us
-		{[]string{"Host", "evil.test"}, ""},
-		{[]string{"Host", "127.0.0.1:8080", "Test-From", stranger, "X-Forwarded-Host", "evil.test"}, "http://127.0.0.1:8080"},
-		{[]string{"Host", "127.0.0.1:8080", "Test-From", stranger, "Forwarded", "host=evil.test"}, "http://127.0.0.1:8080"},
-		{[]string{"Test-From", trusted, "X-Forwarded-Host", "good.test", "X-Forwarded-Proto", "https"}, "https://good.test"},
-		{[]string{"Test-From", trusted, "X-Forwarded-Host", "evil.test, good.test", "X-Forwarded-Proto", "https"}, "https://good.test"},
-		{[]string{"Test-From", trusted, "Forwarded", `for=x;host="evil.test", for=y;proto=https;host="good.test:8443"`}, "https://good.test:8443"},
-		{[]string{"Test-From", trusted, "Host", "127.0.0.1:8080", "Forwarded", "host=evil.test;proto=https", "X-Forwarded-For", "192.0.2.1"}, "http://127.0.0.1:8080"},
-		{[]string{"Test-From", trusted, "Host", "127.0.0.1:8080", "Forwarded", "host=evil.test;proto=https", "X-Forwarded-Proto", "https"}, "http://127.0.0.1:8080"},
-		{[]string{"Test-From", trusted, "X-Forwarded-Host", "good.test/evil", "X-Forwarded-Proto", "javascript"}, ""},
-	} {
-		res := get(h, base+"/1.1.0/download", c.header...)
-		if got := res.Header.Get("X-Terraform-Get"); got != c.want+archive {
-			t.Errorf("%v: %q; want %q", c.header, got, c.want+archive)
-		}
-		res = get(h, "/.well-known/terraform.json", c.header...)
-		var services map[string]string
-		if err := json.Unmarshal([]byte(body(t, res)), &services); err != nil || services["modules.v1"] != c.want+"/v1/modules/" || res.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%v: discovery %v, %v", c.header, services, err)
 		}
 	}
 }
