@@ -60,7 +60,7 @@ func (env *environment) rebuild(ctx context.Context, c *Config, asJSON bool) err
 	}
 	problem, aside := out.Problem, ""
 	if problem == "" {
-		problem = "the index looked in order"
+		problem = "modproxy could open the old index"
 	}
 	if out.Aside != "" {
 		aside = "; it is kept as " + out.Aside
