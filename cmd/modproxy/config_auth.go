@@ -121,6 +121,22 @@ func parseScope(s string) (auth.Scope, error) {
 	return auth.ParseScope(s)
 }
 
+// covers tells of a module whether one of the scopes covers it; nil without scopes.
+func covers(scopes []string) (func(modproxy.Module) bool, error) {
+	var list []auth.Scope
+	for _, s := range scopes {
+		scope, err := parseScope(s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, scope)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return auth.Grant{Scopes: list}.MayRead, nil
+}
+
 // parseMatch reads claims and their values.
 func parseMatch(pairs []string) (map[string]string, error) {
 	match := map[string]string{}

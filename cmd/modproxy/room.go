@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
 )
@@ -17,20 +15,4 @@ func stayPut(r *cache.Registry, store *disk.Store, c *Config) error {
 	var err error
 	r.Pinned, err = covers(c.Cache.Pinned)
 	return err
-}
-
-// covers tells of a module whether one of the scopes covers it; nil without scopes.
-func covers(scopes []string) (func(modproxy.Module) bool, error) {
-	var list []auth.Scope
-	for _, s := range scopes {
-		scope, err := parseScope(s)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, scope)
-	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return auth.Grant{Scopes: list}.MayRead, nil
 }
