@@ -68,6 +68,7 @@ func TestPause(t *testing.T) {
 	}
 	r.stop()
 	again := 0
+	mu.Lock() // the registry may still be writing down the last question
 	for path, at := range fetched {
 		cut := func(began time.Time) bool { // what was sent a moment before arrives a moment after
 			return at[0].Before(began.Add(time.Second)) && at[1].After(began.Add(patient)) && at[1].Sub(at[0]) > patient
@@ -80,6 +81,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("%s was fetched at %v", path, at)
 		}
 	}
+	mu.Unlock()
 	r.saidNothingWrong()
 	r.afterwards()
 	t.Logf("%d pauses; %d packages and %d drifts acknowledged and there; %d fetches were cut by a pause and begun again",
