@@ -16,6 +16,7 @@ type answer struct {
 	stale *modproxy.Versions // Hit and Stale
 	asked time.Time
 	again time.Time // no refresh before
+	old   bool      // it is known not to list all, and so is not fresh
 }
 
 func newAnswer(v *modproxy.Versions, asked time.Time) *answer {
@@ -28,7 +29,7 @@ func newAnswer(v *modproxy.Versions, asked time.Time) *answer {
 // seen after the clock was set back, is not fresh.
 func (a *answer) fresh(now time.Time, limit time.Duration) bool {
 	age := now.Sub(a.asked)
-	return age >= 0 && age < limit
+	return !a.old && age >= 0 && age < limit
 }
 
 // size is about what a takes in memory.
@@ -66,6 +67,17 @@ func (a *answers) add(m modproxy.Module, new *answer) {
 	a.hot.Add(m, new)
 	for a.used > a.limit {
 		a.hot.RemoveOldest()
+	}
+}
+
+// outdate makes the answer for m that is seen old, unless it has another by now.
+func (a *answers) outdate(m modproxy.Module, seen *answer) {
+	outdated := *seen
+	outdated.old = true
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now, ok := a.hot.Peek(m); ok && now == seen {
+		a.hot.Add(m, &outdated) // of the same size
 	}
 }
 

@@ -103,6 +103,7 @@ type Registry struct {
 	held    refusals[modproxy.Module] // RetryLater of Next
 	missing refusals[key]             // ErrNotFound of Next; no version means the module
 	failed  refusals[key]             // FetchFailed
+	slow    refusals[string]          // registries, by their host, that answer late
 
 	seed  maphash.Seed
 	locks [64]sync.Mutex
@@ -173,6 +174,7 @@ func (r *Registry) start() {
 	r.held = newRefusals[modproxy.Module]()
 	r.missing = newRefusals[key]()
 	r.failed = newRefusals[key]()
+	r.slow = newRefusals[string]()
 	r.seed = maphash.MakeSeed()
 	r.room = newRoom(r.MaxSize)
 	r.flushed.Store(time.Now().UnixMilli())

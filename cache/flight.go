@@ -74,6 +74,7 @@ type flights[K comparable, V any] struct {
 
 // call is one call under way; value and err are there when done is closed.
 type call[V any] struct {
+	began time.Time
 	done  chan struct{}
 	value V
 	err   error
@@ -88,7 +89,7 @@ func (f *flights[K, V]) join(b *background, k K, work func() (V, error)) (*call[
 	if c, ok := f.calls[k]; ok {
 		return c, nil
 	}
-	c := &call[V]{done: make(chan struct{})}
+	c := &call[V]{began: time.Now(), done: make(chan struct{})}
 	err := b.start(func() {
 		defer close(c.done)
 		defer func() {

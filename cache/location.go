@@ -13,7 +13,8 @@ import (
 // Location says where the package of one version is. Of a kept package only the
 // Subdir is answered, and Next is not asked, not even when its blob must be
 // fetched again. Otherwise Next is asked, and the package is fetched in the
-// background from then on.
+// background from then on. A version need not be listed: when Next has one that
+// the kept document does not list, the next question for the versions asks Next.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until
 // it will be tried again; [modproxy.RetryLater] when Next takes longer than Wait
@@ -126,8 +127,9 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		r.located.Add(k, loc)
+		r.outdate(ctx, k.Module, k.version)
 	case errors.Is(err, modproxy.ErrNotFound):
-		r.missing.add(k, err, r.set.missing)
+		r.missing.add(k, err, r.set.missing-time.Since(asked))
 	default:
 		if d := hold(err); d > 0 {
 			r.held.add(k.Module, err, d)

@@ -14,9 +14,11 @@ import (
 )
 
 // Versions lists the versions of m. A document younger than Fresh is served as
-// it is kept; an older one, up to MaxStale, at once and marked Stale while it is
-// asked for again. After a refresh that failed there is a short pause, in which
-// stale answers are served and nothing is asked.
+// it is kept. After that Next is asked again; the kept document, up to MaxStale, is
+// served and marked Stale when the answer does not come within a second, or the
+// question fails. A question goes on when nobody waits for it. After one that
+// failed there is a short pause, in which stale answers are served and nothing is
+// asked; after one that took long, stale answers are served at once for a while.
 //
 // A version whose package is kept is listed, whatever upstream lists. Offline,
 // a document is served whatever its age; where none is kept, the packages that
@@ -51,11 +53,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	case r.Next == nil:
 		return a.stale, nil
 	case now.Sub(a.asked) <= r.set.maxStale:
-		if !now.Before(a.again) && r.held.get(m) == nil {
-			r.ask(ctx, m) // what becomes of it, the next question sees
-		}
-		r.observe(Event{Kind: StaleServed, Module: m})
-		return a.stale, nil
+		return r.refreshed(ctx, m, a)
 	}
 	if err := r.held.get(m); err != nil {
 		return nil, err
@@ -147,6 +145,7 @@ func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.
 		if err == nil && v == nil {
 			err = errors.New("no answer")
 		}
+		r.paced(m.Host, time.Since(asked), err)
 		r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
 		if err != nil {
 			return r.askedInVain(ctx, k, k.settle("versions", err, askTimeout), asked)
@@ -165,7 +164,7 @@ func (r *Registry) askedInVain(ctx context.Context, k key, err error, asked time
 		case v != nil:
 			return r.putVersions(k.Module, v, asked), nil
 		}
-		r.missing.add(k, err, r.set.missing)
+		r.missing.add(k, err, r.set.missing-time.Since(asked))
 		r.answers.remove(k.Module)
 		if _, absent := r.Index.Versions(k.Module); !errors.Is(absent, fs.ErrNotExist) {
 			r.putRecord(k.Module, VersionsRecord{Time: asked, Asked: asked})
@@ -203,6 +202,7 @@ func (r *Registry) putVersions(m modproxy.Module, v *modproxy.Versions, asked ti
 		Document: answered.Compressed, Dropped: answered.Dropped, Time: answered.Time, Asked: asked,
 	})
 	r.answers.add(m, newAnswer(&answered, asked))
+	r.listed(m, &answered)
 	return &answered
 }
 

@@ -24,7 +24,7 @@ func TestFreshThenStale(t *testing.T) {
 		equal(t, "cold", f.versions(t), "1.0.0 1.1.0")
 		equal(t, "warm", f.versions(t), "1.0.0 1.1.0 hit")
 		time.Sleep(5*time.Minute - 1)
-		f.next.change(func(n *next) { n.listed = "1.0.0 1.1.0 1.2.0"; n.delay = time.Second })
+		f.next.change(func(n *next) { n.listed = "1.0.0 1.1.0 1.2.0"; n.delay = 2 * time.Second })
 		equal(t, "still fresh", f.versions(t), "1.0.0 1.1.0 hit")
 		equal(t, "asked", f.next.asked("versions"), 1)
 		time.Sleep(time.Nanosecond)
@@ -152,8 +152,6 @@ func TestModuleThatIsGone(t *testing.T) {
 		f.versions(t)
 		time.Sleep(6 * time.Minute)
 		f.next.change(func(n *next) { n.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound) })
-		equal(t, "not known yet", f.versions(t), "1.0.0 1.1.0 hit stale")
-		synctest.Wait()
 		// It does not come back when the memory of its absence ends, nor by a restart.
 		for i := range 4 {
 			if got := f.versions(t); !strings.HasSuffix(got, "not found: 404") {
@@ -275,8 +273,7 @@ func TestClockSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.restart(t)
-		equal(t, "from the future", f.versions(t), "1.0.0 1.1.0 hit stale")
-		synctest.Wait()
+		equal(t, "from the future", f.versions(t), "1.0.0 1.1.0")
 		equal(t, "asked", f.next.asked("versions"), 2)
 		equal(t, "refreshed", f.versions(t), "1.0.0 1.1.0 hit")
 	})
