@@ -52,6 +52,16 @@ func (e *RetryLater) Error() string { return e.Err.Error() }
 
 func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
+// Lasting is an [ErrUnavailable] that does not pass by itself: asking again, as
+// clients do, is in vain.
+type Lasting struct {
+	Err error // what happened; not nil
+}
+
+func (e *Lasting) Error() string { return e.Err.Error() }
+
+func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
+
 // NoSpace is an [ErrUnavailable] of the storage: it has no room for what is to be
 // kept. What is kept is served all the same.
 type NoSpace struct {

@@ -227,8 +227,8 @@ func lock[K comparable](r *Registry, k K) (unlock func()) {
 }
 
 var (
-	errOffline = fmt.Errorf("%w: offline, and it is not kept", modproxy.ErrUnavailable)
-	errEvicted = fmt.Errorf("%w: offline, and it was evicted", modproxy.ErrUnavailable)
+	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
+	errEvicted = &modproxy.Lasting{Err: errors.New("evicted, and modproxy is offline")}
 	errReading = errors.New("many other versions documents are being read from the index")
 	errClosing = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
 )

@@ -56,12 +56,13 @@ func statusOf(err error, now time.Time) (status int, wait time.Duration) {
 	var failed *modproxy.FetchFailed
 	var later *modproxy.RetryLater
 	var full *modproxy.NoSpace
+	var lasting *modproxy.Lasting
 	switch {
 	case errors.As(err, &bad):
 		return bad.status, 0
 	case errors.As(err, &full):
 		return http.StatusInsufficientStorage, 0
-	case errors.As(err, &failed):
+	case errors.As(err, &failed), errors.As(err, &lasting):
 		return http.StatusFailedDependency, 0
 	case errors.As(err, &later):
 		if wait := later.After.Sub(now); wait <= maxRetryAfter {
@@ -99,9 +100,14 @@ func writeError(w *recorder, r *http.Request, err error) {
 	}
 	header["Content-Type"] = jsonType
 	header.Set("X-Content-Type-Options", "nosniff")
-	body, _ := json.Marshal(map[string][]string{"errors": {oneLine(err.Error())}}) // strings always marshal
+	text := oneLine(err.Error())
+	body, _ := json.Marshal(map[string][]string{"errors": {text}}) // strings always marshal
+	body = append(body, '\n')
+	if wantsPhrase(r, status) && w.writePhrase(r, status, text, body) {
+		return
+	}
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // a client that is gone is no concern
+	w.Write(body) // a client that is gone is no concern
 }
 
 // oneLine is s without secrets, line breaks and other control characters, cut at a

@@ -34,6 +34,7 @@ func TestStatusOf(t *testing.T) {
 		{&modproxy.FetchFailed{Err: modproxy.ErrNotFound}, 424, 0},
 		{&modproxy.FetchFailed{Err: modproxy.ErrUnavailable}, 424, 0},
 		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507, 0},
+		{&modproxy.Lasting{Err: errors.New("offline")}, 424, 0},
 		{in(10 * time.Second), 503, 10 * time.Second},
 		{in(-time.Second), 503, time.Second},
 		{in(time.Hour), 424, 0}, // a client would sleep for as long

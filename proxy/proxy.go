@@ -148,7 +148,7 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 		}
 		if err != nil {
 			e.Err = err
-			writeError(rec, r, h.said(err))
+			writeError(rec, r, h.said(r, err))
 		}
 	}
 }
@@ -158,9 +158,12 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 var errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modproxy.ErrNotFound)
 
 // said is what a client is told of err.
-func (h *Handler) said(err error) error {
+func (h *Handler) said(r *http.Request, err error) error {
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
 		return errAbsent
+	}
+	if errors.Is(err, modproxy.ErrUnauthorized) && strings.Contains(r.URL.Path, "/"+protocolPath) {
+		return h.showToken(r, err)
 	}
 	var not *notReady
 	if errors.As(err, &not) {

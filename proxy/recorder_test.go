@@ -70,9 +70,7 @@ func serve(t *testing.T) (p pipes, log *bytes.Buffer) {
 		c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder}), zapcore.AddSync(log), zapcore.InfoLevel))
 	})
 	p = make(pipes)
-	server := &http.Server{Handler: h, Protocols: &http.Protocols{}}
-	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: h}
 	go server.Serve(p)
 	t.Cleanup(func() { server.Close() })
 	return p, log

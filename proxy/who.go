@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/rewrite"
 )
 
@@ -44,6 +46,24 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 		r = h.as(r, e, p)
 	}
 	return r, err
+}
+
+// showToken is err, of a client that is not known, and how a person makes the client
+// show a token: by the host in the source address, which is the one that the path
+// names, or else our own.
+func (h *Handler) showToken(r *http.Request, err error) error {
+	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+protocolPath)
+	if !ok {
+		_, named, _ = strings.Cut(h.origin(r), "://")
+	}
+	host, errHost := hostname.Parse(named)
+	if errHost != nil {
+		return err
+	}
+	if variable := hostname.TokenVariable(host); variable != "" {
+		return fmt.Errorf("%w: set %s", err, variable)
+	}
+	return fmt.Errorf("%w: set one in a credentials block for %s", err, host)
 }
 
 func (h *Handler) as(r *http.Request, e *Event, p auth.Principal) *http.Request {

@@ -125,7 +125,7 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks boo
 			Name:      name,
 			Modules:   cutSlash(base) + "/" + u.Host + "/v1/modules/",
 			Providers: providers[u.Host],
-			Variable:  tokenVariable(u.Host),
+			Variable:  hostname.TokenVariable(u.Host),
 			Warn:      name != u.Host && tool != "tofu",
 		})
 	}
@@ -140,14 +140,4 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks boo
 	}
 	_, err = io.WriteString(w, text.String())
 	return err
-}
-
-// tokenVariable is the variable in which clients look for the token of a host; empty
-// for a host with a port, which no variable can have (OpenTofu
-// internal/command/cliconfig/credentials.go).
-func tokenVariable(host string) string {
-	if strings.Contains(host, ":") {
-		return ""
-	}
-	return "TF_TOKEN_" + strings.NewReplacer("-", "__", ".", "_").Replace(host)
 }

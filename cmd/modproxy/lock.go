@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 )
@@ -260,7 +261,7 @@ func (env *environment) token(f lockFlags) (string, error) {
 	case u.Scheme != "https":
 		host = ""
 	}
-	if name := tokenVariable(host); host != "" && name != "" {
+	if name := hostname.TokenVariable(host); host != "" && name != "" {
 		return env.variable(name), nil
 	}
 	return "", nil

@@ -46,20 +46,21 @@ const (
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeader      = 64 << 10 // bytes
-	// A client that takes nothing at all from a connection for this long has left
-	// it. Over HTTP/1 the handler sees to that, and over HTTP/2 only to its stream.
-	deafTimeout = time.Minute
 )
 
-// newServer is the server without its certificate.
+// newServer is the server without its certificate. It speaks HTTP/1.1 only: clients
+// print the reason phrase of an error, which HTTP/2 does not have, and ask for one
+// thing after another.
 func newServer(h http.Handler, log *zap.Logger) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	return &http.Server{
+		Protocols:         &protocols,
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: deafTimeout},
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 }

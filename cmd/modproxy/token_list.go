@@ -84,7 +84,7 @@ func tokenHelp(c *Config, t auth.Token) string {
 	for _, host := range tokenHosts(c, t, own) {
 		fmt.Fprintf(&b, "\nFor modules of %s, in the client's CLI configuration:\n\n", hostname.Display(host))
 		fmt.Fprintf(&b, "  credentials %q {\n    token = \"mp_…\"\n  }\n", hostname.Display(host))
-		if variable := tokenVariable(host); variable != "" {
+		if variable := hostname.TokenVariable(host); variable != "" {
 			fmt.Fprintf(&b, "\nor in its environment: %s=mp_…\n", variable)
 		}
 	}
