@@ -59,6 +59,7 @@ type Package struct {
 	Time   time.Time // when the package was packed
 	Source Source    // where the content came from; may be zero
 	Subdir string    // the module's directory in it, as in the Subdir of a [Location]; never a pattern
+	Notes  string    // for people, a few lines at most: what of the source is not in it, or not everywhere
 }
 
 // Source is where the content of a package came from.

@@ -171,7 +171,7 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	}
 	rec.Digest, rec.Size = p.Digest, p.Size
 	if have == nil {
-		rec.Sum, rec.Source, rec.Fetched = p.Sum, p.Source, p.Time
+		rec.Sum, rec.Source, rec.Notes, rec.Fetched = p.Sum, p.Source, p.Notes, p.Time
 		if rec.Fetched.IsZero() {
 			rec.Fetched = time.Now()
 		}

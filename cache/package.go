@@ -145,7 +145,7 @@ func (r *Registry) openBlob(rec *PackageRecord) (Blob, error) {
 
 func describe(rec *PackageRecord) modproxy.Package {
 	return modproxy.Package{
-		Digest: rec.Digest, Sum: rec.Sum, Size: rec.Size, Time: rec.Fetched, Source: rec.Source, Subdir: rec.Subdir,
+		Digest: rec.Digest, Sum: rec.Sum, Size: rec.Size, Time: rec.Fetched, Source: rec.Source, Subdir: rec.Subdir, Notes: rec.Notes,
 	}
 }
 

@@ -64,6 +64,7 @@ type PackageRecord struct {
 	Size    int64           `json:"size"`             // of the blob, in bytes
 	Subdir  string          `json:"subdir,omitempty"` // the module's directory in the package
 	Source  modproxy.Source `json:"source,omitzero"`
+	Notes   string          `json:"notes,omitempty"`  // the package's, when it was first kept
 	Fetched time.Time       `json:"fetched"`          // the package's time, or when it was fetched
 	Dropped time.Time       `json:"dropped,omitzero"` // since when upstream does not list the version; zero while it does
 }

@@ -23,14 +23,14 @@ type file struct {
 }
 
 // unpack reads a package. It must have nothing but regular files and directories
-// with clean names, each name once, whatever the case of its letters.
+// with clean names, each name once.
 func unpack(t testing.TB, data []byte) map[string]file {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		t.Fatalf("package: %v", err)
 	}
-	files, folded := map[string]file{}, map[string]bool{}
+	files, seen := map[string]file{}, map[string]bool{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -40,10 +40,10 @@ func unpack(t testing.TB, data []byte) map[string]file {
 			t.Fatalf("package: %v", err)
 		}
 		name := strings.TrimSuffix(h.Name, "/")
-		if !fs.ValidPath(name) || folded[strings.ToLower(name)] || strings.ContainsAny(name, "\\\x00") {
+		if !fs.ValidPath(name) || seen[name] || strings.ContainsAny(name, "\\\x00") {
 			t.Errorf("package: the name %q", h.Name)
 		}
-		folded[strings.ToLower(name)] = true
+		seen[name] = true
 		if h.Mode&^0o755 != 0 || h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
 			t.Errorf("package: %q has mode %o and type %q", h.Name, h.Mode, h.Typeflag)
 		}

@@ -46,7 +46,7 @@ func BenchmarkPack(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		if _, _, err := p.Pack(io.Discard, ""); err != nil {
+		if _, err := p.Pack(io.Discard, ""); err != nil {
 			b.Fatal(err)
 		}
 		if err := p.Close(); err != nil {
@@ -69,7 +69,7 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 	var packed bytes.Buffer
-	if _, _, err := p.Pack(&packed, ""); err != nil {
+	if _, err := p.Pack(&packed, ""); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(size)

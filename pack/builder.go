@@ -1,9 +1,6 @@
 package pack
 
-import (
-	"io"
-	"strings"
-)
+import "io"
 
 // A Builder collects the tree of one package. It is not safe for concurrent use.
 //
@@ -41,7 +38,7 @@ func (b *Builder) File(name string, executable bool, r io.Reader) error {
 }
 
 // Link adds a symbolic link. The target is relative to the directory that the link
-// is in, and what it names may be added later.
+// is in, and what it names may be added later, or never: see the package comment.
 func (b *Builder) Link(name, target string) error {
 	return b.add(name, &node{kind: symlink, target: target}, nil)
 }
@@ -98,8 +95,6 @@ func checkTarget(name string, n *node) error {
 		return refuse("%q: is %s to nothing", name, n.kind)
 	case len(target) > maxTarget:
 		return refuse("%q: is %s to a target of %d bytes, more than the %d that are allowed", name, n.kind, len(target), maxTarget)
-	case strings.HasPrefix(target, "/"), strings.HasPrefix(target, `\`), hasDrive(target):
-		return refuse("%q: is %s to %.200q, which is absolute", name, n.kind, target)
 	}
 	return nil
 }

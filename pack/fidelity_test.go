@@ -138,7 +138,7 @@ func TestFidelity(t *testing.T) {
 	}
 	addDir(t, b, dir)
 	var out bytes.Buffer
-	sum, _, err := b.Pack(&out, "")
+	p, err := b.Pack(&out, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,15 +164,15 @@ func TestFidelity(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := dirhash.HashDir(unpacked, "", dirhash.Hash1)
-	if err != nil || want != string(sum) {
-		t.Errorf("sum is %s, HashDir says %s, %v", sum, want, err)
+	if err != nil || want != string(p.Sum) {
+		t.Errorf("sum is %s, HashDir says %s, %v", p.Sum, want, err)
 	}
 }
 
 // The same tree gives the same bytes, in whatever order it was added and however often
 // it is packed.
 func TestSameBytes(t *testing.T) {
-	want, wantSum, err := packTree(t, pack.Limits{}, "", module)
+	want, first, err := packTree(t, pack.Limits{}, "", module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,15 +186,15 @@ func TestSameBytes(t *testing.T) {
 		}
 		for range 2 {
 			var out bytes.Buffer
-			sum, _, err := b.Pack(&out, "")
-			if err != nil || sum != wantSum || !bytes.Equal(out.Bytes(), want) {
-				t.Fatalf("packed %s, %v, want %s and the same bytes", sum, err, wantSum)
+			p, err := b.Pack(&out, "")
+			if err != nil || p.Sum != first.Sum || !bytes.Equal(out.Bytes(), want) {
+				t.Fatalf("packed %s, %v, want %s and the same bytes", p.Sum, err, first.Sum)
 			}
 		}
 	}
 	// The bytes may change with a compressor; the sum is for ever.
 	const known = "h1:YzZGx9IP43ELRFV+mnBv/mW6G6iOfN9JKjlj9RRfYwM="
-	if wantSum != known {
-		t.Errorf("sum is %s, was %s when this test was written", wantSum, known)
+	if first.Sum != known {
+		t.Errorf("sum is %s, was %s when this test was written", first.Sum, known)
 	}
 }

@@ -26,7 +26,7 @@ func FuzzName(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if _, _, err := b.Pack(&out, ""); err != nil {
+		if _, err := b.Pack(&out, ""); err != nil {
 			return
 		}
 		entries := listing(t, out.Bytes())
@@ -64,13 +64,13 @@ func FuzzBuilder(f *testing.F) {
 			}
 		}
 		l := pack.Limits{Entries: 1000, Bytes: 1 << 16}
-		packed, sum, err := packTree(t, l, root, entries)
+		packed, p, err := packTree(t, l, root, entries)
 		if err != nil {
 			wantRefused(t, err, "")
 			return
 		}
-		if verified, err := pack.Verify(bytes.NewReader(packed), l); err != nil || verified != sum {
-			t.Errorf("Verify = %s, %v, want %s", verified, err, sum)
+		if verified, err := pack.Verify(bytes.NewReader(packed), l); err != nil || verified != p.Sum {
+			t.Errorf("Verify = %s, %v, want %s", verified, err, p.Sum)
 		}
 	})
 }

@@ -111,7 +111,7 @@ func TestEndlessFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRefused(t, b.File("zeros", false, endless{}), `"zeros": more content`)
-	_, _, err = b.Pack(io.Discard, "")
+	_, err = b.Pack(io.Discard, "")
 	wantRefused(t, err, `"zeros": more content`)
 }
 
@@ -125,13 +125,13 @@ func TestTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Pack(brokenWriter{trouble}, ""); !errors.Is(err, trouble) || errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := b.Pack(brokenWriter{trouble}, ""); !errors.Is(err, trouble) || errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("Pack to a broken writer: %v", err)
 	}
 	if err := b.File("b", false, io.MultiReader(strings.NewReader("x"), iotest.ErrReader(trouble))); !errors.Is(err, trouble) || errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("File of a broken reader: %v", err)
 	}
-	if _, _, err := b.Pack(io.Discard, ""); !errors.Is(err, trouble) {
+	if _, err := b.Pack(io.Discard, ""); !errors.Is(err, trouble) {
 		t.Errorf("Pack after a broken reader: %v", err)
 	}
 	closed, err := build(t, pack.Limits{}, tree{"f a 1"})
@@ -141,7 +141,7 @@ func TestTrouble(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := closed.Pack(io.Discard, ""); !errors.Is(err, modproxy.ErrUnavailable) {
+	if _, err := closed.Pack(io.Discard, ""); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("Pack when closed: %v", err)
 	}
 	if _, err := pack.Verify(iotest.ErrReader(trouble), pack.Limits{}); !errors.Is(err, trouble) || errors.Is(err, modproxy.ErrInvalid) {

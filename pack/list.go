@@ -14,29 +14,60 @@ type item struct {
 	node *node
 }
 
-// list is the files of the package whose root is dir, in the order they are packed.
-func (root *node) list(dir *node, l Limits) ([]item, error) {
+// list is the files of the package whose root is dir, in the order they are packed,
+// and what there is to say of them.
+func (root *node) list(dir *node, l Limits) ([]item, *notes, error) {
 	w := walk{root: root, tally: tally{Limits: l}}
 	if err := w.dir(dir, ""); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(w.items) == 0 {
-		return nil, refuse("there is no file in it")
+		return nil, nil, refuse("there is no file in it")
 	}
 	slices.SortFunc(w.items, func(a, b item) int { return cmp.Compare(a.name, b.name) })
-	var folded folder
-	for _, it := range w.items {
-		if err := folded.add(it.name); err != nil {
-			return nil, err
-		}
+	if err := w.alike(l.StrictNames); err != nil {
+		return nil, nil, err
 	}
-	return w.items, nil
+	return w.items, &w.notes, nil
 }
 
 type walk struct {
 	root  *node
 	tally tally
 	items []item
+	notes notes
+}
+
+// alike notes the names that some file system takes for the same, or refuses them
+// when names are strict.
+func (w *walk) alike(strict bool) error {
+	names := make(map[string]string, len(w.items)) // by folded name, directories too
+	add := func(name string) error {
+		key := fold(name)
+		other, ok := names[key]
+		switch {
+		case !ok:
+			names[key] = name
+		case strict:
+			return refuse("%s, and names are strict", alike(other, name))
+		default:
+			w.notes.add("%s", alike(other, name))
+		}
+		return nil
+	}
+	last := ""
+	for _, it := range w.items {
+		for dir := range newDirs(last, it.name) {
+			if err := add(dir); err != nil {
+				return err
+			}
+		}
+		if err := add(it.name); err != nil {
+			return err
+		}
+		last = it.name
+	}
+	return nil
 }
 
 // dir lists what is below n, which the package has under the name prefix.
@@ -57,6 +88,10 @@ func (w *walk) entry(n *node, name string) error {
 		to, err := w.root.resolve(n, 0)
 		if err != nil {
 			return err
+		}
+		if to == nil {
+			w.notes.add("%.200q is left out: %s to %.200q, %s", name, n.kind, n.target, n.nothing)
+			return nil
 		}
 		if n.busy {
 			return nil // met again below what it names: once is enough

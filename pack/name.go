@@ -1,6 +1,8 @@
 package pack
 
 import (
+	"fmt"
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -119,49 +121,28 @@ func foldCase(name string) string {
 	}, name)
 }
 
-// A folder finds names that some file system takes for the same. It is given names
-// in ascending order, each once.
-type folder struct {
-	names map[string]string // by folded name, directories too
-	last  string
-	tally *tally // counts the directories; nil if they are counted
-}
-
-func (f *folder) add(name string) error {
-	if f.names == nil {
-		f.names = make(map[string]string)
-	}
+// newDirs is the directories that name is in and last, the name before it in ascending
+// order, is not: over all names of a package, every directory once.
+func newDirs(last, name string) iter.Seq[string] {
 	shared := 0 // both names are in this directory
-	for i := 0; i < len(name) && i < len(f.last) && name[i] == f.last[i]; i++ {
+	for i := 0; i < len(name) && i < len(last) && name[i] == last[i]; i++ {
 		if name[i] == '/' {
 			shared = i + 1
 		}
 	}
-	f.last = name
-	for i := shared; i <= len(name); i++ {
-		if i < len(name) && name[i] != '/' {
-			continue
-		}
-		key := fold(name[:i])
-		if other, ok := f.names[key]; ok {
-			return alike(other, name[:i])
-		}
-		if i < len(name) && f.tally != nil {
-			if err := f.tally.entry(name[:i], 0); err != nil {
-				return err
+	return func(yield func(string) bool) {
+		for i := shared; i < len(name); i++ {
+			if name[i] == '/' && !yield(name[:i]) {
+				return
 			}
 		}
-		f.names[key] = name[:i]
 	}
-	return nil
 }
 
-func alike(a, b string) error {
-	switch {
-	case a == b: // directories follow each other, and files are there once
-		return refuse("%q: is a file, and a directory as well", a)
-	case foldCase(a) == foldCase(b):
-		return refuse("%q and %q differ only in case", a, b)
+// alike says how two names, which fold to the same, differ.
+func alike(a, b string) string {
+	if foldCase(a) == foldCase(b) {
+		return fmt.Sprintf("%.200q and %.200q differ only in case", a, b)
 	}
-	return refuse("some file systems take %+q and %+q for the same name", a, b)
+	return fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", a, b)
 }

@@ -12,21 +12,18 @@
 //     is refused.
 //   - The archive has regular files only. A symbolic or hard link is written as the
 //     file it names, a link to a directory as the files below that directory: the
-//     clients' unpacker turns a link in a tar archive into an empty file. Links that
-//     are absolute, leave the tree, name nothing, name each other, or follow more
-//     than 40 others are refused. A link to a directory that it is in itself is
-//     written once: in the files that stand for it, it is left out.
+//     clients' unpacker turns a link in a tar archive into an empty file. A link to
+//     a directory that it is in itself is written once: in the files that stand for
+//     it, it is left out. A link that names nothing in the package, what is absolute
+//     or outside it included, is left out and noted; what is outside is never read.
 //   - Directories have no entries, so empty ones are not kept. There is at least one
 //     file.
-//   - A name is at most [Limits].Path bytes of UTF-8: components of at most 255 bytes
-//     joined by slashes, none of them empty, "." or "..". Not in a name: control
-//     characters, those of bidirectional text (U+202A to U+202E, U+2066 to U+2069),
-//     backslashes, a drive letter at its start. A name is not normalised: what is
-//     composed stays composed.
-//   - No two names are the same, directories included, nor are they to a file system
-//     that takes upper and lower case (Unicode simple folding), or what is composed
-//     and what is not, for the same, or drops what follows a colon, or dots and
-//     spaces at the end of a component. No name is both a file and a directory.
+//   - A name is what it is at the source: upper and lower case, composed or not, with
+//     whatever dots, spaces and colons. Names that some file system takes for the
+//     same are kept, as a client keeps them on Linux, and noted. Two are the same for
+//     some file system when they differ only in case (Unicode simple folding), in
+//     being composed, in what follows a colon, or in dots and spaces at the end of a
+//     component. With [Limits.StrictNames] they refuse the package.
 //   - Entries are sorted by name, byte by byte.
 //   - The mode is 0755 when the owner may execute the file at the source, else 0644.
 //     Other bits, owners, groups and times are not kept: they are zero or empty.
@@ -36,6 +33,33 @@
 // The same tree packed twice by one build of modproxy gives the same bytes. Another
 // build may compress differently: what names the content whatever its bytes is the
 // [modproxy.Sum].
+//
+// # What is refused
+//
+// What a client installs by itself is packed, but for these:
+//
+//   - A name with a component "..", an empty one or ".", an absolute one, one with a
+//     drive letter at its start or with a backslash: on some system it is unpacked
+//     outside the directory that it is meant for.
+//   - A name that NTFS or HFS+ takes for .git without its being spelled so: a package
+//     that brings a repository of its own makes the user's git run its hooks.
+//   - A name with control characters, or those of bidirectional text (U+202A to
+//     U+202E, U+2066 to U+2069): where it is shown, to a reviewer or in a terminal, it
+//     passes for another, and a line break forges a line of the hashed list that a sum
+//     is of.
+//   - A name that is not UTF-8, a component of more than 255 bytes, a name of more
+//     than [Limits.Path] bytes: not every client can make such a file.
+//   - A name that is a file and a directory, or is there twice: which of them is
+//     meant depends on who reads.
+//   - Links that lead back to themselves, or over more than 40 others: following them
+//     has no end.
+//
+// # Notes
+//
+// What is otherwise than at the source, or on some file systems, is noted in words:
+// names that are the same for some file system, of which a client there has one only,
+// and links that are left out. Of many notes the first are kept, and the number of
+// the others.
 //
 // # Limits
 //
@@ -62,6 +86,8 @@ type Limits struct {
 	Path int
 	// Packed bounds the bytes of the packed form: 512 MiB.
 	Packed int64
+	// StrictNames refuses names that some file system takes for the same.
+	StrictNames bool
 }
 
 const (

@@ -29,9 +29,10 @@ type node struct {
 	executable bool // file
 	off, size  int64
 
-	target string // link
-	to     *node  // what it names, once that is known
-	hops   int    // how many links were followed for it
+	target  string // link
+	to      *node  // what it names, once that is known
+	nothing string // why it names nothing, once that is known
+	hops    int    // how many links were followed for it
 }
 
 // path is n's name from the root of the tree.
@@ -98,10 +99,11 @@ func (dir *node) put(n, have *node) error {
 	return nil
 }
 
-// resolve finds the file or directory that the link n names. What it found is kept
-// in n, so that all links of a tree cost no more than the length of their targets.
+// resolve finds the file or directory that the link n names; nil when it names
+// nothing in the tree, and n.nothing says why. What it found is kept in n, so that all
+// links of a tree cost no more than the length of their targets.
 func (root *node) resolve(n *node, depth int) (*node, error) {
-	if n.to != nil {
+	if n.to != nil || n.nothing != "" {
 		return n.to, nil
 	}
 	if n.busy {
@@ -113,57 +115,66 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 	n.busy = true
 	defer func() { n.busy = false }()
 	n.hops = 1
-	to, err := root.follow(n, depth)
-	if err != nil {
+	if err := root.follow(n, depth); err != nil {
 		return nil, err
 	}
 	if n.hops > maxHops {
 		return nil, n.tooManyHops()
 	}
-	n.to = to
-	return to, nil
+	return n.to, nil
 }
 
 func (n *node) tooManyHops() error {
 	return refuse("%q: is a link over more than %d other links", n.path(), maxHops)
 }
 
-func (root *node) follow(n *node, depth int) (*node, error) {
-	bad := func(why string) (*node, error) {
-		return nil, refuse("%q: is %s to %.200q, %s", n.path(), n.kind, n.target, why)
-	}
+// follow sets n.to, or n.nothing.
+func (root *node) follow(n *node, depth int) error {
 	at := n.parent
 	if n.kind == hardlink {
 		at = root
+	}
+	if strings.HasPrefix(n.target, "/") {
+		n.nothing = "which is absolute"
+		return nil
 	}
 	rest, more := n.target, true
 	for more {
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
 		if at.kind != directory {
-			return bad("on whose way is a file")
+			n.nothing = "on whose way is a file"
+			return nil
 		}
 		switch part {
 		case "", ".":
 			continue
 		case "..":
 			if at = at.parent; at == nil {
-				return bad("which leaves the tree")
+				n.nothing = "which leaves the package"
+				return nil
 			}
 			continue
 		}
 		next := at.kids[part]
 		switch {
 		case next == nil && isGit(part):
-			return bad("and packages leave .git out")
+			n.nothing = "and packages leave .git out"
+			return nil
 		case next == nil:
-			return bad("which is not there")
+			n.nothing = "which is not there"
+			return nil
 		case next.kind == symlink && n.kind == hardlink && rest == "":
-			return bad("which is a symbolic link")
+			n.nothing = "which is a symbolic link"
+			return nil
 		case next.kind == symlink || next.kind == hardlink:
 			to, err := root.resolve(next, depth+1)
 			if err != nil {
-				return nil, err
+				return err
+			}
+			if to == nil {
+				n.nothing = "which is such a link itself, or leads over one"
+				return nil
 			}
 			n.hops += next.hops
 			next = to
@@ -171,7 +182,9 @@ func (root *node) follow(n *node, depth int) (*node, error) {
 		at = next
 	}
 	if n.kind == hardlink && at.kind != file {
-		return bad("which is a directory")
+		n.nothing = "which is a directory"
+		return nil
 	}
-	return at, nil
+	n.to = at
+	return nil
 }

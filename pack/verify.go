@@ -63,7 +63,7 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 	tr := tar.NewReader(r)
 	sum := newSummer()
 	t := tally{Limits: l}
-	folded := folder{tally: &t}
+	files := make(map[string]bool)
 	last := ""
 	buf := buffers.Get().(*[128 << 10]byte)
 	defer buffers.Put(buf)
@@ -78,10 +78,15 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 		if err := verifyHeader(h, last, &t); err != nil {
 			return "", err
 		}
-		if err := folded.add(h.Name); err != nil {
-			return "", err
+		for dir := range newDirs(last, h.Name) {
+			if files[dir] {
+				return "", refuse("%q: is a file, and a directory as well", dir)
+			}
+			if err := t.entry(dir, 0); err != nil {
+				return "", err
+			}
 		}
-		last = h.Name
+		files[h.Name], last = true, h.Name
 		if _, err := io.CopyBuffer(onlyWriter{sum.file}, onlyReader{tr}, buf[:]); err != nil {
 			return "", fmt.Errorf("%q: %w", h.Name, err)
 		}

@@ -28,8 +28,14 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// Pack writes the package to w and returns what names its content and the number of
-// bytes written. Nothing that Pack wrote before an error is a package.
+// Packed says what [Builder.Pack] has written.
+type Packed struct {
+	Sum   modproxy.Sum // names the content
+	Size  int64        // of what was written, in bytes
+	Notes string       // see the package comment
+}
+
+// Pack writes the package to w. Nothing that Pack wrote before an error is a package.
 //
 // With an empty root the package is the whole tree. Otherwise root is a path whose
 // components are patterns of [path.Match], as in a subdirectory like "*": it must
@@ -39,27 +45,27 @@ var compressors = sync.Pool{New: func() any {
 // the subdirectory.
 //
 // Pack may be called again, with the same root or another.
-func (b *Builder) Pack(w io.Writer, root string) (modproxy.Sum, int64, error) {
+func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	if b.err != nil {
-		return "", 0, b.err
+		return Packed{}, b.err
 	}
 	dir, err := b.root.glob(root)
 	if err != nil {
-		return "", 0, err
+		return Packed{}, err
 	}
-	items, err := b.root.list(dir, b.tally.Limits)
+	items, notes, err := b.root.list(dir, b.tally.Limits)
 	if err != nil {
-		return "", 0, err
+		return Packed{}, err
 	}
 	if err := b.spool.flush(); err != nil {
-		return "", 0, err
+		return Packed{}, err
 	}
 	out := &meter{w: w, max: b.tally.Packed}
 	sum, err := b.write(out, items)
 	if err != nil {
-		return "", 0, err
+		return Packed{}, err
 	}
-	return sum, out.n, nil
+	return Packed{Sum: sum, Size: out.n, Notes: notes.all()}, nil
 }
 
 func (b *Builder) write(w io.Writer, items []item) (modproxy.Sum, error) {

@@ -98,11 +98,11 @@ func packFiles(spelling string, files []file) (stored, error) {
 		}
 	}
 	var out bytes.Buffer
-	sum, _, err := b.Pack(&out, "")
+	packed, err := b.Pack(&out, "")
 	if err != nil {
 		return stored{}, err
 	}
-	return stored{spelling, out.Bytes(), sha256.Sum256(out.Bytes()), sum}, nil
+	return stored{spelling, out.Bytes(), sha256.Sum256(out.Bytes()), packed.Sum}, nil
 }
 
 // Calls is how many questions of one kind ("versions", "location", "package")

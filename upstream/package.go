@@ -60,7 +60,7 @@ func (c *Client) pack(b *pack.Builder, pattern string, from modproxy.Source) (*m
 		return nil, err
 	}
 	hash := sha256.New()
-	sum, size, err := b.Pack(io.MultiWriter(file, hash), pattern)
+	packed, err := b.Pack(io.MultiWriter(file, hash), pattern)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
@@ -68,7 +68,7 @@ func (c *Client) pack(b *pack.Builder, pattern string, from modproxy.Source) (*m
 		file.Close()
 		return nil, err
 	}
-	p := &modproxy.Package{ReadSeekCloser: file, Sum: sum, Size: size, Time: time.Now(), Source: from}
+	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Source: from, Notes: packed.Notes}
 	hash.Sum(p.Digest[:0])
 	return p, nil
 }

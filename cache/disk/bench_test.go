@@ -66,14 +66,14 @@ func BenchmarkVerifyData(b *testing.B) {
 			p.File("main.tf", false, bytes.NewReader(content[:512<<10])),
 			p.File("README.md", false, bytes.NewReader(bytes.Repeat(content[:1<<10], 512))),
 		)
-		sum, size, errPack := p.Pack(&packed, "")
+		packedAs, errPack := p.Pack(&packed, "")
 		digest := modproxy.Digest(sha256.Sum256(packed.Bytes()))
 		err = errors.Join(err, errPack, p.Close(), s.Put(b.Context(), digest, &packed),
-			s.PutPackage(vpc, fmt.Sprint("1.0.", i), cache.PackageRecord{Digest: digest, Sum: sum, Size: size}))
+			s.PutPackage(vpc, fmt.Sprint("1.0.", i), cache.PackageRecord{Digest: digest, Sum: packedAs.Sum, Size: packedAs.Size}))
 		if err != nil {
 			b.Fatal(err)
 		}
-		total += size
+		total += packedAs.Size
 	}
 	for name, sum := range map[string]func(io.Reader) (modproxy.Sum, error){
 		"digest":             nil,

@@ -97,7 +97,7 @@ func unsealVersions(sealed []byte, m modproxy.Module) (cache.VersionsRecord, err
 }
 
 func sealPackage(m modproxy.Module, version string, rec cache.PackageRecord) ([]byte, error) {
-	for _, s := range []string{version, rec.Subdir, string(rec.Sum), rec.Source.URL, rec.Source.Commit} {
+	for _, s := range []string{version, rec.Subdir, string(rec.Sum), rec.Source.URL, rec.Source.Commit, rec.Notes} {
 		if !utf8.ValidString(s) { // JSON would keep something else
 			return nil, fmt.Errorf("%w: %.80q is not UTF-8", modproxy.ErrInvalid, s)
 		}

@@ -15,7 +15,7 @@ import (
 
 // A record that is read says what was sealed; any change to it is an error.
 func FuzzRecord(f *testing.F) {
-	rec := cache.PackageRecord{Sum: "h1:a", Size: 3, Subdir: "a", Fetched: time.Unix(1, 2).UTC()}
+	rec := cache.PackageRecord{Sum: "h1:a", Size: 3, Subdir: "a", Notes: "a\nb", Fetched: time.Unix(1, 2).UTC()}
 	sealed, err := sealPackage(vpc, "1.0.0", rec)
 	if err != nil {
 		f.Fatal(err)

@@ -331,6 +331,11 @@ type Fetch struct {
 	// MaxFiles is how many files, links and directories one package may have.
 	// Default: 100000.
 	MaxFiles int `yaml:"max_files"`
+
+	// StrictNames refuses packages with names that some file system takes for the
+	// same: they differ only in case, in composed characters, or in what Windows
+	// drops from a name. Else such names are kept and noted. Default: false.
+	StrictNames bool `yaml:"strict_names"`
 }
 
 // Log is what is written to standard error.

@@ -20,7 +20,9 @@ state, size, when it was last used, sum, source, commit. The state is "kept";
 "evicted", when the package was removed to make room or by "modproxy rm", and is
 fetched again when it is asked for; "missing", when it is lost; "superseded", when
 the ledger has other content of the version, which is fetched when it is asked for;
-or "damaged", when its record is.
+or "damaged", when its record is. Lines that begin with "note:" say of the package
+above what of the source is left out of it, and which of its names are the same on
+some file systems.
 
 MODULE-PATTERN is a module address in which * stands for any part of a segment,
 such as 'acme/*/aws'; without a hostname, of any registry.`,

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -17,7 +18,8 @@ type treeFile struct {
 	mode fs.FileMode // the owner's permissions
 }
 
-// readTree reads the files below dir, links as what they point to, without .git.
+// readTree reads the files below dir, links as what they point to, without .git and
+// links that point to nothing.
 func readTree(dir string) (map[string]treeFile, error) {
 	files := map[string]treeFile{}
 	return files, walkTree(dir, "", files)
@@ -32,6 +34,7 @@ func walkTree(root, rel string, files map[string]treeFile) error {
 		name := filepath.Join(rel, e.Name())
 		info, err := os.Stat(filepath.Join(root, name))
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && e.Type() == fs.ModeSymlink:
 		case err != nil:
 			return err
 		case e.Name() == ".git":

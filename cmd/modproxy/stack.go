@@ -140,7 +140,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 	return upstream.New(upstream.Config{
 		Egress: s.egress, Hosts: hosts, Credentials: shown, Scratch: scratch,
 		MaxReceived: int64(c.Fetch.MaxReceived),
-		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked)},
+		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames},
 		Git:         fetcher,
 	})
 }

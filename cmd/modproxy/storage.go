@@ -126,7 +126,8 @@ type listedPackage struct {
 	Fetched time.Time       `json:"fetched,omitzero"`
 	Sum     modproxy.Sum    `json:"sum"`
 	Source  modproxy.Source `json:"source,omitzero"`
-	Digest  string          `json:"digest"` // SHA-256 of the package
+	Digest  string          `json:"digest"`          // SHA-256 of the package
+	Notes   []string        `json:"notes,omitempty"` // see package pack
 }
 
 func describePackage(l cache.Listing, damage error) listedPackage {
@@ -134,6 +135,9 @@ func describePackage(l cache.Listing, damage error) listedPackage {
 	p := listedPackage{
 		Module: l.Module.String(), Version: l.Version, State: "missing", Size: rec.Size, Last: l.Last,
 		Fetched: rec.Fetched, Sum: rec.Sum, Source: rec.Source, Digest: rec.Digest.String(),
+	}
+	if rec.Notes != "" {
+		p.Notes = strings.Split(rec.Notes, "\n")
 	}
 	switch {
 	case damage != nil:
@@ -146,13 +150,17 @@ func describePackage(l cache.Listing, damage error) listedPackage {
 	return p
 }
 
-// String is the package in one line.
+// String is the package in one line, and each note in another.
 func (p listedPackage) String() string {
 	last := "-"
 	if !p.Last.IsZero() {
 		last = p.Last.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s %s %s %s %s %s %s", p.Module, p.Version, p.State, sizeText(p.Size), last, p.Sum, sourceText(p.Source))
+	line := fmt.Sprintf("%s %s %s %s %s %s %s", p.Module, p.Version, p.State, sizeText(p.Size), last, p.Sum, sourceText(p.Source))
+	for _, note := range p.Notes {
+		line += "\n  note: " + note
+	}
+	return line
 }
 
 // packageLine is a line of a list.

@@ -31,8 +31,8 @@ func unpack(t testing.TB, data []byte, format archive.Format, l archive.Limits) 
 		return nil, "", err
 	}
 	var out bytes.Buffer
-	sum, _, err := b.Pack(&out, "")
-	return out.Bytes(), sum, err
+	packed, err := b.Pack(&out, "")
+	return out.Bytes(), packed.Sum, err
 }
 
 // files lists a package: "f name content", "x name content" for executables.

@@ -55,7 +55,7 @@ func TestWithEgressAndPack(t *testing.T) {
 		t.Fatalf("commit %s, want %s, error %v", commit, id, err)
 	}
 	var packed bytes.Buffer
-	if _, _, err := b.Pack(&packed, ""); err != nil || packed.Len() < 300<<10 {
+	if _, err := b.Pack(&packed, ""); err != nil || packed.Len() < 300<<10 {
 		t.Errorf("%d bytes packed, error %v", packed.Len(), err)
 	}
 
@@ -203,7 +203,7 @@ func BenchmarkFetchAndPack(b *testing.B) {
 			b.Fatal(err)
 		}
 		var packed bytes.Buffer
-		if _, _, err := builder.Pack(&packed, ""); err != nil {
+		if _, err := builder.Pack(&packed, ""); err != nil {
 			b.Fatal(err)
 		}
 		builder.Close()
