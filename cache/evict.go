@@ -138,7 +138,7 @@ func (r *Registry) settleRoom() {
 func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) error {
 	m := r.room
 	if m.limit == 0 {
-		m.reserve(n, res)
+		m.claim(n, res)
 		return nil
 	}
 	if n > m.limit {
@@ -154,17 +154,11 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 	}
 	m.waiting.Store(true)
 	defer m.waiting.Store(false)
-	patience := time.NewTimer(readerPatience)
-	defer patience.Stop()
 	for ctx.Err() == nil {
 		if err := r.accountBeside(); err != nil {
 			return storageError{err}
 		}
-		missing, changed, writers := m.reserve(n, res)
-		if missing == 0 {
-			return nil
-		}
-		victims, soon := m.victims(missing)
+		victims, changed, waiting := m.claim(n, res)
 		if victims != nil {
 			if _, err := r.evict(victims); err != nil {
 				return storageError{err}
@@ -173,12 +167,14 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		}
 		full := &modproxy.NoSpace{Err: fmt.Errorf(
 			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
-		out := patience.C
-		switch {
-		case writers:
-			out = nil
-		case !soon:
-			return full // waiting would not help
+		var out <-chan time.Time
+		switch waiting {
+		case waitNot:
+			return nil
+		case waitNever:
+			return full
+		case waitReaders:
+			out = time.After(readerPatience)
 		}
 		select {
 		case <-changed:
@@ -190,8 +186,8 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 	return ctx.Err()
 }
 
-// readerPatience is how long a fetch waits for readers to come to the end, when
-// nothing else can go.
+// readerPatience is how long a fetch waits for one of the readers to come to the end,
+// when nothing else can go.
 const readerPatience = 10 * time.Second
 
 // shrink evicts until no more than limit bytes are kept, or nothing more may go.

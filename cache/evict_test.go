@@ -180,6 +180,30 @@ func TestReadersKeepTheirPackages(t *testing.T) {
 	})
 }
 
+// How long a fetch has waited for other fetches is nothing to do with how long it
+// waits for readers.
+func TestReadersAreWaitedForAfterFetches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		f.fetch(t, "600.1.0")
+		f.sized.during = func(version string) {
+			if version == "400.1.0" {
+				time.Sleep(time.Minute)
+			}
+		}
+		f.restart(t)
+		p, err := f.Package(t.Context(), vpc, "600.1.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go f.fetchSize(t, "400.1.0")
+		time.Sleep(time.Second)
+		time.AfterFunc(time.Minute, func() { p.Close() }) // a second after that fetch
+		f.fetch(t, "600.2.0")
+		f.settled(t, 1000)
+	})
+}
+
 // Blobs that several versions have count once, and go for all of them.
 func TestSharedBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -178,20 +178,42 @@ type reservation struct {
 	bytes int64
 }
 
-// reserve reserves n bytes if they are free. If not, missing is by how much, and
-// changed says when it may be less; writers tells whether fetches are at work that
-// are sure to change it.
-func (m *room) reserve(n int64, to *reservation) (missing int64, changed chan struct{}, writers bool) {
+// claim reserves n bytes for a fetch if they are free. Otherwise it returns the blobs
+// whose removal frees them, which are going from then on. If those that may go now do
+// not free enough, changed is closed when that may be different. What may be waited
+// for is decided at the same moment as what may go: waiting is waitNever if all that
+// is not pinned would not be enough either.
+func (m *room) claim(n int64, to *reservation) (victims []*seat, changed <-chan struct{}, waiting waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if over := m.used + m.beside + m.reserved + n - m.limit; m.limit > 0 && over > 0 {
-		return over, m.changed, m.writers > 0
+	over := m.used + m.beside + m.reserved + n - m.limit
+	if m.limit == 0 || over <= 0 {
+		m.reserved += n
+		m.writers++
+		*to = reservation{m, n}
+		return nil, nil, waitNot
 	}
-	m.reserved += n
-	m.writers++
-	*to = reservation{m, n}
-	return 0, nil, false
+	if victims = m.victims(over); victims != nil {
+		return victims, nil, waitNot
+	}
+	switch {
+	case m.writers > 0:
+		return nil, m.changed, waitWriters
+	case m.unpinned() >= over:
+		return nil, m.changed, waitReaders
+	}
+	return nil, nil, waitNever
 }
+
+// waiting is what a claim waits for.
+type waiting int
+
+const (
+	waitNot     waiting = iota // the bytes are reserved, or victims free them
+	waitWriters                // fetches that are sure to come to an end
+	waitReaders                // readers, which may take any time
+	waitNever                  // waiting would not help
+)
 
 // left is the end of a reader.
 func (m *room) left(s *seat) {
@@ -227,12 +249,10 @@ func (res *reservation) end() {
 
 // victims are the blobs that were not used for longest and that have at least n
 // bytes together. They are going from now on. There are none when all that may go
-// has less; soon then tells whether something may that is needed now.
-func (m *room) victims(n int64) (list []*seat, soon bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// has less. It is called with mu held.
+func (m *room) victims(n int64) []*seat {
 	for fresh := range 2 {
-		list = nil
+		var list []*seat
 		sum, rest := int64(0), m.queue
 		for len(rest) > 0 && sum < n {
 			q := rest[0]
@@ -249,14 +269,14 @@ func (m *room) victims(n int64) (list []*seat, soon bool) {
 			for _, s := range list {
 				s.going = true
 			}
-			return list, false
+			return list
 		}
 		m.queue = nil
 		if fresh == 0 {
 			m.queue = m.line()
 		}
 	}
-	return nil, m.busy()
+	return nil
 }
 
 // idle tells whether the blob may go. It is called with mu held.
@@ -264,15 +284,15 @@ func (s *seat) idle() bool {
 	return s.there && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
 }
 
-// busy tells whether a blob that is there may soon go that may not now. It is called
+// unpinned is how many bytes the blobs have that may go now or later. It is called
 // with mu held.
-func (m *room) busy() bool {
+func (m *room) unpinned() (bytes int64) {
 	for _, s := range m.seats.Range {
-		if s := s.(*seat); s.there && !s.pinned && !s.idle() {
-			return true
+		if s := s.(*seat); s.there && !s.pinned {
+			bytes += s.size
 		}
 	}
-	return false
+	return bytes
 }
 
 // line is every blob that is there, the one that was not used for longest first.

@@ -21,9 +21,9 @@ func TestReleaseIsAChange(t *testing.T) {
 	m, s := full()
 	_, release := m.hold(s.digest)
 	var res reservation
-	missing, changed, _ := m.reserve(1000, &res)
-	if victims, soon := m.victims(missing); victims != nil || !soon {
-		t.Fatalf("%d victims, soon %t, while a fetch needs it", len(victims), soon)
+	victims, changed, waiting := m.claim(1000, &res)
+	if victims != nil || waiting != waitReaders {
+		t.Fatalf("%d victims, waiting %d, while a fetch needs it", len(victims), waiting)
 	}
 	release()
 	select {
@@ -31,7 +31,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	default:
 		t.Error("it is not told")
 	}
-	if victims, _ := m.victims(missing); len(victims) != 1 {
+	if victims, _, _ := m.claim(1000, &res); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
 	}
 }
@@ -48,7 +48,7 @@ func TestVictimInUse(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		victims, _ := m.victims(1000)
+		victims, _, _ := m.claim(1000, &reservation{})
 		if len(victims) != 1 {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
