@@ -83,7 +83,9 @@ func (l *Log) makeDir(name string) error {
 		if err := l.makeDir(filepath.Dir(name)); err != nil {
 			return err
 		}
-		return l.makeDir(name)
+		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	case err != nil:
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
@@ -46,7 +47,7 @@ var errClaimed = errors.New("another modproxy has the data directory")
 // claimData claims the data directory, and makes it where there is none. Its
 // error is errClaimed when another process has it.
 func claimData(dir string) (*claim, error) {
-	if err := makeDir(dir); err != nil {
+	if err := makeData(dir); err != nil {
 		return nil, err
 	}
 	c := &claim{token: rand.Text()}
@@ -97,14 +98,15 @@ func openPlain(name string, flag int) (*os.File, error) {
 func makeDir(name string) error {
 	err := os.Mkdir(name, 0o700)
 	above := filepath.Dir(name)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case errors.Is(err, fs.ErrNotExist) && above != name:
+	if errors.Is(err, fs.ErrNotExist) && above != name {
 		if err := makeDir(above); err != nil {
 			return err
 		}
-		return makeDir(name)
+		err = os.Mkdir(name, 0o700) // once: what is above may be a link to nothing
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
 	case err != nil:
 		return err
 	}
@@ -115,10 +117,29 @@ func makeDir(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// makeData makes the data directory where there is none. Its error says what is
+// there instead.
+func makeData(dir string) error {
+	err := makeDir(dir)
+	if err == nil {
+		var info fs.FileInfo
+		switch info, err = os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
+			err = errors.New("it is a link to nothing")
+		case err == nil && !info.IsDir():
+			err = errors.New("it is not a directory")
+		}
+	}
+	if err != nil {
+		return withHint(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
+	}
+	return nil
+}
+
 // claimToServe is claimData for "modproxy serve", which waits a little for a verb
 // to end.
-func claimToServe(dir string) (*claim, error) {
-	for end := time.Now().Add(claimWait); ; time.Sleep(claimPause) {
+func claimToServe(ctx context.Context, dir string) (*claim, error) {
+	for end := time.Now().Add(claimWait); ; {
 		c, err := claimData(dir)
 		if err == nil || !errors.Is(err, errClaimed) {
 			return c, err
@@ -128,7 +149,12 @@ func claimToServe(dir string) (*claim, error) {
 		case unknown == nil:
 			err = fmt.Errorf("%w: process %d, at %s", err, s.PID, s.URL)
 		case time.Now().Before(end):
-			continue
+			select {
+			case <-time.After(claimPause):
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 		return nil, withHint(err, "end that one, or use another directory (--data)")
 	}

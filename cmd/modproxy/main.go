@@ -47,8 +47,11 @@ func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout,
 	root := newRootCommand(env)
 	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
 	err := root.ExecuteContext(ctx)
-	if err != nil && !env.started {
+	switch {
+	case err != nil && !env.started:
 		err = misuse{err}
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		err = errors.New("a signal has ended it before it was done")
 	}
 	if err != nil {
 		printError(stderr, err)

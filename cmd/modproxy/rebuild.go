@@ -33,7 +33,7 @@ modproxy must not be serving from the data directory.`,
 			if _, err := os.Stat(c.Data); err != nil {
 				return withHint(fmt.Errorf("data directory: %w", err), "--data says where it is")
 			}
-			own, err := claimToServe(c.Data)
+			own, err := claimToServe(cmd.Context(), c.Data)
 			if err != nil {
 				return err
 			}

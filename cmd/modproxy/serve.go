@@ -83,7 +83,7 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 		log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
 	listener = netutil.LimitListener(listener, most)
-	own, err := claimToServe(c.Data)
+	own, err := claimToServe(ctx, c.Data)
 	if err != nil {
 		return err
 	}
