@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-const noFollow = 0
+const noWait, noFollow = 0, 0
 
 // lockFile refuses: two processes that change one data directory would damage it.
 func lockFile(*os.File, bool) (bool, error) { return false, errors.ErrUnsupported }

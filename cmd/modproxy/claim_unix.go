@@ -8,8 +8,11 @@ import (
 	"syscall"
 )
 
-// noFollow opens no link, and waits for nobody at the other end of a pipe.
-const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+// noWait waits for nobody at the other end of a pipe; noFollow opens no link either.
+const (
+	noWait   = syscall.O_NONBLOCK
+	noFollow = syscall.O_NOFOLLOW | noWait
+)
 
 // lockFile takes a lock that ends with the file, or the process. It is false when
 // another process has it; a shared one, when another has one that is not.

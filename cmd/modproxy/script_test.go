@@ -15,7 +15,8 @@
 //	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
 //	modproxy ARGS…                          run modproxy; "modproxy serve … &" returns when it is ready
 //	end                                     end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
-//	signal TERM | KILL                      send a signal; KILL waits for the end
+//	signal TERM | HUP | KILL                send a signal; KILL waits for the end
+//	logged REGEXP                           wait until a line of modproxy's log matches
 //	client [-direct] get | init DIR         run the client in DIR, through modproxy or asking the upstreams itself
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
@@ -155,6 +156,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"modproxy": runModproxy,
 			"end":      runEnd,
 			"signal":   runSignal,
+			"logged":   logged,
 			"client":   runClient,
 			"sametree": sametree,
 			"tree":     tree,

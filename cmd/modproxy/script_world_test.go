@@ -209,18 +209,35 @@ func runEnd(ts *testscript.TestScript, neg bool, args []string) {
 func runSignal(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if w.proxy == nil || len(args) != 1 || neg {
-		ts.Fatalf("usage: signal TERM|KILL, while modproxy runs")
+		ts.Fatalf("usage: signal TERM|HUP|KILL, while modproxy runs")
 	}
 	switch args[0] {
 	case "TERM":
 		w.signaled = true
 		ts.Check(w.proxy.Process.Signal(syscall.SIGTERM))
+	case "HUP":
+		ts.Check(w.proxy.Process.Signal(syscall.SIGHUP))
 	case "KILL":
 		ts.Check(w.proxy.Process.Kill())
 		<-w.exited
 		w.proxy = nil
 	default:
 		ts.Fatalf("no signal %q", args[0])
+	}
+}
+
+// logged waits for a line of modproxy's log: it is not written at once.
+func logged(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: logged REGEXP")
+	}
+	line, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	w := worldOf(ts)
+	for end := time.Now().Add(10 * time.Second); !line.Match(w.log()); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("no %s in the log\n%s", line, w.log())
+		}
 	}
 }
 

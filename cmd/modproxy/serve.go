@@ -24,7 +24,8 @@ func newServeCommand(env *environment) *cobra.Command {
 		Short: "Run the proxy",
 		Long: `Run the proxy until SIGTERM or SIGINT. It then stops listening, answers what has
 been asked, ends the fetches that run, within the time of the key shutdown, and
-exits with 0.
+exits with 0. A second signal ends it at once. SIGHUP ends nothing: it reads the
+TLS certificate anew.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
@@ -69,6 +70,8 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	log, flush := newLog(env.stderr, c.Log.Level)
 	defer flush()
+	hangup, stopHangups := hangups()
+	defer stopHangups()
 	env.tuneGarbage(c)
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
@@ -94,18 +97,18 @@ func serve(ctx context.Context, env *environment, c *Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, stack.close()) }()
 	stack.claim = own
-	checking, stop := context.WithCancel(ctx)
-	var idle sync.WaitGroup
-	idle.Go(func() { stack.recheck.run(checking) })
-	defer idle.Wait()
-	defer stop()
-	certificate, err := newCertificate(c.TLS)
-	if err != nil {
+	if stack.tls, err = newCertificate(c.TLS); err != nil {
 		return err
 	}
-	server := newServer(stack.handler(c, knownHosts(listener.Addr(), certificate)), log)
-	if certificate != nil {
-		server.TLSConfig = certificate.config()
+	idling, stop := context.WithCancel(ctx)
+	var idle sync.WaitGroup
+	idle.Go(func() { stack.recheck.run(idling) })
+	idle.Go(func() { stack.followHangups(idling, hangup) })
+	defer idle.Wait()
+	defer stop()
+	server := newServer(stack.handler(c, knownHosts(listener.Addr(), stack.tls)), log)
+	if stack.tls != nil {
+		server.TLSConfig = stack.tls.config()
 	}
 	bound := *c
 	bound.Listen = listener.Addr().String() // with the port that was free, if any would do

@@ -38,6 +38,7 @@ type stack struct {
 	auth     *auth.Authenticator // nil when nobody is asked
 	egress   *egress.Client      // nil when offline and without issuers
 	tunnel   *egress.Tunnel      // nil when offline
+	tls      *certificate        // nil without TLS
 	metrics  *proxy.Metrics
 	log      *zap.Logger
 	claim    *claim // of the data directory
