@@ -59,6 +59,11 @@ func (g Grant) MayRead(m modproxy.Module) bool {
 	return false
 }
 
+// MayReadOf reports whether one of the scopes covers a module of host.
+func (g Grant) MayReadOf(host string) bool {
+	return slices.ContainsFunc(g.Scopes, func(s Scope) bool { return covers(s.Host, host) })
+}
+
 // MayReadAll reports whether one of the scopes covers every module.
 func (g Grant) MayReadAll() bool { return slices.Contains(g.Scopes, Everything) }
 

@@ -16,7 +16,7 @@ import (
 // Event is all that is written down of one request.
 type Event struct {
 	Time      time.Time
-	Kind      string // versions, download, package, discovery, health, home; empty for none of these
+	Kind      string // versions, download, package, provider, discovery, health, home; empty for none of these
 	Module    modproxy.Module
 	Version   string
 	Status    int

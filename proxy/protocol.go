@@ -42,10 +42,15 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, e *Event) erro
 	return nil
 }
 
-// discovery serves our own service discovery document. It asks nobody.
+// discovery serves our own service discovery document. It asks nobody. Under the name
+// of an upstream there are its providers, too.
 func (h *Handler) discovery(w http.ResponseWriter, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
-	body, err := json.Marshal(map[string]string{"modules.v1": h.origin(r) + "/" + protocolPath})
+	services := map[string]string{"modules.v1": h.origin(r) + "/" + protocolPath}
+	if host, ok := h.cfg.Upstreams.byName(r.Host); ok {
+		services["providers.v1"] = h.origin(r) + "/" + host + "/" + providersPath
+	}
+	body, err := json.Marshal(services)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
+	// Providers asks about providers. Nil: nothing is asked.
+	Providers Providers
 	// Upstreams says which registry a request is for.
 	Upstreams Upstreams
 	// PublicURL is where clients see this proxy, without a trailing slash. If it
@@ -69,7 +71,8 @@ type Config struct {
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
-	ask     http.HandlerFunc // the protocol
+	ask     http.HandlerFunc // the protocol of modules
+	pass    http.HandlerFunc // that of providers
 	router  *mux.Router      // everything else
 	bounds  *bounds
 	sending sending
@@ -84,7 +87,7 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{cfg: cfg, bounds: newBounds(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.ask = h.adapt(h.protocol)
+	h.ask, h.pass = h.adapt(h.protocol), h.adapt(h.provider)
 	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.adapt(h.discovery))
 	h.router.Path("/-/healthz").HandlerFunc(h.adapt(h.healthz))
 	h.router.Path("/-/readyz").HandlerFunc(h.adapt(h.readyz))
@@ -102,6 +105,10 @@ func New(cfg Config) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.URL.Path, "/v1/modules/") {
 		h.ask(w, r)
+		return
+	}
+	if isProviders(r.URL.Path) {
+		h.pass(w, r)
 		return
 	}
 	h.router.ServeHTTP(w, r)

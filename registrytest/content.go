@@ -39,11 +39,12 @@ func parseFile(name string, data []byte) (file, error) {
 
 // content is a fixture, sorted into what an upstream serves.
 type content struct {
-	modules  map[string]map[string]entry // by ns/name/system, then by version as spelled
-	lists    map[string][]byte           // explicit versions documents, by ns/name/system
-	repos    map[string]map[string][]file
-	archives map[string][]file // by path, extension included
-	other    map[string][]byte // all else, by its name: .well-known, files, get, meta
+	modules   map[string]map[string]entry // by ns/name/system, then by version as spelled
+	lists     map[string][]byte           // explicit versions documents, by ns/name/system
+	repos     map[string]map[string][]file
+	archives  map[string][]file          // by path, extension included
+	providers map[string]map[string]bool // their versions, by ns/type
+	other     map[string][]byte          // all else, by its name: .well-known, files, get, meta
 }
 
 // entry is one version of a module: where its package is, and how to say so.
@@ -54,11 +55,12 @@ type entry struct {
 
 func newContent() *content {
 	return &content{
-		modules:  map[string]map[string]entry{},
-		lists:    map[string][]byte{},
-		repos:    map[string]map[string][]file{},
-		archives: map[string][]file{},
-		other:    map[string][]byte{},
+		modules:   map[string]map[string]entry{},
+		lists:     map[string][]byte{},
+		repos:     map[string]map[string][]file{},
+		archives:  map[string][]file{},
+		providers: map[string]map[string]bool{},
+		other:     map[string][]byte{},
 	}
 }
 
@@ -73,12 +75,14 @@ func readContent(files []file) (*content, error) {
 			err = c.addModule(rest, f)
 		case "repos":
 			err = c.addRepo(rest, f)
+		case "providers":
+			err = c.addProvider(rest, f)
 		case "archives":
 			err = c.addArchive(rest, f)
 		case ".well-known", "files", "get", "meta":
 			c.other[f.name] = f.data
 		default:
-			err = fmt.Errorf("want modules, repos, archives, files, get, meta or .well-known at the top")
+			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta or .well-known at the top")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fixture: %s: %w", f.name, err)

@@ -9,6 +9,7 @@
 //	modules/NAMESPACE/NAME/SYSTEM/VERSION        where that version is
 //	modules/NAMESPACE/NAME/SYSTEM/VERSION/FILE   or what it contains
 //	modules/NAMESPACE/NAME/SYSTEM/versions       the versions document, if not the obvious one
+//	providers/NAMESPACE/TYPE/VERSION/FILE        what the provider contains, for this platform, and is signed
 //	repos/PATH.git@REVISION/FILE                 the tree of one commit of /PATH.git
 //	archives/PATH.EXTENSION/FILE                 what /archives/PATH.EXTENSION contains
 //	files/PATH                                   /files/PATH itself

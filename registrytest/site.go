@@ -120,6 +120,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.versions(w, r)
 	case Download:
 		s.download(w, r)
+	case Provider:
+		s.provider(w, r)
 	case Archive:
 		s.body(w, r)
 	case Get:
@@ -135,6 +137,9 @@ func (s *site) discovery(w http.ResponseWriter, r *http.Request) {
 	body, ok := s.content.other[".well-known/terraform.json"]
 	if !ok {
 		body = []byte(`{"modules.v1":"/v1/modules/"}`)
+		if len(s.content.providers) > 0 {
+			body = []byte(`{"modules.v1":"/v1/modules/","providers.v1":"/v1/providers/"}`)
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	s.write(w, body)
@@ -215,6 +220,10 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/archives/")
+	if body, ok := s.sums(name); ok {
+		w.Write(body)
+		return
+	}
 	for _, extension := range append([]string{""}, formats...) {
 		if body, ok := s.archives[strings.TrimSuffix(name+"."+extension, ".")]; ok {
 			w.Header().Set("Content-Type", "application/octet-stream")

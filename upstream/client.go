@@ -48,8 +48,10 @@ type Config struct {
 type Host struct {
 	// Modules is its modules.v1 base URL; empty means service discovery.
 	Modules string
-	// Token is its bearer token. It is sent to https on the registry's hostname
-	// and port and, if Modules is set, to Modules' origin; never anywhere else.
+	// Providers is its providers.v1 base URL; empty means service discovery.
+	Providers string
+	// Token is its bearer token. It is sent to https on the registry's hostname and
+	// port and to the origins of Modules and Providers; never anywhere else.
 	Token egress.Secret
 	// Rate is how many questions a second it is asked at most; zero stands for 100.
 	Rate int
@@ -88,7 +90,7 @@ const (
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
-	found   *lru.Cache[string, discovered]
+	found   *lru.Cache[serviceOf, discovered]
 	finding singleflight.Group
 	located *expirable.LRU[locationKey, located]
 	gates   *lru.Cache[string, *gate]
@@ -97,16 +99,18 @@ type Client struct {
 // New makes a Client. Its error names the setting that is wrong.
 func New(cfg Config) (*Client, error) {
 	for host, h := range cfg.Hosts {
-		if h.Modules == "" {
-			continue
-		}
-		if _, err := serviceURL(nil, h.Modules); err != nil {
-			return nil, fmt.Errorf("upstream %s: modules: %w", host, err)
+		for name, set := range map[string]string{"modules": h.Modules, "providers": h.Providers} {
+			if set == "" {
+				continue
+			}
+			if _, err := serviceURL(nil, set); err != nil {
+				return nil, fmt.Errorf("upstream %s: %s: %w", host, name, err)
+			}
 		}
 	}
 	c := &Client{cfg: cfg}
 	var err error
-	if c.found, err = lru.New[string, discovered](maxRemembered); err != nil {
+	if c.found, err = lru.New[serviceOf, discovered](maxRemembered); err != nil {
 		return nil, err
 	}
 	if c.gates, err = lru.New[string, *gate](maxRemembered); err != nil {
@@ -121,21 +125,27 @@ func New(cfg Config) (*Client, error) {
 // most. asked is the URL before any redirect, which relative locations are relative
 // to.
 func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
-	leave, err := c.gate(m.Host).enter(ctx)
+	path := m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
+	return c.askService(ctx, serviceOf{m.Host, modulesV1}, path, limit, read)
+}
+
+// askService is ask for a path below the base URL of any service.
+func (c *Client) askService(ctx context.Context, s serviceOf, path string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
+	leave, err := c.gate(s.host).enter(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.askNow(ctx, m, rest, limit, read)
+	err = c.askNow(ctx, s, path, limit, read)
 	leave(err)
 	return err
 }
 
-func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
-	base, err := c.modules(ctx, m.Host)
+func (c *Client) askNow(ctx context.Context, s serviceOf, path string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
+	base, err := c.base(ctx, s)
 	if err != nil {
 		return err
 	}
-	asked, err := base.Parse(m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest)
+	asked, err := base.Parse(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
@@ -146,7 +156,7 @@ func (c *Client) askNow(ctx context.Context, m modproxy.Module, rest string, lim
 			// Some registries answer only what looks like a client of theirs.
 			"X-Terraform-Version": {"1.11.4"},
 		},
-		Credentials: c.credentials(m.Host),
+		Credentials: c.credentials(s.host),
 		Redirects:   5,
 		Attempts:    2,
 		MaxBytes:    limit,
@@ -166,8 +176,8 @@ func (c *Client) credentials(host string) []egress.Credential {
 	}
 	bearer := egress.NewSecret("Bearer " + h.Token.Reveal())
 	bound := []egress.Credential{{Origin: "https://" + host, Authorization: bearer}}
-	if h.Modules != "" {
-		if u, err := url.Parse(h.Modules); err == nil {
+	for _, set := range []string{h.Modules, h.Providers} {
+		if u, err := url.Parse(set); err == nil && u.Host != "" {
 			bound = append(bound, egress.Credential{Origin: egress.Origin(u), Authorization: bearer})
 		}
 	}

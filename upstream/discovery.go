@@ -16,40 +16,65 @@ import (
 	"github.com/modproxy/modproxy/upstream/egress"
 )
 
-// discovered is what service discovery found for one host.
-type discovered struct {
-	modules *url.URL  // the modules.v1 base, with a trailing slash; nil if unknown
-	at      time.Time // when modules was found
-	err     error     // of the last try, nil if it succeeded
-	tried   time.Time
+// service is one that a registry offers, by its name in a discovery document.
+type service string
+
+const (
+	modulesV1   service = "modules.v1"
+	providersV1 service = "providers.v1"
+)
+
+// serviceOf is a service of one host.
+type serviceOf struct {
+	host string
+	service
 }
 
-// modules is the modules.v1 base URL of a registry: the configured one, or what
+// String is unique: no host has a space.
+func (s serviceOf) String() string { return string(s.service) + " " + s.host }
+
+// configured is the base URL that is set for s; empty for none.
+func (c *Client) configured(s serviceOf) string {
+	if s.service == providersV1 {
+		return c.cfg.Hosts[s.host].Providers
+	}
+	return c.cfg.Hosts[s.host].Modules
+}
+
+// discovered is what service discovery found for one service of a host.
+type discovered struct {
+	base  *url.URL  // with a trailing slash; nil if unknown
+	at    time.Time // when base was found
+	err   error     // of the last try, nil if it succeeded
+	tried time.Time
+}
+
+// base is the base URL of a registry's service: the configured one, or what
 // remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
-func (c *Client) modules(ctx context.Context, host string) (*url.URL, error) {
-	if configured := c.cfg.Hosts[host].Modules; configured != "" {
+func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
+	if configured := c.configured(s); configured != "" {
 		return serviceURL(nil, configured)
 	}
 	now := time.Now()
-	known, _ := c.found.Get(host)
+	known, _ := c.found.Get(s)
 	age := now.Sub(known.at)
 	switch {
-	case known.modules != nil && age >= 0 && age < discoveryLife:
-		return known.modules, nil
+	case known.base != nil && age >= 0 && age < discoveryLife:
+		return known.base, nil
 	case known.err != nil && now.Sub(known.tried) < discoveryPause && now.Sub(known.tried) >= 0:
 		return usable(known, now)
 	}
 	// Shared by all who ask, so it does not end with the one who asked first.
-	answer := c.finding.DoChan(host, func() (any, error) {
+	answer := c.finding.DoChan(s.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
 		defer cancel()
-		u, err := c.discoverSafely(ctx, host)
-		found := discovered{modules: u, at: time.Now(), err: err, tried: time.Now()}
+		u, err := c.discoverSafely(ctx, s)
+		found := discovered{base: u, at: time.Now(), err: err, tried: time.Now()}
 		if err != nil {
-			found.modules, found.at = known.modules, known.at
+			found.base, found.at = known.base, known.at
 		}
-		c.found.Add(host, found)
+		c.found.Add(s, found)
 		return found, nil
 	})
 	select {
@@ -62,29 +87,29 @@ func (c *Client) modules(ctx context.Context, host string) (*url.URL, error) {
 
 // usable is what d gives: its URL, stale if need be, or its error.
 func usable(d discovered, now time.Time) (*url.URL, error) {
-	if d.modules != nil && (d.err == nil || now.Sub(d.at) < discoveryStale) {
-		return d.modules, nil
+	if d.base != nil && (d.err == nil || now.Sub(d.at) < discoveryStale) {
+		return d.base, nil
 	}
 	return nil, d.err
 }
 
 // discoverSafely is discover where a panic would end the process.
-func (c *Client) discoverSafely(ctx context.Context, host string) (u *url.URL, err error) {
+func (c *Client) discoverSafely(ctx context.Context, s serviceOf) (u *url.URL, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			u, err = nil, modproxy.Fault(p)
 		}
 	}()
-	return c.discover(ctx, host)
+	return c.discover(ctx, s)
 }
 
-// discover asks a host for its discovery document and reads modules.v1 from it,
+// discover asks a host for its discovery document and reads a service from it,
 // by the clients' rules (terraform-svchost disco.go).
-func (c *Client) discover(ctx context.Context, host string) (*url.URL, error) {
+func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
-		URL:         "https://" + host + "/.well-known/terraform.json",
+		URL:         "https://" + s.host + "/.well-known/terraform.json",
 		Header:      http.Header{"Accept": {"application/json"}},
-		Credentials: c.credentials(host),
+		Credentials: c.credentials(s.host),
 		Redirects:   3,
 		Attempts:    2,
 		MaxBytes:    maxDiscovery,
@@ -98,7 +123,7 @@ func (c *Client) discover(ctx context.Context, host string) (*url.URL, error) {
 		// That it offers no services is not to say that there is no such module.
 		return nil, fmt.Errorf("service discovery: %w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), res.Status)
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("service discovery: %w", c.refusal(host, res))
+		return nil, fmt.Errorf("service discovery: %w", c.refusal(s.host, res))
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, fmt.Errorf("service discovery: %w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL))
@@ -107,32 +132,36 @@ func (c *Client) discover(ctx context.Context, host string) (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("service discovery: %w", outgoing(err))
 	}
-	u, err := parseDiscovery(res.Request.URL, body)
+	u, err := parseDiscovery(res.Request.URL, body, s.service)
 	if err != nil {
 		return nil, fmt.Errorf("service discovery: %s: %w", egress.Redact(res.Request.URL), err)
 	}
 	return u, nil
 }
 
-// parseDiscovery reads the modules.v1 base URL from a discovery document that
-// came from final. Its error is [modproxy.ErrUnavailable]: the registry cannot be
-// used as it is, which says nothing about what it has.
-func parseDiscovery(final *url.URL, document []byte) (*url.URL, error) {
+// parseDiscovery reads a service's base URL from a discovery document that came
+// from final. Its error is [modproxy.ErrUnavailable]: the registry cannot be used
+// as it is, which says nothing about what it has. But a registry that offers no
+// providers.v1 has no providers: that is [modproxy.ErrNotFound].
+func parseDiscovery(final *url.URL, document []byte, s service) (*url.URL, error) {
 	var services map[string]json.RawMessage
 	if err := json.Unmarshal(document, &services); err != nil || services == nil {
 		return nil, fmt.Errorf("%w: the discovery document is not a JSON object", modproxy.ErrUnavailable)
 	}
-	raw, ok := services["modules.v1"]
-	if !ok {
+	raw, ok := services[string(s)]
+	switch {
+	case !ok && s == providersV1:
+		return nil, fmt.Errorf("%w: the host does not offer providers.v1: it has no providers", modproxy.ErrNotFound)
+	case !ok:
 		return nil, fmt.Errorf("%w: the host does not offer modules.v1: it is no module registry", modproxy.ErrUnavailable)
 	}
 	var value string
 	if err := json.Unmarshal(raw, &value); err != nil {
-		return nil, fmt.Errorf("%w: modules.v1 is not a string", modproxy.ErrUnavailable)
+		return nil, fmt.Errorf("%w: %s is not a string", modproxy.ErrUnavailable, s)
 	}
 	u, err := serviceURL(final, value)
 	if err != nil {
-		return nil, fmt.Errorf("%w: modules.v1: %w", modproxy.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
 	}
 	return u, nil
 }

@@ -35,7 +35,7 @@ func TestParseDiscovery(t *testing.T) {
 		`{"modules.v2":"/v2/modules/"}`:                                  "",
 		`{}`:                                                             "", `[]`: "", `null`: "", ``: "", `<html>`: "",
 	} {
-		got, err := parseDiscovery(final, []byte(document))
+		got, err := parseDiscovery(final, []byte(document), modulesV1)
 		if want == "" {
 			if !errors.Is(err, modproxy.ErrUnavailable) {
 				t.Errorf("%s: %v, %v; want ErrUnavailable", document, got, err)
@@ -53,7 +53,7 @@ func FuzzParseDiscovery(f *testing.F) {
 		if err != nil || base.Scheme != "https" || base.Host == "" || base.Opaque != "" {
 			return
 		}
-		u, err := parseDiscovery(base, document)
+		u, err := parseDiscovery(base, document, modulesV1)
 		if err != nil {
 			return
 		}

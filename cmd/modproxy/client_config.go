@@ -11,13 +11,6 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// providers are the providers.v1 URLs of the registries that are known to have
-// one, as their own discovery documents name them.
-var providers = map[string]string{
-	"registry.terraform.io": "https://registry.terraform.io/v1/providers/",
-	"registry.opentofu.org": "https://registry.opentofu.org/v1/providers/",
-}
-
 // tools are the clients that --tool can name.
 var tools = []string{"terraform", "tofu"}
 
@@ -27,7 +20,7 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 		Use:   "client-config",
 		Short: "Print what to put into the CLI configuration of Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
-modules of every upstream, with source addresses as they are.`,
+modules and providers of every upstream, with source addresses as they are.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if base != "" {
@@ -65,9 +58,9 @@ var clientConfigText = template.Must(template.New("").Parse(
 # For either: the file that TF_CLI_CONFIG_FILE names.
 {{- end}}
 #
-# A host block stands in for everything that the host says of itself, so it names
-# the provider registry too: without providers.v1, "init" would not find the
-# providers of that host. Providers do not pass through modproxy.
+# A host block stands in for everything that the host says of itself. Clients show
+# the token for the host to every URL in it, so all of them are this proxy's: it
+# passes on what the host answers about its providers.
 {{- if .Asks}}
 #
 # This proxy wants a token, which "modproxy token create" makes. Clients show it for
@@ -80,15 +73,8 @@ var clientConfigText = template.Must(template.New("").Parse(
 {{- end}}
 host "{{.Name}}" {
   services = {
-{{- if .Providers}}
-    "modules.v1"   = "{{.Modules}}"
-    "providers.v1" = "{{.Providers}}"
-{{- else}}
-    "modules.v1" = "{{.Modules}}"
-    # If this host has providers too, or another service, add what it says under
-    # https://{{.Name}}/.well-known/terraform.json, for example:
-    # "providers.v1" = "https://{{.Name}}/v1/providers/"
-{{- end}}
+    "modules.v1"   = "{{.Base}}modules/"
+    "providers.v1" = "{{.Base}}providers/"
   }
 }
 {{- if $.Asks}}
@@ -103,14 +89,14 @@ host "{{.Name}}" {
 
 // clientHost is one host block.
 type clientHost struct {
-	Name, Modules, Providers string
-	Variable                 string // of the token
-	Warn                     bool
+	Name, Base string
+	Variable   string // of the token
+	Warn       bool
 }
 
 // clientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
-// or, for both, empty) ask the proxy at the URL base for the modules of upstreams.
-// An upstream of any name has no block. asks tells that the proxy wants a token.
+// or, for both, empty) ask the proxy at the URL base for the modules and
+// providers of upstreams. An upstream of any name has no block. asks tells that the proxy wants a token.
 func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks bool) error {
 	if tool != "" && tool != "terraform" && tool != "tofu" {
 		return misuse{withHint(fmt.Errorf("unknown tool %.80q", tool), didYouMean(tool, tools, "want terraform or tofu"))}
@@ -122,11 +108,10 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks boo
 		}
 		name := hostname.Display(u.Host)
 		hosts = append(hosts, clientHost{
-			Name:      name,
-			Modules:   cutSlash(base) + "/" + u.Host + "/v1/modules/",
-			Providers: providers[u.Host],
-			Variable:  hostname.TokenVariable(u.Host),
-			Warn:      name != u.Host && tool != "tofu",
+			Name:     name,
+			Base:     cutSlash(base) + "/" + u.Host + "/v1/",
+			Variable: hostname.TokenVariable(u.Host),
+			Warn:     name != u.Host && tool != "tofu",
 		})
 	}
 	var text strings.Builder

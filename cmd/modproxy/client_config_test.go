@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,6 +24,31 @@ func TestClientConfigGolden(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", name, got.code, got.stderr)
 		}
 		golden(t, "client-config."+name, got.stdout)
+	}
+}
+
+// Clients show the token for a host to every URL in its block.
+func TestClientConfigNamesNobodyElse(t *testing.T) {
+	urls := regexp.MustCompile(`\b[a-z]+://[^"\s]*`)
+	for _, base := range []string{"http://127.0.0.1:8080", "https://modules.example.com/registry"} {
+		for _, tool := range append(slices.Clone(tools), "") {
+			for _, asks := range []bool{true, false} {
+				upstreams := []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
+				var out bytes.Buffer
+				if err := clientConfig(&out, base, tool, upstreams, asks); err != nil {
+					t.Fatal(err)
+				}
+				all := urls.FindAllString(out.String(), -1)
+				if len(all) != 2*(len(upstreams)-1) {
+					t.Errorf("%q: want two URLs for each host, got %q", tool, all)
+				}
+				for _, u := range all {
+					if !strings.HasPrefix(u, base+"/") {
+						t.Errorf("%q: a token is shown to %s", tool, u)
+					}
+				}
+			}
+		}
 	}
 }
 

@@ -188,6 +188,10 @@ type Upstream struct {
 	// service discovery says. Empty: discover. Default: empty.
 	Modules string `yaml:"modules"`
 
+	// Providers is the registry's providers.v1 base URL, to use instead of what
+	// service discovery says. Empty: discover. Default: empty.
+	Providers string `yaml:"providers"`
+
 	// Token is sent as a bearer token to this registry and to nobody else.
 	// Default: empty, none is sent.
 	Token egress.Secret `yaml:"token"`

@@ -139,7 +139,7 @@ func (k *checker) upstreams(upstreams []Upstream) {
 		u, path := &upstreams[i], fmt.Sprintf("upstreams[%d]", i)
 		if u.Host != "*" {
 			k.host(path+".host", &u.Host)
-		} else if u.Modules != "" || !u.Token.IsZero() || u.TokenFile != "" {
+		} else if u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != "" {
 			k.fail(path, `what every registry would get or be needs a host of its own, not "*"`)
 		}
 		if seen[u.Host] {
@@ -149,6 +149,11 @@ func (k *checker) upstreams(upstreams []Upstream) {
 		if u.Modules != "" {
 			if err := checkURL(u.Modules); err != nil {
 				k.fail(path+".modules", "%w", err)
+			}
+		}
+		if u.Providers != "" {
+			if err := checkURL(u.Providers); err != nil {
+				k.fail(path+".providers", "%w", err)
 			}
 		}
 		if !u.Token.IsZero() && u.TokenFile != "" {

@@ -7,9 +7,12 @@
 //	upstream NAME load DIR                  serve DIR from now on
 //	upstream NAME set KNOB=VALUE…           turn knobs ([registrytest.Knobs]); KIND.KNOB=VALUE for one kind only
 //	upstream NAME down | up                 refuse connections, accept them again
+//	internet NAME                           from now on a proxy of the site leads whatever leaves this machine by https
+//	                                        to NAME, which has a certificate for the two public registries, too
 //	requests NAME KIND N                    NAME saw N requests of KIND ("all" for any) since the last reset; "N+" for at least N
 //	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
-//	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive, all
+//	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive,
+//	                                        provider, all
 //	requests -reset                         count from here on
 //	await NAME KIND N                       wait until there were so many requests
 //	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
@@ -36,7 +39,8 @@
 // $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
 // that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
-// configuration. $CLIENT is the client's program, and $MODPROXY modproxy.
+// configuration. $CLIENT is the client's program, $MODPROXY modproxy, and
+// $PLATFORM this machine's, as in linux/amd64.
 package main_test
 
 import (
@@ -46,6 +50,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -150,6 +155,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"upstream": runUpstream,
+			"internet": runInternet,
 			"requests": runRequests,
 			"await":    runAwait,
 			"seen":     runSeen,
@@ -181,6 +187,7 @@ func setup(env *testscript.Env, name, program string) error {
 		"CLIENT=" + program,
 		"MODPROXY=" + built,
 		"CHECKPOINT_DISABLE=1",
+		"PLATFORM=" + runtime.GOOS + "/" + runtime.GOARCH,
 		"TF_IN_AUTOMATION=1",
 		"TF_CLI_CONFIG_FILE=" + w.path("proxied.tfrc"),
 		"SSL_CERT_FILE=" + ca,

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"regexp"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/upstream/egress/egresstest"
 )
 
 func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
@@ -48,7 +51,9 @@ func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 // start gives every upstream of a script an address of its own.
 func (w *world) start(ts *testscript.TestScript, name string, args []string) error {
 	addr := fmt.Sprintf("127.0.0.%d:0", 2+len(w.upstreams))
-	u, err := registrytest.Start(ts.MkAbs(args[0]), registrytest.Options{Addr: addr})
+	u, err := registrytest.Start(ts.MkAbs(args[0]), registrytest.Options{
+		Addr: addr, Names: []string{"registry.terraform.io", "registry.opentofu.org"},
+	})
 	if err != nil {
 		return err
 	}
@@ -59,6 +64,20 @@ func (w *world) start(ts *testscript.TestScript, name string, args []string) err
 		return err
 	}
 	return w.writeConfigs()
+}
+
+// runInternet sets the proxies in the environments of the client and of modproxy:
+// neither uses them for this machine's own addresses.
+func runInternet(ts *testscript.TestScript, neg bool, args []string) {
+	w := worldOf(ts)
+	if neg || len(args) != 1 || w.upstreams[args[0]] == nil {
+		ts.Fatalf("usage: internet NAME, of an upstream that was started")
+	}
+	to := w.upstreams[args[0]].Host
+	site := httptest.NewServer(&egresstest.Proxy{Dial: func(string) (net.Conn, error) { return net.Dial("tcp", to) }})
+	ts.Defer(site.Close)
+	ts.Setenv("HTTPS_PROXY", site.URL)
+	w.env = append(w.env, "HTTPS_PROXY="+site.URL)
 }
 
 // turn reads KNOB=VALUE and KIND.KNOB=VALUE. The knobs of a kind that one line
@@ -121,6 +140,8 @@ func (w *world) seenByProxy() map[string]int {
 
 func kindAtProxy(method, p string) string {
 	switch {
+	case strings.Contains(p, "/v1/providers/"):
+		return "provider"
 	case path.Base(p) == "terraform.json":
 		return "discovery"
 	case path.Base(p) == "versions", path.Base(p) == "download":

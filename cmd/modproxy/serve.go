@@ -211,6 +211,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       s.registry,
+		Providers:      s.provider,
 		Upstreams:      upstreams,
 		PublicURL:      cutSlash(c.PublicURL),
 		Known:          known,

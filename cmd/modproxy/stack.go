@@ -35,6 +35,7 @@ type stack struct {
 	store    *disk.Store
 	book     *ledger.Log
 	recheck  recheck             // does nothing when offline
+	provider proxy.Providers     // nil when offline
 	auth     *auth.Authenticator // nil when nobody is asked
 	egress   *egress.Client      // nil when offline and without issuers
 	tunnel   *egress.Tunnel      // nil when offline
@@ -83,6 +84,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
 		reg = &ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
+		s.provider = client.Provider
 		s.recheck = recheck{
 			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: reg, FetchTimeout: c.Fetch.Timeout, Log: log,
 		}
@@ -118,7 +120,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
-			hosts[u.Host] = upstream.Host{Modules: u.Modules, Token: u.Token, Rate: u.Rate}
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
 	var shown []upstream.Credential

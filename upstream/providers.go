@@ -1,0 +1,99 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/upstream/egress"
+)
+
+// maxProvider bounds a document about a provider, in bytes: the list of versions of
+// the one that has most has a quarter of it.
+const maxProvider = 1 << 20
+
+// Provider asks the provider registry of host for the document at path, which is
+// below its providers.v1 base URL (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol).
+// The document is as it came, but for the URLs in it: they are absolute.
+//
+// Errors: [modproxy.ErrNotFound] when there is no such document or host offers no
+// providers, [modproxy.ErrDenied], [modproxy.ErrUnavailable].
+func (c *Client) Provider(ctx context.Context, host, path string) (document []byte, err error) {
+	err = c.askService(ctx, serviceOf{host, providersV1}, path, maxProvider, func(res *http.Response, _ *url.URL) error {
+		document, err = c.readProvider(host, res)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
+	}
+	return document, nil
+}
+
+func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
+	if res.StatusCode != http.StatusOK {
+		return nil, c.refusal(host, res)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, outgoing(err)
+	}
+	document, err := absoluteURLs(res.Request.URL, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
+	}
+	return document, nil
+}
+
+// providerURLs are the members of a document about a package that clients resolve
+// against the URL that the document came from (registry_client.go in
+// internal/getproviders of both).
+var providerURLs = []string{"download_url", "shasums_url", "shasums_signature_url"}
+
+// absoluteURLs is document, which came from final, with absolute URLs. A document
+// without a relative one is returned as it is.
+func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(document, &members); err != nil || members == nil {
+		return nil, fmt.Errorf("want a JSON object")
+	}
+	changed := false
+	for name, raw := range members {
+		var ref string
+		if !isProviderURL(name) || json.Unmarshal(raw, &ref) != nil {
+			continue
+		}
+		u, err := url.Parse(ref)
+		if err != nil || u.IsAbs() {
+			continue // the client will say what is wrong with it
+		}
+		if members[name], err = json.Marshal(final.ResolveReference(u).String()); err != nil {
+			return nil, err
+		}
+		changed = true
+	}
+	if !changed {
+		return document, nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(members)
+	return out.Bytes(), err
+}
+
+// isProviderURL reports whether clients, who make nothing of upper case, take name
+// for one of providerURLs.
+func isProviderURL(name string) bool {
+	for _, known := range providerURLs {
+		if strings.EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
+}
