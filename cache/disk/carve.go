@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,10 +16,11 @@ import (
 
 const (
 	sumLength = 64          // of the checksum that a sealed record begins with
-	maxCarved = 64 << 20    // the longest document, in bytes
+	maxCarved = 64 << 20    // the longest document, in bytes, unpacked or not
 	window    = 1 << 20     // what is looked through at once
 	sector    = 4 << 10     // what is passed over when it cannot be read
 	begins    = "\n" + `{"` // the header, after the checksum
+	gzipMagic = "\x1f\x8b"
 )
 
 // carved is where a sealed record is in a file.
@@ -81,7 +83,8 @@ func isHex(b []byte) bool {
 }
 
 // carveOne is the sealed record that r begins with, or nil. Its length is nowhere:
-// the header ends with its line, and a document is a JSON value or nothing.
+// the header ends with its line, and a document is a JSON value, in gzip form or as it is,
+// or nothing.
 func carveOne(r *io.SectionReader) ([]byte, error) {
 	buffered := bufio.NewReaderSize(io.LimitReader(r, maxSidecar), 4<<10)
 	var sealed []byte
@@ -99,10 +102,9 @@ func carveOne(r *io.SectionReader) ([]byte, error) {
 	if _, err := unseal(sealed, &header); err == nil {
 		return sealed, nil
 	}
-	var document json.RawMessage
-	text := &remembering{r: io.NewSectionReader(r, int64(len(sealed)), maxCarved)}
-	if err := json.NewDecoder(text).Decode(&document); err != nil {
-		return nil, text.err // it is not JSON: there was no record, or not all of it
+	document, err := carveDocument(io.NewSectionReader(r, int64(len(sealed)), maxCarved))
+	if document == nil {
+		return nil, err
 	}
 	sealed = append(sealed, document...)
 	if _, err := unseal(sealed, &header); err != nil {
@@ -111,14 +113,41 @@ func carveOne(r *io.SectionReader) ([]byte, error) {
 	return sealed, nil
 }
 
-// remembering is a reader with its own error, unless that is the end.
+// carveDocument is the document that r begins with, a JSON value in gzip form or as
+// it is; nil when it begins with none. The error is that r cannot be read.
+func carveDocument(r *io.SectionReader) ([]byte, error) {
+	text := &remembering{r: r}
+	buffered := bufio.NewReader(text)
+	if head, _ := buffered.Peek(len(gzipMagic)); string(head) != gzipMagic {
+		var document json.RawMessage
+		if err := json.NewDecoder(buffered).Decode(&document); err != nil {
+			return nil, text.err // it is not JSON: there was no record, or not all of it
+		}
+		return document, nil
+	}
+	z, err := gzip.NewReader(buffered) // which reads no byte beyond the end
+	if err != nil {
+		return nil, text.err
+	}
+	z.Multistream(false)
+	if n, err := io.Copy(io.Discard, io.LimitReader(z, maxCarved+1)); err != nil || n > maxCarved {
+		return nil, text.err
+	}
+	document := make([]byte, text.n-int64(buffered.Buffered()))
+	_, err = r.ReadAt(document, 0)
+	return document, err
+}
+
+// remembering is a reader that counts and has its own error, unless that is the end.
 type remembering struct {
 	r   io.Reader
+	n   int64 // bytes that were read
 	err error
 }
 
 func (r *remembering) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
+	r.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
 	}

@@ -2,8 +2,10 @@ package disk_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -34,6 +36,9 @@ func fillMany(t testing.TB, dir string, n int) map[string]cache.PackageRecord {
 		all[version] = rec
 		// Lists that are replaced, of which the last one counts.
 		document := fmt.Appendf(nil, `{"modules": [{"text": %q, "n": %d}]}`, strings.Repeat("x\n{\"", i*100), i)
+		if i%3 > 0 {
+			document = zip(t, document)
+		}
 		if err := s.PutVersions(vpc, cache.VersionsRecord{Document: document, Time: when, Asked: when.Add(time.Duration(i))}); err != nil {
 			t.Fatal(err)
 		}
@@ -42,6 +47,15 @@ func fillMany(t testing.TB, dir string, n int) map[string]cache.PackageRecord {
 		t.Fatal(err)
 	}
 	return all
+}
+
+func zip(t testing.TB, document []byte) []byte {
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := z.Write(document); errors.Join(err, z.Close()) != nil {
+		t.Fatal(err)
+	}
+	return zipped.Bytes()
 }
 
 // records is what a directory has.
@@ -165,8 +179,16 @@ func TestRebuildFromTheIndex(t *testing.T) {
 		t.Errorf("%d records", len(got))
 	}
 	s := mustOpen(t, dir)
-	if rec, err := s.Versions(vpc); err != nil || !bytes.Contains(rec.Document, []byte(`"n": 29}`)) {
-		t.Errorf("%s, %v", rec.Document, err)
+	rec, err := s.Versions(vpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(rec.Document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if document, err := io.ReadAll(z); err != nil || !bytes.Contains(document, []byte(`"n": 29}`)) {
+		t.Errorf("%s, %v", document, err)
 	}
 	if again, err := filepath.Glob(filepath.Join(dir, "packages/v1/*/*.meta")); len(again) != 30 || err != nil {
 		t.Errorf("%d copies, %v", len(again), err)
