@@ -138,20 +138,26 @@ func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.
 		if err := r.held.get(m); err != nil {
 			return nil, err
 		}
-		ctx, cancel := r.asking.detach(ctx, askTimeout)
-		defer cancel()
-		asked := time.Now()
-		v, err := r.Next.Versions(ctx, m)
-		if err == nil && v == nil {
-			err = errors.New("no answer")
-		}
-		r.paced(m.Host, time.Since(asked), err)
-		r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
-		if err != nil {
-			return r.askedInVain(ctx, k, k.settle("versions", err, askTimeout), asked)
-		}
-		return r.keepVersions(ctx, m, v, asked)
+		return r.askNext(ctx, m)
 	})
+}
+
+// askNext asks Next for the versions of m, and keeps what it answers.
+func (r *Registry) askNext(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	k := key{Module: m}
+	ctx, cancel := r.asking.detach(ctx, askTimeout)
+	defer cancel()
+	asked := time.Now()
+	v, err := r.Next.Versions(ctx, m)
+	if err == nil && v == nil {
+		err = errors.New("no answer")
+	}
+	r.paced(m.Host, time.Since(asked), err)
+	r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
+	if err != nil {
+		return r.askedInVain(ctx, k, k.settle("versions", err, askTimeout), asked)
+	}
+	return r.keepVersions(ctx, m, v, asked)
 }
 
 // askedInVain is what follows from an error of Next.
