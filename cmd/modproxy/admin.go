@@ -35,7 +35,7 @@ import (
 // mounts are what modproxy answers beside the protocol while it serves.
 func (s *stack) mounts() []proxy.Mount {
 	kept := &storage{store: s.store, cache: s.cache, book: s.book}
-	return slices.Concat(sumdbMounts(s.book), ledgerMounts(s.book, s.forget), kept.mounts())
+	return slices.Concat(sumdbMounts(s.book), ledgerMounts(s.book, s.forget), kept.mounts(), s.refresh.mounts())
 }
 
 // open makes what answers while modproxy does not serve; done releases it.

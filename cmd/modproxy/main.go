@@ -95,6 +95,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newLockCommand(env),
 		newLsCommand(env),
 		newRebuildCommand(env),
+		newRefreshCommand(env),
 		newRmCommand(env),
 		newKeyCommand(env),
 		newServeCommand(env),

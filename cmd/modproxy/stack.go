@@ -34,8 +34,9 @@ type stack struct {
 	cache    *cache.Registry
 	store    *disk.Store
 	book     *ledger.Log
-	recheck  recheck             // does nothing when offline
-	provider proxy.Providers     // nil when offline
+	recheck  recheck         // does nothing when offline
+	provider proxy.Providers // nil when offline
+	refresh  refresher
 	auth     *auth.Authenticator // nil when nobody is asked
 	egress   *egress.Client      // nil when offline and without issuers
 	tunnel   *egress.Tunnel      // nil when offline
@@ -102,6 +103,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	if err := stayPut(s.cache, s.store, c); err != nil {
 		return nil, err
 	}
+	s.refresh = refresher{cache: s.cache, hosts: c.asksHost}
 	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
 	s.cache.Start()
 	s.registry = &rewrite.Registry{Next: &tellEarly{Next: s.cache, Ledger: s.book}}
