@@ -42,6 +42,9 @@ type Config struct {
 	MaxReceived int64
 	// Limits bound a package.
 	Limits pack.Limits
+	// Missing is how long a service discovery that failed is remembered at most; it
+	// is never more than 5s, which zero stands for.
+	Missing time.Duration
 }
 
 // Host is what is set for one registry.
@@ -76,7 +79,8 @@ const (
 	discoveryLife = 10 * time.Minute
 	// What discovery found serves this long while the registry does not answer.
 	discoveryStale = 24 * time.Hour
-	// A discovery that failed is not tried again before this time has passed.
+	// A discovery that failed is not tried again before this time, or Missing if
+	// that is shorter, has passed.
 	discoveryPause = 5 * time.Second
 	// A discovery takes no longer than this.
 	discoveryTimeout = 15 * time.Second
@@ -107,6 +111,9 @@ func New(cfg Config) (*Client, error) {
 				return nil, fmt.Errorf("upstream %s: %s: %w", host, name, err)
 			}
 		}
+	}
+	if cfg.Missing <= 0 || cfg.Missing > discoveryPause {
+		cfg.Missing = discoveryPause
 	}
 	c := &Client{cfg: cfg}
 	var err error

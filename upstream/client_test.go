@@ -18,7 +18,7 @@ import (
 )
 
 // newClient makes a client that may reach this machine.
-func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream.Host) *upstream.Client {
+func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream.Host, set ...func(*upstream.Config)) *upstream.Client {
 	t.Helper()
 	out, err := egress.New(egress.Config{
 		Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile,
@@ -38,10 +38,14 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 		Dir: scratch, CAFile: u.CAFile, Allow: out.Check, Resolve: out.Resolve,
 		Tunnel: func(most int64) (git.Session, error) { return tunnel.Session(most), nil },
 	}
-	c, err := upstream.New(upstream.Config{
+	cfg := upstream.Config{
 		Egress: out, Hosts: hosts, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
 		Git: func(modproxy.Module) *git.Fetcher { return fetcher },
-	})
+	}
+	for _, change := range set {
+		change(&cfg)
+	}
+	c, err := upstream.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,5 +233,19 @@ func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
 	u.Set(registrytest.Discovery, registrytest.Knobs{})
 	if err := <-second; err != nil {
 		t.Errorf("the second: %v", err)
+	}
+}
+
+// A discovery that failed is not remembered for longer than an absence is.
+func TestFailedDiscoveryIsForgotten(t *testing.T) {
+	u := registrytest.New(t, registrytest.Modules())
+	client := newClient(t, u, nil, func(c *upstream.Config) { c.Missing = 1 })
+	u.Set(registrytest.Discovery, registrytest.Knobs{Status: 404})
+	if _, err := client.Versions(t.Context(), networkOf(u)); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Fatalf("error %v", err)
+	}
+	u.Set(registrytest.Discovery, registrytest.Knobs{})
+	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
+		t.Errorf("after Missing: %v", err)
 	}
 }

@@ -62,7 +62,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	switch {
 	case known.base != nil && age >= 0 && age < discoveryLife:
 		return known.base, nil
-	case known.err != nil && now.Sub(known.tried) < discoveryPause && now.Sub(known.tried) >= 0:
+	case known.err != nil && now.Sub(known.tried) < c.cfg.Missing && now.Sub(known.tried) >= 0:
 		return usable(known, now)
 	}
 	// Shared by all who ask, so it does not end with the one who asked first.

@@ -147,6 +147,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 		MaxReceived: int64(c.Fetch.MaxReceived),
 		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames},
 		Git:         fetcher,
+		Missing:     c.Cache.Missing,
 	})
 }
 
