@@ -21,9 +21,10 @@ type Event struct {
 	Version   string
 	Status    int
 	Bytes     int64
-	Cache     string // as in Cache-Status
-	Client    string // the address that it came from, as far as that is known
-	Principal string // who asked; empty where nobody is asked
+	Cache     string   // as in Cache-Status
+	Client    string   // the address that it came from, as far as that is known
+	Principal string   // who asked; empty where nobody is asked
+	Groups    []string // of the issuer's that the principal is in
 	Err       error
 }
 
@@ -40,6 +41,7 @@ const (
 	fieldCache   = "cache"
 	fieldClient  = "client"
 	fieldWho     = "principal"
+	fieldGroups  = "groups"
 	fieldAgent   = "user_agent"
 	fieldError   = "error"
 )
@@ -88,6 +90,9 @@ func (h *Handler) finish(r *http.Request, e *Event) {
 	)
 	if e.Principal != "" {
 		fields = append(fields, zap.String(fieldWho, e.Principal))
+	}
+	if len(e.Groups) > 0 {
+		fields = append(fields, zap.Strings(fieldGroups, e.Groups))
 	}
 	if e.Cache != "" {
 		fields = append(fields, zap.String(fieldCache, e.Cache))

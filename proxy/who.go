@@ -67,7 +67,7 @@ func (h *Handler) showToken(r *http.Request, err error) error {
 }
 
 func (h *Handler) as(r *http.Request, e *Event, p auth.Principal) *http.Request {
-	e.Principal = p.String()
+	e.Principal, e.Groups = p.String(), p.Groups
 	return r.WithContext(auth.WithPrincipal(r.Context(), p))
 }
 
