@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +42,8 @@ type open func(c *Config) (mounts []proxy.Mount, done func() error, err error)
 
 // withAPI calls f with the API of the modproxy that has the data directory of c.
 func withAPI(ctx context.Context, c *Config, open open, f func(*api) error) (err error) {
-	if _, err := os.Stat(c.Data); err != nil {
-		return withHint(fmt.Errorf("data directory: %w", err), "--data says where it is")
+	if err := haveData(c.Data); err != nil {
+		return err
 	}
 	for end := time.Now().Add(claimWait); ; {
 		own, err := claimData(c.Data)

@@ -30,8 +30,11 @@ until it expires; after a second rotation it does not.`,
 			if err != nil {
 				return err
 			}
+			if err := haveData(c.Data); err != nil {
+				return err
+			}
 			if err := auth.RotateKey(keyFile(c), time.Now()); err != nil {
-				return withHint(err, "the first modproxy that serves with authentication makes the key; --data says where")
+				return withHint(err, "the first modproxy that serves with authentication makes the key")
 			}
 			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")
 			return err

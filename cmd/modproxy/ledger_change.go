@@ -171,8 +171,8 @@ be from now on. Put a backup back, or import an export, if there is one.`,
 
 // openOldLedger is openLedger where there must be one.
 func openOldLedger(c *Config) ([]proxy.Mount, func() error, error) {
-	if _, err := os.Stat(ledgerDir(c)); err != nil {
-		return nil, nil, withHint(fmt.Errorf("ledger: %w", err), "--data says where the data directory is")
+	if err := haveLedger(c); err != nil {
+		return nil, nil, err
 	}
 	return openLedger(c)
 }

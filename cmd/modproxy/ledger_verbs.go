@@ -47,9 +47,12 @@ func (env *environment) readLedger(f func(c *Config, book *ledger.Log) error) (e
 	if err != nil {
 		return err
 	}
+	if err := haveLedger(c); err != nil {
+		return err
+	}
 	book, err := ledger.OpenReadOnly(ledgerDir(c))
 	if err != nil {
-		return withHint(err, "--data says where the data directory is")
+		return err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	return f(c, book)

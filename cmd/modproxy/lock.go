@@ -61,6 +61,11 @@ is held to the package without that.`,
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			}
+			if f.key != "" {
+				if _, err := verifiers([]string{f.key}); err != nil {
+					return misuse{fmt.Errorf("--key: %w", err)}
+				}
+			}
 			calls, err := env.installed(dir)
 			if err != nil {
 				return err

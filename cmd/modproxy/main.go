@@ -86,6 +86,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	env.flags = addConfigFlags(root.PersistentFlags())
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newConfigCommand(env),
 		newClientConfigCommand(env),

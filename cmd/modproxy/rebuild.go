@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -30,8 +29,8 @@ modproxy must not be serving from the data directory.`,
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(c.Data); err != nil {
-				return withHint(fmt.Errorf("data directory: %w", err), "--data says where it is")
+			if err := haveData(c.Data); err != nil {
+				return err
 			}
 			own, err := claimToServe(cmd.Context(), c.Data)
 			if err != nil {

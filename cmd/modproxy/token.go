@@ -29,11 +29,38 @@ directory; a proxy that serves from it follows within five seconds.`,
 	return cmd
 }
 
-// tokens are those of the data directory. The configuration need not be in order
-// for that: who revokes a token is in a hurry.
+// tokens are those of the data directory, which must be there. The configuration
+// need not be in order for that: who revokes a token is in a hurry.
 func (env *environment) tokens() (*Config, *auth.Tokens, error) {
-	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+	c, err := env.settings()
+	if err == nil {
+		err = haveData(c.Data)
+	}
 	if err != nil {
+		return nil, nil, err
+	}
+	tokens, err := auth.OpenTokens(tokensFile(c))
+	return c, tokens, err
+}
+
+// firstTokens is tokens for the first one, which may be made before modproxy has
+// served: the data directory is made where it will serve from. One that is named on
+// the command line has to be there, because its name may be a mistake.
+func (env *environment) firstTokens() (*Config, *auth.Tokens, error) {
+	c, sources, err := read(env.flags.file(), env.variables, env.flags.changed())
+	if err != nil {
+		return nil, nil, err
+	}
+	if source := sources.Of("data"); source.Name == "--data" {
+		var missing *hinted
+		if errors.As(haveData(c.Data), &missing) {
+			q := shellQuote(c.Data)
+			return nil, nil, withHint(missing.error, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
+		}
+	} else if err := makeData(c.Data); err != nil {
+		return nil, nil, err
+	}
+	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {
 		return nil, nil, err
 	}
 	tokens, err := auth.OpenTokens(tokensFile(c))
@@ -54,7 +81,9 @@ say goes to standard error.
 
 It lets its owner read the modules of the scopes. A scope is a registry and a
 namespace, such as registry.terraform.io/acme; either may be "*" as a whole, and
-"*" alone is every module.`,
+"*" alone is every module.
+
+The data directory is made where there is none, unless it is named by --data.`,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
   modproxy token create me --scope '*' --expires never
   modproxy token create prometheus --admin`,
@@ -105,12 +134,8 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 }
 
 func (env *environment) createToken(spec auth.TokenSpec) error {
-	c, tokens, err := env.tokens()
+	c, tokens, err := env.firstTokens()
 	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(tokensFile(c))
-	if err := errors.Join(makeDir(filepath.Dir(dir)), auth.MakeDir(dir)); err != nil {
 		return err
 	}
 	text, made, err := tokens.Create(spec)
@@ -140,7 +165,7 @@ path that was signed for it. A proxy that serves refuses it within five seconds.
 				return err
 			}
 			if _, err := os.Stat(tokensFile(c)); errors.Is(err, fs.ErrNotExist) {
-				return withHint(fmt.Errorf("no tokens in %s", c.Data), "--data says where they are")
+				return withHint(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
 			}
 			revoked, err := tokens.Revoke(args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// shellQuote is s as one word of a POSIX shell, on one line and without a character
+// that a terminal obeys. Everything that is printed as a command goes through it:
+// names may be a publisher's, and directories have spaces.
+func shellQuote(s string) string {
+	switch {
+	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) }):
+		return s
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			if c != '%' && isPlain(rune(c)) {
+				b.WriteByte(c)
+			} else {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		}
+		return `"$(printf '` + b.String() + `')"`
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// isPlain reports whether r means nothing to a shell, wherever it stands in a word
+// that is an argument.
+func isPlain(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
+}
