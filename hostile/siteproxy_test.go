@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -55,7 +56,8 @@ func startSite(t *testing.T, scheme string) (*egresstest.Proxy, string) {
 }
 
 // Where all goes out through the proxy of a site, for archives as for git, that leads
-// nowhere that could not be reached directly: the proxy is not even asked.
+// nowhere that could not be reached directly: the proxy is not even asked. By http and
+// socks5 it is asked for addresses; by https, with the key for it, and socks5h for names.
 func TestProxiesOfSites(t *testing.T) {
 	schemes := []string{"http", "https", "socks5", "socks5h"}
 	few := shorter(t, "proxies by https and socks5 only, and a tenth of the targets")
@@ -64,12 +66,13 @@ func TestProxiesOfSites(t *testing.T) {
 	}
 	for _, scheme := range schemes {
 		site, url := startSite(t, scheme)
+		byAddress := scheme == "http" || scheme == "socks5"
 		variable := "HTTPS_PROXY="
 		if strings.HasPrefix(scheme, "socks5") {
 			variable = "ALL_PROXY="
 		}
-		p := startOwn(t, ordinary, variable+url)
-		p.run(scheme+"-is-used", func(t *testing.T) { siteIsUsed(t, p, site, scheme) })
+		p := startOwn(t, ordinary, variable+url, fmt.Sprintf("MODPROXY_EGRESS_PROXY_NAMES=%v", !byAddress))
+		p.run(scheme+"-is-used", func(t *testing.T) { siteIsUsed(t, p, site, byAddress) })
 		number := 0
 		for name, target := range internalTargets {
 			if number++; few && number%10 != 0 { // others each time
@@ -79,7 +82,7 @@ func TestProxiesOfSites(t *testing.T) {
 				host := located(target).host(t)
 				p.refuse(t, module{host, "case", "site", "aws"}, "1.0.0", `not allowed|invalid|denied`)
 				registry := host + ":443"
-				if scheme == "socks5" {
+				if byAddress {
 					registry = strangersAddress + ":443"
 				}
 				asked := site.Took()
@@ -91,14 +94,14 @@ func TestProxiesOfSites(t *testing.T) {
 	}
 }
 
-// siteIsUsed: the proxy, and it alone, is asked for what is good. By socks5 it is
-// asked for addresses, and so a name that only the proxy knows cannot be reached, nor
-// one that has led to another address since.
-func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, scheme string) {
+// siteIsUsed: the proxy, and it alone, is asked for what is good. Where it is asked for
+// addresses a name that only the proxy knows cannot be reached, nor one that has led to
+// another address since.
+func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, byAddress bool) {
 	asked := strings.Join(site.Took(), " ") // warming up has installed from git and an archive
 	for _, name := range []string{"up-a.test", "src.test"} {
 		want := name + ":443"
-		if scheme == "socks5" {
+		if byAddress {
 			addresses, _ := world.names.lookUp(name, false)
 			want = addresses[0].String() + ":443"
 		}
@@ -111,13 +114,13 @@ func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, scheme string) {
 	strangerAt(t, onlyThere[1], served(pack, commit))
 	for name, location := range map[string]string{"archive": "https://" + onlyThere[0] + "/x.tar.gz", "git": "git::https://" + onlyThere[1] + "/x.git?ref=v1"} {
 		m := module{located(location).host(t), "case", name, "aws"}
-		if scheme == "socks5" {
-			p.refuse(t, m, "1.0.0", `no such host.*socks5h`)
+		if byAddress {
+			p.refuse(t, m, "1.0.0", `no such host.*(socks5h|egress.proxy_names)`)
 		} else if a := p.install(m, "1.0.0"); a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", name, a.status, a.said())
 		}
 	}
-	if scheme == "socks5" {
+	if byAddress {
 		strangerAt(t, "rebind9.evil.test", bytesOf(tarGz(t, plainFile)))
 		world.names.rebind("rebind9.evil.test", strangersAddress, "10.0.0.5")
 		p.install(module{located("https://rebind9.evil.test/x.tar.gz").host(t), "case", "rebind", "aws"}, "1.0.0")

@@ -228,6 +228,11 @@ type Egress struct {
 	// needs 22 here. Default: none.
 	Ports []int `yaml:"ports"`
 
+	// ProxyNames has the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names by http
+	// or https look names up. Else they are looked up here, and the proxy is asked for
+	// an address that may be reached, or for a hostname in Allow. Default: false.
+	ProxyNames bool `yaml:"proxy_names"`
+
 	// CAFile is a PEM file of certificate authorities to trust besides those of
 	// the system. Default: empty, none.
 	CAFile string `yaml:"ca_file"`

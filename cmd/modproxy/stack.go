@@ -158,7 +158,7 @@ func newEgress(c *Config, listening net.Addr) (*egress.Client, error) {
 		own = tcp.AddrPort()
 	}
 	client, err := egress.New(egress.Config{
-		Allow: c.Egress.Allow, Ports: c.Egress.Ports, CAFile: c.Egress.CAFile,
+		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
 		UserAgent: "modproxy/" + buildVersion(),
 		Self:      egress.Listeners(own),
 	})

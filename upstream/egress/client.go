@@ -22,7 +22,7 @@ type Client struct {
 	roots  *x509.CertPool
 
 	secure, plain *http.Transport // to where the request goes
-	forward       *http.Transport // to the proxy that the request goes through
+	forward       *http.Transport // of http, to the proxy that is sent the whole URL
 }
 
 const (
@@ -112,13 +112,6 @@ func (c *Client) dialFor(ctx context.Context, addr string, plain bool) (net.Conn
 		return nil, err
 	}
 	t.plain = plain
-	p, err := c.proxy(t.url())
-	if err != nil {
-		return nil, err
-	}
-	if !isSOCKS(p) { // through another the request is sent by c.forward
-		return c.dial(ctx, t)
-	}
 	return c.connect(ctx, t)
 }
 

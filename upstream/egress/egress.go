@@ -54,6 +54,11 @@ type Config struct {
 	// one by http, https, socks5 or socks5h. If Proxy itself is nil, HTTPS_PROXY,
 	// HTTP_PROXY, ALL_PROXY and NO_PROXY decide.
 	Proxy func(*url.URL) (*url.URL, error)
+	// ProxyNames has a proxy by http or https asked for names, which it looks up, as
+	// one by socks5h is. Without it such a proxy is asked for an address that the
+	// policy allows, or for a hostname that is in Allow; as one by socks5 is for
+	// addresses alone.
+	ProxyNames bool
 	// Resolver looks names up; the system's if nil.
 	Resolver Resolver
 	// ConnsPerHost bounds the connections to one host and port; 0 is 16.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 )
@@ -35,9 +36,20 @@ func (c *Client) proxy(u *url.URL) (*url.URL, error) {
 	return p, nil
 }
 
-// admitThrough decides whether a proxy may be asked for t. An address must be one
-// that may be connected to directly. A name that can be looked up here must have
-// no other addresses. A name that cannot be, which is how it is behind many
+// byName reports whether p is asked for t's name, and so for whatever that is for p.
+func (c *Client) byName(p *url.URL, t target) bool {
+	switch p.Scheme {
+	case "socks5":
+		return false
+	case "socks5h":
+		return true
+	}
+	return c.cfg.ProxyNames || c.policy.exceptsName(t)
+}
+
+// admitThrough decides whether a proxy may be asked for t by its name. An address
+// must be one that may be connected to directly. A name that can be looked up here
+// must have no other addresses. A name that cannot be, which is how it is behind many
 // proxies, is left to the proxy and its rules, unless it needs an exception that
 // only an address could have.
 func (c *Client) admitThrough(ctx context.Context, t target) error {
@@ -72,13 +84,42 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout+c.cfg.TLSTimeout)
 	defer cancel()
-	dial := c.connectHTTP
-	if isSOCKS(p) {
-		dial = c.connectSOCKS
-	}
-	conn, err := dial(ctx, p, t)
+	conn, err := c.connectThrough(ctx, p, t)
 	if err != nil && !errors.Is(err, ErrRefused) {
 		err = fmt.Errorf("proxy %s: %w", p.Host, err)
+	}
+	return conn, err
+}
+
+// connectThrough connects to t through the proxy p. Unless p may be asked for names, a
+// name is looked up here, and p is asked for an address that the policy allows: what
+// p thinks of the name counts for nothing.
+func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
+	ask := c.askHTTP
+	if isSOCKS(p) {
+		ask = c.askSOCKS
+	}
+	if c.byName(p, t) {
+		if err := c.admitThrough(ctx, t); err != nil {
+			return nil, err
+		}
+		return ask(ctx, p, t.hostport())
+	}
+	addrs, err := c.addresses(ctx, t)
+	switch {
+	case errors.Is(err, ErrRefused):
+		return nil, err
+	case err != nil && isSOCKS(p):
+		return nil, fmt.Errorf("%w (with a proxy at socks5:// names are looked up here, with socks5h:// there)", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w (names are looked up here; with egress.proxy_names they are left to the proxy)", err)
+	}
+	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
+		return ask(ctx, p, netip.AddrPortFrom(ip, t.port).String())
+	})
+	var status *connectStatus
+	if errors.As(err, &status) && !t.ip.IsValid() {
+		err = fmt.Errorf("%w (that is for %s; with egress.proxy_names the proxy is asked for the name)", err, t.hostport())
 	}
 	return conn, err
 }
@@ -89,11 +130,8 @@ func proxyAddress(p *url.URL) string {
 	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), ports[p.Scheme]))
 }
 
-// connectHTTP connects to t through the HTTP proxy p.
-func (c *Client) connectHTTP(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
-	if err := c.admitThrough(ctx, t); err != nil {
-		return nil, err
-	}
+// askHTTP asks the proxy p, by http or https, for a connection to hostport.
+func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(p))
 	if err != nil {
 		return nil, err
@@ -104,7 +142,7 @@ func (c *Client) connectHTTP(ctx context.Context, p *url.URL, t target) (net.Con
 		cfg.ServerName = p.Hostname()
 		conn = tls.Client(conn, cfg)
 	}
-	through, err := askConnect(conn, p.User, t.hostport())
+	through, err := askConnect(conn, p.User, hostport)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -132,10 +170,20 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 		return nil, errors.New("no answer to CONNECT that is HTTP")
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("CONNECT %s: status %d", hostport, resp.StatusCode)
+		return nil, &connectStatus{hostport, resp.StatusCode}
 	}
 	early, _ := buffered.Peek(buffered.Buffered()) // what is buffered is there
 	return &earlyConn{Conn: conn, early: early}, nil
+}
+
+// connectStatus is the answer of a proxy that does not connect.
+type connectStatus struct {
+	hostport string
+	status   int
+}
+
+func (e *connectStatus) Error() string {
+	return fmt.Sprintf("CONNECT %s: status %d", e.hostport, e.status)
 }
 
 // earlyConn gives first what was read from Conn too early.
@@ -181,7 +229,8 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.plain {
 		transport = w.plain
 	}
-	if p != nil && !isSOCKS(p) { // through that one connects, whatever is asked
+	// A proxy by http takes the URL of a request that is not encrypted, name and all.
+	if t.plain && p != nil && !isSOCKS(p) && w.byName(p, t) {
 		if err := w.admitThrough(r.Context(), t); err != nil {
 			return nil, err
 		}

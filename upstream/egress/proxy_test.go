@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -41,50 +42,112 @@ func newSite(t *testing.T, scheme string) *site {
 
 func (s *site) took() string { return strings.Join(s.Took(), ", ") }
 
+// A proxy by http is asked for the addresses that the policy allows, and for names only
+// if the operator has named them or said so.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	plain := serve(t, "http", "127.0.0.1", hello)
-	port := strconv.Itoa(s.port)
+	port := ":" + strconv.Itoa(s.port)
+	plainPort := ":" + strconv.Itoa(plain.port)
 	for _, scheme := range []string{"http", "https"} {
-		p := newSite(t, scheme)
-		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
-		t.Setenv("HTTP_PROXY", scheme+"://u:SECRET@"+p.address)
-		t.Setenv("NO_PROXY", "direct.test")
-		c := client(t, egress.Config{
-			Ports: []int{s.port},
-			Allow: []string{"plain.test", "direct.test", "127.0.0.2", "inside.test"},
-			Resolver: names{
-				"direct.test": {"127.0.0.1"}, "rebind.test": {"127.0.0.1"}, "mixed.test": {"93.184.215.14", "10.0.0.1"},
-				"inside.test": {"10.0.0.1"}, "range.test": {"127.0.0.2"}, "public.test": {"93.184.215.14"},
-			},
-		})
-		for _, tt := range []struct {
-			url, asked string
-			refused    bool
-		}{
-			{s.at("https", "unknown.test", "/"), "CONNECT unknown.test:" + port, false}, // only the proxy can resolve it
-			{s.at("https", "public.test", "/"), "CONNECT public.test:" + port, false},
-			{s.at("https", "inside.test", "/"), "CONNECT inside.test:" + port, false}, // excepted by name
-			{s.at("https", "range.test", "/"), "CONNECT range.test:" + port, false},   // excepted by address
-			{s.at("https", "direct.test", "/"), "", false},
-			{plain.at("http", "plain.test", "/"), "GET " + plain.at("", "plain.test", "")[len("://"):], false},
-			{s.at("https", "rebind.test", "/"), "", true},
-			{s.at("https", "mixed.test", "/"), "", true},
-			{s.at("https", "169.254.169.254", "/"), "", true},
-			{s.at("https", "10.0.0.1", "/"), "", true},
-			{s.at("https", "[::1]", "/"), "", true},
-			{s.at("http", "unknown.test", "/"), "", true},
-			{plain.at("https", "unknown.test", "/"), "", true}, // the port
-		} {
-			body, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
-			if asked := p.took(); asked != tt.asked {
-				t.Errorf("%s: the proxy was asked for %q, want %q", tt.url, asked, tt.asked)
+		for _, byName := range []bool{false, true} {
+			p := newSite(t, scheme)
+			t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+			t.Setenv("HTTP_PROXY", scheme+"://u:SECRET@"+p.address)
+			t.Setenv("NO_PROXY", "direct.test")
+			c := client(t, egress.Config{
+				ProxyNames: byName,
+				Ports:      []int{s.port},
+				Allow:      []string{"plain.test", "direct.test", "127.0.0.2", "inside.test", "named.test"},
+				Resolver: names{
+					"direct.test": {"127.0.0.1"}, "rebind.test": {"127.0.0.1"}, "mixed.test": {"10.0.0.1", "93.184.215.14"},
+					"inside.test": {"10.0.0.1"}, "range.test": {"127.0.0.2"}, "public.test": {"93.184.215.14"},
+				},
+			})
+			for _, tt := range []struct {
+				url, address, name string // what it is asked for without and with ProxyNames; "" for nothing
+			}{
+				{s.at("https", "unknown.test", "/"), "", "CONNECT unknown.test" + port}, // only the proxy can resolve it
+				{s.at("https", "public.test", "/"), "CONNECT 93.184.215.14" + port, "CONNECT public.test" + port},
+				{s.at("https", "inside.test", "/"), "CONNECT inside.test" + port, "CONNECT inside.test" + port}, // excepted by name
+				{s.at("https", "named.test", "/"), "CONNECT named.test" + port, "CONNECT named.test" + port},
+				{s.at("https", "range.test", "/"), "CONNECT 127.0.0.2" + port, "CONNECT range.test" + port}, // excepted by address
+				{plain.at("http", "plain.test", "/"), "GET plain.test" + plainPort, "GET plain.test" + plainPort},
+				{plain.at("http", "range.test", "/"), "CONNECT 127.0.0.2" + plainPort, "GET range.test" + plainPort},
+				{s.at("https", "mixed.test", "/"), "CONNECT 93.184.215.14" + port, ""}, // there it might be the other
+				{s.at("https", "rebind.test", "/"), "", ""},
+				{s.at("https", "169.254.169.254", "/"), "", ""},
+				{s.at("https", "10.0.0.1", "/"), "", ""},
+				{s.at("https", "[::1]", "/"), "", ""},
+				{s.at("http", "unknown.test", "/"), "", ""},
+				{plain.at("https", "public.test", "/"), "", ""}, // the port
+			} {
+				want := tt.address
+				if byName {
+					want = tt.name
+				}
+				body, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
+				if asked := p.took(); asked != want || (err == nil) != (want != "") || err == nil && string(body) != "hello" {
+					t.Errorf("%s, names %v: %s: the proxy was asked for %q, want %q; got %q, %v", scheme, byName, tt.url, asked, want, body, err)
+				}
+				c.Close()
 			}
-			if tt.refused != errors.Is(err, egress.ErrRefused) || !tt.refused && string(body) != "hello" {
-				t.Errorf("%s: got %q, %v", tt.url, body, err)
+			body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "direct.test", "/")})
+			if asked := p.took(); asked != "" || string(body) != "hello" {
+				t.Errorf("%s: past the proxy: it was asked for %q; got %q, %v", scheme, asked, body, err)
 			}
-			c.Close()
 		}
+	}
+}
+
+// The proxies of some sites know names only, and some sites look up none: the error
+// says what to set.
+func TestProxyThatWantsNames(t *testing.T) {
+	p := newSite(t, "http")
+	p.Dial = func(string) (net.Conn, error) { return nil, errors.New("not by its address") }
+	t.Setenv("HTTPS_PROXY", "http://u:SECRET@"+p.address)
+	c := client(t, egress.Config{Resolver: names{"public.test": {"93.184.215.14"}}})
+	for _, name := range []string{"public.test", "unknown.test"} {
+		_, err := fetch(t.Context(), c, egress.Request{URL: "https://" + name + "/"})
+		if err == nil || !strings.Contains(err.Error(), "egress.proxy_names") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A name that leads elsewhere when the proxy of the site looks it up leads nowhere: the
+// proxy is asked for the address that was judged, by requests and by the tunnel.
+func TestProxyIsNotAskedForNames(t *testing.T) {
+	good := serve(t, "https", "127.0.0.1", hello)
+	inside := canary(t)
+	for _, scheme := range []string{"http", "https", "socks5"} {
+		p := newSite(t, scheme)
+		p.Dial = func(hostport string) (net.Conn, error) {
+			if _, err := netip.ParseAddrPort(hostport); err != nil {
+				return net.Dial("tcp", inside.Listener.Addr().String())
+			}
+			return net.Dial("tcp", good.Listener.Addr().String())
+		}
+		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+		c := client(t, egress.Config{Ports: []int{good.port}, Resolver: names{"changing.test": {"93.184.215.14"}}})
+		tunnel := listen(t, c)
+		for name, asked := range map[string]string{"changing.test": " 93.184.215.14:" + strconv.Itoa(good.port), "hidden.test": ""} {
+			u := good.at("https", name, "/")
+			body, err := fetch(t.Context(), c, egress.Request{URL: u})
+			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (string(body) == "hello") != (asked != "") {
+				t.Errorf("%s: %s: the proxy was asked for %q; got %q, %v", scheme, u, got, body, err)
+			}
+			session := tunnel.Session(1 << 20)
+			resp, err := through(t, session).Get(u)
+			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (err == nil) != (asked != "") {
+				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q; %v", scheme, u, got, err)
+			}
+			if err == nil && read(t, resp) != "hello" {
+				t.Errorf("%s: %s through the tunnel: another body", scheme, u)
+			}
+			session.Close()
+		}
+		c.Close()
 	}
 }
 
@@ -161,7 +224,7 @@ func TestAllProxyIsForTheRest(t *testing.T) {
 		t.Setenv(name, "socks5h://u:SECRET@"+all.address)
 		for setting, asked := range map[string]string{"": "SOCKS public.test", "u:SECRET@" + https.address: "CONNECT public.test"} {
 			t.Setenv("HTTPS_PROXY", setting)
-			c := client(t, egress.Config{Ports: []int{s.port}, Resolver: names{}})
+			c := client(t, egress.Config{Ports: []int{s.port}, Resolver: names{}, ProxyNames: true})
 			_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "public.test", "/")})
 			if got := all.took() + https.took(); err != nil || got != asked+":"+strconv.Itoa(s.port) {
 				t.Errorf("%s with HTTPS_PROXY=%q: asked %q, %v", name, setting, got, err)

@@ -180,7 +180,7 @@ func TestTunnelThroughTheProxyOfTheEnvironment(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		p := newSite(t, scheme)
 		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
-		tunnel := listen(t, client(t, egress.Config{Ports: []int{s.port}, Resolver: names{"evil.test": {"127.0.0.1"}}}))
+		tunnel := listen(t, client(t, egress.Config{ProxyNames: true, Ports: []int{s.port}, Resolver: names{"evil.test": {"127.0.0.1"}}}))
 		session := tunnel.Session(1 << 20)
 		resp, err := through(t, session).Get(s.at("https", "unknown.test", "/"))
 		if err != nil {
