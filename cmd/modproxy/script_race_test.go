@@ -2,4 +2,15 @@
 
 package main_test
 
-func init() { buildFlags = []string{"-race"} }
+import (
+	"cmp"
+	"os"
+)
+
+// The scripts run modproxy some hundred times. Under the race detector a program
+// sleeps for a second when it ends, so that the races of goroutines that are left
+// are seen, unless GORACE says otherwise.
+func init() {
+	buildFlags = []string{"-race"}
+	os.Setenv("GORACE", cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=20"))
+}

@@ -192,6 +192,7 @@ func setup(env *testscript.Env, name, program string) error {
 		"TF_CLI_CONFIG_FILE=" + w.path("proxied.tfrc"),
 		"SSL_CERT_FILE=" + ca,
 		"GIT_SSL_CAINFO=" + ca,
+		"GORACE=" + os.Getenv("GORACE"),
 		"GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL=" + os.DevNull,
 		"MODPROXY_CONFIG=" + w.path("modproxy.yaml"),
