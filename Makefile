@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench hostile faults mutants tools clean
+.PHONY: build test check race fuzz bench real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -25,6 +25,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 bench: ## every benchmark, then modproxy beside git and nginx: see bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./bench $(BENCH)
+
+real: tools ## every version of real modules, beside what git checks out; REPOS names a directory of bare repositories, REAL has flags
+	go run ./real -repos "$(REPOS)" $(REAL)
 
 hostile: tools ## the program in a hostile world, in full length; takes minutes, and root or user namespaces
 	HOSTILE_LONG=1 go test -count 1 -timeout 30m ./hostile

@@ -49,7 +49,7 @@ func newSite(files []file, host, url, gitDir string) (*site, error) {
 		}
 	}
 	if len(c.repos) > 0 {
-		if s.git, err = gitHandler(gitDir); err != nil {
+		if s.git, err = GitServer(gitDir); err != nil {
 			return nil, err
 		}
 	}
@@ -253,30 +253,35 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "<!doctype html><html><head><meta charset=utf-8>\n<meta name=\"terraform-get\" content=\"%s\">\n</head><body></body></html>\n", html.EscapeString(string(location)))
 }
 
-// serveGit is git's own server; CGI wants to know how long a request is.
 func (s *site) serveGit(w http.ResponseWriter, r *http.Request) {
 	if s.git == nil {
 		http.NotFound(w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
-		return
-	}
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	s.git.ServeHTTP(w, r)
 }
 
-func gitHandler(dir string) (http.Handler, error) {
+// GitServer is git's own server for the bare repositories below dir. env is set for it
+// beside what keeps the user's configuration out.
+func GitServer(dir string, env ...string) (http.Handler, error) {
 	path, err := git(nil, "--exec-path")
 	if err != nil {
 		return nil, err
 	}
-	return &cgi.Handler{
+	backend := &cgi.Handler{
 		Path:   filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
-		Env:    append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"),
+		Env:    append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
 		Logger: silent,
 		Stderr: io.Discard,
-	}, nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// CGI wants to know how long a request is.
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		backend.ServeHTTP(w, r)
+	}), nil
 }

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// compareAll compares every version of every repository. The code is 1 when any
+// differs or is refused.
+func (s *settings) compareAll(ctx context.Context) (int, error) {
+	gitHome = s.dir
+	repos, err := findRepos(ctx, s.repos)
+	if err != nil {
+		return 1, err
+	}
+	done, err := openBook(s.state)
+	if err != nil {
+		return 1, err
+	}
+	if err := serveInternet(s.dir, repos); err != nil {
+		return 1, err
+	}
+	p, err := s.startProxy(ctx)
+	if err != nil {
+		return 1, err
+	}
+	defer p.stop()
+	code := 0
+	for _, r := range repos {
+		if !strings.Contains(r.String(), s.only) || len(r.versions) == 0 {
+			continue
+		}
+		if err := s.compare(ctx, r, p, done); err != nil {
+			return 1, fmt.Errorf("%s: %w", r, err)
+		}
+		ok, err := done.summary(ctx, r, p)
+		if err != nil {
+			return 1, err
+		}
+		if !ok {
+			code = 1
+		}
+	}
+	return code, nil
+}
+
+// compare compares every version of r, some at a time, and then the newest with what
+// the clients install.
+func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) error {
+	queue := make(chan string)
+	errs := make([]error, s.jobs)
+	var group sync.WaitGroup
+	for i := range s.jobs {
+		group.Go(func() {
+			dir := filepath.Join(s.dir, fmt.Sprint("checkout-", i))
+			for version := range queue {
+				if errs[i] == nil && ctx.Err() == nil {
+					errs[i] = s.compareOne(ctx, r, version, dir, p, done)
+				}
+			}
+		})
+	}
+	for _, version := range r.versions {
+		if !done.has(r, version, "http") {
+			queue <- version
+		}
+	}
+	close(queue)
+	group.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return err
+	}
+	return s.compareClients(ctx, r, p, done)
+}
+
+func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string, p *proxy, done *book) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	res := result{Repo: r.String(), Version: version, Way: "http"}
+	failed := r.checkout(ctx, r.tags[version], dir)
+	got, err := p.install(ctx, r, version)
+	if err != nil && !errors.As(err, new(refusal)) || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	var want map[string]file
+	if failed == nil {
+		var loop string
+		if want, loop, failed = readTree(dir); loop != "" {
+			res.Why = fmt.Sprintf("(a link that leads back to itself: %s) ", loop)
+		}
+	}
+	switch {
+	case failed != nil && err != nil:
+		res.Outcome, res.Why = neither, fmt.Sprintf("%v; modproxy: %v", failed, err)
+	case failed != nil:
+		res.Outcome, res.Why = differs, fmt.Sprintf("git fails, and modproxy serves %d files: %v", len(got), failed)
+	case err != nil:
+		res.Outcome, res.Why = refused, res.Why+err.Error()
+	default:
+		res.Outcome, res.Why = diff(got, want)
+	}
+	return done.add(res)
+}
+
+// compareClients installs the newest version with the clients.
+func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *book) error {
+	version, dir := r.versions[0], filepath.Join(s.dir, "checkout")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	var want map[string]file
+	for _, tool := range s.tools {
+		way := filepath.Base(tool)
+		if done.has(r, version, way) {
+			continue
+		}
+		if want == nil {
+			err := r.checkout(ctx, r.tags[version], dir)
+			if err == nil {
+				want, _, err = readTree(dir)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		outcome, why, err := s.get(ctx, r, version, tool, p, want)
+		if err != nil {
+			return err
+		}
+		if err := done.add(result{r.String(), version, way, outcome, why}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get installs one version with a client through modproxy. A module that it calls and
+// that no repository here is does not count.
+func (s *settings) get(ctx context.Context, r *repo, version, tool string, p *proxy, want map[string]file) (outcome, why string, err error) {
+	dir, err := os.MkdirTemp(s.dir, "client-")
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(dir)
+	for name, text := range map[string]string{
+		"main.tf": fmt.Sprintf("module \"real\" {\n  source  = %q\n  version = %q\n}\n", registryHost+"/"+r.address, version),
+		"rc":      fmt.Sprintf("host %q {\n  services = { \"modules.v1\" = %q }\n}\n", registryHost, p.url+"/"+registryHost+"/v1/modules/"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", "", err
+		}
+	}
+	env := append(environment(s.dir), "TF_CLI_CONFIG_FILE="+filepath.Join(dir, "rc"))
+	_, failed := command(ctx, dir, env, tool, "get", "-no-color")
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
+	}
+	got, _, err := readTree(filepath.Join(dir, ".terraform", "modules", "real"))
+	if err != nil {
+		return refused, fmt.Sprint(failed), nil
+	}
+	outcome, why = diff(got, want)
+	return outcome, why, nil
+}
+
+// diff is the outcome of comparing two trees.
+func diff(got, want map[string]file) (outcome, why string) {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if w, ok := want[name]; !ok {
+			list = append(list, fmt.Sprintf("%q is only in the package", name))
+		} else if got[name].sum != w.sum {
+			list = append(list, fmt.Sprintf("%q has other content", name))
+		} else if got[name] != w {
+			list = append(list, fmt.Sprintf("%q: executable is %v", name, got[name].executable))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if _, ok := got[name]; !ok {
+			list = append(list, fmt.Sprintf("%q is not in the package", name))
+		}
+	}
+	if len(list) == 0 {
+		return equal, ""
+	}
+	return differs, fmt.Sprintf("%d differences: %s", len(list), strings.Join(list[:min(len(list), 5)], "; "))
+}

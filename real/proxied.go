@@ -1,0 +1,192 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A proxy is a modproxy that runs.
+type proxy struct {
+	program string
+	url     string
+	env     []string
+	cmd     *exec.Cmd
+}
+
+// build is the program to run.
+func (s *settings) build(ctx context.Context) (string, error) {
+	if s.proxy != "" {
+		return filepath.Abs(s.proxy)
+	}
+	program := filepath.Join(s.dir, "modproxy")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/modproxy/modproxy/cmd/modproxy")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// startProxy starts modproxy with nothing kept. Its log is in modproxy.log in s.dir.
+func (s *settings) startProxy(ctx context.Context) (*proxy, error) {
+	log, err := os.Create(filepath.Join(s.dir, "modproxy.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &proxy{program: s.proxy, url: "http://127.0.0.1:8080"}
+	p.env = append(environment(s.dir),
+		"MODPROXY_LISTEN=127.0.0.1:8080", "MODPROXY_DATA="+filepath.Join(s.dir, "data"),
+		"MODPROXY_EGRESS_ALLOW=127.0.0.1", "MODPROXY_EGRESS_CA_FILE="+filepath.Join(s.dir, "ca.pem"))
+	p.cmd = exec.Command(s.proxy, "serve")
+	p.cmd.Env, p.cmd.Stderr = p.env, log
+	p.cmd.SysProcAttr = dieTogether()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 300 {
+		if res, err := http.Get(p.url + "/-/healthz"); err == nil {
+			res.Body.Close()
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), p.stop())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil, errors.Join(errors.New("modproxy does not answer"), p.stop())
+}
+
+func (p *proxy) stop() error {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	return p.cmd.Wait()
+}
+
+// refusal is what modproxy says of a version that it does not serve.
+type refusal struct{ text string }
+
+func (r refusal) Error() string { return r.text }
+
+// install asks for one version as a client does, and reads its package.
+func (p *proxy) install(ctx context.Context, r *repo, version string) (map[string]file, error) {
+	base := p.url + "/" + registryHost + "/v1/modules/" + r.address
+	if _, _, err := ask(ctx, base+"/versions"); err != nil {
+		return nil, fmt.Errorf("versions: %w", err)
+	}
+	download := base + "/" + version + "/download"
+	header, _, err := ask(ctx, download)
+	if err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(header.Get("X-Terraform-Get"))
+	if err != nil {
+		return nil, err
+	}
+	from, err := url.Parse(download)
+	if err != nil {
+		return nil, err
+	}
+	_, body, err := ask(ctx, from.ResolveReference(to).String())
+	if errors.As(err, new(refusal)) {
+		if _, _, why := ask(ctx, download); why != nil {
+			err = why // it is told there
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readPackage(body)
+}
+
+// ask asks until the answer is not "later".
+func ask(ctx context.Context, url string) (http.Header, []byte, error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case res.StatusCode == http.StatusServiceUnavailable:
+			select {
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			case <-time.After(time.Second):
+			}
+		case res.StatusCode >= 300:
+			var said struct{ Errors []string }
+			json.Unmarshal(body, &said)
+			return nil, nil, refusal{strings.TrimSpace(res.Status + " " + strings.Join(said.Errors, "; "))}
+		default:
+			return res.Header, body, nil
+		}
+	}
+}
+
+func readPackage(body []byte) (map[string]file, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]file{}
+	for tr := tar.NewReader(zr); ; {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("%s is no regular file", h.Name)
+		}
+		hash := sha256.New()
+		if _, err := io.Copy(hash, tr); err != nil {
+			return nil, err
+		}
+		files[h.Name] = file{[sha256.Size]byte(hash.Sum(nil)), h.Mode&0o100 != 0}
+	}
+}
+
+// notes is how many kept versions of a module have notes, and one version's.
+func (p *proxy) notes(ctx context.Context, r *repo) (n int, example string, err error) {
+	out, err := command(ctx, "", p.env, p.program, "ls", "--json", registryHost+"/"+r.address)
+	for lines := json.NewDecoder(strings.NewReader(out)); err == nil; {
+		var line struct {
+			Version string
+			Notes   []string
+		}
+		if err := lines.Decode(&line); err == io.EOF {
+			break
+		} else if err != nil {
+			return n, example, err
+		}
+		if len(line.Notes) > 0 {
+			n++
+			example = line.Version + ": " + strings.Join(line.Notes, "; ")
+		}
+	}
+	return n, example, err
+}

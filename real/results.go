@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// The outcomes of one version.
+const (
+	equal   = "equal"   // modproxy has what git has
+	differs = "differs" // it has something else, or git fails and it does not
+	refused = "refused" // git has it, and modproxy does not serve it
+	neither = "neither" // git fails, and modproxy does not serve it
+)
+
+// A result is the outcome of one version, by one way: "http", or a client.
+type result struct {
+	Repo    string `json:"repo"`
+	Version string `json:"version"`
+	Way     string `json:"way"`
+	Outcome string `json:"outcome"`
+	Why     string `json:"why,omitempty"`
+}
+
+// book is the results, kept in a file so that another run goes on where one ended.
+type book struct {
+	mu   sync.Mutex
+	file *os.File
+	all  map[[3]string]result
+}
+
+func openBook(path string) (*book, error) {
+	b := &book{all: map[[3]string]result{}}
+	if path == "" {
+		return b, nil
+	}
+	var err error
+	if b.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return nil, err
+	}
+	for d := json.NewDecoder(b.file); ; {
+		var r result
+		if err := d.Decode(&r); err == io.EOF {
+			return b, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		b.all[[3]string{r.Repo, r.Version, r.Way}] = r
+	}
+}
+
+func (b *book) has(r *repo, version, way string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.all[[3]string{r.String(), version, way}]
+	return ok
+}
+
+func (b *book) add(r result) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all[[3]string{r.Repo, r.Version, r.Way}] = r
+	if r.Outcome != equal {
+		fmt.Printf("%s %s by %s %s: %s\n", r.Repo, r.Version, r.Way, r.Outcome, r.Why)
+	}
+	if b.file == nil {
+		return nil
+	}
+	return json.NewEncoder(b.file).Encode(r)
+}
+
+// summary prints what became of r, and tells whether all is well.
+func (b *book) summary(ctx context.Context, r *repo, p *proxy) (bool, error) {
+	noted, example, err := p.notes(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	count := map[string]int{}
+	clients := map[string]string{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, res := range b.all {
+		if res.Repo != r.String() {
+			continue
+		}
+		if res.Way == "http" {
+			count[res.Outcome]++
+		} else {
+			clients[res.Way] = res.Outcome
+		}
+	}
+	fmt.Printf("%s: %d versions, %d equal, %d differ, %d refused, %d fail with git as well; %d noted now; clients %v\n",
+		r, len(r.versions), count[equal], count[differs], count[refused], count[neither], noted, clients)
+	if example != "" {
+		fmt.Printf("  such as %s\n", example)
+	}
+	bad := count[differs]+count[refused] > 0
+	for _, outcome := range clients {
+		bad = bad || outcome != equal
+	}
+	return !bad, nil
+}
