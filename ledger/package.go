@@ -11,7 +11,9 @@ import (
 )
 
 // Package is Next's answer, if it is what the ledger has. A version that it does
-// not have is added, and is durable before Package returns.
+// not have is added, and is durable before Package returns. Where Next's answer is
+// another one, from another commit of the repository that is recorded, Package is
+// what At gives for the recorded commit, if that is what the ledger has.
 //
 // Errors: those of Next; [modproxy.ErrChanged] when the content is not what is
 // recorded; [modproxy.ErrUnavailable] when the ledger does not answer, because
@@ -24,9 +26,39 @@ func (r *Registry) Package(ctx context.Context, m modproxy.Module, version strin
 	if err != nil {
 		return nil, err
 	}
-	if err := r.hold(m, version, p); err != nil {
-		p.Close() // it is not used
-		return nil, wrap("package", m, version, err)
+	if err = r.hold(m, version, p); err == nil {
+		return p, nil
+	}
+	p.Close() // it is not used
+	if errors.Is(err, modproxy.ErrChanged) {
+		was, errWas := r.recorded(ctx, m, version, p.Source)
+		if was != nil {
+			return was, nil
+		}
+		if errWas != nil { // which is not what is wrong: of its text only
+			err = fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errWas)
+		}
+	}
+	return nil, wrap("package", m, version, err)
+}
+
+// recorded is the package at the commit that is recorded, when what is offered is
+// from another commit of the same repository. Both results are nil when it is not.
+func (r *Registry) recorded(ctx context.Context, m modproxy.Module, version string, offered modproxy.Source) (*modproxy.Package, error) {
+	rec, err := r.Ledger.Lookup(m, version)
+	was := rec.Source
+	if r.At == nil || err != nil || was.Commit == "" || offered.Commit == "" || offered.URL != was.URL || offered.Commit == was.Commit {
+		return nil, err
+	}
+	p, err := r.At(ctx, m, version, was.Commit)
+	if named := (*modproxy.Error)(nil); errors.As(err, &named) {
+		return nil, named.Err // the question is known
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Source != was || !rec.Is(p.Sum, p.Subdir) {
+		return nil, errors.Join(errors.New("it is not what is recorded either"), p.Close())
 	}
 	return p, nil
 }

@@ -15,6 +15,9 @@ type Registry struct {
 	// Next is asked. Nil is offline: every answer is [modproxy.ErrUnavailable].
 	Next   modproxy.Registry
 	Ledger Ledger
+	// At fetches what a git repository has of a version at a commit, wherever the ref
+	// in the version's location points by now. Nil: what has moved is refused.
+	At func(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error)
 	// Observe, if not nil, is told what happens. It is called from the goroutine
 	// that asks, and does not hold it up.
 	Observe func(Event)

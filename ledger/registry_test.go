@@ -42,6 +42,7 @@ type upstream struct {
 	subdir            string
 	err               error
 	opened, closed    int
+	source            modproxy.Source // zero: made from sum
 }
 
 type body struct {
@@ -63,9 +64,12 @@ func (u *upstream) Package(context.Context, modproxy.Module, string) (*modproxy.
 		return nil, u.err
 	}
 	u.opened++
+	source := u.source
+	if source == (modproxy.Source{}) {
+		source = modproxy.Source{URL: "https://git.example.com/" + string(u.sum[3:6]) + ".git", Commit: "c0ffee"}
+	}
 	return &modproxy.Package{
-		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum, Subdir: u.subdir,
-		Source: modproxy.Source{URL: "https://git.example.com/" + string(u.sum[3:6]) + ".git", Commit: "c0ffee"},
+		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum, Subdir: u.subdir, Source: source,
 	}, nil
 }
 
@@ -294,5 +298,70 @@ func TestFirstSightAtOnce(t *testing.T) {
 	rec, err := book.Lookup(vpc, "1.0.0")
 	if err != nil || len(served) != 1 || !served[rec.Sum] {
 		t.Errorf("served %v, recorded %s, %v", served, rec.Sum, err)
+	}
+}
+
+// What has moved is fetched at the commit that is recorded, from the same repository
+// only, and must be what is recorded.
+func TestRecordedCommit(t *testing.T) {
+	const repo = "https://git.example.com/vpc.git"
+	u := &upstream{source: modproxy.Source{URL: repo, Commit: "c0ffee"}}
+	was := u.answers("as it was")
+	drifted, asked := 0, ""
+	at := func(commit string) (*modproxy.Package, error) {
+		asked = commit
+		return &modproxy.Package{
+			ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit},
+		}, nil
+	}
+	give := at
+	reg := &ledger.Registry{
+		Next: u, Ledger: mustOpen(t, t.TempDir()),
+		At: func(_ context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
+			p, err := give(commit)
+			if err == nil {
+				u.mu.Lock()
+				u.opened++
+				u.mu.Unlock()
+			}
+			return p, err
+		},
+		Observe: func(e ledger.Event) {
+			if e.Kind == ledger.Drifted {
+				drifted++
+			}
+		},
+	}
+	ask(t, reg, u, nil)
+	if asked != "" {
+		t.Errorf("what has not moved was fetched at %s", asked)
+	}
+	u.answers("moved")
+	u.source.Commit = "0ddba11"
+	ask(t, reg, u, nil)
+	if asked != "c0ffee" || drifted != 1 {
+		t.Errorf("fetched at %q, drift told %d times", asked, drifted)
+	}
+
+	give = func(commit string) (*modproxy.Package, error) {
+		p, err := at(commit)
+		p.Sum = ledgertest.Sum("a third")
+		return p, err
+	}
+	ask(t, reg, u, modproxy.ErrChanged)
+	gone := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
+	give = func(string) (*modproxy.Package, error) { return nil, gone }
+	err := ask(t, reg, u, modproxy.ErrChanged)
+	if errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), "; the recorded commit cannot be had: not found") {
+		t.Errorf("error %v", err)
+	}
+
+	give, asked = at, ""
+	u.source.URL = "https://git.example.com/another.git"
+	ask(t, reg, u, modproxy.ErrChanged)
+	u.source = modproxy.Source{URL: repo} // an archive, say
+	ask(t, reg, u, modproxy.ErrChanged)
+	if asked != "" {
+		t.Errorf("what is elsewhere was fetched at %q", asked)
 	}
 }

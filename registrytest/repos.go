@@ -109,6 +109,16 @@ func (r *repos) build(repo string) error {
 	return nil
 }
 
+// move makes a tag of a repository name the commit of another of its revisions.
+func (r *repos) move(repo, tag, revision string) error {
+	id, err := r.commit(repo + "@" + revision)
+	if err != nil {
+		return err
+	}
+	_, err = git(nil, "-C", filepath.Join(r.dir, filepath.FromSlash(repo)), "update-ref", "refs/tags/"+tag, id)
+	return err
+}
+
 // writeCommit writes one commit, whose tree is files and nothing else, in the
 // language of git-fast-import(1).
 func (r *repos) writeCommit(w *bytes.Buffer, mark int, branch string, forks bool, revision string, files []file) error {

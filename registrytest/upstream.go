@@ -201,3 +201,11 @@ func (u *Upstream) Commit(name string) (string, error) {
 	defer u.mu.Unlock()
 	return u.served.repos.commit(name)
 }
+
+// Move moves a tag of a repository to the commit of another of its revisions, until
+// something else is loaded.
+func (u *Upstream) Move(repository, tag, revision string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.served.repos.move(repository, tag, revision)
+}

@@ -19,14 +19,21 @@ import (
 // packs it. What it returns is read from a file without a name, which closing
 // removes.
 func (c *Client) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
-	p, err := c.fetchPackage(ctx, m, version)
+	return c.PackageAt(ctx, m, version, "")
+}
+
+// PackageAt is Package, but what the git repository has at commit, unless that is
+// empty, wherever the ref in the location points. What does not come from git in the
+// end is [modproxy.ErrInvalid].
+func (c *Client) PackageAt(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
+	p, err := c.fetchPackage(ctx, m, version, commit)
 	if err != nil {
 		return nil, &modproxy.Error{Op: "package", Module: m, Version: version, Err: err}
 	}
 	return p, nil
 }
 
-func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
 	l, ok := c.located.Get(locationKey{m, version})
 	if !ok {
 		var err error
@@ -39,7 +46,7 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version st
 		return nil, err
 	}
 	defer b.Close()
-	f := &fetch{Client: c, module: m, tree: b, budget: egress.NewBudget(maxRequests)}
+	f := &fetch{Client: c, module: m, commit: commit, tree: b, budget: egress.NewBudget(maxRequests)}
 	from, err := f.fetch(ctx, l)
 	if err != nil {
 		return nil, err
@@ -98,6 +105,7 @@ const (
 type fetch struct {
 	*Client
 	module modproxy.Module
+	commit string // of git, in place of what the location says; may be empty
 	tree   *pack.Builder
 	hops   int
 	root   string // of the package in the tree: what the hops say, patterns included
@@ -108,7 +116,7 @@ type fetch struct {
 // where that came from in the end.
 func (f *fetch) fetch(ctx context.Context, l located) (from modproxy.Source, err error) {
 	if l.Getter == "git" {
-		commit, err := f.cfg.Git(f.module).Fetch(ctx, l.URL, f.tree)
+		commit, err := f.cfg.Git(f.module).Fetch(ctx, atCommit(l.URL, f.commit), f.tree)
 		if err != nil {
 			return from, err
 		}
@@ -119,6 +127,9 @@ func (f *fetch) fetch(ctx context.Context, l located) (from modproxy.Source, err
 		return from, fmt.Errorf("location: %w", err)
 	}
 	if s.archive || s.direct {
+		if f.commit != "" {
+			return from, fmt.Errorf("%w: %s is an archive, which has no commits", modproxy.ErrInvalid, egress.Redact(s.url))
+		}
 		s.own = l.credentials
 		if err := f.fetchArchive(ctx, s); err != nil {
 			return from, fmt.Errorf("%s: %w", egress.Redact(s.url), err)
@@ -144,6 +155,18 @@ func (f *fetch) follow(ctx context.Context, s source) (from modproxy.Source, err
 	}
 	f.root = path.Join(next.Subdir, f.root)
 	return f.fetch(ctx, next)
+}
+
+// atCommit is the URL of a git repository with the ref commit, unless that is empty.
+func atCommit(raw, commit string) string {
+	u, err := url.Parse(raw)
+	if err != nil || commit == "" {
+		return raw // what is wrong with it, the fetch tells
+	}
+	query := u.Query()
+	query.Set("ref", commit)
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 func redact(raw string) string {

@@ -5,6 +5,7 @@
 //
 //	upstream NAME start DIR [KNOB=VALUE…]   start a registry that serves the fixture in DIR
 //	upstream NAME load DIR                  serve DIR from now on
+//	upstream NAME move REPO TAG REVISION    move a tag to the commit of another revision
 //	upstream NAME set KNOB=VALUE…           turn knobs ([registrytest.Knobs]); KIND.KNOB=VALUE for one kind only
 //	upstream NAME down | up                 refuse connections, accept them again
 //	internet NAME                           from now on a proxy of the site leads whatever leaves this machine by https

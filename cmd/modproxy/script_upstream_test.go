@@ -23,7 +23,7 @@ import (
 func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if len(args) < 2 || neg {
-		ts.Fatalf("usage: upstream NAME start|load|set|down|up …")
+		ts.Fatalf("usage: upstream NAME start|load|move|set|down|up …")
 	}
 	name, verb, args := args[0], args[1], args[2:]
 	if verb == "start" {
@@ -37,6 +37,8 @@ func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 	switch verb {
 	case "load":
 		ts.Check(u.Load(ts.MkAbs(args[0])))
+	case "move":
+		ts.Check(u.Move(args[0], args[1], args[2]))
 	case "set":
 		ts.Check(turn(u, args))
 	case "down":

@@ -84,11 +84,14 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		// A version is recorded before its package is kept. A record without a
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
-		reg = &ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
+		held := ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
 		s.provider = client.Provider
 		s.recheck = recheck{
-			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: reg, FetchTimeout: c.Fetch.Timeout, Log: log,
+			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
 		}
+		serving := held
+		serving.At = client.PackageAt
+		reg = &serving
 		if locked != nil {
 			reg, s.recheck = &readOnly{reg, locked}, recheck{}
 		}
