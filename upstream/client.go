@@ -81,9 +81,9 @@ const (
 	discoveryStale = 24 * time.Hour
 	// A discovery that failed is not tried again before this time, or Missing if
 	// that is shorter, has passed.
-	discoveryPause = 5 * time.Second
+	discoveryPause = time.Second
 	// A discovery takes no longer than this.
-	discoveryTimeout = 15 * time.Second
+	discoveryTimeout = 5 * time.Second
 
 	maxDocument  = 8 << 20 // bytes of a versions document
 	maxLocation  = 1 << 20 // bytes of an answer to the question for a location
@@ -127,34 +127,39 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// ask sends one question about m to its registry, GET
+// question sends one question about m to its registry, GET
 // base/namespace/name/system/rest, and has read take the answer, of limit bytes at
 // most. asked is the URL before any redirect, which relative locations are relative
 // to.
-func (c *Client) ask(ctx context.Context, m modproxy.Module, rest string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
+func question[T any](ctx context.Context, c *Client, m modproxy.Module, rest string, limit int64, read reader[T]) (T, error) {
 	path := m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
-	return c.askService(ctx, serviceOf{m.Host, modulesV1}, path, limit, read)
+	return questionOf(ctx, c, serviceOf{m.Host, modulesV1}, m.Namespace, path, limit, read)
 }
 
-// askService is ask for a path below the base URL of any service.
-func (c *Client) askService(ctx context.Context, s serviceOf, path string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
-	leave, err := c.gate(s.host).enter(ctx)
-	if err != nil {
-		return err
-	}
-	err = c.askNow(ctx, s, path, limit, read)
-	leave(err)
-	return err
+// reader reads an answer.
+type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL) (T, error)
+
+// questionOf is question for a path below the base URL of any service. It is about
+// something of a namespace.
+func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, path string, limit int64, read reader[T]) (T, error) {
+	return ask(ctx, c.gate(s.host), namespace, func(ctx context.Context) (answer T, err error) {
+		res, asked, err := c.get(ctx, s, path, limit)
+		if err != nil {
+			return answer, err
+		}
+		defer res.Body.Close()
+		return read(ctx, res, asked)
+	})
 }
 
-func (c *Client) askNow(ctx context.Context, s serviceOf, path string, limit int64, read func(res *http.Response, asked *url.URL) error) error {
+func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64) (*http.Response, *url.URL, error) {
 	base, err := c.base(ctx, s)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	asked, err := base.Parse(path)
 	if err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
 		URL: asked.String(),
@@ -169,10 +174,9 @@ func (c *Client) askNow(ctx context.Context, s serviceOf, path string, limit int
 		MaxBytes:    limit,
 	})
 	if err != nil {
-		return outgoing(err)
+		return nil, nil, outgoing(err)
 	}
-	defer res.Body.Close()
-	return read(res, asked)
+	return res, asked, nil
 }
 
 // credentials are what a registry is shown: its token, bound to its own origins.

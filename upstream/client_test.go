@@ -83,7 +83,7 @@ func TestAnswers(t *testing.T) {
 		{"broken is tried twice", registrytest.Versions, registrytest.Knobs{Status: 500}, modproxy.ErrUnavailable, 4},
 		{"busy is left alone", registrytest.Versions, registrytest.Knobs{Status: 429, RetryAfter: "120"}, modproxy.ErrUnavailable, 1},
 		{"unavailable is left alone", registrytest.Versions, registrytest.Knobs{Status: 503, RetryAfter: "120"}, modproxy.ErrUnavailable, 1},
-		{"truncated", registrytest.Versions, registrytest.Knobs{Truncate: 5}, modproxy.ErrUnavailable, 2},
+		{"truncated once", registrytest.Versions, registrytest.Knobs{Truncate: 5, Times: 1}, nil, 3},
 		{"discovery of another type", registrytest.Discovery, registrytest.Knobs{Type: "text/html"}, modproxy.ErrUnavailable, 1},
 		{"discovery redirects three times", registrytest.Discovery, registrytest.Knobs{Redirects: 3}, nil, 4},
 		{"discovery redirects four times", registrytest.Discovery, registrytest.Knobs{Redirects: 4}, modproxy.ErrUnavailable, 4},

@@ -77,17 +77,26 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 		c.found.Add(s, found)
 		return found, nil
 	})
-	select {
-	case r := <-answer:
-		return usable(r.Val.(discovered), now)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("service discovery: %w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
+	late := time.NewTimer(lateAfter)
+	defer late.Stop()
+	for {
+		select {
+		case r := <-answer:
+			return usable(r.Val.(discovered), now)
+		case <-late.C:
+			c.finding.Forget(s.String()) // who asks from here on may find it sooner
+			if u, err := usable(known, now); u != nil {
+				return u, err
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("service discovery: %w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
+		}
 	}
 }
 
 // usable is what d gives: its URL, stale if need be, or its error.
 func usable(d discovered, now time.Time) (*url.URL, error) {
-	if d.base != nil && (d.err == nil || now.Sub(d.at) < discoveryStale) {
+	if d.base != nil && now.Sub(d.at) < discoveryStale {
 		return d.base, nil
 	}
 	return nil, d.err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,16 +17,19 @@ import (
 
 // gate is what stands before the questions for one registry: it keeps to the
 // registry's wishes and to its own measure, and spares a registry in trouble.
+//
+// It has a door for the registry, and one for each namespace in trouble. What one
+// namespace fails with says nothing about others, unless two fail and none succeeds.
 type gate struct {
 	turns chan struct{}
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
 	rate  *rate.Limiter
 
-	mu        sync.Mutex
-	notBefore time.Time // the registry wants to be left alone until then
-	failures  int       // in a row
-	trying    bool      // after a pause one question goes ahead alone
-	why       error     // of notBefore; without a word of who asked for what
+	mu      sync.Mutex
+	whole   door
+	spaces  map[string]*door // of namespaces that failed last
+	failing []string         // namespaces that failed since the last success, two at most
+	late    []*try           // without a turn, the oldest first
 }
 
 const (
@@ -32,22 +38,24 @@ const (
 	gateRate  = 100
 	// Large answers of one registry that are read at a time.
 	gateHeavy = 2
-	// Failures in a row after which there is a pause, which doubles from the
-	// shortest to the longest. After each pause one question tries again: a
-	// registry that comes and goes is never given up.
-	gateFailures = 5
-	gatePause    = time.Second
-	gateMaxPause = 30 * time.Second
+	// Questions whose answers are late, beside those that have a turn. Together they
+	// are no more than egress makes connections.
+	gateLate = 48
+	// Namespaces in trouble that are remembered.
+	gateSpaces = 1024
 )
+
+var errLeftAlone = errors.New("the registry wants to be left alone for now")
 
 func newGate(perSecond int) *gate {
 	if perSecond == 0 {
 		perSecond = gateRate
 	}
 	return &gate{
-		turns: make(chan struct{}, gateTurns),
-		heavy: make(chan struct{}, gateHeavy),
-		rate:  rate.NewLimiter(rate.Limit(perSecond), perSecond),
+		turns:  make(chan struct{}, gateTurns),
+		heavy:  make(chan struct{}, gateHeavy),
+		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
+		spaces: map[string]*door{},
 	}
 }
 
@@ -63,31 +71,212 @@ func (c *Client) gate(host string) *gate {
 	return g
 }
 
-// enter waits for a turn, or says with a [modproxy.RetryLater] that there is none
-// now. leave is called with the outcome of the question.
-func (g *gate) enter(ctx context.Context) (leave func(error), err error) {
-	if err := g.open(time.Now()); err != nil {
-		return nil, err
+// doors are those that questions about a namespace pass. It is called with mu held.
+func (g *gate) doors(namespace string) []*door {
+	doors := []*door{&g.whole}
+	if d := g.spaces[namespace]; d != nil {
+		doors = append(doors, d)
 	}
-	if r := g.rate.Reserve(); r.Delay() > 0 {
-		wait := r.Delay()
-		r.Cancel()
-		g.release()
-		return nil, &modproxy.RetryLater{
-			After: time.Now().Add(wait),
-			Err:   errors.New("more questions for this registry than its rate allows"),
+	return doors
+}
+
+// pass lets t pass, unless a door is closed. Where one is shut t is its trial, whose
+// answer is late sooner.
+func (g *gate) pass(t *try) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.began, t.late = time.Now(), lateAfter*3/4+rand.N(lateAfter/2)
+	doors := g.doors(t.namespace)
+	if slices.ContainsFunc(doors, func(d *door) bool { return d.closed(t.began) }) {
+		return false
+	}
+	for _, d := range doors {
+		if d.shut {
+			d.trial = t
+			t.late = min(t.late, 2*d.pause(t.began))
 		}
 	}
-	select {
-	case g.turns <- struct{}{}:
-	case <-ctx.Done():
-		g.release()
-		return nil, fmt.Errorf("%w: %d other questions for this registry are under way: %w", modproxy.ErrUnavailable, gateTurns, context.Cause(ctx))
+	return true
+}
+
+// wait waits until no door is closed. It is an error when that is after deadline, or
+// when the trouble has lasted for so long that it will hardly end meanwhile.
+func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
+	for {
+		now := time.Now()
+		g.mu.Lock()
+		doors := g.doors(t.namespace)
+		i := slices.IndexFunc(doors, func(d *door) bool { return d.closed(now) })
+		if i < 0 {
+			g.mu.Unlock()
+			return nil
+		}
+		d := doors[i]
+		changed, next, refusal := d.changed, d.next, d.refusal(now)
+		if d.trial != nil {
+			next = deadline
+		} else if len(doors) > 1 {
+			next = next.Add(doorPause / 5) // the question of another namespace says more about the registry
+		}
+		g.mu.Unlock()
+		if next.After(deadline) {
+			return refusal
+		}
+		timer := time.NewTimer(next.Sub(now))
+		select {
+		case <-changed:
+			timer.Stop()
+			if g.lasting(t.namespace) {
+				return refusal
+			}
+		case <-timer.C:
+			if next.Equal(deadline) {
+				return refusal
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w", refusal, context.Cause(ctx))
+		}
 	}
-	return func(err error) {
-		<-g.turns
-		g.done(err, time.Now())
-	}, nil
+}
+
+// lasting reports whether the trouble of a registry, or of the namespace, has lasted
+// for so long that it will hardly end while anybody waits.
+func (g *gate) lasting(namespace string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.doors(namespace), func(d *door) bool {
+		return d.shut && time.Since(d.since) > 2*patience
+	})
+}
+
+// quit is the end of t that says nothing about the registry.
+func (g *gate) quit(t *try) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(t)
+	for _, d := range g.doors(t.namespace) {
+		if d.trial == t {
+			d.close(time.Now(), time.Now())
+		}
+	}
+}
+
+// end is the end of t. It is called with mu held.
+func (g *gate) end(t *try) {
+	t.over = true
+	if i := slices.Index(g.late, t); i >= 0 {
+		g.late = slices.Delete(g.late, i, i+1)
+	}
+}
+
+// passes reports whether err, the outcome of a question, is trouble that passes, and
+// from when on it is worth while to ask again.
+func passes(err error) (passes bool, after time.Time) {
+	var later *modproxy.RetryLater
+	if errors.As(err, &later) {
+		return true, later.After
+	}
+	return errors.Is(err, modproxy.ErrUnavailable) && trouble(err) != nil, time.Time{}
+}
+
+// done takes the outcome of t into account. Only what says that the registry is in
+// trouble is a failure: not that it does not have or allow something, or that it
+// cannot make sense of a question.
+func (g *gate) done(t *try, err error) {
+	if errors.Is(err, context.Canceled) {
+		g.quit(t)
+		return
+	}
+	now := time.Now()
+	why := trouble(err)
+	var later *modproxy.RetryLater
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(t)
+	switch {
+	case errors.As(err, &later): // its own wish
+		for _, d := range g.concerned(t, err) {
+			d.wish(later.After, now)
+		}
+	case !errors.Is(err, modproxy.ErrUnavailable) || why == nil:
+		g.failing = nil
+		if g.whole.shut { // and the namespaces because of that
+			for namespace := range g.spaces {
+				g.open(namespace, now)
+			}
+		}
+		g.open(t.namespace, now)
+		g.whole.open(now)
+	default:
+		g.fail(t, err, why, now)
+	}
+}
+
+// open opens the door of a namespace. It is called with mu held.
+func (g *gate) open(namespace string, now time.Time) {
+	d := g.spaces[namespace]
+	if d == nil || d.wished(now) {
+		return
+	}
+	d.open(now)
+	delete(g.spaces, namespace)
+}
+
+// fail counts a failure. It is called with mu held.
+func (g *gate) fail(t *try, err, why error, now time.Time) {
+	why = fmt.Errorf("questions before this one failed, the last because %w", why)
+	for _, d := range g.concerned(t, err) {
+		d.fail(t, why, now)
+	}
+}
+
+// overdue is t being late: a failure, until an answer comes. When too many are late
+// the oldest is given up.
+func (g *gate) overdue(t *try) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.over {
+		return
+	}
+	if g.late = append(g.late, t); len(g.late) > gateLate {
+		g.late[0].cancel(errLate)
+		g.late = slices.Delete(g.late, 0, 1)
+	}
+	g.fail(t, errLate, errLate, time.Now())
+}
+
+// concerned are the doors that err, the trouble of t, is about. It is called with mu
+// held.
+func (g *gate) concerned(t *try, err error) []*door {
+	d := g.spaces[t.namespace]
+	if d == nil {
+		for namespace, other := range g.spaces {
+			if len(g.spaces) < gateSpaces {
+				break
+			}
+			other.close(t.began, t.began) // any one; those that wait look again
+			delete(g.spaces, namespace)
+		}
+		d = &door{}
+		g.spaces[t.namespace] = d
+	}
+	if len(g.failing) < 2 && !slices.Contains(g.failing, t.namespace) {
+		g.failing = append(g.failing, t.namespace)
+	}
+	if len(g.failing) > 1 || ofAll(err) || g.whole.trial == t {
+		return []*door{&g.whole, d}
+	}
+	return []*door{d}
+}
+
+// ofAll reports whether err, the outcome of one question, would have been that of any.
+func ofAll(err error) bool {
+	var a *answered
+	if errors.As(err, &a) {
+		return a.code == http.StatusTooManyRequests
+	}
+	return unreachable(err)
 }
 
 // large waits for a turn to read a large answer.
@@ -97,56 +286,5 @@ func (g *gate) large(ctx context.Context) (leave func(), err error) {
 		return func() { <-g.heavy }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w", modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
-	}
-}
-
-// open is an error while nobody may pass.
-func (g *gate) open(now time.Time) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now.Before(g.notBefore) {
-		return &modproxy.RetryLater{After: g.notBefore, Err: g.why}
-	}
-	if g.failures < gateFailures {
-		return nil
-	}
-	if g.trying {
-		return &modproxy.RetryLater{After: now.Add(gatePause), Err: g.why}
-	}
-	g.trying = true
-	return nil
-}
-
-// release gives back what open gave, without an outcome.
-func (g *gate) release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trying = false
-}
-
-// done takes the outcome of a question into account. Only what says that the
-// registry is in trouble is a failure: not that it does not have or allow something,
-// or that it cannot make sense of a question.
-func (g *gate) done(err error, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trying = false
-	var later *modproxy.RetryLater
-	why := trouble(err)
-	switch {
-	case errors.As(err, &later): // its own wish
-		g.notBefore, g.why = later.After, fmt.Errorf("%w: the registry wants to be left alone for now", modproxy.ErrUnavailable)
-	case !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, context.Canceled) || why == nil:
-		g.failures = 0
-	default:
-		g.failures++
-		if over := g.failures - gateFailures; over >= 0 {
-			pause := gateMaxPause
-			if over < 5 {
-				pause = min(pause, gatePause<<over)
-			}
-			g.notBefore = now.Add(pause)
-			g.why = fmt.Errorf("%w: %d questions in a row failed, the last because %w", modproxy.ErrUnavailable, g.failures, why)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,61 +16,25 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-var errTrouble = fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
-	&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH})
+var (
+	errTrouble = fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
+		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH})
+	errGateway = &answered{"registry.example", "502 Bad Gateway", http.StatusBadGateway}
+)
 
-// pass asks through g; it is the refusal of g, or nil when the question got through.
-func pass(g *gate, outcome error) error {
-	leave, err := g.enter(context.Background())
-	if err == nil {
-		leave(outcome)
-	}
-	return err
-}
-
-func TestGateSparesARegistryInTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1000)
-		for range gateFailures {
-			if err := pass(g, errTrouble); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// Now there are pauses, each twice the one before; after each one question
-		// goes ahead.
-		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
-			pause *= time.Second
-			var later *modproxy.RetryLater
-			if err := pass(g, nil); !errors.As(err, &later) || time.Until(later.After) != pause || !strings.Contains(err.Error(), "no route to host") {
-				t.Fatalf("want a pause of %v: %v", pause, err)
-			}
-			if err := pass(g, nil); strings.Contains(err.Error(), "secret") {
-				t.Fatalf("others are told who asked for what: %v", err)
-			}
-			time.Sleep(pause)
-			leave, err := g.enter(t.Context())
-			if err != nil {
-				t.Fatalf("after %v: %v", pause, err)
-			}
-			if err := pass(g, nil); !errors.As(err, &later) {
-				t.Fatalf("beside the one that tries: %v", err)
-			}
-			leave(errTrouble)
-		}
-		// One that succeeds ends it all.
-		time.Sleep(30 * time.Second)
-		for range 10 {
-			if err := pass(g, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
+// asks asks about a namespace through g and says how often that was sent.
+func asks(g *gate, namespace string, outcome error) (sent int, err error) {
+	_, err = ask(context.Background(), g, namespace, func(context.Context) (int, error) {
+		sent++
+		return 0, outcome
 	})
+	return sent, err
 }
 
-// A registry that comes and goes is never given up, and one that says no is well.
+// A registry that says no is well: of whatever one question can bring about, any
+// number means nothing.
 func TestGateCountsNothingButTrouble(t *testing.T) {
 	calm := []error{nil, modproxy.ErrNotFound, modproxy.ErrDenied, modproxy.ErrInvalid}
-	// Of whatever one question can bring about, any number means nothing.
 	for _, code := range []int{400, 414, 422, 500, 501} {
 		calm = append(calm, &answered{"registry.example", http.StatusText(code), code})
 	}
@@ -77,68 +42,151 @@ func TestGateCountsNothingButTrouble(t *testing.T) {
 	for _, outcome := range calm {
 		g := newGate(1_000_000)
 		for i := range 100 {
-			if err := pass(g, outcome); err != nil {
-				t.Fatalf("%v, %d times: %v", outcome, i, err)
+			if sent, err := asks(g, "acme", outcome); sent != 1 || err != outcome {
+				t.Fatalf("%v, for the %dth time: sent %d times: %v", outcome, i, sent, err)
 			}
 		}
 	}
-	g := newGate(1_000_000)
-	for i := range 1000 {
-		outcome := errTrouble
-		if i%gateFailures == 0 {
-			outcome = calm[i/gateFailures%len(calm)]
+}
+
+func TestGateTellsNobodyWhatOthersAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		for range 10 {
+			asks(g, "acme", errTrouble)
 		}
-		if err := pass(g, outcome); err != nil {
-			t.Fatalf("question %d: %v", i, err)
+		go asks(g, "acme", errTrouble)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := g.wait(ctx, &try{namespace: "other"}, time.Now().Add(patience)); err == nil ||
+			strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "no route to host") {
+			t.Errorf("another is told: %v", err)
 		}
-	}
+		time.Sleep(time.Minute)
+	})
 }
 
 func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
-		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: errTrouble}
-		if err := pass(g, wish); err != nil {
-			t.Fatal(err)
+		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: &answered{"registry.example", "429", http.StatusTooManyRequests}}
+		if sent, err := asks(g, "acme", wish); sent != 1 || err != wish {
+			t.Fatalf("sent %d times: %v", sent, err)
 		}
-		time.Sleep(59 * time.Second)
+		time.Sleep(54 * time.Second)
 		var later *modproxy.RetryLater
-		if err := pass(g, nil); !errors.As(err, &later) || !later.After.Equal(wish.After) {
-			t.Errorf("before the time is over: %v", err)
+		if sent, err := asks(g, "other", nil); sent != 0 || !errors.As(err, &later) || !later.After.Equal(wish.After) {
+			t.Errorf("before the time is over: sent %d times: %v", sent, err)
 		}
-		time.Sleep(time.Second)
-		if err := pass(g, nil); err != nil {
-			t.Errorf("after it: %v", err)
+		time.Sleep(2 * time.Second)
+		if sent, err := asks(g, "other", nil); sent != 1 || err != nil || time.Now().Before(wish.After) {
+			t.Errorf("shortly before it is over: sent %d times: %v", sent, err)
 		}
 	})
+}
+
+// A wish stands, whatever becomes of questions that were under way; a failure after it
+// does not shut the registry for good.
+func TestGateComesBackAfterAWish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		go ask(t.Context(), g, "acme", func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
+		synctest.Wait()
+		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: &answered{"registry.example", "429", http.StatusTooManyRequests}}
+		asks(g, "acme", wish)
+		time.Sleep(2 * time.Second)
+		if sent, _ := asks(g, "acme", nil); sent > 0 {
+			t.Error("an answer that was under way ended the wish")
+		}
+		time.Sleep(time.Minute)
+		if sent, err := asks(g, "acme", errGateway); sent == 0 {
+			t.Errorf("the first after it is not sent: %v", err)
+		}
+		if sent, err := asks(g, "acme", nil); sent != 1 || err != nil {
+			t.Errorf("after one that failed: sent %d times: %v", sent, err)
+		}
+	})
+}
+
+// What one namespace fails with is no trouble of others, and what two fail with is.
+func TestGateTellsNamespacesApart(t *testing.T) {
+	for name, outcome := range map[string]error{
+		"gateway": errGateway,
+		"wish":    &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: &answered{"registry.example", "503", http.StatusServiceUnavailable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate(0)
+				for range 10 {
+					go asks(g, "broken", outcome)
+				}
+				for i := range 100 {
+					asked := time.Now()
+					if sent, err := asks(g, "acme", nil); sent != 1 || err != nil || time.Since(asked) > 0 {
+						t.Fatalf("question %d of another namespace: sent %d times after %v: %v", i, sent, time.Since(asked), err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				for _, namespace := range []string{"one", "another"} {
+					asks(g, namespace, outcome)
+				}
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				if !g.whole.shut {
+					t.Error("two namespaces fail and none succeeds, and the registry is asked as before")
+				}
+			})
+		})
+	}
 }
 
 func TestGateBoundsRateAndTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10)
-		passed := 0
+		var mu sync.Mutex
+		passed, refused := 0, 0
 		for range 1000 { // ten seconds
-			if err := pass(g, nil); err == nil {
-				passed++
-			} else if later := (*modproxy.RetryLater)(nil); !errors.As(err, &later) || time.Until(later.After) > time.Second {
-				t.Fatal(err)
-			}
+			go func() {
+				_, err := asks(g, "acme", nil)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					passed++
+				case errors.As(err, new(*modproxy.RetryLater)):
+					refused++
+				default:
+					t.Error(err)
+				}
+			}()
 			time.Sleep(10 * time.Millisecond)
 		}
-		if passed < 100 || passed > 111 {
-			t.Errorf("%d questions in ten seconds; want 10 a second, and 10 at once", passed)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if passed < 100 || passed > 111+5*10 || passed+refused != 1000 {
+			t.Errorf("%d questions passed and %d were refused; want 10 a second for fifteen seconds, and 10 at once", passed, refused)
 		}
 
 		g = newGate(1000)
-		for range gateTurns {
-			if _, err := g.enter(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+		underWay, most := 0, 0
+		for range 10 * gateTurns {
+			go ask(t.Context(), g, "acme", func(context.Context) (int, error) {
+				mu.Lock()
+				underWay++
+				most = max(most, underWay)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				underWay--
+				mu.Unlock()
+				return 0, nil
+			})
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := g.enter(ctx); !errors.Is(err, modproxy.ErrUnavailable) {
-			t.Errorf("one more: %v", err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if most != gateTurns {
+			t.Errorf("%d questions at a time; want %d", most, gateTurns)
 		}
 	})
 }

@@ -67,12 +67,10 @@ func (c *Client) spelling(ctx context.Context, m modproxy.Module, version string
 	return listed.Spelling, ok && listed.Spelling != version
 }
 
-func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (l located, err error) {
-	err = c.ask(ctx, m, url.PathEscape(version)+"/download", maxLocation, func(res *http.Response, asked *url.URL) error {
-		l, err = c.readLocation(m, res, asked)
-		return err
+func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (located, error) {
+	return question(ctx, c, m, url.PathEscape(version)+"/download", maxLocation, func(_ context.Context, res *http.Response, asked *url.URL) (located, error) {
+		return c.readLocation(m, res, asked)
 	})
-	return l, err
 }
 
 func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.URL) (located, error) {

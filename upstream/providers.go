@@ -25,10 +25,11 @@ const maxProvider = 1 << 20
 // Errors: [modproxy.ErrNotFound] when there is no such document or host offers no
 // providers, [modproxy.ErrDenied], [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) (document []byte, err error) {
-	err = c.askService(ctx, serviceOf{host, providersV1}, path, maxProvider, func(res *http.Response, _ *url.URL) error {
-		document, err = c.readProvider(host, res)
-		return err
-	})
+	namespace, _, _ := strings.Cut(path, "/")
+	document, err = questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
+		func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
+			return c.readProvider(host, res)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ func trouble(err error) error {
 		late    net.Error
 	)
 	switch {
+	case errors.Is(err, errLate):
+		return errLate
 	case errors.As(err, &a):
 		switch a.code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -90,6 +93,17 @@ func trouble(err error) error {
 		return errors.New("it ended the connection")
 	}
 	return nil
+}
+
+// unreachable reports whether err says that there is no connection to a server, so
+// that no question would have been answered.
+func unreachable(err error) bool {
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		dial *net.OpError
+	)
+	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds or a date.

@@ -23,12 +23,10 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 	return v, nil
 }
 
-func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (v *modproxy.Versions, err error) {
-	err = c.ask(ctx, m, "versions", maxDocument, func(res *http.Response, _ *url.URL) error {
-		v, err = c.readVersions(ctx, m, res)
-		return err
+func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return question(ctx, c, m, "versions", maxDocument, func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
+		return c.readVersions(ctx, m, res)
 	})
-	return v, err
 }
 
 // ordinaryDocument is the size up to which any number of versions documents is

@@ -69,7 +69,7 @@ func New(cfg Config) (*Client, error) {
 
 func (cfg Config) withDefaults() Config {
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "modproxy")
-	cfg.ConnsPerHost = cmp.Or(cfg.ConnsPerHost, 16)
+	cfg.ConnsPerHost = cmp.Or(cfg.ConnsPerHost, 64)
 	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 10*time.Second)
 	cfg.TLSTimeout = cmp.Or(cfg.TLSTimeout, 10*time.Second)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 30*time.Second)

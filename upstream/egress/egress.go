@@ -61,7 +61,7 @@ type Config struct {
 	ProxyNames bool
 	// Resolver looks names up; the system's if nil.
 	Resolver Resolver
-	// ConnsPerHost bounds the connections to one host and port; 0 is 16.
+	// ConnsPerHost bounds the connections to one host and port; 0 is 64.
 	ConnsPerHost int
 
 	ConnectTimeout time.Duration // for a TCP connection; 0 is 10s

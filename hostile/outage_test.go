@@ -1,0 +1,97 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// asClient asks as a client does: at most ten seconds, and once more after a 5xx.
+func (p *proxy) asClient(path string) answer {
+	a := p.ask(http.MethodGet, path)
+	if a.status < 500 || a.took > 10*time.Second {
+		return a
+	}
+	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil {
+		wait = 1
+	}
+	time.Sleep(time.Duration(wait) * time.Second)
+	return p.ask(http.MethodGet, path)
+}
+
+// While a registry is there every other two seconds clients hardly notice, and all is
+// well soon after it is back for good.
+func TestRegistriesThatComeAndGo(t *testing.T) {
+	p := startOwn(t, ordinary)
+	rounds, perSecond := 10, 20
+	few := shorter(t, "2 outages of one kind instead of 10 of three")
+	if few {
+		rounds, perSecond = 2, 10
+	}
+	for name, trouble := range map[string]http.HandlerFunc{
+		"hangs": slow(t, false),
+		"cut":   func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
+		"502":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502) },
+	} {
+		if few && name != "cut" {
+			continue
+		}
+		p.run(name, func(t *testing.T) {
+			var down atomic.Bool
+			var whileDown atomic.Int64
+			host := (&registry{versions: func(w http.ResponseWriter, r *http.Request) {
+				if down.Load() {
+					whileDown.Add(1)
+					trouble(w, r)
+					return
+				}
+				io.WriteString(w, `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`)
+			}}).host(t)
+			var group sync.WaitGroup
+			var asked, failed, after atomic.Int64
+			clients := func(seconds int, failed *atomic.Int64) {
+				for range seconds * perSecond {
+					m := module{host, fmt.Sprintf("n%d", asked.Load()%5), fmt.Sprintf("m%d", asked.Add(1)), "aws"}
+					group.Go(func() {
+						if a := p.asClient(m.path("versions")); a.status != http.StatusOK {
+							failed.Add(1)
+						}
+					})
+					time.Sleep(time.Second / time.Duration(perSecond))
+				}
+			}
+			for range rounds {
+				clients(2, &failed)
+				down.Store(true)
+				clients(2, &failed)
+				down.Store(false)
+			}
+			group.Wait()
+			t.Logf("%d of %d requests failed; %d questions while it was down", failed.Load(), asked.Load(), whileDown.Load())
+			if failed.Load()*100 > asked.Load() {
+				t.Errorf("%d of %d requests failed", failed.Load(), asked.Load())
+			}
+			down.Store(true)
+			whileDown.Store(0)
+			clients(2*rounds, new(atomic.Int64))
+			if n := whileDown.Load(); n > int64(40+2*rounds*5) {
+				t.Errorf("%d questions in the %d seconds that it was down", n, 2*rounds)
+			}
+			down.Store(false)
+			time.Sleep(5 * time.Second)
+			clients(1, &after)
+			group.Wait()
+			if n := after.Load(); n > 0 {
+				t.Errorf("%d requests failed five seconds after it was back", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+const (
+	// How long after its beginning a question is still sent, again if need be. A
+	// client asks twice, and is answered within three seconds each time.
+	patience = 5 * time.Second
+	// An answer that is not there after about this time is late. It is waited for, but
+	// another may come sooner.
+	lateAfter = 1500 * time.Millisecond
+	// The answers that one question waits for at a time.
+	maxTries = 3
+	// The shortest and the longest pause after a failure; it doubles.
+	againAfter = 200 * time.Millisecond
+	againMost  = 600 * time.Millisecond
+)
+
+// try is one sending of a question.
+type try struct {
+	namespace string
+	began     time.Time     // when it passed the gate
+	late      time.Duration // after this time its answer is
+	cancel    context.CancelCauseFunc
+	over      bool // guarded by gate.mu
+}
+
+// result is what a try came to.
+type result[T any] struct {
+	value T
+	err   error
+	sent  bool
+}
+
+// ask sends a question about something of a namespace through the gate. While the
+// registry is in trouble it waits for a better time, for a few seconds. It sends the
+// question again when that met trouble, or when its answer is late: the first answer
+// counts.
+func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	deadline := time.Now().Add(patience)
+	results, late := make(chan result[T], maxTries), make(chan struct{}, maxTries)
+	underWay, pause := 0, againAfter
+	next, waiting := time.NewTimer(0), true // for the next try
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			waiting = false
+			underWay++
+			go func() { results <- sendOnce(ctx, g, namespace, deadline, late, send) }()
+		case <-late:
+			if !waiting && underWay < maxTries && time.Now().Before(deadline) {
+				waiting = true
+				next.Reset(0)
+			}
+		case r := <-results:
+			underWay--
+			passes, after := passes(r.err)
+			if r.err == nil || r.sent && !passes {
+				return r.value, r.err
+			}
+			now := time.Now()
+			wait := max(pause/2+rand.N(pause/2+1), after.Sub(now))
+			switch {
+			case !waiting && r.sent && now.Add(wait).Before(deadline) && !g.lasting(namespace):
+				waiting = true
+				next.Reset(wait)
+				pause = min(2*pause, againMost)
+			case !waiting && underWay == 0:
+				return r.value, r.err
+			}
+		case <-ctx.Done():
+			return answer, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
+		}
+	}
+}
+
+// sendOnce sends the question when it is its turn.
+func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline time.Time, late chan<- struct{}, send func(context.Context) (T, error)) (r result[T]) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := &try{namespace: namespace, cancel: cancel}
+	leave, err := g.enter(ctx, t, deadline)
+	if err != nil {
+		return result[T]{err: err}
+	}
+	// Whoever is late makes place for others.
+	timer := time.AfterFunc(t.late, func() {
+		g.overdue(t)
+		leave()
+		select {
+		case late <- struct{}{}:
+		default: // nobody waits any more
+		}
+	})
+	defer func() {
+		timer.Stop()
+		leave()
+		if p := recover(); p != nil {
+			r.err = modproxy.Fault(p)
+			g.quit(t)
+			return
+		}
+		g.done(t, r.err)
+	}()
+	r.sent = true
+	if r.value, r.err = send(ctx); context.Cause(ctx) == errLate {
+		r.err = errLate
+	}
+	return r
+}
+
+// enter waits until t may be sent, but no longer than deadline. It is an error when
+// it may not: a [modproxy.RetryLater] that says when it will be worth while.
+func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
+	for {
+		if err := g.wait(ctx, t, deadline); err != nil {
+			return nil, err
+		}
+		leave, err := g.turn(ctx, deadline)
+		if err != nil {
+			return nil, err
+		}
+		if g.pass(t) {
+			return leave, nil
+		}
+		leave()
+	}
+}
+
+// turn waits for a turn, and as the rate demands.
+func (g *gate) turn(ctx context.Context, deadline time.Time) (leave func(), err error) {
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	select {
+	case g.turns <- struct{}{}:
+		leave = sync.OnceFunc(func() { <-g.turns })
+		if err := g.rate.Wait(waiting); err == nil {
+			return leave, nil
+		}
+		leave()
+	case <-waiting.Done():
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))
+	}
+	return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errBusy}
+}
+
+var (
+	errBusy = errors.New("there are more questions for this registry than it is asked at a time")
+	errLate = fmt.Errorf("%w: it did not answer in time", modproxy.ErrUnavailable)
+)

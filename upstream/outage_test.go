@@ -1,0 +1,194 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// simulated is a registry that is up and down by a schedule.
+type simulated struct {
+	down func(time.Duration) bool // what is asked so long after the start is in vain
+	fail func(context.Context) error
+
+	start     time.Time
+	whileDown atomic.Int64 // questions
+}
+
+// The ways in which a registry is down.
+var ways = map[string]func(context.Context) error{
+	"refuses": func(context.Context) error {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+	},
+	"gateway": func(context.Context) error {
+		time.Sleep(20 * time.Millisecond)
+		return &answered{"registry.example", "502 Bad Gateway", http.StatusBadGateway}
+	},
+	"hangs": func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(30 * time.Second):
+			return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.DeadlineExceeded)
+		}
+	},
+}
+
+func (s *simulated) answer(ctx context.Context) (int, error) {
+	at := time.Since(s.start)
+	if s.down(at) {
+		s.whileDown.Add(1)
+		return 0, s.fail(ctx)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if s.down(time.Since(s.start)) {
+		return 0, s.fail(ctx)
+	}
+	return 1, nil
+}
+
+// install asks as a client does: ten seconds for each of two attempts, a second
+// between them, of which this proxy waits three. What was asked goes on.
+func install(t *testing.T, g *gate, s *simulated, namespace string) bool {
+	type result struct{ err error }
+	var going chan result
+	for range 2 {
+		if going == nil {
+			going = make(chan result, 1)
+			go func(to chan result) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := ask(ctx, g, namespace, s.answer)
+				to <- result{err}
+			}(going)
+		}
+		select {
+		case r := <-going:
+			if r.err == nil {
+				return true
+			}
+			going = nil
+		case <-time.After(3 * time.Second):
+		}
+		time.Sleep(time.Second)
+	}
+	return false
+}
+
+// crowd sends requests at even intervals until end. It counts them, and those that
+// succeeded, by the second in which they came.
+func crowd(t *testing.T, g *gate, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
+	seconds := int(end / time.Second)
+	asked, succeeded = make([]int64, seconds), make([]int64, seconds)
+	s.start = time.Now()
+	for i := range seconds * perSecond {
+		second := i / perSecond
+		go func() {
+			ok := install(t, g, s, fmt.Sprintf("n%d", i%7))
+			atomic.AddInt64(&asked[second], 1)
+			if ok {
+				atomic.AddInt64(&succeeded[second], 1)
+			}
+		}()
+		time.Sleep(time.Second / time.Duration(perSecond))
+	}
+	time.Sleep(time.Minute + 30*time.Second)
+	synctest.Wait()
+	return asked, succeeded
+}
+
+func sum(list []int64) (n int64) {
+	for _, i := range list {
+		n += i
+	}
+	return n
+}
+
+// While there is an upstream to be had every other two seconds, clients hardly notice.
+func TestARegistryThatComesAndGoes(t *testing.T) {
+	for name, fail := range ways {
+		for _, perSecond := range []int{1, 5, 40} {
+			t.Run(fmt.Sprintf("%s-%d", name, perSecond), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at%(4*time.Second) >= 2*time.Second }}
+					asked, succeeded := crowd(t, newGate(0), s, perSecond, 3*time.Minute)
+					share := float64(sum(succeeded)) / float64(sum(asked))
+					t.Logf("%.2f%% of %d requests succeeded; %d questions while it was down", 100*share, sum(asked), s.whileDown.Load())
+					if share < 0.99 {
+						t.Errorf("%.1f%% of the requests succeeded; want 99%%", 100*share)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A registry that is down is hardly asked, and when it is back all is well soon.
+func TestAnOutageEnds(t *testing.T) {
+	for name, fail := range ways {
+		for _, outage := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second, 2 * time.Minute} {
+			t.Run(fmt.Sprintf("%s-%v", name, outage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at >= 10*time.Second && at < 10*time.Second+outage }}
+					asked, succeeded := crowd(t, newGate(0), s, 40, outage+30*time.Second)
+					back := int((10*time.Second + outage + 999*time.Millisecond) / time.Second)
+					for second := range asked {
+						if second >= 10-5 && second < back+5 {
+							continue // what came five seconds before it went may have met it
+						}
+						if succeeded[second] < asked[second] {
+							t.Errorf("second %d, of an outage from 10 to %d: %d of %d requests succeeded", second, back, succeeded[second], asked[second])
+						}
+					}
+					perSecond := float64(s.whileDown.Load()) / max(outage.Seconds(), 5)
+					t.Logf("%d questions while it was down, %.1f a second", s.whileDown.Load(), perSecond)
+					if outage > 10*time.Second && perSecond > 4 {
+						t.Errorf("%.1f questions a second while it was down; want a few", perSecond)
+					}
+				})
+			})
+		}
+	}
+}
+
+// One answer that does not come is no trouble for others.
+func TestOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		go ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) { return 0, ways["hangs"](ctx) })
+		for i := range 600 {
+			time.Sleep(100 * time.Millisecond)
+			asked := time.Now()
+			_, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil })
+			if took := time.Since(asked); err != nil || took > 0 {
+				t.Fatalf("question %d: %v after %v", i, err, took)
+			}
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A question that ends in a panic ends in an error, and takes nothing along.
+func TestAskSurvivesAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		for range 10 * gateTurns {
+			_, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { panic("of one answer") })
+			if !errors.Is(err, modproxy.ErrUnavailable) {
+				t.Fatalf("a panic: %v", err)
+			}
+		}
+		if _, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil }); err != nil {
+			t.Fatalf("after panics: %v", err)
+		}
+	})
+}
