@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,9 @@ type Registry struct {
 	Next  modproxy.Registry
 	Index Index
 	Blobs Blobs
+	// References yields every blob that a record of any kind needs, which it keeps from
+	// being removed as long as it does. Nil: those of the package records of Index.
+	References func() iter.Seq2[Reference, error]
 	// Uses keeps when packages were last used. Nil: it is forgotten with the
 	// process.
 	Uses Uses

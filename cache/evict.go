@@ -223,9 +223,18 @@ func (r *Removed) add(bytes int64) {
 	r.Bytes += bytes
 }
 
-// evict removes blobs that are going. Their records stay, and say what they were:
-// what is fetched again must be the same. It is called in its turn.
+// evict removes blobs that are going to make room, and tells. It is called in its
+// turn.
 func (r *Registry) evict(victims []*seat) (Removed, error) {
+	return r.remove(victims, func(s *seat) {
+		r.observe(Event{Kind: Evicted, Digest: s.digest, Bytes: s.size})
+	})
+}
+
+// remove removes blobs that are going, and calls removed for each. Their records
+// stay, and say what they were: what is fetched again must be the same. It is called
+// in its turn.
+func (r *Registry) remove(victims []*seat, removed func(*seat)) (Removed, error) {
 	// First the mark: it does no harm beside a blob that is there after a crash,
 	// while one that is missing without it is taken for damage. Where there is no
 	// room for marks removing is what helps, and they are made later.
@@ -247,7 +256,7 @@ func (r *Registry) evict(victims []*seat) (Removed, error) {
 		}
 		gone[s.digest] = true
 		all.add(s.size)
-		r.observe(Event{Kind: Evicted, Digest: s.digest, Bytes: s.size})
+		removed(s)
 	}
 	r.forget(gone)
 	return all, err
@@ -342,6 +351,9 @@ func (r *Registry) unmark(s *seat) error {
 	}
 	return nil
 }
+
+// removed tells whether the package that rec is about was removed on purpose.
+func (r *Registry) removed(rec *PackageRecord) bool { return rec.Removed || r.evicted(rec.Digest) }
 
 // evicted tells whether the blob that d names was removed on purpose.
 func (r *Registry) evicted(d modproxy.Digest) bool {

@@ -28,7 +28,7 @@ func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord]
 			return nil, err
 		}
 		switch { // have is not nil, or nobody would have come here
-		case r.Next == nil && r.evicted(have.Digest):
+		case r.Next == nil && r.removed(have):
 			return nil, k.wrap("package", errEvicted)
 		case r.Next == nil:
 			return nil, k.wrap("package", fmt.Errorf("%w: offline, and what is kept is no good: %w", modproxy.ErrUnavailable, err))
@@ -51,6 +51,9 @@ func (r *Registry) sound(k key) (*PackageRecord, error) {
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("index: %w", err)
+	}
+	if rec.Removed {
+		return &rec, fmt.Errorf("%w: it was removed", fs.ErrNotExist)
 	}
 	if err := r.inspect(k, rec.Digest); err != nil {
 		return &rec, err
@@ -131,6 +134,7 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 	rec := PackageRecord{}
 	if have != nil {
 		rec = *have
+		rec.Removed = false
 	} else {
 		// What clients were told, or are told meanwhile.
 		loc, ok := r.located.Get(k)

@@ -35,7 +35,7 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 		return modproxy.Location{}, err
 	}
 	if rec != nil { // but not its blob
-		if r.Next == nil && r.evicted(rec.Digest) {
+		if r.Next == nil && r.removed(rec) {
 			return modproxy.Location{}, k.wrap("location", errEvicted)
 		}
 		r.startFetch(ctx, k) // what becomes of it, Package tells
@@ -74,6 +74,8 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 	}
 	size, err := r.Blobs.Stat(rec.Digest)
 	switch {
+	case rec.Removed:
+		return &rec, ErrDamaged
 	case errors.Is(err, fs.ErrNotExist):
 		return &rec, ErrDamaged
 	case err != nil:

@@ -18,7 +18,7 @@ const (
 	VersionDropped Kind = "version_dropped" // upstream does not list a version whose package is kept
 	VersionListed  Kind = "version_listed"  // upstream lists such a version again
 	BlobDamaged    Kind = "blob_damaged"    // a blob is missing or damaged; Err. It is set aside and fetched again
-	Evicted        Kind = "evicted"         // a package was removed; Digest, Bytes. Its record stays
+	Evicted        Kind = "evicted"         // a package was removed to make room; Digest, Bytes. Its record stays
 	VersionsGone   Kind = "versions_gone"   // versions documents were removed to keep to MaxVersions; Bytes
 	IndexFailed    Kind = "index_failed"    // an answer was served but could not be kept or read; Err
 )

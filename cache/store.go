@@ -67,6 +67,15 @@ type PackageRecord struct {
 	Notes   string          `json:"notes,omitempty"`  // the package's, when it was first kept
 	Fetched time.Time       `json:"fetched"`          // the package's time, or when it was fetched
 	Dropped time.Time       `json:"dropped,omitzero"` // since when upstream does not list the version; zero while it does
+	// Removed tells that the package was removed on purpose while another version
+	// needs the same bytes. It is fetched again when it is asked for.
+	Removed bool `json:"removed,omitempty"`
+}
+
+// Reference is a blob that a record needs.
+type Reference struct {
+	Digest modproxy.Digest
+	By     string // what the record is about, for people; of a package what [Kept.String] says
 }
 
 // Kept is a package record with what it is about.
@@ -75,6 +84,9 @@ type Kept struct {
 	Version string
 	Record  PackageRecord
 }
+
+// String is the version, as people write it.
+func (k Kept) String() string { return k.Module.String() + " " + k.Version }
 
 // Blobs keeps the bytes of packages by their digest. Its methods are safe for
 // concurrent use, and absent is [fs.ErrNotExist]. Package cachetest has the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -39,7 +40,8 @@ func (r *Registry) List(ctx context.Context, records Index, m modproxy.Module) i
 					l.Last = time.UnixMilli(ms)
 				}
 				r.room.mu.Lock()
-				l.There, l.Evicted = s.there, s.evicted
+				l.There = s.there && !kept.Record.Removed
+				l.Evicted = s.evicted || kept.Record.Removed
 				r.room.mu.Unlock()
 			}
 			if !yield(l, errors.Join(err, ctx.Err())) || ctx.Err() != nil {
@@ -53,44 +55,34 @@ func (r *Registry) List(ctx context.Context, records Index, m modproxy.Module) i
 type Discarded struct {
 	Kept
 	There  bool     // it was there
-	Shared []string // modules and versions that have the same bytes: they are removed for them, too
+	Shared []string // what else needs the same bytes, which therefore stay
 }
 
 // Discard removes the packages of a version, or of all versions of m when version
-// is empty. Their records stay: what is fetched again must be what it was. Who is
-// reading one reads on.
+// is empty. Their bytes go, unless another record needs them. Their records stay:
+// what is fetched again must be what it was. Who is reading one reads on.
 //
 // Errors: [fs.ErrNotExist] when there is no such record, [modproxy.ErrUnavailable]
-// while one of them is being fetched, and those of the stores.
+// while one of them is being fetched, and those of the stores. Nothing is removed
+// when it is not known what needs the bytes.
 func (r *Registry) Discard(ctx context.Context, m modproxy.Module, version string) ([]Discarded, error) {
 	r.once.Do(r.start)
 	if err := r.account(); err != nil {
 		return nil, err
 	}
 	var list []Discarded
-	of := map[modproxy.Digest]*Discarded{}
+	leaving := map[string]bool{}
 	for kept, err := range r.Index.Packages(m) {
 		if err != nil {
 			return nil, err
 		}
 		if version == "" || kept.Version == version {
 			list = append(list, Discarded{Kept: kept})
+			leaving[kept.String()] = true
 		}
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s %s: no package of it was ever kept: %w", m, version, fs.ErrNotExist)
-	}
-	for i := range list {
-		of[list[i].Record.Digest] = &list[i]
-	}
-	for kept, err := range r.Index.Packages(modproxy.Module{}) {
-		if err != nil {
-			continue // of another module; this is only to tell
-		}
-		d, ok := of[kept.Record.Digest]
-		if ok && (kept.Module != m || version != "" && kept.Version != version) {
-			d.Shared = append(d.Shared, kept.Module.String()+" "+kept.Version)
-		}
 	}
 	give, err := r.room.take(ctx)
 	if err != nil {
@@ -101,8 +93,75 @@ func (r *Registry) Discard(ctx context.Context, m modproxy.Module, version strin
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.evict(victims)
+	// From here on nothing new comes to need them: a fetch waits for what is going.
+	needed, err := r.needed(leaving)
+	for i := 0; i < len(list) && err == nil; i++ {
+		if d := &list[i]; d.There && len(needed[d.Record.Digest]) > 0 {
+			d.Shared = needed[d.Record.Digest]
+			err = r.markRemoved(key{d.Module, d.Version})
+		}
+	}
+	victims = slices.DeleteFunc(victims, func(s *seat) bool {
+		stays := err != nil || len(needed[s.digest]) > 0
+		if stays {
+			r.room.gone(s, false, false)
+		}
+		return stays
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.remove(victims, func(*seat) {})
 	return list, err
+}
+
+// references yields what [Registry.References] does.
+func (r *Registry) references() iter.Seq2[Reference, error] {
+	if r.References != nil {
+		return r.References()
+	}
+	return ReferencesOf(r.Index.Packages(modproxy.Module{}))
+}
+
+// ReferencesOf yields what package records need.
+func ReferencesOf(packages iter.Seq2[Kept, error]) iter.Seq2[Reference, error] {
+	return func(yield func(Reference, error) bool) {
+		for kept, err := range packages {
+			if err == nil && kept.Record.Removed {
+				continue
+			}
+			if !yield(Reference{kept.Record.Digest, kept.String()}, err) {
+				return
+			}
+		}
+	}
+}
+
+// needed is who needs a blob beside those that are leaving. What cannot be read may
+// need any.
+func (r *Registry) needed(leaving map[string]bool) (map[modproxy.Digest][]string, error) {
+	by := map[modproxy.Digest][]string{}
+	for ref, err := range r.references() {
+		if err != nil {
+			return nil, fmt.Errorf("what else needs the bytes is not known: %s: %w", ref.By, err)
+		}
+		if !leaving[ref.By] {
+			by[ref.Digest] = append(by[ref.Digest], ref.By)
+		}
+	}
+	return by, nil
+}
+
+// markRemoved records that the package of k was removed, although its bytes stay.
+func (r *Registry) markRemoved(k key) error {
+	defer r.Forget(k.Module, k.version)
+	defer lock(r, k)()
+	rec, err := r.Index.Package(k.Module, k.version)
+	if err != nil {
+		return err
+	}
+	rec.Removed = true
+	return r.Index.PutPackage(k.Module, k.version, rec)
 }
 
 // condemn makes all of them go that are there, or none.
@@ -117,8 +176,8 @@ func (m *room) condemn(list []Discarded) (victims []*seat, err error) {
 	}
 	for i := range list {
 		s := m.seat(list[i].Record.Digest)
-		list[i].There = s.there
-		if s.there && !s.going {
+		list[i].There = s.there && !list[i].Record.Removed
+		if list[i].There && !s.going {
 			s.going = true
 			victims = append(victims, s)
 		}
@@ -170,8 +229,6 @@ type Tidy struct {
 	OrphanAge time.Duration
 	// DryRun removes nothing, and counts.
 	DryRun bool
-	// Records has the records that count; nil means that Index does.
-	Records Index
 }
 
 // Tidied is what [Registry.Tidy] has removed.
@@ -189,15 +246,12 @@ func (r *Registry) Tidy(ctx context.Context, t Tidy) (out Tidied, err error) {
 		return out, err
 	}
 	started := time.Now()
-	if t.Records == nil {
-		t.Records = r.Index
-	}
 	recorded := map[modproxy.Digest]bool{}
-	for kept, err := range t.Records.Packages(modproxy.Module{}) {
+	for ref, err := range r.references() {
 		if err := errors.Join(err, ctx.Err()); err != nil {
-			return out, fmt.Errorf("records: %s %s: %w", kept.Module, kept.Version, err)
+			return out, fmt.Errorf("records: %s: %w", ref.By, err)
 		}
-		recorded[kept.Record.Digest] = true
+		recorded[ref.Digest] = true
 	}
 	give, err := r.room.take(ctx)
 	if err != nil {

@@ -124,6 +124,26 @@ func TestDiscard(t *testing.T) {
 		if len(got) != 1 || !got[0].There || strings.Join(got[0].Shared, "") != vpc.String()+" 100.1.0+b" || err != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
+		equal(t, "there", f.there(t), "100.1.0+a 100.1.0+b 100.2.0") // the bytes, of both
+		for l, err := range f.List(t.Context(), nil, vpc) {
+			if there := l.Version != "100.1.0+a"; l.There != there || l.Evicted == there || err != nil {
+				t.Errorf("%+v, %v", l, err)
+			}
+		}
+		if got, err := f.Discard(t.Context(), vpc, "100.1.0+a"); len(got) != 1 || got[0].There || err != nil {
+			t.Errorf("again: %+v, %v", got, err)
+		}
+		f.fetch(t, "100.1.0+b") // from memory
+		f.index.Fail(errors.New("broken"))
+		if _, err := f.Discard(t.Context(), vpc, "100.1.0+b"); err == nil {
+			t.Error("removed, and who else needs it is not known")
+		}
+		f.index.Fail(nil)
+		got, err = f.Discard(t.Context(), vpc, "100.1.0+b")
+		if len(got) != 1 || !got[0].There || got[0].Shared != nil || err != nil {
+			t.Errorf("the last one: %+v, %v", got, err)
+		}
+		equal(t, "evicted to make room", f.events.count(cache.Evicted), 0)
 		equal(t, "there", f.there(t), "100.2.0")
 		if data, err := io.ReadAll(p); len(data) != 100 || err != nil {
 			t.Errorf("who reads: %d bytes, %v", len(data), err)

@@ -26,7 +26,7 @@ func record(sum modproxy.Sum) cache.PackageRecord {
 	return cache.PackageRecord{
 		Digest: digest, Sum: sum, Size: 10, Subdir: "modules/ü",
 		Source:  modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee"},
-		Fetched: when, Dropped: when.Add(time.Hour),
+		Fetched: when, Dropped: when.Add(time.Hour), Removed: true,
 	}
 }
 

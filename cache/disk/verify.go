@@ -282,6 +282,10 @@ func (v *verification) record(kept cache.Kept, reading *reading) {
 			v.found(d, nil)
 		}
 	}
+	if rec.Removed { // whoever else has the bytes, it does not
+		v.count(func(out *Verified) { out.Evicted++ })
+		return
+	}
 	sum, again := v.seen[rec.Digest]
 	if again {
 		if sum != rec.Sum && v.stands(kept) {

@@ -50,7 +50,7 @@ func (s *storage) tidy(w http.ResponseWriter, r *http.Request) (err error) {
 		limit += out.Quarantine.Bytes
 	}
 	out.Tidied, err = s.cache.Tidy(r.Context(), cache.Tidy{
-		MaxSize: limit, OrphanAge: orphanAge, DryRun: in.DryRun, Records: s.store,
+		MaxSize: limit, OrphanAge: orphanAge, DryRun: in.DryRun,
 	})
 	if err != nil {
 		return err

@@ -24,8 +24,8 @@ type (
 		Version string       `json:"version"`
 		Size    int64        `json:"size_bytes"`
 		Sum     modproxy.Sum `json:"sum"`
-		There   bool         `json:"there"` // it was there
-		Shared  []string     `json:"shared,omitempty"`
+		There   bool         `json:"there"`            // it was there
+		Shared  []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
 	}
 )
 
@@ -57,7 +57,8 @@ func newRmCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm MODULE [VERSION]",
 		Short: "Remove the package of a version, or of all versions, of a module",
-		Long: `Remove the bytes of a package. What the version was first seen to be is not
+		Long: `Remove the bytes of a package, unless another version has the same content: then
+they stay for that one. What the version was first seen to be is not
 forgotten: the package is fetched again when it is asked for, and refused if it is
 another then ("modproxy ledger accept" makes another one count).
 
@@ -92,11 +93,11 @@ Without VERSION the packages of all its versions are removed.`,
 func (env *environment) printRemoved(out removedPackages) error {
 	for _, p := range out.Packages {
 		what := "removed " + sizeText(p.Size)
-		if !p.There {
+		switch {
+		case !p.There:
 			what = "was not there"
-		}
-		if p.There && len(p.Shared) > 0 {
-			what += ", which were those of " + strings.Join(p.Shared, ", ") + ", too"
+		case len(p.Shared) > 0:
+			what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
 		}
 		_, err := fmt.Fprintf(env.stdout, "%s %s: %s; it stays pinned to %s\n", p.Module, p.Version, what, p.Sum)
 		if err != nil {

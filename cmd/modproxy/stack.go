@@ -97,7 +97,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		}
 	}
 	s.cache = &cache.Registry{
-		Next: reg, Index: s.heldIndex(), Blobs: s.store, Uses: s.store, MaxSize: int64(c.Cache.MaxSize),
+		Next: reg, Index: s.heldIndex(), Blobs: s.store, Uses: s.store, References: s.store.References, MaxSize: int64(c.Cache.MaxSize),
 		MaxVersions: int64(c.Cache.MaxVersions),
 		Fresh:       c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,

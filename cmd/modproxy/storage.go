@@ -34,7 +34,7 @@ func openStorage(c *Config) ([]proxy.Mount, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &storage{store: store, cache: &cache.Registry{Index: store, Blobs: store, Uses: store}}
+	s := &storage{store: store, cache: &cache.Registry{Index: store, Blobs: store, Uses: store, References: store.References}}
 	if err := stayPut(s.cache, store, c); err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
