@@ -95,7 +95,7 @@ type Registry struct {
 
 	answers *answers                           // versions, hot
 	reading chan struct{}                      // one for each document that is being read from Index
-	records *lru.Cache[key, *PackageRecord]    // of packages whose blob was there when last looked at
+	records *lru.Cache[key, recalled]          // of packages whose blob was there when last looked at
 	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
 	memory  *memory
 	room    *room
@@ -121,6 +121,7 @@ const (
 	storagePause = 5 * time.Second // after a fetch that the storage failed
 	maxHold      = 24 * time.Hour  // the longest RetryLater that is obeyed
 	flushPause   = 5 * time.Minute // between writing down when packages were last used
+	recallFor    = 3 * time.Second // a package record; others may change what counts in the stores
 	closeGrace   = time.Second     // for background work to notice that it was ended
 
 	maxAsking    = 1024     // questions under way
@@ -172,7 +173,7 @@ func (r *Registry) start() {
 	r.turns = newTurns(turns)
 	r.answers = newAnswers(maxAnswers)
 	r.reading = make(chan struct{}, maxReading)
-	r.records = newLRU[key, *PackageRecord](maxRecords)
+	r.records = newLRU[key, recalled](maxRecords)
 	r.located = newLRU[key, modproxy.Location](maxRecords)
 	r.memory = newMemory(bytes)
 	r.held = newRefusals[modproxy.Module]()

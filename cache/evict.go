@@ -268,7 +268,7 @@ func (r *Registry) forget(gone map[modproxy.Digest]bool) {
 		r.memory.remove(d)
 	}
 	for _, k := range r.records.Keys() {
-		if rec, ok := r.records.Peek(k); ok && gone[rec.Digest] {
+		if known, ok := r.records.Peek(k); ok && gone[known.rec.Digest] {
 			r.records.Remove(k)
 		}
 	}

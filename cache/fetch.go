@@ -37,7 +37,7 @@ func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord]
 		if err != nil {
 			return nil, r.fail(k, err)
 		}
-		r.records.Add(k, rec)
+		r.remember(k, rec)
 		return rec, nil
 	})
 }
@@ -58,7 +58,7 @@ func (r *Registry) sound(k key) (*PackageRecord, error) {
 	if err := r.inspect(k, rec.Digest); err != nil {
 		return &rec, err
 	}
-	r.records.Add(k, &rec)
+	r.remember(k, &rec)
 	return &rec, nil
 }
 

@@ -58,11 +58,19 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 	return call.within(ctx, r.set.wait, "location", k)
 }
 
-// record is the record of k. Its error is [fs.ErrNotExist] when there is none,
+// recalled is a package record, and when it was read from the index.
+type recalled struct {
+	rec *PackageRecord
+	at  time.Time
+}
+
+func (r *Registry) remember(k key, rec *PackageRecord) { r.records.Add(k, recalled{rec, time.Now()}) }
+
+// record is the record of k, remembered for recallFor at most. Its error is [fs.ErrNotExist] when there is none,
 // and comes with the record when there is one whose blob is not there.
 func (r *Registry) record(k key) (*PackageRecord, error) {
-	if rec, ok := r.records.Get(k); ok {
-		return rec, nil
+	if known, ok := r.records.Get(k); ok && time.Since(known.at) < recallFor {
+		return known.rec, nil
 	}
 	defer r.relearn(k, r.forgets.Load())
 	rec, err := r.Index.Package(k.Module, k.version)
@@ -83,7 +91,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 	case size != rec.Size:
 		return &rec, ErrDamaged
 	}
-	r.records.Add(k, &rec)
+	r.remember(k, &rec)
 	return &rec, nil
 }
 
