@@ -3,10 +3,12 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/upstream/archive"
@@ -41,35 +43,86 @@ func (f *fetch) fetchArchive(ctx context.Context, s source) error {
 // a KiB more.
 const headerRoom = 1 << 20
 
+const (
+	// How often an archive is asked for that does not come to its end.
+	archiveTries = 3
+	// The first pause between two tries, which doubles, and the longest pause that a
+	// server may ask for.
+	archivePause    = 500 * time.Millisecond
+	archiveMaxPause = 10 * time.Second
+)
+
 // download receives an archive into a file without a name: a checksum covers it
-// whole, and a zip is read from its end.
+// whole, and a zip is read from its end. What is received counts, also of tries that
+// come to nothing.
 func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error) {
+	left := f.cfg.MaxReceived
+	for try := 1; ; try++ {
+		file, size, passes, err := f.downloadOnce(ctx, s, left)
+		if left -= size; err == nil || !passes || try == archiveTries || left <= 0 || f.budget.Spent() {
+			return file, size, err
+		}
+		wait := archivePause << (try - 1)
+		var later *modproxy.RetryLater
+		if errors.As(err, &later) {
+			wait = max(wait, time.Until(later.After))
+		}
+		if deadline, ok := ctx.Deadline(); wait > archiveMaxPause || ok && time.Until(deadline) <= wait {
+			return nil, 0, err
+		}
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, 0, err
+		}
+	}
+}
+
+// downloadOnce is download with one try. With an error, size is what was received of
+// the body, and passes reports whether the next try may do better.
+func (f *fetch) downloadOnce(ctx context.Context, s source, most int64) (file *os.File, size int64, passes bool, err error) {
 	res, err := f.cfg.Egress.Get(ctx, egress.Request{
 		URL:         s.url.String(),
 		Credentials: f.credentialsFor(s),
 		Redirects:   maxRequests,
 		Budget:      f.budget,
 		Attempts:    3,
-		MaxBytes:    f.cfg.MaxReceived,
+		MaxBytes:    most,
 		Archive:     true,
 	})
 	if err != nil {
-		return nil, 0, outgoing(err)
+		return nil, 0, egress.MayPass(err), outgoing(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, 0, packageRefusal(res)
+		err, passes := packageRefusal(res)
+		return nil, 0, passes, err
 	}
-	file, err := scratchFile(f.cfg.Scratch)
-	if err != nil {
-		return nil, 0, err
+	if file, err = scratchFile(f.cfg.Scratch); err != nil {
+		return nil, 0, false, err
 	}
-	size, err := io.Copy(file, res.Body)
-	if err != nil {
+	body := &noting{Reader: res.Body}
+	if size, err = io.Copy(file, body); err != nil {
 		file.Close()
-		return nil, 0, outgoing(err)
+		return nil, size, body.err != nil && egress.MayPass(body.err), outgoing(err)
 	}
-	return file, size, nil
+	return file, size, false, nil
+}
+
+// noting notes the error of a reader, to tell it from that of a writer.
+type noting struct {
+	io.Reader
+	err error
+}
+
+func (n *noting) Read(p []byte) (int, error) {
+	k, err := n.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return k, err
 }
 
 // credentialsFor is what the host of a package is shown: what is configured for its
@@ -93,17 +146,22 @@ func (f *fetch) credentialsFor(s source) []egress.Credential {
 	return shown
 }
 
-// packageRefusal is what an answer other than 200 to the request for a package means.
-func packageRefusal(res *http.Response) error {
+// packageRefusal is what an answer other than 200 to the request for a package means,
+// and whether it may be another one soon.
+func packageRefusal(res *http.Response) (err error, passes bool) {
 	where := res.Request.URL.Host
-	switch res.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("%w: %s answered %s: set a credential for %s", modproxy.ErrDenied, where, res.Status, where)
-	case http.StatusNotFound, http.StatusGone:
-		// The registry says that there is such a version: it is not absent.
-		return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)
+	switch status := res.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return fmt.Errorf("%w: %s answered %s: set a credential for %s", modproxy.ErrDenied, where, res.Status, where), false
+	case status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented:
+		err = fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)
+		if after, ok := retryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
+			err = &modproxy.RetryLater{After: after, Err: err}
+		}
+		return err, true
 	}
-	return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status)
+	// Not even 404 says that it is absent: the registry says that there is such a version.
+	return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status), false
 }
 
 // sniff tells an archive's format from its first bytes, as OpenTofu does for a

@@ -37,7 +37,8 @@ func (f *fetch) terraformGet(ctx context.Context, s source) (located, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return located{}, packageRefusal(res)
+		err, _ := packageRefusal(res)
+		return located{}, err
 	}
 	value := res.Header.Get("X-Terraform-Get")
 	if value == "" {

@@ -58,6 +58,9 @@ func (b *Budget) attempts(want int) int {
 	return max(1, min(want, b.left))
 }
 
+// Spent reports whether nothing is left.
+func (b *Budget) Spent() bool { return b.left == 0 }
+
 func (b *Budget) take() error {
 	if b == nil {
 		return nil

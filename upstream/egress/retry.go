@@ -44,7 +44,7 @@ func newRetryCheck(attempts int) retryablehttp.CheckRetry {
 			return false, nil
 		}
 		if err != nil {
-			return mayPass(err), nil
+			return MayPass(err), nil
 		}
 		if !worthAnother(ctx, resp) {
 			return false, nil
@@ -55,12 +55,13 @@ func newRetryCheck(attempts int) retryablehttp.CheckRetry {
 	}
 }
 
-// mayPass reports whether the next attempt may do better than err.
-func mayPass(err error) bool {
+// MayPass reports whether the next attempt may do better than err, an error of this
+// package.
+func MayPass(err error) bool {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, ErrRefused), errors.As(err, &cert):
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooSlow), errors.Is(err, ErrAnswer), errors.As(err, &cert):
 		return false
 	case errors.As(err, &dns):
 		return !dns.IsNotFound
@@ -104,7 +105,11 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
 	}
-	value := resp.Header.Get("Retry-After")
+	return ParseRetryAfter(resp.Header.Get("Retry-After"))
+}
+
+// ParseRetryAfter reads the value of a Retry-After header: seconds, or a date.
+func ParseRetryAfter(value string) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second, true
 	}

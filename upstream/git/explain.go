@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/modproxy/modproxy"
@@ -25,10 +26,10 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 	}
 	if r.session != nil {
 		if err := r.session.Refused(); err != nil {
-			return refused(err), true
+			return mayPass(err), true
 		}
 	}
-	status, location := r.lastAnswer()
+	status, location, after := r.lastAnswer()
 	if location != "" {
 		return &redirect{location}, true
 	}
@@ -42,10 +43,17 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, r.at.origin()), true
 	case status == 404 || status == 410:
 		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, r.at.origin(), status), true
+	case status == 429 || status >= 500 && status != 501:
+		err := fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said)
+		return &passing{err, after}, true
 	case status >= 400:
 		return fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said), true
 	}
-	return fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said), false
+	err = fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said)
+	if status == 0 && r.at.scheme != "ssh" { // no answer at all
+		err = &passing{err: err}
+	}
+	return err, false
 }
 
 // broken is for a git that needs nothing but what is here.
@@ -72,15 +80,16 @@ func refused(err error) error {
 var (
 	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
 	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(.*)$`)
+	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(.*)$`)
 )
 
-// lastAnswer is the status of the last HTTP answer that git had, or 0, and where
-// it redirects to. git's exit status is 128 for everything; its trace has the
+// lastAnswer is the status of the last HTTP answer that git had, or 0, where it
+// redirects to, and how long the server wants to be left alone. git's exit status is 128 for everything; its trace has the
 // headers as they came.
-func (r *repository) lastAnswer() (status int, location string) {
+func (r *repository) lastAnswer() (status int, location string, after time.Duration) {
 	f, err := os.Open(r.trace)
 	if err != nil {
-		return 0, ""
+		return 0, "", 0
 	}
 	defer f.Close()
 	const tail = 256 << 10
@@ -90,14 +99,17 @@ func (r *repository) lastAnswer() (status int, location string) {
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
 	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
 	if len(matches) == 0 {
-		return 0, ""
+		return 0, "", 0
 	}
 	last := matches[len(matches)-1]
 	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
 	if m := locationPattern.FindSubmatch(trace[last[1]:]); m != nil && status/100 == 3 {
 		location = strings.TrimSpace(string(m[1]))
 	}
-	return status, location
+	if m := afterPattern.FindSubmatch(trace[last[1]:]); m != nil && (status == 429 || status == 503) {
+		after, _ = egress.ParseRetryAfter(strings.TrimSpace(string(m[1])))
+	}
+	return status, location, after
 }
 
 var (

@@ -137,44 +137,68 @@ func (f *fetch) repository(ctx context.Context, a address, ref, prefix string, d
 // extract fetches one repository into a directory that is gone when it returns:
 // the disk space is for the next one.
 func (f *fetch) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
-	left := f.limits.Received - f.received
-	if left <= 0 {
-		return "", nil, nil, tooLarge(f.limits.Received)
-	}
-	r, err := f.open(ctx, f.dir, a, left)
+	r, commit, err := f.resolve(ctx, a, ref)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	commit, links, byPath, err = r.extract(ctx, ref, prefix, f.limits, f.tree)
-	f.received += r.received()
-	if closeErr := r.close(); closeErr != nil && err == nil {
-		err = errUnavailable(closeErr)
+	links, byPath, err = r.extract(ctx, commit, prefix, f.limits, f.tree)
+	if closeErr := f.close(r); err == nil {
+		err = closeErr
 	}
 	return commit, links, byPath, err
 }
 
-// extract writes what ref has into t, and returns what it has of submodules.
-func (r *repository) extract(ctx context.Context, ref, prefix string, l Limits, t Tree) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
-	if commit, err = r.resolve(ctx, ref); err != nil {
-		return "", nil, nil, err
+// resolve fetches the commit that ref means, again if trouble may pass. What is
+// received counts, whatever comes of it.
+func (f *fetch) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
+	for tries := 1; ; tries++ {
+		left := f.limits.Received - f.received
+		if left <= 0 {
+			return nil, "", tooLarge(f.limits.Received)
+		}
+		if r, err = f.open(ctx, f.dir, a, left); err != nil {
+			return nil, "", err
+		}
+		if commit, err = r.resolve(ctx, ref); err == nil {
+			return r, commit, nil
+		}
+		if closeErr := f.close(r); closeErr != nil {
+			return nil, "", err
+		}
+		if why, again := pauseAfter(ctx, err, tries); !again {
+			return nil, "", why
+		}
 	}
+}
+
+// close removes r and counts what it received.
+func (f *fetch) close(r *repository) error {
+	f.received += r.received()
+	if err := r.close(); err != nil {
+		return errUnavailable(err)
+	}
+	return nil
+}
+
+// extract writes what commit has into t, and returns what it has of submodules.
+func (r *repository) extract(ctx context.Context, commit, prefix string, l Limits, t Tree) (links map[string]entry, byPath map[string]submodule, err error) {
 	tree, err := r.entries(ctx, commit, l)
 	if err != nil {
-		return "", nil, nil, err
+		return nil, nil, err
 	}
 	modules := tree[".gitmodules"]
 	if err := r.files(ctx, commit, prefix, tree, t); err != nil {
-		return "", nil, nil, err
+		return nil, nil, err
 	}
 	if len(tree) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
 		if modules.size > maxModulesFile {
-			return "", nil, nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
+			return nil, nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
 		}
 		if byPath, err = r.submodules(ctx, commit); err != nil {
-			return "", nil, nil, err
+			return nil, nil, err
 		}
 	}
-	return commit, tree, byPath, nil
+	return tree, byPath, nil
 }
 
 func asExit(err error) *exitError {
