@@ -137,7 +137,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		r.located.Add(k, loc)
-		r.outdate(ctx, k.Module, k.version)
+		r.outdate(k.Module, k.version)
 	case errors.Is(err, modproxy.ErrNotFound):
 		r.missing.add(k, err, r.set.missing-time.Since(asked))
 	default:

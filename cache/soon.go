@@ -54,18 +54,22 @@ func (r *Registry) paced(host string, took time.Duration, err error) {
 }
 
 // outdate makes the next question for the versions of m ask Next, if what is kept
-// does not list version, which Next has.
-func (r *Registry) outdate(ctx context.Context, m modproxy.Module, version string) {
-	a, ok := r.answers.get(m)
-	if !ok {
-		var err error
-		if a, err = r.keptAnswer(ctx, m); err != nil || a == nil {
-			return // nothing that could be fresh, or too much goes on
+// does not list version, which Next has. Nobody waits until a document is read for it.
+func (r *Registry) outdate(m modproxy.Module, version string) {
+	look := func(a *answer) {
+		if _, listed := a.kept.Find(version); !listed {
+			r.answers.outdate(m, a)
 		}
 	}
-	if _, listed := a.kept.Find(version); !listed {
-		r.answers.outdate(m, a)
+	if a, ok := r.answers.get(m); ok {
+		look(a)
+		return
 	}
+	r.asking.start(func() { // when too much goes on, it is old soon enough
+		if a, err := r.keptAnswer(r.asking.ending, m); err == nil && a != nil {
+			look(a)
+		}
+	})
 }
 
 // listed forgets the absence of m, and of every version that v lists.

@@ -26,6 +26,7 @@ import (
 // question is what get asks, and what it does with the answer.
 type question struct {
 	method, url string
+	body        string
 	header      http.Header
 	times       int
 	output      string         // a file for the body
@@ -46,6 +47,8 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 			q.method = args[1]
 		case "-o":
 			q.output = args[1]
+		case "-d":
+			q.body = args[1]
 		case "-n":
 			q.times, err = strconv.Atoi(args[1])
 		case "-until":
@@ -65,7 +68,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		w.asked = askBeside(args[0], q.header)
 		return
 	case len(args) != 1:
-		ts.Fatalf("usage: get [-X METHOD] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
+		ts.Fatalf("usage: get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
 	case args[0] == "-wait":
 		check(ts, neg, <-w.asked)
 		return
@@ -103,7 +106,7 @@ func (q *question) ask() (text string, body []byte, err error) {
 	var group errgroup.Group
 	for i := range q.times {
 		group.Go(func() error {
-			r, err := http.NewRequest(q.method, q.url, nil)
+			r, err := http.NewRequest(q.method, q.url, strings.NewReader(q.body))
 			if err != nil {
 				return err
 			}

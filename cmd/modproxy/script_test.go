@@ -25,7 +25,7 @@
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
 //	tree DIR                                print the names of the files in DIR, executables with a star
-//	get [-X METHOD] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL
+//	get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL
 //	                                        ask as curl -i does, so often at once; fails with a status of 400 and more;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -until asks
 //	                                        again and again until the status is that, for at most 5 seconds
