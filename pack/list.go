@@ -84,6 +84,9 @@ func (w *walk) entry(n *node, name string) error {
 	if err := w.tally.entry(name, 0); err != nil {
 		return err
 	}
+	if n.twice {
+		w.notes.add("%.200q is there twice, and the last one counts", name)
+	}
 	if n.kind == symlink || n.kind == hardlink {
 		to, err := w.root.resolve(n, 0)
 		if err != nil {

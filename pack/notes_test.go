@@ -94,6 +94,18 @@ func TestAlike(t *testing.T) {
 	}
 }
 
+// Of what an archive has twice the last one counts.
+func TestTwice(t *testing.T) {
+	packed, p, err := packTree(t, pack.Limits{}, "", tree{"f a 1", "f b 1", "l b a", "x a 2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(listing(t, packed), ", "); got != "x a 2, x b 2" {
+		t.Errorf("the package has %s", got)
+	}
+	wantNoted(t, p, `"a" is there twice, and the last one counts`, `"b" is there twice`)
+}
+
 func TestSpaceAtTheEnd(t *testing.T) {
 	b, err := build(t, pack.Limits{}, tree{"f a/main.tf 1"})
 	if err != nil {

@@ -49,16 +49,16 @@
 //     is of.
 //   - A name that is not UTF-8, a component of more than 255 bytes, a name of more
 //     than [Limits.Path] bytes: not every client can make such a file.
-//   - A name that is a file and a directory, or is there twice: which of them is
-//     meant depends on who reads.
+//   - A name that is a file and a directory: no file system has both.
 //   - Links that lead back to themselves, or over more than 40 others: following them
 //     has no end.
 //
 // # Notes
 //
 // What is otherwise than at the source, or on some file systems, is noted in words:
-// names that are the same for some file system, of which a client there has one only,
-// and links that are left out. Of many notes the first are kept, and the number of
+// names that are the same for some file system, of which a client there has one only;
+// names that are in an archive more than once, of which the last counts; and links that
+// are left out. Of many notes the first are kept, and the number of
 // the others.
 //
 // # Limits

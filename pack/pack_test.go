@@ -193,8 +193,6 @@ func TestRefused(t *testing.T) {
 		{"git for NTFS streams", "", tree{"f a/.git::$INDEX_ALLOCATION/x"}, "for .git"},
 		{"git by its short name", "", tree{"f GIT~1/config x"}, "for .git"},
 		{"git for HFS+", "", tree{"f .g\u200cit/x"}, "for .git"},
-		{"twice", "", tree{"f a 1", "f a 1"}, `"a": is there twice`},
-		{"file and link", "", tree{"f a/b 1", "l a/b c"}, `"a/b": is there twice`},
 		{"file and directory", "", tree{"f a 1", "f a/b 1"}, `"a": is a file, and a directory as well`},
 		{"directory and file", "", tree{"f a/b 1", "f a 1"}, `"a": is a file, and a directory as well`},
 		{"file and empty directory", "", tree{"f a 1", "d a"}, "a directory as well"},

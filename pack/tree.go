@@ -23,8 +23,9 @@ type node struct {
 	name   string // one component; empty for the root
 	parent *node  // nil for the root
 
-	kids map[string]*node // of a directory
-	busy bool             // a link that is being followed, or whose directory is being listed
+	kids  map[string]*node // of a directory
+	twice bool             // another one was there
+	busy  bool             // a link that is being followed, or whose directory is being listed
 
 	executable bool // file
 	off, size  int64
@@ -94,7 +95,8 @@ func (dir *node) put(n, have *node) error {
 		}
 		return refuse("%q: is %s, and a directory as well", have.path(), other)
 	default:
-		return refuse("%q: is there twice", have.path())
+		n.twice = true
+		dir.kids[n.name] = n
 	}
 	return nil
 }

@@ -66,7 +66,12 @@ func (r *repo) checkout(ctx context.Context, tag, dir string) error {
 			return err
 		}
 	}
-	return nil
+	// git ends with 0 where an object is not there, and leaves its file out.
+	missing, err := git(ctx, dir, "diff-files", "--diff-filter=D", "--name-only")
+	if err == nil && missing != "" {
+		err = fmt.Errorf("git checkout: objects are missing in %s: %s", r.dir, strings.Join(strings.Fields(missing), " "))
+	}
+	return err
 }
 
 // A file is one file of a tree: what its content hashes to.

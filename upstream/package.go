@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -53,6 +54,9 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version, c
 	}
 	pattern, subdir := l.SplitGlob()
 	p, err := c.pack(b, path.Join(f.root, pattern), from)
+	if errors.Is(err, modproxy.ErrInvalid) {
+		err = fmt.Errorf("%s: %w", from.URL, err)
+	}
 	if err != nil {
 		return nil, err
 	}

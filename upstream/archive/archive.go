@@ -1,12 +1,21 @@
 // Package archive reads one archive that a stranger's server sent, and hands what is
 // in it to a [pack.Builder].
 //
-// Invariant: an archive is read in one way only or not at all. Wherever two programs
-// that read such archives may see different files in the same bytes, the archive is
-// refused: entries that overlap or leave gaps, headers that contradict each other,
-// content that is not as long as was said, anything behind the end. Nothing is
-// unpacked to disk, every limit counts what was actually read, and a limit that is
-// hit is an error, never a truncation.
+// An archive is read as the clients read it (the decompressors of go-getter): what a
+// client unpacks becomes part of the package, in its order, and what it takes no
+// notice of is ignored: what follows the end of a tar archive or a zip file, what comes
+// before a zip file or between its entries. Nothing is unpacked to disk, every limit
+// counts what was actually read, and a limit that is hit is an error, never a
+// truncation. Refused all the same are
+//
+//   - content whose checksum or length is not the one that the archive says, or that
+//     is cut short: what was damaged on its way would be what the version is for ever;
+//   - entries of a zip file that share bytes: a small file expands without end;
+//   - headers of one entry that contradict each other, and headers that speak for
+//     other entries: two programs see two files, so that what was looked at is not what
+//     is installed;
+//   - encrypted content, sparse files, devices, named pipes, and directories and links
+//     with content: there is nothing that they could become.
 //
 // Which files become part of the package, and how links are treated, is package
 // pack's to say. What is called .git is left out there: the archive of a work tree is
@@ -18,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -127,6 +137,9 @@ func refuse(format string, args ...any) error {
 // cannot be read or written; the context's own when it ended.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder, l Limits) error {
 	l = l.withDefaults()
+	if size == 0 {
+		return refuse("it is empty")
+	}
 	in := &input{ctx: ctx, f: f}
 	out := &output{ctx: ctx, max: l.Bytes}
 	if size <= l.Bytes/l.Ratio {
@@ -154,22 +167,14 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	return refuse("%s: %w", format, err) // a decoder's own
 }
 
-// cleanName is the name that pack is asked to judge: without the ./ that many tar
-// archives begin every name with, and without the slash at a directory's end. It is
-// empty for the root.
-func cleanName(name string, dir bool) string {
-	for {
-		rest, dotted := strings.CutPrefix(name, "./")
-		if !dotted {
-			break
-		}
-		name = rest
-	}
-	if dir {
-		name = strings.TrimSuffix(name, "/")
-		if name == "." {
-			return ""
+// cleanName is the name under which a client unpacks an entry: relative to where it
+// unpacks to, whatever dots and slashes there are. A name with ".." stays as it is, for
+// package pack to refuse. It is empty for the root.
+func cleanName(name string) string {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return name
 		}
 	}
-	return name
+	return strings.TrimPrefix(path.Clean("/"+name), "/")
 }

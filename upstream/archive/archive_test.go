@@ -105,7 +105,11 @@ func TestRealArchives(t *testing.T) {
 				if bytes.Count(data[n:], []byte{0}) == len(data)-n {
 					continue // padding
 				}
-				if _, _, err := unpack(t, data[:n], format, archive.Limits{}); !errors.Is(err, modproxy.ErrInvalid) {
+				part, _, err := unpack(t, data[:n], format, archive.Limits{})
+				if strings.Contains(name, "streams") && bytes.Equal(part, packed) {
+					continue // what follows the stream in which the tar archive ends
+				}
+				if !errors.Is(err, modproxy.ErrInvalid) {
 					t.Errorf("the first %d of %d bytes: %v", n, len(data), err)
 				}
 			}
@@ -206,6 +210,6 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("%v when cancelled: %v", format, err)
 		}
 	}
-	err := archive.Unpack(context.Background(), nil, 0, 0, nil, archive.Limits{})
+	err := archive.Unpack(context.Background(), strings.NewReader("x"), 1, 0, nil, archive.Limits{})
 	wantRefused(t, err, "no archive format")
 }

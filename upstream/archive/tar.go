@@ -3,25 +3,22 @@ package archive
 import (
 	"archive/tar"
 	"bufio"
-	"compress/bzip2"
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/modproxy/modproxy/pack"
 )
 
 func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder, l Limits) error {
 	compressed := bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10)
-	var r io.Reader
+	var r member
 	var err error
 	switch format {
 	case TarGzip:
-		r, err = gzip.NewReader(compressed)
+		r, err = newGzipReader(compressed)
 	case TarBzip2:
-		r = bzip2.NewReader(compressed)
+		r = newBzip2Reader(compressed)
 	case TarXz:
 		r = &xzReader{in: xzInput{r: compressed}}
 	}
@@ -32,7 +29,13 @@ func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builde
 	if err := readTar(s, b, l); err != nil {
 		return err
 	}
-	return expectZeros(s)
+	// Nobody reads what follows the end of the tar archive. But what is compressed
+	// with it has its checksum behind it, and that is read.
+	r.last()
+	if _, err := io.Copy(io.Discard, s); err != nil {
+		return fmt.Errorf("after the end of the tar archive: %w", err)
+	}
+	return nil
 }
 
 func readTar(s *stream, b *pack.Builder, l Limits) error {
@@ -65,7 +68,7 @@ func readTar(s *stream, b *pack.Builder, l Limits) error {
 
 func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	dir := h.Typeflag == tar.TypeDir
-	name := cleanName(h.Name, dir)
+	name := cleanName(h.Name)
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
 			return refuse("%.200q: is a sparse file", h.Name)
@@ -85,7 +88,7 @@ func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	case tar.TypeSymlink:
 		return b.Link(name, h.Linkname)
 	case tar.TypeLink:
-		return b.Hardlink(name, cleanName(h.Linkname, false))
+		return b.Hardlink(name, cleanName(h.Linkname))
 	case tar.TypeXGlobalHeader:
 		return checkGlobal(h)
 	case tar.TypeGNUSparse:
@@ -107,24 +110,4 @@ func checkGlobal(h *tar.Header) error {
 		}
 	}
 	return nil
-}
-
-// expectZeros reads to the end, which must have nothing but padding before it: some
-// readers of tar go on where others see the end.
-func expectZeros(r io.Reader) error {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(buf)
-		for _, c := range buf[:n] {
-			if c != 0 {
-				return refuse("something follows the end of the tar archive")
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("after the end of the tar archive: %w", err)
-		}
-	}
 }

@@ -161,19 +161,15 @@ func TestHostileTar(t *testing.T) {
 		{"cut in a header", data[:100], "unexpected EOF"},
 		{"dot-dot", tarOf(t, file("../a", "1")), `"../a": the name has the component ".."`},
 		{"dot-dot inside", tarOf(t, file("a/../../b", "1")), `the component ".."`},
-		{"dot-dot behind dot", tarOf(t, file("./../a", "1")), `the component ".."`},
-		{"absolute", tarOf(t, file("/etc/cron.d/a", "1")), "the name is absolute"},
-		{"absolute behind dot", tarOf(t, file(".//etc/a", "1")), "the name is absolute"},
+		{"dot-dot behind dot", tarOf(t, file("./../a", "1")), `"./../a": the name has the component`},
 		{"drive letter", tarOf(t, file("C:/a", "1")), "drive letter"},
 		{"backslash", tarOf(t, file(`..\a`, "1")), "backslash"},
 		{"newline", tarOf(t, file("a\nb", "1")), "control character"},
 		{"4 kB name", tarOf(t, file(strings.Repeat("abc/", 1024)+"a", "1")), "a name of 4097 bytes"},
 		{"no name", join(block("", tar.TypeReg, 0), tarEnd), "an entry without a name"},
 		{"file named dot", join(block("./", tar.TypeReg, 0), tarEnd), "an entry without a name"},
-		{"file named like a directory", join(block("a/", tar.TypeReg, 0), tarEnd), "empty component"},
 		{"link in a circle", tarOf(t, link("l", "m"), link("m", "l"), a), "leads back to itself"},
 		{"writing through a link", tarOf(t, typed(tar.TypeDir, "d/"), link("l", "d"), file("l/a", "1")), "is a symbolic link, and a directory as well"},
-		{"writing over a link", tarOf(t, link("l", "a"), a, file("l", "2")), "is there twice"},
 		{"link with content", join(signed(func() []byte { b := block("l", tar.TypeSymlink, 512); copy(b[157:], "a"); return b }()), block("b", tar.TypeReg, 0), tarEnd), "is a directory or a link, and has content"},
 		{"directory with content", join(block("d/", tar.TypeDir, 512), block("b", tar.TypeReg, 0), tarEnd), "has content"},
 		{"character device", tarOf(t, typed(tar.TypeChar, "a")), `"a": is a device`},
@@ -182,8 +178,6 @@ func TestHostileTar(t *testing.T) {
 		{"unknown type", join(block("a", 'Z', 0), tarEnd), `has the type 'Z'`},
 		{"continuous file", join(block("a", tar.TypeCont, 0), tarEnd), `has the type '7'`},
 		{"GNU volume", join(block("a", 'V', 0), tarEnd), `has the type 'V'`},
-		{"twice", tarOf(t, a, a), `"a": is there twice`},
-		{"twice behind dot", tarOf(t, a, file("./a", "1")), `"a": is there twice`},
 		{"file and directory", tarOf(t, a, file("a/b", "1")), "is a file, and a directory as well"},
 		{"git for NTFS", tarOf(t, file("GIT~1/config", "1")), "for .git"},
 		{"sparse", join(block("a", tar.TypeGNUSparse, 0), tarEnd), "invalid tar header"},
@@ -198,8 +192,6 @@ func TestHostileTar(t *testing.T) {
 		{"broken attributes", join(block("x", tar.TypeXHeader, 3), padded("9 x"), data), "invalid tar header"},
 		{"negative size", join(signed(func() []byte { b := block("a", tar.TypeReg, 0); copy(b[124:], "-0000000001\x00"); return b }()), tarEnd), "invalid tar header"},
 		{"wrong checksum", append([]byte("b"), data[1:]...), "invalid tar header"},
-		{"second archive", join(data, data), "something follows the end of the tar archive"},
-		{"garbage behind", join(data, []byte("x")), "something follows the end of the tar archive"},
 		{"one zero block inside", join(data[:1024], make([]byte, 512), data), "invalid tar header"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,6 +211,41 @@ func paxTar(records map[string]string) []byte {
 	return join(block("x", tar.TypeXHeader, len(body)), padded(body), block("a", tar.TypeReg, 0), tarEnd)
 }
 
+// What a client takes no notice of, or takes for something harmless, is taken.
+func TestToleratedTar(t *testing.T) {
+	a := file("a", "1")
+	data := tarOf(t, a)
+	garbage := []byte("garbage behind it")
+	for _, tt := range []struct {
+		name    string
+		archive []byte
+		want    []string
+	}{
+		{"absolute", gzipped(t, tarOf(t, file("/etc/a", "1"))), []string{"f etc/a 1"}},
+		{"absolute behind dot", gzipped(t, tarOf(t, file(".//etc/a", "1"))), []string{"f etc/a 1"}},
+		{"dots and slashes", gzipped(t, tarOf(t, file("b//./a", "1"))), []string{"f b/a 1"}},
+		{"file named like a directory", gzipped(t, join(block("a/", tar.TypeReg, 0), tarEnd)), []string{"f a "}},
+		{"twice", gzipped(t, tarOf(t, a, file("./a", "2"))), []string{"f a 2"}},
+		{"over a link", gzipped(t, tarOf(t, link("a", "b"), file("b", "1"), file("a", "2"))), []string{"f a 2", "f b 1"}},
+		{"links to nothing", gzipped(t, tarOf(t, a, link("l", "/etc/passwd"), link("m", "../../a"), link("n", "nothing"))), []string{"f a 1"}},
+		{"second archive", gzipped(t, join(data, tarOf(t, file("b", "2")))), []string{"f a 1"}},
+		{"garbage behind the tar archive", gzipped(t, join(data, garbage)), []string{"f a 1"}},
+		{"garbage behind", join(gzipped(t, data), garbage), []string{"f a 1"}},
+		{"a byte behind", join(gzipped(t, data), []byte{0}), []string{"f a 1"}},
+		{"a broken member behind", join(gzipped(t, data), gzipped(t, data)[:20]), []string{"f a 1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			packed, _, err := unpack(t, tt.archive, archive.TarGzip, archive.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, files(t, packed)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // What goes wrong around the tar archive.
 func TestHostileGzip(t *testing.T) {
 	data := tarOf(t, file("a", "1"))
@@ -231,9 +258,8 @@ func TestHostileGzip(t *testing.T) {
 		"nothing":        nil,
 		"a page":         []byte("<!DOCTYPE html><title>Sign in</title>"),
 		"a zip file":     []byte("PK\x03\x04aaaaaaaaaaaaaaaa"),
+		"cut short":      good[:len(good)-1],
 		"wrong checksum": append(bytes.Clone(good[:len(good)-8]), 1, 2, 3, 4, 5, 6, 7, 8),
-		"garbage behind": join(good, []byte("garbage behind it")),
-		"zero behind":    join(good, []byte{0}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := unpack(t, data, archive.TarGzip, archive.Limits{})

@@ -35,6 +35,7 @@ type xzReader struct {
 	err error
 
 	streams      int
+	isLast       bool // what follows this stream is not read
 	check        byte
 	block        *xzBlock
 	blocks       uint64
@@ -69,6 +70,8 @@ func (in *xzInput) next(n int) ([]byte, error) {
 var errXz = errors.New("not a valid xz file")
 
 func xzError(what string) error { return fmt.Errorf("%w: %s", errXz, what) }
+
+func (x *xzReader) last() { x.isLast = true }
 
 func (x *xzReader) Read(p []byte) (n int, err error) {
 	if x.err != nil {
@@ -135,6 +138,9 @@ func (x *xzReader) nextBlock() error {
 
 // nextStream reads a stream's header, and the padding before it.
 func (x *xzReader) nextStream() error {
+	if x.isLast {
+		return io.EOF
+	}
 	for {
 		word, err := x.in.r.Peek(4)
 		if len(word) == 0 && err == io.EOF && x.streams > 0 {

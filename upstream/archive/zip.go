@@ -14,10 +14,8 @@ import (
 )
 
 // unpackZip reads a zip archive
-// (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT). The directory at
-// its end and the headers before its entries must tell the same, and every byte
-// must belong to one of them: whoever reads from the front sees what those see who
-// read from the end.
+// (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) by the directory at its
+// end, with which the headers before the entries must agree.
 func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
 	dir, err := findZipDirectory(in, size, l)
 	if err != nil {
@@ -27,26 +25,15 @@ func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) er
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(entries, func(a, b *zipEntry) int { return cmp.Compare(a.offset, b.offset) })
-	var at int64
-	for i, e := range entries {
+	placed := slices.SortedFunc(slices.Values(entries), func(a, b *zipEntry) int { return cmp.Compare(a.offset, b.offset) })
+	for i, e := range placed {
 		next := dir.offset
-		if i+1 < len(entries) {
-			next = entries[i+1].offset
-		}
-		switch {
-		case e.offset < at:
-			return refuse("%.200q: overlaps another entry", e.name)
-		case e.offset > at:
-			return refuse("%.200q: %d bytes before it belong to no entry", e.name, e.offset-at)
+		if i+1 < len(placed) {
+			next = placed[i+1].offset
 		}
 		if err := e.checkLocal(in, next); err != nil {
 			return err
 		}
-		at = next
-	}
-	if at != dir.offset {
-		return refuse("%d bytes before its directory belong to no entry", dir.offset-at)
 	}
 	z := zipContents{in: in, out: out, inflate: flate.NewReader(nil)}
 	for _, e := range entries {
@@ -74,7 +61,7 @@ func (z *zipContents) add(e *zipEntry, b *pack.Builder) error {
 	if err != nil {
 		return err
 	}
-	name := cleanName(e.name, kind == kindDirectory)
+	name := cleanName(e.name)
 	switch kind {
 	case kindFile:
 		err = b.File(name, e.executable(), r)

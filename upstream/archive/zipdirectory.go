@@ -32,23 +32,22 @@ var little = binary.LittleEndian
 type zipDirectory struct {
 	offset, size int64
 	entries      int64
+	start        int64 // of the archive, which offsets of entries count from
 }
 
-// findZipDirectory reads the records at the end of the archive. The last of them must
-// be the archive's end, the first must follow the directory, and all must agree.
+// findZipDirectory reads the records at the end of the archive: the last end that is
+// there, whatever follows it. Offsets count from where the archive begins, whatever is
+// before it.
 func findZipDirectory(in *input, size int64, l Limits) (*zipDirectory, error) {
 	tail := make([]byte, min(size, endLength+1<<16-1))
 	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
 		return nil, err
 	}
 	i := bytes.LastIndex(tail, []byte(endSignature))
-	if i < 0 || len(tail)-i < endLength {
+	if i < 0 || len(tail)-i < endLength || int(little.Uint16(tail[i+20:])) > len(tail)-i-endLength {
 		return nil, refuse("not a zip file, or not all of it")
 	}
 	end := tail[i:]
-	if int(little.Uint16(end[20:]))+endLength != len(end) {
-		return nil, refuse("something follows the end of the zip file")
-	}
 	if little.Uint32(end[4:]) != 0 || !bytes.Equal(end[8:10], end[10:12]) {
 		return nil, refuse("part of a zip file in several parts")
 	}
@@ -57,7 +56,7 @@ func findZipDirectory(in *input, size int64, l Limits) (*zipDirectory, error) {
 		size:    int64(little.Uint32(end[12:])),
 		offset:  int64(little.Uint32(end[16:])),
 	}
-	at := size - int64(len(end)) // the directory must end here
+	at := size - int64(len(end)) // where the directory ends
 	at, err := d.read64(in, at)
 	switch {
 	case err != nil:
@@ -66,12 +65,29 @@ func findZipDirectory(in *input, size int64, l Limits) (*zipDirectory, error) {
 		return nil, refuse("%d entries, more than the %d that are allowed", d.entries, l.Entries)
 	case d.size > maxZipDirectory:
 		return nil, refuse("a directory of %d bytes, more than the %d that are allowed", d.size, maxZipDirectory)
-	case d.offset > at || d.size != at-d.offset:
+	case d.offset > at || d.size > at-d.offset:
 		return nil, refuse("its directory is not where its end says")
 	case d.size < d.entries*entryLength:
 		return nil, refuse("its directory has not the %d entries that its end says", d.entries)
 	}
-	return d, nil
+	return d, d.findStart(in, at)
+}
+
+// findStart sets d.start. The directory ends at at, or else, with something behind it,
+// begins where it says.
+func (d *zipDirectory) findStart(in *input, at int64) error {
+	start := at - d.size - d.offset
+	if start == 0 {
+		return nil
+	}
+	signature := make([]byte, len(entrySignature))
+	if _, err := in.ReadAt(signature, d.offset); err != nil {
+		return err
+	}
+	if string(signature) != entrySignature {
+		d.start, d.offset = start, d.offset+start
+	}
+	return nil
 }
 
 // read64 reads the zip64 record that may be before the end record at at, and says
@@ -131,6 +147,7 @@ func (d *zipDirectory) read(in *input, max int64) ([]*zipEntry, error) {
 			return nil, refuse("%.200q: expands to more than the %d bytes that are allowed for its size", e.name, max)
 		}
 		total += e.size
+		e.offset += d.start
 		entries = append(entries, e)
 	}
 	if _, err := r.ReadByte(); err != io.EOF {

@@ -1,7 +1,9 @@
 package archive
 
+import "bytes"
+
 // checkLocal compares e with the header at its offset, and with the descriptor that
-// may be behind its content. Entry and descriptor must end where the next begins. It
+// may be behind its content. Entry and descriptor must end before the next begins. It
 // sets e.data.
 func (e *zipEntry) checkLocal(in *input, next int64) error {
 	if next-e.offset < localLength+int64(len(e.name)) {
@@ -43,9 +45,6 @@ func (e *zipEntry) checkLocal(in *input, next int64) error {
 		if crc != e.crc || packed != e.packed || size != e.size {
 			return differs("checksum and sizes")
 		}
-		if e.data+e.packed != next {
-			return refuse("%.200q: %d bytes after it belong to no entry", e.name, next-e.data-e.packed)
-		}
 		return nil
 	}
 	if crc != 0 && crc != e.crc || packed != 0 && packed != e.packed || size != 0 && size != e.size {
@@ -54,32 +53,22 @@ func (e *zipEntry) checkLocal(in *input, next int64) error {
 	return e.checkDescriptor(in, next)
 }
 
-// checkDescriptor compares e with what is between its content and next: the checksum
+// checkDescriptor compares e with what follows its content before next: the checksum
 // and the sizes, with or without a signature, in 32 or 64 bits each.
 func (e *zipEntry) checkDescriptor(in *input, next int64) error {
-	n := next - e.data - e.packed
-	if n != 12 && n != 16 && n != 20 && n != 24 {
-		return refuse("%.200q: %d bytes after it are not its descriptor", e.name, n)
-	}
-	d := make([]byte, n)
+	d := make([]byte, min(24, next-e.data-e.packed))
 	if _, err := in.ReadAt(d, e.data+e.packed); err != nil {
 		return err
 	}
-	if n == 16 || n == 24 {
-		if string(d[:4]) != descriptorSignature {
-			return refuse("%.200q: %d bytes after it are not its descriptor", e.name, n)
+	for _, d := range [][]byte{d, bytes.TrimPrefix(d, []byte(descriptorSignature))} {
+		if len(d) >= 12 && little.Uint32(d) == e.crc &&
+			int64(little.Uint32(d[4:])) == e.packed && int64(little.Uint32(d[8:])) == e.size {
+			return nil
 		}
-		d = d[4:]
+		if len(d) >= 20 && little.Uint32(d) == e.crc &&
+			little.Uint64(d[4:]) == uint64(e.packed) && little.Uint64(d[12:]) == uint64(e.size) {
+			return nil
+		}
 	}
-	crc := little.Uint32(d)
-	var packed, size uint64
-	if len(d) == 12 {
-		packed, size = uint64(little.Uint32(d[4:])), uint64(little.Uint32(d[8:]))
-	} else {
-		packed, size = little.Uint64(d[4:]), little.Uint64(d[12:])
-	}
-	if crc != e.crc || packed != uint64(e.packed) || size != uint64(e.size) {
-		return refuse("%.200q: the descriptor after it and the directory have not the same checksum and sizes", e.name)
-	}
-	return nil
+	return refuse("%.200q: the descriptor after it and the directory have not the same checksum and sizes", e.name)
 }
