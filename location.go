@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Location is a go-getter address, taken apart: what a registry answers in
@@ -154,10 +155,26 @@ func cleanSubdir(elem ...string) (string, error) {
 			return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
 		}
 	}
-	if strings.Contains(joined, `\`) || len(joined) > 1024 {
-		return "", fmt.Errorf("subdirectory %.80q", joined)
+	if i := strings.IndexFunc(joined, func(r rune) bool { return !isSubdirRune(r) }); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(joined[i:])
+		return "", fmt.Errorf("subdirectory %.80q has %q in it; want letters, digits, spaces and %s", joined, r, subdirMarks)
+	}
+	if len(joined) > maxSubdir {
+		return "", fmt.Errorf("subdirectory %.80q is longer than %d bytes", joined, maxSubdir)
 	}
 	return strings.TrimPrefix(joined, "/"), nil
+}
+
+const (
+	maxSubdir = 1024 // bytes
+	// subdirMarks are what a subdirectory may have beside letters, digits and spaces:
+	// what names of directories have, and glob patterns. A character that a shell or
+	// a terminal obeys is none of them, because subdirectories are shown to people.
+	subdirMarks = "/._-+@~=,%*?[]"
+)
+
+func isSubdirRune(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == ' ' || strings.ContainsRune(subdirMarks, r)
 }
 
 // SplitGlob splits Subdir after its last part that is a glob pattern. What pattern

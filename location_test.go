@@ -29,6 +29,8 @@ func TestParseLocation(t *testing.T) {
 		{"https://x.example.com/a//*?archive=tar.gz", "https", "https://x.example.com/a?archive=tar.gz", "*"},
 		{"https://x.example.com/a.zip//pkg-*/modules/x", "https", "https://x.example.com/a.zip", "pkg-*/modules/x"},
 		{"https://x.example.com/a.zip?u=https://y//z", "https", "https://x.example.com/a.zip?u=https://y//z", ""},
+		{"https://x.example.com/a.zip//modules/my net_1.0+x@2~old, a=b", "https", "https://x.example.com/a.zip", "modules/my net_1.0+x@2~old, a=b"},
+		{"https://x.example.com/a.zip//modules/b\u00fccher", "https", "https://x.example.com/a.zip", "modules/b\u00fccher"},
 		{"http::https://x.example.com/a.zip", "http", "https://x.example.com/a.zip", ""},
 		{"/archives/a.tgz", "https", "https://registry.example.com/archives/a.tgz", ""},
 		{"./a.zip", "https", "https://registry.example.com/v1/modules/acme/network/aws/1.2.0/a.zip", ""},
@@ -48,6 +50,9 @@ func TestParseLocation(t *testing.T) {
 		"", "acme/network/aws", "registry.example.com/acme/network/aws", "etc/passwd", "//x.example.com/a.zip",
 		"git::https://x.example.com/a.git//../../etc", "https://x.example.com/a.zip//a/../b", "github.com/acme",
 		"https://x.example.com/\x00", "git::", "https://x.example.com/a.zip//a\\b", "github.com//x",
+		"https://x.example.com/a.zip//x;touch${IFS}y;#", "https://x.example.com/a.zip//`id`", "https://x.example.com/a.zip//a$b", "https://x.example.com/a.zip//a'b",
+		"https://x.example.com/a.zip//a|b", "https://x.example.com/a.zip//a&b", "https://x.example.com/a.zip//a<b", "https://x.example.com/a.zip//a\"b",
+		"https://x.example.com/a.zip//a\u202eb", "https://x.example.com/a.zip//a\u200bb", "https://x.example.com/a.zip//a\u0085b", "https://x.example.com/a.zip//a\xffb",
 	} {
 		if got, err := modproxy.ParseLocation(in, u); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("ParseLocation(%q) = %+v, %v; want ErrInvalid", in, got, err)

@@ -104,20 +104,19 @@ func (r Record) Is(sum modproxy.Sum, subdir string) bool {
 // the error that people read.
 func (r *Registry) drifted(rec Record, sum modproxy.Sum, subdir string, source modproxy.Source) error {
 	d := Drift{Module: rec.Module, Version: rec.Version, Recorded: rec.Sum, Offered: sum, Source: source, Time: time.Now()}
-	was, is, flag := string(rec.Sum), string(sum), ""
+	was, is := string(rec.Sum), string(sum)
 	if !rec.Is(rec.Sum, subdir) {
 		d.Subdir = Subdir(subdir)
 		was += ", directory " + rec.Subdir + ","
 		is += ", directory " + d.Subdir + ","
-		flag = " --subdir " + d.Subdir
 	}
 	if err := r.Ledger.Drift(d); err != nil {
 		r.observe(Event{Kind: Failed, Module: rec.Module, Version: rec.Version, Err: err})
 	}
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
-		"\"modproxy ledger drift\" shows it; if the change is wanted, \"modproxy ledger accept %s %s --sum %s%s --reason …\"",
+		"\"modproxy ledger drift\" shows it, and the command that accepts it",
 		modproxy.ErrChanged, was, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source),
-		is, describe(source), rec.Module, rec.Version, sum, flag)
+		is, describe(source))
 	r.observe(Event{Kind: Drifted, Module: rec.Module, Version: rec.Version, Sum: sum, Source: source, Drift: d, Err: err})
 	return err
 }

@@ -222,9 +222,10 @@ func (r ledgerRecord) String() string {
 func (d ledgerDrift) String() string {
 	offered, flag := string(d.Offered), ""
 	if d.Subdir != "" {
-		offered, flag = offered+" directory "+d.Subdir, " --subdir "+d.Subdir
+		offered, flag = offered+" directory "+d.Subdir, " --subdir "+shellQuote(d.Subdir)
 	}
-	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s%s --reason …", d.Module, d.Version, d.Offered, flag)
+	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s%s --reason …",
+		shellQuote(d.Module), shellQuote(d.Version), shellQuote(string(d.Offered)), flag)
 	if !d.Open {
 		what = "not open:   another record counts by now"
 	}

@@ -140,7 +140,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 	name := filepath.Join(dir, lock.Name)
 	entries, err := readLock(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return withHint(err, fmt.Sprintf("\"modproxy lock %s\" writes it", dir))
+		return withHint(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
 	} else if err != nil {
 		return err
 	}

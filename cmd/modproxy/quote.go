@@ -17,7 +17,7 @@ func shellQuote(s string) string {
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
 		var b strings.Builder
 		for _, c := range []byte(s) {
-			if c != '%' && isPlain(rune(c)) {
+			if c != '%' && c != '-' && isPlain(rune(c)) {
 				b.WriteByte(c)
 			} else {
 				fmt.Fprintf(&b, `\%03o`, c)

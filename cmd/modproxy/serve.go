@@ -165,7 +165,7 @@ func (env *environment) announce(c *Config, local string, stack *stack) error {
 		return err
 	}
 	if stack.nobodyMayAsk() {
-		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.askedBecause(), c.Data)
+		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.askedBecause(), shellQuote(c.Data))
 	}
 	_, err = fmt.Fprint(env.stdout, b.String())
 	return err

@@ -78,7 +78,7 @@ func tokenHelp(c *Config, t auth.Token) string {
 		end = "It expires at " + t.Expires.Format(time.RFC3339)
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
-		t.Name, t.ID, absolute(tokensFile(c)), end, t.Name)
+		t.Name, t.ID, absolute(tokensFile(c)), end, shellQuote(t.Name))
 	base, err := baseURL(c)
 	own := hostOf(base, err)
 	for _, host := range tokenHosts(c, t, own) {
@@ -92,7 +92,7 @@ func tokenHelp(c *Config, t auth.Token) string {
 		fmt.Fprintf(&b, "\nWhere a package's own URL is the source, in ~/.netrc:\n\n  machine %s login modproxy password mp_…\n", own)
 	}
 	if t.Admin && own != "" {
-		fmt.Fprintf(&b, "\nFor what operates the proxy: curl --header 'Authorization: Bearer mp_…' %s/-/metrics\n", base)
+		fmt.Fprintf(&b, "\nFor what operates the proxy: curl --header 'Authorization: Bearer mp_…' %s\n", shellQuote(base+"/-/metrics"))
 	}
 	if unknown := unknownHosts(c, t); len(unknown) > 0 {
 		fmt.Fprintf(&b, "\nNone of the upstreams is %s, which a scope names.\n", strings.Join(unknown, ", "))
