@@ -61,6 +61,20 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 	return Principal{}, &Refused{"not a credential that this proxy knows"}
 }
 
+// Still is nil while p, whom a request that goes on was identified as, is as good as
+// then: the token was neither revoked nor has it expired. now is from [time.Now].
+// Errors are those of Identify.
+func (a *Authenticator) Still(p Principal, now time.Time) error {
+	switch {
+	case p.Kind == ByToken && a.Tokens != nil:
+		_, err := a.Tokens.byID(p.ID, now)
+		return err
+	case p.Kind == ByIssuer && !p.Until.IsZero() && !now.Before(p.Until.Add(maxSkew)):
+		return &Refused{p.String() + " has expired"}
+	}
+	return nil
+}
+
 // Package says who asks for the package of m at path, in its one spelling: by the
 // segment that was before the path, as [CutSegment] has it, and without one by the
 // header.

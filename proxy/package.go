@@ -16,6 +16,9 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q re
 		return err
 	}
 	defer p.Close()
+	if rec, ok := w.(*recorder); ok {
+		defer rec.endWith(r.Context())()
+	}
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	header["Cache-Control"] = cacheForEver

@@ -31,7 +31,13 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 	case kindDownload:
 		return h.download(w, r, e, q)
 	default:
-		return h.archive(w, r, e, q)
+		r, stop := h.whileKnown(r, segment)
+		defer stop()
+		err := h.archive(w, r, e, q)
+		if why := ended(r.Context()); err != nil && why != nil {
+			return why
+		}
+		return err
 	}
 }
 

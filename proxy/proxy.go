@@ -137,7 +137,10 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 		defer func() {
 			gone := recover()
 			rec.extend()
+			why := rec.endedBy()
 			switch {
+			case why != nil:
+				e.Err, gone = why, http.ErrAbortHandler
 			case gone != nil && gone != http.ErrAbortHandler:
 				e.Err = modproxy.Fault(gone)
 			case e.Err == nil && rec.cut:

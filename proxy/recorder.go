@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -25,6 +26,10 @@ type recorder struct {
 	status  int
 	bytes   int64
 	cut     bool
+
+	mu    sync.Mutex // for the deadline, and what follows
+	over  bool       // the handler has ended
+	ended error      // why the request was ended before
 }
 
 func newRecorder(w http.ResponseWriter, slow time.Duration) *recorder {
@@ -38,6 +43,11 @@ func (r *recorder) extend() {
 	var deadline time.Time
 	if r.slow > 0 {
 		deadline = time.Now().Add(r.slow)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended != nil {
+		return
 	}
 	_ = r.control.SetWriteDeadline(deadline) // a test's writer has none
 }
@@ -57,6 +67,9 @@ func (r *recorder) Write(p []byte) (written int, err error) {
 		piece := p[:min(len(p), slowBytes)]
 		p = p[len(piece):]
 		r.extend()
+		if err = r.endedBy(); err != nil {
+			break
+		}
 		var n int
 		n, err = r.ResponseWriter.Write(piece)
 		written += n
@@ -64,6 +77,13 @@ func (r *recorder) Write(p []byte) (written int, err error) {
 	r.bytes += int64(written)
 	r.cut = r.cut || errors.Is(err, os.ErrDeadlineExceeded)
 	return written, err
+}
+
+// endedBy is why the request was ended before its end; nil if it was not.
+func (r *recorder) endedBy() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

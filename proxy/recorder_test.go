@@ -43,7 +43,18 @@ func (p pipes) dial() net.Conn {
 // ask sends a request, and reads the answer up to its body.
 func ask(t *testing.T, c net.Conn, path string) (*http.Response, error) {
 	t.Helper()
-	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	return askAs(t, c, path, "")
+}
+
+// askAs shows a token, unless it is empty.
+func askAs(t *testing.T, c net.Conn, path, token string) (*http.Response, error) {
+	t.Helper()
+	if token != "" {
+		path += " HTTP/1.1\r\nAuthorization: Bearer " + token
+	} else {
+		path += " HTTP/1.1"
+	}
+	if _, err := io.WriteString(c, "GET "+path+"\r\nHost: x\r\n\r\n"); err != nil {
 		return nil, err
 	}
 	return http.ReadResponse(bufio.NewReaderSize(c, 16), nil)

@@ -37,6 +37,10 @@ type question struct {
 
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	q := question{method: "GET", header: http.Header{}, times: 1}
+	slow := len(args) > 0 && args[0] == "-slow"
+	if slow {
+		args = args[1:]
+	}
 	for ; len(args) > 2; args = args[2:] {
 		var err error
 		switch args[0] {
@@ -65,11 +69,20 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	switch {
 	case len(args) == 2 && args[1] == "&":
-		w.asked = askBeside(args[0], q.header)
+		w.read = make(chan struct{})
+		w.asked = askBeside(args[0], q.header, w.read)
+		if !slow {
+			close(w.read)
+		}
 		return
-	case len(args) != 1:
-		ts.Fatalf("usage: get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
+	case len(args) != 1 || slow:
+		ts.Fatalf("usage: get [-slow] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
 	case args[0] == "-wait":
+		select {
+		case <-w.read:
+		default:
+			close(w.read)
+		}
 		check(ts, neg, <-w.asked)
 		return
 	}
@@ -138,8 +151,8 @@ func (q *question) ask() (text string, body []byte, err error) {
 }
 
 // askBeside asks in the background. It returns when the request is on its way; what
-// becomes of it, its result gives.
-func askBeside(url string, header http.Header) <-chan error {
+// becomes of it, its result gives. It takes nothing of the body before read is closed.
+func askBeside(url string, header http.Header, read <-chan struct{}) <-chan error {
 	sent, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
@@ -149,7 +162,7 @@ func askBeside(url string, header http.Header) <-chan error {
 			return
 		}
 		r.Header, r.Host = header, header.Get("Host")
-		answer, _, err := send(r)
+		answer, _, err := sendAndRead(r, read)
 		if err == nil && answer.StatusCode >= 400 {
 			err = fmt.Errorf("GET %s: %s", url, answer.Status)
 		}
@@ -165,6 +178,12 @@ func askBeside(url string, header http.Header) <-chan error {
 
 // send makes one request, follows no redirect and trusts the test authority.
 func send(r *http.Request) (*http.Response, []byte, error) {
+	now := make(chan struct{})
+	close(now)
+	return sendAndRead(r, now)
+}
+
+func sendAndRead(r *http.Request, read <-chan struct{}) (*http.Response, []byte, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(registrytest.CA().PEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, DisableKeepAlives: true}
@@ -173,6 +192,7 @@ func send(r *http.Request) (*http.Response, []byte, error) {
 		return nil, nil, err
 	}
 	defer answer.Body.Close()
+	<-read
 	body, err := io.ReadAll(answer.Body)
 	return answer, body, err
 }

@@ -29,8 +29,8 @@
 //	                                        ask as curl -i does, so often at once; fails with a status of 400 and more;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -until asks
 //	                                        again and again until the status is that, for at most 5 seconds
-//	get [-H 'NAME: VALUE'] URL &            ask so, and go on when the request is sent
-//	get -wait                               wait for the answer to that
+//	get [-slow] [-H 'NAME: VALUE'] URL &    ask so, and go on when the request is sent; -slow takes nothing of the body
+//	get -wait                               wait for the answer to that, and take the body
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy

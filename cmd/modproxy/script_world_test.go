@@ -33,9 +33,10 @@ type world struct {
 	proxy    *exec.Cmd
 	exited   chan error
 	signaled bool
-	asked    <-chan error // what became of "get … &"
-	logStart int          // where in the log requests are counted from
-	resets   int          // how often they began to be
+	asked    <-chan error  // what became of "get … &"
+	read     chan struct{} // closed when its answer is read
+	logStart int           // where in the log requests are counted from
+	resets   int           // how often they began to be
 }
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
