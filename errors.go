@@ -72,6 +72,17 @@ func (e *NoSpace) Error() string { return "no space: " + e.Err.Error() }
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
+// Fixed is an [ErrInvalid] about content that cannot become another: what is fetched
+// is named by its commit or checksum. Fetching it again gives the same error, unless
+// other limits are set.
+type Fixed struct {
+	Err error // what is wrong; not nil
+}
+
+func (e *Fixed) Error() string { return e.Err.Error() }
+
+func (e *Fixed) Unwrap() []error { return []error{e.Err, ErrInvalid} }
+
 // FetchFailed tells that a package could not be fetched when it was last tried.
 // Clients show nothing of a failed archive request but its status, so the next
 // question for the location answers with it.

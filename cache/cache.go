@@ -116,13 +116,15 @@ type Registry struct {
 var _ modproxy.Registry = (*Registry)(nil)
 
 const (
-	askTimeout   = time.Minute     // of one detached question for versions or a location
-	refreshPause = 5 * time.Second // after a failed refresh, while stale answers are served
-	storagePause = 5 * time.Second // after a fetch that the storage failed
-	maxHold      = 24 * time.Hour  // the longest RetryLater that is obeyed
-	flushPause   = 5 * time.Minute // between writing down when packages were last used
-	recallFor    = 3 * time.Second // a package record; others may change what counts in the stores
-	closeGrace   = time.Second     // for background work to notice that it was ended
+	askTimeout   = time.Minute             // of one detached question for versions or a location
+	refreshPause = 5 * time.Second         // after a failed refresh, while stale answers are served
+	tellWithin   = 3500 * time.Millisecond // for Location, with the fetch that it starts: clients give it ten seconds, some five
+	fixedPause   = 24 * time.Hour          // after a fetch that failed with what cannot change
+	storagePause = 5 * time.Second         // after a fetch that the storage failed
+	maxHold      = 24 * time.Hour          // the longest RetryLater that is obeyed
+	flushPause   = 5 * time.Minute         // between writing down when packages were last used
+	closeGrace   = time.Second             // for background work to notice that it was ended
+	recallFor    = 3 * time.Second         // a package record; others may change what counts in the stores
 
 	maxAsking    = 1024     // questions under way
 	maxFetching  = 1024     // fetches under way and waiting their turn
@@ -232,10 +234,11 @@ func lock[K comparable](r *Registry, k K) (unlock func()) {
 }
 
 var (
-	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
-	errEvicted = &modproxy.Lasting{Err: errors.New("evicted, and modproxy is offline")}
-	errReading = errors.New("many other versions documents are being read from the index")
-	errClosing = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
+	errOffline        = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
+	errEvicted        = &modproxy.Lasting{Err: errors.New("evicted, and modproxy is offline")}
+	errDamagedOffline = &modproxy.Lasting{Err: errors.New("what is kept is damaged or missing, and modproxy is offline")}
+	errReading        = errors.New("many other versions documents are being read from the index")
+	errClosing        = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
 )
 
 // wrap adds the question to err, unless a layer below has.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,8 +160,9 @@ func TestDamageOffline(t *testing.T) {
 						t.Errorf("%d bytes, %v", len(data), err)
 					}
 				}
-				if loc, err := r.Location(t.Context(), vpc, "1.0.0"); err != nil {
-					t.Errorf("%v, %v", loc, err)
+				var lasting *modproxy.Lasting
+				if _, err := r.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &lasting) || strings.Contains(err.Error(), blob) {
+					t.Errorf("location: %v", err)
 				}
 			})
 		}

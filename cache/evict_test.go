@@ -92,7 +92,7 @@ func TestEvictsWhatWasNotUsedForLongest(t *testing.T) {
 		equal(t, "the record", err, nil)
 		equal(t, "evicted", f.events.count(cache.Evicted), 1)
 		// It is fetched again when it is asked for, and that is no damage.
-		if loc, err := f.Location(t.Context(), vpc, "300.2.0"); err != nil || loc.Kept {
+		if loc, err := f.Location(t.Context(), vpc, "300.2.0"); err != nil || !loc.Kept {
 			t.Errorf("location %+v, %v", loc, err)
 		}
 		f.fetch(t, "300.2.0")

@@ -31,13 +31,14 @@ func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord]
 		case r.Next == nil && r.removed(have):
 			return nil, k.wrap("package", errEvicted)
 		case r.Next == nil:
-			return nil, k.wrap("package", fmt.Errorf("%w: offline, and what is kept is no good: %w", modproxy.ErrUnavailable, err))
+			return nil, k.wrap("package", errDamagedOffline)
 		}
 		rec, err := r.fetchInTurn(ctx, k, have)
 		if err != nil {
 			return nil, r.fail(k, err)
 		}
 		r.remember(k, rec)
+		r.failed.kept.Remove(k)
 		return rec, nil
 	})
 }
@@ -264,6 +265,7 @@ func (r *Registry) keepRecord(k key, rec PackageRecord) (*PackageRecord, error) 
 func (r *Registry) fail(k key, err error) error {
 	var storage storageError
 	var full *modproxy.NoSpace
+	var fixed *modproxy.Fixed
 	pause := r.set.missing
 	switch {
 	case errors.Is(err, errClosing), r.fetching.ending.Err() != nil:
@@ -272,6 +274,8 @@ func (r *Registry) fail(k key, err error) error {
 		return k.wrap("package", err)
 	case errors.As(err, &storage), errors.As(err, &full), notWritable(err):
 		pause = min(pause, storagePause)
+	case errors.As(err, &fixed):
+		pause = max(pause, fixedPause)
 	default:
 		pause = max(pause, hold(err))
 	}

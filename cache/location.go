@@ -13,7 +13,9 @@ import (
 // Location says where the package of one version is. Of a kept package only the
 // Subdir is answered, and Next is not asked, not even when its blob must be
 // fetched again. Otherwise Next is asked, and the package is fetched in the
-// background from then on. A version need not be listed: when Next has one that
+// background from then on; it is waited for a little, so that a fetch that fails soon
+// is told of at once: clients show a person what is answered to this question, and
+// nothing but the status of what Package answers with. A version need not be listed: when Next has one that
 // the kept document does not list, the next question for the versions asks Next.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until
@@ -21,6 +23,7 @@ import (
 // or than ctx; [modproxy.ErrUnavailable] when offline and not kept.
 func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
 	r.once.Do(r.start)
+	asked := time.Now()
 	k := key{m, version}
 	rec, err := r.record(k)
 	switch {
@@ -38,12 +41,10 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 		if r.Next == nil && r.removed(rec) {
 			return modproxy.Location{}, k.wrap("location", errEvicted)
 		}
-		r.startFetch(ctx, k) // what becomes of it, Package tells
-		return modproxy.Location{Subdir: rec.Subdir}, nil
+		return r.fetchSoon(ctx, k, modproxy.Location{Subdir: rec.Subdir}, asked)
 	}
 	if loc, ok := r.located.Get(k); ok {
-		r.startFetch(ctx, k)
-		return loc, nil
+		return r.fetchSoon(ctx, k, loc, asked)
 	}
 	if err := r.missing.get(k); err != nil {
 		return modproxy.Location{}, err
@@ -55,7 +56,38 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)
 	}
-	return call.within(ctx, r.set.wait, "location", k)
+	loc, err := call.within(ctx, r.set.wait, "location", k)
+	if err != nil || loc.Kept {
+		return loc, err
+	}
+	return r.fetchSoon(ctx, k, loc, asked)
+}
+
+// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It is
+// where k is kept, or why that could not be fetched, or loc while it is fetched. While
+// a package that was refused for its content is fetched again, the answer is why it
+// was: most often it still is.
+func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, asked time.Time) (modproxy.Location, error) {
+	call, err := r.startFetch(ctx, k)
+	if err != nil {
+		return modproxy.Location{}, k.wrap("location", err)
+	}
+	timer := time.NewTimer(time.Until(asked.Add(tellWithin)))
+	defer timer.Stop()
+	select {
+	case <-call.done:
+		if call.err != nil {
+			return modproxy.Location{}, call.err
+		}
+		loc.Subdir, loc.Kept = call.value.Subdir, true
+		return loc, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if err := r.failed.last(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
+		return modproxy.Location{}, err
+	}
+	return loc, nil
 }
 
 // recalled is a package record, and when it was read from the index.

@@ -28,13 +28,10 @@ func TestLocationStartsTheFetch(t *testing.T) {
 		var group sync.WaitGroup
 		for range 200 {
 			group.Go(func() {
-				equal(t, "cold", f.location(t, "1.0.0"), "https://files.example.com/1.0.0//*/modules/a")
+				equal(t, "cold", f.location(t, "1.0.0"), "https://files.example.com/1.0.0//modules/a")
 			})
 		}
 		group.Wait()
-		time.Sleep(time.Millisecond)
-		equal(t, "while it is fetched", f.location(t, "1.0.0"), "https://files.example.com/1.0.0//*/modules/a")
-		time.Sleep(time.Second)
 		equal(t, "package asked", f.next.asked("package"), 1)
 		equal(t, "kept", f.location(t, "1.0.0"), "//modules/a")
 		f.fetch(t, "1.0.0")
@@ -51,15 +48,14 @@ func TestLocationStartsTheFetch(t *testing.T) {
 	})
 }
 
-func TestLocationDoesNotWaitForThePackage(t *testing.T) {
+// A fetch is waited for as long as there is time for the answer, and no longer.
+func TestLocationWaitsALittleForThePackage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.next.fetched = func() { time.Sleep(time.Hour) } // beyond FetchTimeout, which the reader does not heed
 		started := time.Now()
 		f.location(t, "1.0.0")
-		if time.Since(started) > 0 {
-			t.Errorf("it took %v", time.Since(started))
-		}
+		equal(t, "time", time.Since(started), 3500*time.Millisecond)
 		time.Sleep(2 * time.Hour)
 		if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
 			t.Error("a package that came after FetchTimeout was kept")
@@ -107,6 +103,60 @@ func TestFetchThatFailsIsTold(t *testing.T) {
 		synctest.Wait()
 		equal(t, "kept", f.location(t, "1.0.0"), "")
 		equal(t, "ended", f.events.count(cache.FetchEnded), 2)
+	})
+}
+
+// The first who asks is told why a package cannot be had.
+func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		soon time.Duration // after which it is asked for again
+	}{
+		"content":                    {fmt.Errorf("%w: a device", modproxy.ErrInvalid), 30 * time.Second},
+		"content that cannot change": {&modproxy.Fixed{Err: errors.New("a device")}, 24 * time.Hour},
+		"other content":              {modproxy.ErrChanged, 30 * time.Second},
+		"trouble":                    {modproxy.ErrUnavailable, 30 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			f.next.change(func(n *next) { n.pack, n.delay = c.err, time.Second })
+			for asked := 1; asked <= 2; asked++ {
+				started := time.Now()
+				if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, c.err) || time.Since(started) > 2*time.Second {
+					t.Errorf("%s: %v after %v", name, err, time.Since(started))
+				}
+				equal(t, name, f.next.asked("package"), asked)
+				time.Sleep(c.soon - time.Second)
+				if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, c.err) {
+					t.Errorf("%s: remembered: %v", name, err)
+				}
+				equal(t, name, f.next.asked("package"), asked)
+				time.Sleep(time.Second)
+			}
+			f.Forget(vpc, "1.0.0")
+			f.next.change(func(n *next) { n.pack = nil })
+			if loc, err := f.Location(t.Context(), vpc, "1.0.0"); err != nil || !loc.Kept {
+				t.Errorf("%s: forgotten: %+v, %v", name, loc, err)
+			}
+		})
+	}
+}
+
+// While what was refused for its content is fetched again for longer than there is
+// time for the answer, the answer is why it was; what may have passed is no answer.
+func TestRefusedPackageThatIsFetchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []error{modproxy.ErrInvalid, modproxy.ErrUnavailable} {
+			f := newFixture(t)
+			f.next.change(func(n *next) { n.pack = c })
+			f.location(t, "1.0.0")
+			time.Sleep(time.Minute)
+			f.next.change(func(n *next) { n.pack, n.fetched = nil, func() { time.Sleep(10 * time.Second) } })
+			_, err := f.Location(t.Context(), vpc, "1.0.0")
+			equal(t, c.Error(), errors.Is(err, modproxy.ErrInvalid), c == modproxy.ErrInvalid)
+			time.Sleep(10 * time.Second)
+			equal(t, "in the end", f.location(t, "1.0.0"), "")
+		}
 	})
 }
 
@@ -197,4 +247,18 @@ func TestSubdirChanges(t *testing.T) {
 			t.Errorf("kept with %q", rec.Subdir)
 		}
 	})
+}
+
+// Whoever removes a package wants it to be tried again.
+func TestDiscardForgetsThatAFetchFailed(t *testing.T) {
+	for _, version := range []string{"", "1.0.0"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			f.next.pack = &modproxy.Fixed{Err: errors.New("a device")}
+			f.location(t, "1.0.0")
+			f.next.change(func(n *next) { n.pack = nil })
+			f.Discard(t.Context(), vpc, version) // there is none
+			equal(t, "tried again", f.location(t, "1.0.0"), "https://files.example.com/1.0.0")
+		})
+	}
 }

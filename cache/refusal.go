@@ -45,13 +45,16 @@ func (f refusals[K]) add(k K, err error, d time.Duration) {
 // get is the error to answer with, or nil.
 func (f refusals[K]) get(k K) error {
 	kept, ok := f.kept.Get(k)
-	switch {
-	case !ok:
-		return nil
-	case !time.Now().Before(kept.until):
-		f.kept.Remove(k)
+	if !ok || !time.Now().Before(kept.until) {
 		return nil
 	}
+	return kept.err
+}
+
+// last is the error of the last time, also when it is not the answer any more; or
+// nil.
+func (f refusals[K]) last(k K) error {
+	kept, _ := f.kept.Peek(k)
 	return kept.err
 }
 

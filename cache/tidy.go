@@ -67,6 +67,7 @@ type Discarded struct {
 // when it is not known what needs the bytes.
 func (r *Registry) Discard(ctx context.Context, m modproxy.Module, version string) ([]Discarded, error) {
 	r.once.Do(r.start)
+	r.Forget(m, version) // what could not be fetched is tried again at once
 	if err := r.account(); err != nil {
 		return nil, err
 	}

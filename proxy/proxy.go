@@ -169,6 +169,18 @@ var errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modp
 
 // said is what a client is told of err.
 func (h *Handler) said(r *http.Request, err error) error {
+	var failed *modproxy.FetchFailed
+	if errors.As(err, &failed) {
+		ago, wait := time.Since(failed.Time).Round(time.Second), time.Until(failed.Again).Round(time.Second)
+		switch {
+		case wait > 0 && ago == 0:
+			return fmt.Errorf("%w (to be tried again in %v)", err, wait)
+		case wait > 0:
+			return fmt.Errorf("%w (tried %v ago, and again in %v)", err, ago, wait)
+		case ago > 0:
+			return fmt.Errorf("%w (tried %v ago, and being tried again)", err, ago)
+		}
+	}
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
 		return errAbsent
 	}
@@ -178,13 +190,6 @@ func (h *Handler) said(r *http.Request, err error) error {
 	var not *notReady
 	if errors.As(err, &not) {
 		return not.said()
-	}
-	var failed *modproxy.FetchFailed
-	if errors.As(err, &failed) {
-		if wait := time.Until(failed.Again); wait > 0 {
-			return fmt.Errorf("%w (tried %v ago, and again in %v)", err,
-				time.Since(failed.Time).Round(time.Second), wait.Round(time.Second))
-		}
 	}
 	return err
 }

@@ -26,6 +26,7 @@ func (f *fetch) fetchArchive(ctx context.Context, s source) error {
 		if err := s.checksum.Verify(ctx, file, size); err != nil {
 			return err
 		}
+		f.named = f.hops == 0
 	}
 	if s.direct {
 		if s.format, err = sniff(file); err != nil {
@@ -159,8 +160,9 @@ func packageRefusal(res *http.Response) (err error, passes bool) {
 			err = &modproxy.RetryLater{After: after, Err: err}
 		}
 		return err, true
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, where, res.Status), false
 	}
-	// Not even 404 says that it is absent: the registry says that there is such a version.
 	return fmt.Errorf("%w: %s answered %s", modproxy.ErrUnavailable, where, res.Status), false
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/upstream/git"
 )
 
 // Package fetches the package of version from where m's registry says it is, and
@@ -50,7 +51,7 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version, c
 	f := &fetch{Client: c, module: m, commit: commit, tree: b, budget: egress.NewBudget(maxRequests)}
 	from, err := f.fetch(ctx, l)
 	if err != nil {
-		return nil, err
+		return nil, f.fixed(err)
 	}
 	pattern, subdir := l.SplitGlob()
 	p, err := c.pack(b, path.Join(f.root, pattern), from)
@@ -58,10 +59,18 @@ func (c *Client) fetchPackage(ctx context.Context, m modproxy.Module, version, c
 		err = fmt.Errorf("%s: %w", from.URL, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, f.fixed(fmt.Errorf("%s: %w", from.URL, err))
 	}
 	p.Subdir = subdir
 	return p, nil
+}
+
+// fixed is err, a [modproxy.Fixed] if it is about what cannot change.
+func (f *fetch) fixed(err error) error {
+	if f.named && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
+		return &modproxy.Fixed{Err: err}
+	}
+	return err
 }
 
 // pack packs what is below pattern into a file without a name.
@@ -114,13 +123,16 @@ type fetch struct {
 	hops   int
 	root   string // of the package in the tree: what the hops say, patterns included
 	budget *egress.Budget
+	named  bool // by its commit or checksum, and not by a hop that could name another
 }
 
 // fetch brings what l names, but for its subdirectory, into the tree, and says
 // where that came from in the end.
 func (f *fetch) fetch(ctx context.Context, l located) (from modproxy.Source, err error) {
 	if l.Getter == "git" {
-		commit, err := f.cfg.Git(f.module).Fetch(ctx, atCommit(l.URL, f.commit), f.tree)
+		at := atCommit(l.URL, f.commit)
+		f.named = f.hops == 0 && git.NamesCommit(at)
+		commit, err := f.cfg.Git(f.module).Fetch(ctx, at, f.tree)
 		if err != nil {
 			return from, err
 		}

@@ -109,7 +109,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	s.refresh = refresher{cache: s.cache, hosts: c.asksHost}
 	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
 	s.cache.Start()
-	s.registry = &rewrite.Registry{Next: &tellEarly{Next: s.cache, Ledger: s.book}}
+	s.registry = &rewrite.Registry{Next: s.cache}
 	return s, s.newAuth(c, listening)
 }
 
