@@ -24,7 +24,7 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := serveInternet(s.dir, repos); err != nil {
+	if err := s.serveInternet(repos); err != nil {
 		return 1, err
 	}
 	p, err := s.startProxy(ctx)
@@ -40,7 +40,7 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 		if err := s.compare(ctx, r, p, done); err != nil {
 			return 1, fmt.Errorf("%s: %w", r, err)
 		}
-		ok, err := done.summary(ctx, r, p)
+		ok, err := done.summary(ctx, r, s.form, p)
 		if err != nil {
 			return 1, err
 		}
@@ -68,7 +68,7 @@ func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) e
 		})
 	}
 	for _, version := range r.versions {
-		if !done.has(r, version, "http") {
+		if !done.has(r, version, s.form) {
 			queue <- version
 		}
 	}
@@ -81,12 +81,9 @@ func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) e
 }
 
 func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string, p *proxy, done *book) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
 	defer os.RemoveAll(dir)
-	res := result{Repo: r.String(), Version: version, Way: "http"}
-	failed := r.checkout(ctx, r.tags[version], dir)
+	res := result{Repo: r.String(), Version: version, Way: s.form}
+	failed := s.direct(ctx, r, r.tags[version], dir)
 	got, err := p.install(ctx, r, version)
 	if err != nil && !errors.As(err, new(refusal)) || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
@@ -114,21 +111,19 @@ func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string,
 // compareClients installs the newest version with the clients.
 func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *book) error {
 	version, dir := r.versions[0], filepath.Join(s.dir, "checkout")
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
+	defer os.RemoveAll(dir)
 	var want map[string]file
 	for _, tool := range s.tools {
-		way := filepath.Base(tool)
+		way := s.form + " by " + filepath.Base(tool)
 		if done.has(r, version, way) {
 			continue
 		}
 		if want == nil {
-			err := r.checkout(ctx, r.tags[version], dir)
-			if err == nil {
-				want, _, err = readTree(dir)
+			if err := s.direct(ctx, r, r.tags[version], dir); err != nil {
+				return nil // it was told of the version
 			}
-			if err != nil {
+			var err error
+			if want, _, err = readTree(dir); err != nil {
 				return err
 			}
 		}

@@ -74,6 +74,31 @@ func (r *repo) checkout(ctx context.Context, tag, dir string) error {
 	return err
 }
 
+// unpack makes what tar has of a tag's archive in dir.
+func (r *repo) unpack(ctx context.Context, tag, dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	archive := dir + ".tar"
+	defer os.Remove(archive)
+	if _, err := git(ctx, r.dir, "archive", "--format=tar", "--output="+archive, "refs/tags/"+tag); err != nil {
+		return err
+	}
+	_, err := command(ctx, dir, environment(gitHome), "tar", "-xf", archive)
+	return err
+}
+
+// direct makes what a client has of a tag without modproxy.
+func (s *settings) direct(ctx context.Context, r *repo, tag, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if s.form == formArchive {
+		return r.unpack(ctx, tag, dir)
+	}
+	return r.checkout(ctx, tag, dir)
+}
+
 // A file is one file of a tree: what its content hashes to.
 type file struct {
 	sum        [sha256.Size]byte

@@ -15,8 +15,9 @@ import (
 )
 
 // serveInternet is the registry and the forge, both on port 443 of this machine. It
-// writes the certificate of their authority to ca.pem in dir.
-func serveInternet(dir string, repos []*repo) error {
+// writes the certificate of their authority to ca.pem in the scratch directory.
+func (s *settings) serveInternet(repos []*repo) error {
+	dir := s.dir
 	cert, key, err := registrytest.CA().Issue(registryHost, forgeHost)
 	if err != nil {
 		return err
@@ -56,11 +57,14 @@ func serveInternet(dir string, repos []*repo) error {
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ErrorLog:  log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Host == forgeHost {
+			switch owner, rest, ok := strings.Cut(r.URL.Path, "/archive/"); {
+			case r.Host == registryHost:
+				s.serveRegistry(w, r, byAddress)
+			case ok:
+				serveArchive(w, r, filepath.Join(forge, owner), rest)
+			default:
 				gitServer.ServeHTTP(w, r)
-				return
 			}
-			serveRegistry(w, r, byAddress)
 		}),
 	}
 	go server.ServeTLS(l, "", "")
@@ -68,7 +72,7 @@ func serveInternet(dir string, repos []*repo) error {
 }
 
 // serveRegistry answers the questions of the module registry protocol.
-func serveRegistry(w http.ResponseWriter, r *http.Request, byAddress map[string]*repo) {
+func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddress map[string]*repo) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/.well-known/terraform.json" {
 		io.WriteString(w, `{"modules.v1":"/v1/modules/"}`)
@@ -91,9 +95,24 @@ func serveRegistry(w http.ResponseWriter, r *http.Request, byAddress map[string]
 		}
 		json.NewEncoder(w).Encode(map[string]any{"modules": []any{map[string]any{"versions": list}}})
 	case len(parts) == 5 && parts[4] == "download" && module.tags[parts[3]] != "":
-		w.Header().Set("X-Terraform-Get", "git::"+module.url()+"?ref="+module.tags[parts[3]])
+		location := "git::" + module.url() + "?ref=" + module.tags[parts[3]]
+		if s.form == formArchive {
+			location = module.url() + "/archive/" + module.tags[parts[3]] + ".tar.gz//*?archive=tar.gz"
+		}
+		w.Header().Set("X-Terraform-Get", location)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		http.Error(w, `{"errors":["Not Found"]}`, http.StatusNotFound)
 	}
+}
+
+// serveArchive is the archive that a forge makes of a tag, in one directory.
+func serveArchive(w http.ResponseWriter, r *http.Request, repository, name string) {
+	tag := strings.TrimSuffix(name, ".tar.gz")
+	archive, err := git(r.Context(), repository, "archive", "--format=tar.gz", "--prefix=module-"+tag+"/", "refs/tags/"+tag)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	io.WriteString(w, archive)
 }

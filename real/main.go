@@ -14,6 +14,9 @@
 // this program: it needs Linux, and root or user namespaces. The program that is run is
 // ./cmd/modproxy, built now, with -proxy another.
 //
+// With -form archive the packages are archives that the forge makes of the tags, and are
+// compared with what tar unpacks from these. They have no submodules.
+//
 // For each version it asks modproxy for versions, location and package over HTTP, and
 // git for a checkout and "git submodule update --init --recursive". Links are
 // read as package pack says: as the files that they name, and left out where they name
@@ -38,8 +41,15 @@ import (
 	"syscall"
 )
 
+// The forms in which packages come.
+const (
+	formGit     = "git"
+	formArchive = "archive"
+)
+
 type settings struct {
 	repos  string // directory of bare repositories
+	form   string // formGit or formArchive
 	only   string // what the names of the repositories to compare contain
 	jobs   int    // versions at a time
 	proxy  string // a built modproxy
@@ -63,6 +73,7 @@ func main() {
 func run(ctx context.Context) (code int, err error) {
 	s := &settings{stderr: os.Stderr}
 	flag.StringVar(&s.repos, "repos", os.Getenv("REPOS"), "directory of bare repositories; $REPOS")
+	flag.StringVar(&s.form, "form", formGit, "how packages come: "+formGit+", or "+formArchive+", the archives that a forge makes of tags")
 	flag.StringVar(&s.only, "only", "", "compare only repositories whose owner/name contains this")
 	flag.IntVar(&s.jobs, "jobs", 3, "versions that are fetched at a time")
 	flag.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already")
@@ -72,6 +83,9 @@ func run(ctx context.Context) (code int, err error) {
 	flag.Parse()
 	if s.repos == "" || flag.NArg() > 0 {
 		return 2, errors.New("name a directory of bare repositories: make real REPOS=DIR")
+	}
+	if s.form != formGit && s.form != formArchive {
+		return 2, fmt.Errorf("-form: want %s or %s", formGit, formArchive)
 	}
 	if s.tools, err = findTools(*tools); err != nil {
 		return 2, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 )
 
@@ -17,7 +18,7 @@ const (
 	neither = "neither" // git fails, and modproxy does not serve it
 )
 
-// A result is the outcome of one version, by one way: "http", or a client.
+// A result is the outcome of one version, by one way: a form, with a client or without.
 type result struct {
 	Repo    string `json:"repo"`
 	Version string `json:"version"`
@@ -65,7 +66,7 @@ func (b *book) add(r result) error {
 	defer b.mu.Unlock()
 	b.all[[3]string{r.Repo, r.Version, r.Way}] = r
 	if r.Outcome != equal {
-		fmt.Printf("%s %s by %s %s: %s\n", r.Repo, r.Version, r.Way, r.Outcome, r.Why)
+		fmt.Printf("%s %s, %s: %s: %s\n", r.Repo, r.Version, r.Way, r.Outcome, r.Why)
 	}
 	if b.file == nil {
 		return nil
@@ -74,7 +75,7 @@ func (b *book) add(r result) error {
 }
 
 // summary prints what became of r, and tells whether all is well.
-func (b *book) summary(ctx context.Context, r *repo, p *proxy) (bool, error) {
+func (b *book) summary(ctx context.Context, r *repo, form string, p *proxy) (bool, error) {
 	noted, example, err := p.notes(ctx, r)
 	if err != nil {
 		return false, err
@@ -87,14 +88,14 @@ func (b *book) summary(ctx context.Context, r *repo, p *proxy) (bool, error) {
 		if res.Repo != r.String() {
 			continue
 		}
-		if res.Way == "http" {
+		if res.Way == form {
 			count[res.Outcome]++
-		} else {
-			clients[res.Way] = res.Outcome
+		} else if tool, ok := strings.CutPrefix(res.Way, form+" by "); ok {
+			clients[tool] = res.Outcome
 		}
 	}
-	fmt.Printf("%s: %d versions, %d equal, %d differ, %d refused, %d fail with git as well; %d noted now; clients %v\n",
-		r, len(r.versions), count[equal], count[differs], count[refused], count[neither], noted, clients)
+	fmt.Printf("%s, %s: %d versions, %d equal, %d differ, %d refused, %d fail with git as well; %d noted now; clients %v\n",
+		r, form, len(r.versions), count[equal], count[differs], count[refused], count[neither], noted, clients)
 	if example != "" {
 		fmt.Printf("  such as %s\n", example)
 	}
