@@ -183,12 +183,17 @@ func (s *Store) cleanTemp() error {
 	if err != nil {
 		return err
 	}
+	root, err := os.OpenRoot(s.dir) // nothing beyond it is removed
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, entry := range entries {
 		ours, _ := filepath.Match(tempPattern, entry.Name()) // the pattern is a good one
 		if !ours || !entry.Type().IsRegular() {
 			continue
 		}
-		if err := os.Remove(s.path(tempName, entry.Name())); err != nil {
+		if err := root.Remove(filepath.Join(tempName, entry.Name())); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -33,6 +34,11 @@ func (s *Store) Quarantined(age time.Duration, remove bool) (all cache.Removed, 
 	if err != nil {
 		return all, err
 	}
+	root, err := os.OpenRoot(s.dir) // nothing beyond it is removed, whatever becomes of the directories in it
+	if err != nil {
+		return all, err
+	}
+	defer root.Close()
 	var errs []error
 	for _, entry := range entries {
 		info, err := entry.Info()
@@ -40,7 +46,7 @@ func (s *Store) Quarantined(age time.Duration, remove bool) (all cache.Removed, 
 			continue
 		}
 		if err == nil && remove {
-			err = os.RemoveAll(s.path(quarantineName, entry.Name()))
+			err = root.RemoveAll(filepath.Join(quarantineName, entry.Name()))
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -62,6 +62,10 @@ func claimData(dir string) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info, err := f.Stat(); err == nil && links(info) > 1 {
+		return nil, withHint(errors.Join(fmt.Errorf("%s: it has other names, and would be written under them, too", name), f.Close()),
+			"remove it while no modproxy works in the directory")
+	}
 	free, err := lockFile(f, c.readOnly)
 	if err == nil && !free {
 		err = errClaimed
@@ -133,7 +137,7 @@ func makeData(dir string) error {
 	if err != nil {
 		return withHint(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
 	}
-	return nil
+	return refuseLinks(dir)
 }
 
 // claimToServe is claimData for "modproxy serve", which waits a little for a verb

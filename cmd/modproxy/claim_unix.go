@@ -14,6 +14,14 @@ const (
 	noFollow = syscall.O_NOFOLLOW | noWait
 )
 
+// links is how many names a file has.
+func links(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 1
+}
+
 // lockFile takes a lock that ends with the file, or the process. It is false when
 // another process has it; a shared one, when another has one that is not.
 func lockFile(f *os.File, shared bool) (bool, error) {

@@ -225,12 +225,17 @@ func emptyScratch(scratch string) error {
 	if info, err := os.Lstat(scratch); err != nil || !info.IsDir() {
 		return errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700))
 	}
+	root, err := os.OpenRoot(filepath.Dir(scratch)) // nothing beyond it is removed
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	entries, err := os.ReadDir(scratch)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		if err := os.RemoveAll(filepath.Join(scratch, entry.Name())); err != nil {
+		if err := root.RemoveAll(filepath.Join(filepath.Base(scratch), entry.Name())); err != nil {
 			return err
 		}
 	}

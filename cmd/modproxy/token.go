@@ -53,11 +53,12 @@ func (env *environment) firstTokens() (*Config, *auth.Tokens, error) {
 	}
 	if source := sources.Of("data"); source.Name == "--data" {
 		var missing *hinted
-		if errors.As(haveData(c.Data), &missing) {
+		if errors.As(haveDir(c.Data, "data directory"), &missing) {
 			q := shellQuote(c.Data)
 			return nil, nil, withHint(missing.error, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
 		}
-	} else if err := makeData(c.Data); err != nil {
+	}
+	if err := makeData(c.Data); err != nil {
 		return nil, nil, err
 	}
 	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {
