@@ -96,6 +96,7 @@ type Client struct {
 	cfg     Config
 	found   *lru.Cache[serviceOf, discovered]
 	finding singleflight.Group
+	passing singleflight.Group // questions about providers
 	located *expirable.LRU[locationKey, located]
 	gates   *lru.Cache[string, *gate]
 }

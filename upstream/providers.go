@@ -9,31 +9,56 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/upstream/egress"
 )
 
-// maxProvider bounds a document about a provider, in bytes: the list of versions of
-// the one that has most has a quarter of it.
-const maxProvider = 1 << 20
+const (
+	// The bytes of a document about a provider: the list of versions of the one that
+	// has most has a quarter of it.
+	maxProvider = 1 << 20
+	// A question about a provider takes no longer than this.
+	providerTimeout = 10 * time.Second
+)
 
 // Provider asks the provider registry of host for the document at path, which is
 // below its providers.v1 base URL (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol).
-// The document is as it came, but for the URLs in it: they are absolute.
+// The document is as it came, but for the URLs in it: they are absolute. It is shared
+// by all who ask at the same time: callers do not change it.
 //
 // Errors: [modproxy.ErrNotFound] when there is no such document or host offers no
 // providers, [modproxy.ErrDenied], [modproxy.ErrUnavailable].
-func (c *Client) Provider(ctx context.Context, host, path string) (document []byte, err error) {
+func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
+	// Shared, so it does not end with the one who asked first.
+	answer := c.passing.DoChan(host+" "+path, func() (document any, err error) {
+		defer func() { // it would end the process
+			if p := recover(); p != nil {
+				err = modproxy.Fault(p)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
+		defer cancel()
+		return c.askProvider(ctx, host, path)
+	})
+	select {
+	case r := <-answer:
+		if r.Err != nil {
+			return nil, fmt.Errorf("provider %s/%s: %w", host, path, r.Err)
+		}
+		return r.Val.([]byte), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("provider %s/%s: %w: %w", host, path, modproxy.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+func (c *Client) askProvider(ctx context.Context, host, path string) ([]byte, error) {
 	namespace, _, _ := strings.Cut(path, "/")
-	document, err = questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
+	return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
 		func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
 			return c.readProvider(host, res)
 		})
-	if err != nil {
-		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
-	}
-	return document, nil
 }
 
 func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
