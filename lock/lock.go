@@ -127,7 +127,7 @@ func parseLine(s string) (Entry, error) {
 // isSubdir tells whether s can be the directory of a module in its package. One
 // that begins with # would be taken for a remark by people.
 func isSubdir(s string) bool {
-	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") && strings.IndexFunc(s, unicode.IsControl) < 0
+	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // parseSource reads the source address of a module in a registry. Without a

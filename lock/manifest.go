@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/modproxy/modproxy"
 )
@@ -45,6 +46,13 @@ func Read(dir, data string) ([]Call, []Other, error) {
 		data = filepath.Join(dir, data)
 	}
 	name := filepath.Join(data, "modules", "modules.json")
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !info.Mode().IsRegular(): // reading a pipe might take for ever
+		return nil, nil, fmt.Errorf("%s: not a regular file", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -131,7 +139,7 @@ func (r *reader) add(rec record) error {
 	// The client joins what the registry has named and what the call has
 	// (initwd/module_install.go).
 	subdir, ok := cutDir(filepath.ToSlash(strings.TrimPrefix(dir[len(installed):], string(filepath.Separator))), inside)
-	if !ok {
+	if !ok || subdir != "" && !isSubdir(subdir) {
 		return fmt.Errorf("%w: it is in %.200q, and its source is %.200q", modproxy.ErrInvalid, rec.Dir, rec.Source)
 	}
 	version, err := modproxy.CanonicalVersion(rec.Version)
@@ -161,8 +169,11 @@ func (r *reader) passedOver(dir string) bool {
 }
 
 // isKey tells whether s is names of calls with dots between; each can be the name
-// of a directory.
+// of a directory, and be printed.
 func isKey(s string) bool {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return false
+	}
 	for name := range strings.SplitSeq(s, ".") {
 		if name == "" || strings.ContainsAny(name, "/\\:\x00") {
 			return false

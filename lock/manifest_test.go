@@ -109,6 +109,8 @@ func TestReadRefuses(t *testing.T) {
 		"of a default host":  manifest(record("net", "acme/vpc/aws//x", "", installed+"net/x")),
 		"not JSON":           `{"Modules":[`,
 		"another kind":       `{"Modules":"none"}`,
+		"a key to obey":      `{"Modules":[{"Key":"a\u001b[2K","Source":"git::https://git.example.com/x.git","Dir":".terraform/modules/a\u001b[2K"}]}`,
+		"lines":              `{"Modules":[{"Key":"net","Source":"` + vpcSource + `","Version":"1.2.0","Dir":".terraform/modules/net/a\nb"}]}`,
 		"a key that escapes": manifest(record(`a\b`, vpcSource, "1.2.0", installed+`a\b`)),
 	} {
 		if calls, _, err := lock.Read(install(t, text, nil), ".terraform"); !errors.Is(err, modproxy.ErrInvalid) {

@@ -58,6 +58,38 @@ func readTree(dir string) (*tree, error) {
 	return t, err
 }
 
+// Passed are the files and directories in the packages of calls that are git's own.
+// They are no part of a package, nobody holds them to anything, and a module could
+// load code from them by its path.
+func Passed(calls []Call) (names []string, err error) {
+	seen := map[string]bool{}
+	for _, c := range calls {
+		if seen[c.Package] {
+			continue
+		}
+		seen[c.Package] = true
+		err := filepath.WalkDir(c.Package, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil && name == c.Package:
+				return fs.SkipDir // what is missing is told by who reads it
+			case err != nil:
+				return err
+			case name == c.Package || !isGit(d.Name()):
+				return nil
+			}
+			names = append(names, name)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
 // isGit tells whether a name is that of git's own directory or file.
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 

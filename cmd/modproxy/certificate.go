@@ -76,11 +76,11 @@ func (c *certificate) read() error {
 	if err != nil || stamp == c.stamp {
 		return err
 	}
-	cert, err := readRegular(c.files.CertFile)
+	cert, err := readRegular(c.files.CertFile, maxPEM)
 	if err != nil {
 		return err
 	}
-	key, err := readRegular(c.files.KeyFile)
+	key, err := readRegular(c.files.KeyFile, maxPEM)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,9 @@ func stampOf(names ...string) (string, error) {
 // maxPEM bounds a file with a certificate or a key, in bytes.
 const maxPEM = 1 << 20
 
-// readRegular reads a file that is one, or a link to one: reading a pipe might take
-// for ever.
-func readRegular(name string) ([]byte, error) {
+// readRegular reads a file of at most so many bytes that is one, or a link to one:
+// reading a pipe might take for ever.
+func readRegular(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return nil, err
@@ -128,9 +128,9 @@ func readRegular(name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: %w", name, errNotRegular)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
-	if err == nil && len(text) > maxPEM {
-		err = fmt.Errorf("%s: more than %d bytes", name, maxPEM)
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: more than %d bytes", name, most)
 	}
 	return text, err
 }

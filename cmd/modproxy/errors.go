@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Exit codes of modproxy.
@@ -63,11 +66,28 @@ func printError(w io.Writer, err error) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "modproxy: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+	fmt.Fprintf(w, "modproxy: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", " ")))
 	var h *hinted
 	if errors.As(err, &h) {
 		for _, hint := range h.hints {
-			fmt.Fprintf(w, "hint: %s\n", hint)
+			fmt.Fprintf(w, "hint: %s\n", printable(hint))
 		}
 	}
+}
+
+// printable is s with escapes in place of what a terminal would obey: names in it
+// may be a stranger's.
+func printable(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(r)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -256,10 +257,11 @@ func queryOf(r *http.Request) (q query, err error) {
 	return q, nil
 }
 
-// verifiers are those of verifier keys. The error is [modproxy.ErrInvalid].
+// verifiers are those of verifier keys, each of which may be there more than once.
+// The error is [modproxy.ErrInvalid].
 func verifiers(keys []string) (note.Verifiers, error) {
 	var list []note.Verifier
-	for _, key := range keys {
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		v, err := note.NewVerifier(key)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)

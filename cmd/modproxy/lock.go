@@ -98,7 +98,16 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 		return nil, err
 	}
 	for _, o := range others {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it comes from no registry: module %s\n", o.Key); err != nil {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it comes from no registry: module %s\n", printable(o.Key)); err != nil {
+			return nil, err
+		}
+	}
+	passed, err := lock.Passed(calls)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range passed {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it is git's own: %s\n", printable(name)); err != nil {
 			return nil, err
 		}
 	}
@@ -165,19 +174,11 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 }
 
 func readLock(name string) ([]lock.Entry, error) {
-	f, err := os.Open(name)
+	text, err := readRegular(name, lock.MaxSize)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, lock.MaxSize+1))
-	if err == nil && len(text) > lock.MaxSize {
-		err = fmt.Errorf("%w: more than %d bytes", modproxy.ErrInvalid, lock.MaxSize)
-	}
-	var entries []lock.Entry
-	if err == nil {
-		entries, err = lock.Parse(text)
-	}
+	entries, err := lock.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
