@@ -59,6 +59,17 @@ func plain(r modproxy.Registry) modproxy.Registry { return r }
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
+// What one principal was told of the versions is for no shared cache to keep.
+func TestVersionsArePrivate(t *testing.T) {
+	h, tokens, _ := guarded(t, plain)
+	if got := get(h, base+"/versions", bearer(tokens["acme"])...).Header.Get("Cache-Control"); got != "private, no-cache" {
+		t.Errorf("Cache-Control: %q", got)
+	}
+	if got := get(newHandler(t, nil), base+"/versions").Header.Get("Cache-Control"); got != "" {
+		t.Errorf("where nobody is asked, Cache-Control: %q", got)
+	}
+}
+
 // signedPath is where a client with the token is sent for a package.
 func signedPath(t *testing.T, h http.Handler, token string) string {
 	t.Helper()

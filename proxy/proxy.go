@@ -103,6 +103,10 @@ func New(cfg Config) *Handler {
 // ServeHTTP answers. The protocol has paths of its own and does not go through the
 // router, which copies every request twice.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 {
+		// Whether there was a Content-Length, too, net/http does not say (RFC 9112, 6.1).
+		w.Header().Set("Connection", "close")
+	}
 	if strings.Contains(r.URL.Path, "/v1/modules/") {
 		h.ask(w, r)
 		return

@@ -40,6 +40,9 @@ func (h *Handler) versions(w http.ResponseWriter, r *http.Request, e *Event, q r
 	header["Vary"] = varyEncoding
 	header["Etag"] = []string{v.ETag}
 	header["Cache-Status"] = cacheStatus(v)
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = cachePrivate
+	}
 	e.Cache = header["Cache-Status"][0]
 	if v.Hit {
 		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
