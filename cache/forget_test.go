@@ -34,21 +34,24 @@ func (x *blind) PutPackage(m modproxy.Module, version string, rec cache.PackageR
 	return x.Index.PutPackage(m, version, rec)
 }
 
+// Versions is absent: Index is not looked at while PutPackage replaces it.
+func (x *blind) Versions(modproxy.Module) (cache.VersionsRecord, error) {
+	return cache.VersionsRecord{}, fs.ErrNotExist
+}
+
 // What counts for a version changes, and the index says so: who asks is answered
 // from memory until it is told to look again.
 func TestForget(t *testing.T) {
-	for _, all := range []bool{false, true} {
+	type about struct {
+		modproxy.Module
+		version string
+	}
+	for _, what := range []about{{vpc, "1.0.0"}, {vpc, ""}, {}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
 			x := &blind{Index: f.Registry.Index}
 			f.Registry.Index = x
-			forget := func() {
-				if all {
-					f.Forget(modproxy.Module{}, "")
-				} else {
-					f.Forget(vpc, "1.0.0")
-				}
-			}
+			forget := func() { f.Forget(what.Module, what.version) }
 			before := f.fetch(t, "1.0.0")
 			x.shut.Store(true)
 			after, _ := cachetest.Bytes(1000, 2)
