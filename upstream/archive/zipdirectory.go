@@ -39,12 +39,12 @@ type zipDirectory struct {
 // there, whatever follows it. Offsets count from where the archive begins, whatever is
 // before it.
 func findZipDirectory(in *input, size int64, l Limits) (*zipDirectory, error) {
-	tail := make([]byte, min(size, endLength+1<<16-1))
+	tail := make([]byte, min(size, 65<<10)) // where archive/zip looks
 	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
 		return nil, err
 	}
-	i := bytes.LastIndex(tail, []byte(endSignature))
-	if i < 0 || len(tail)-i < endLength || int(little.Uint16(tail[i+20:])) > len(tail)-i-endLength {
+	i := bytes.LastIndex(tail[:max(0, len(tail)-endLength+len(endSignature))], []byte(endSignature))
+	if i < 0 || int(little.Uint16(tail[i+20:])) > len(tail)-i-endLength {
 		return nil, refuse("not a zip file, or not all of it")
 	}
 	end := tail[i:]
