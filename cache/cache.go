@@ -171,7 +171,7 @@ func (r *Registry) start() {
 	ending, end := context.WithCancel(context.Background())
 	r.end = end
 	r.asking = &background{ending: ending, limit: maxAsking}
-	r.fetching = &background{ending: ending, limit: maxFetching}
+	r.fetching = &background{ending: ending, limit: 2 * maxFetching} // those beyond maxFetching find no turn to wait for
 	r.turns = newTurns(turns)
 	r.answers = newAnswers(maxAnswers)
 	r.reading = make(chan struct{}, maxReading)
@@ -185,8 +185,8 @@ func (r *Registry) start() {
 	r.seed = maphash.MakeSeed()
 	r.room = newRoom(r.MaxSize)
 	r.flushed.Store(time.Now().UnixMilli())
-	r.grown.Store(r.MaxVersions) // it may have been larger before
-	r.asking.start(r.settleRoom) // it is open and idle
+	r.grown.Store(r.MaxVersions)     // it may have been larger before
+	r.asking.start("", r.settleRoom) // it is open and idle
 }
 
 // Start begins to count what is kept, and evicts what is over MaxSize, in the

@@ -289,7 +289,7 @@ func (r *Registry) use(d modproxy.Digest) *seat {
 	s := r.room.seat(d)
 	s.touch(now)
 	if last := r.flushed.Load(); now.UnixMilli()-last > flushPause.Milliseconds() && r.flushed.CompareAndSwap(last, now.UnixMilli()) {
-		r.asking.start(func() { r.flushUses() }) // else at the end
+		r.asking.start("", func() { r.flushUses() }) // else at the end
 	}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 // startFetch starts the fetch of k, unless it is under way. A package that is
 // kept is looked at instead, and fetched again only when it is damaged.
 func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord], error) {
-	return r.fetches.join(r.fetching, k, func() (*PackageRecord, error) {
+	return r.fetches.join(r.fetching, "", k, func() (*PackageRecord, error) {
 		defer r.relearn(k, r.forgets.Load())
 		defer r.located.Remove(k)
 		have, err := r.sound(k)
@@ -109,7 +109,7 @@ func (r *Registry) read(d modproxy.Digest) error {
 // fetchInTurn waits for a turn and fetches the package of k. have is the record
 // of one that was damaged, or nil.
 func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) (rec *PackageRecord, err error) {
-	give, err := r.turns.take(r.fetching.ending.Done(), k.Module)
+	give, err := r.turns.take(r.fetching.ending, k.Module)
 	if err != nil {
 		return nil, err
 	}

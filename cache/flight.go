@@ -17,29 +17,39 @@ type background struct {
 
 	mu      sync.Mutex
 	running int
+	of      map[string]int // running, by who asked
 	closed  bool
 	work    sync.WaitGroup
 }
 
-// start runs work in a goroutine, unless there is too much or it is closed.
-func (b *background) start(work func()) error {
+// start runs work in a goroutine, unless there is too much or it is closed. What one
+// asker asked for is never more than there is still room for; an empty one has no such
+// bound.
+func (b *background) start(asker string, work func()) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
 		return errClosing
-	case b.running >= b.limit:
+	case b.running >= b.limit, asker != "" && b.of[asker] >= b.limit-b.running:
 		return &modproxy.RetryLater{
 			After: time.Now().Add(time.Second),
-			Err:   fmt.Errorf("%d questions for upstream wait already", b.limit),
+			Err:   fmt.Errorf("%d questions for upstream wait already", b.running),
 		}
 	}
 	b.running++
+	if b.of == nil {
+		b.of = map[string]int{}
+	}
+	b.of[asker]++
 	b.work.Go(func() {
 		defer func() {
 			b.mu.Lock()
+			defer b.mu.Unlock()
 			b.running--
-			b.mu.Unlock()
+			if b.of[asker]--; b.of[asker] == 0 {
+				delete(b.of, asker)
+			}
 		}()
 		work()
 	})
@@ -83,14 +93,14 @@ type call[V any] struct {
 // join is the call for k that is under way, or one that it starts. The work
 // begins by looking whether it is done already: the call before it may have
 // ended a moment ago.
-func (f *flights[K, V]) join(b *background, k K, work func() (V, error)) (*call[V], error) {
+func (f *flights[K, V]) join(b *background, asker string, k K, work func() (V, error)) (*call[V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[k]; ok {
 		return c, nil
 	}
 	c := &call[V]{began: time.Now(), done: make(chan struct{})}
-	err := b.start(func() {
+	err := b.start(asker, func() {
 		defer close(c.done)
 		defer func() {
 			f.mu.Lock()

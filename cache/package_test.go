@@ -214,7 +214,7 @@ func TestFetchesThatWaitAreBounded(t *testing.T) {
 			})
 		}
 		group.Wait()
-		equal(t, "refused", refused, 1100-1024)
+		equal(t, "refused", refused, 1100-1024+1) // one turn is left for another publisher
 	})
 }
 

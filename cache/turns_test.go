@@ -18,7 +18,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 		f := newFixture(t)
 		f.next.change(func(n *next) { n.delay = time.Hour })
 		var stalled sync.WaitGroup
-		for i := range 1000 {
+		for i := range 1100 {
 			m := modproxy.Module{Host: vpc.Host, Namespace: "stalls", Name: fmt.Sprintf("m%d", i), System: "aws"}
 			stalled.Go(func() { f.Package(t.Context(), m, "1.0.0") })
 		}

@@ -127,7 +127,7 @@ func parseKept(document []byte) (*modproxy.Versions, error) {
 
 // ask asks Next for the versions of m, unless that is under way.
 func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.Versions], error) {
-	return r.listings.join(r.asking, m, func() (*modproxy.Versions, error) {
+	return r.listings.join(r.asking, modproxy.AskerOf(ctx), m, func() (*modproxy.Versions, error) {
 		if a, ok := r.answers.get(m); ok && a.fresh(time.Now(), r.set.fresh) {
 			return a.kept, nil
 		}
@@ -228,7 +228,7 @@ func (r *Registry) trimVersions(put int64) {
 		return
 	}
 	r.grown.Store(0)
-	r.asking.start(func() { // if not now, then after the next eighth
+	r.asking.start("", func() { // if not now, then after the next eighth
 		trimmed, err := r.Index.TrimVersions(r.MaxVersions)
 		switch {
 		case err != nil:

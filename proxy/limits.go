@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/fair"
 )
 
 // Limits bound what clients may ask for. A zero field is no bound.
@@ -44,8 +45,7 @@ func patienceFor(k kind) time.Duration {
 
 // bounds is what has been used of Limits.
 type bounds struct {
-	turns   chan struct{} // one for each request that is answered; nil for no bound
-	queue   chan struct{} // one for each that waits, of which there are as many
+	turns   *fair.Turns // for each request that is answered, by client; nil for no bound
 	rate    int
 	mu      sync.Mutex // reserves
 	clients *lru.Cache[string, *rate.Limiter]
@@ -54,7 +54,7 @@ type bounds struct {
 func newBounds(l Limits) *bounds {
 	b := &bounds{rate: l.Rate}
 	if l.Requests > 0 {
-		b.turns, b.queue = make(chan struct{}, l.Requests), make(chan struct{}, l.Requests)
+		b.turns = fair.New(l.Requests, l.Requests, 0, l.Requests)
 	}
 	var err error
 	if b.clients, err = lru.New[string, *rate.Limiter](maxClients); err != nil {
@@ -77,23 +77,23 @@ func later(wait time.Duration, err error) error {
 // back. Who was let in leaves.
 func (b *bounds) enter(ctx context.Context, client string, patience time.Duration) error {
 	waited, err := b.pace(ctx, client, patience)
-	if err != nil {
+	if err != nil || b.turns == nil || b.turns.Try(client) {
 		return err
 	}
-	select {
-	case b.turns <- struct{}{}:
+	waiting, cancel := context.WithTimeout(ctx, patience-waited)
+	defer cancel()
+	switch err := b.turns.Take(waiting, client); {
+	case err == nil:
 		return nil
-	default:
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	if b.turns == nil {
-		return nil
-	}
-	return b.wait(ctx, b.turns, patience-waited)
+	return later(0, errBusy)
 }
 
-func (b *bounds) leave() {
+func (b *bounds) leave(client string) {
 	if b.turns != nil {
-		<-b.turns
+		b.turns.Give(client)
 	}
 }
 
@@ -122,32 +122,13 @@ func (b *bounds) pace(ctx context.Context, client string, patience time.Duration
 	case delay > patience:
 		return 0, later(delay, errRate)
 	}
-	return delay, b.wait(ctx, nil, delay)
-}
-
-// wait waits until there is a turn, or without turns, until patience is over. Who
-// cannot even wait comes back.
-func (b *bounds) wait(ctx context.Context, turns chan<- struct{}, patience time.Duration) error {
-	if b.queue != nil {
-		select {
-		case b.queue <- struct{}{}:
-			defer func() { <-b.queue }()
-		default:
-			return later(0, errBusy)
-		}
-	}
-	over := time.NewTimer(patience)
+	over := time.NewTimer(delay)
 	defer over.Stop()
 	select {
-	case turns <- struct{}{}:
-		return nil
 	case <-over.C:
-		if turns == nil {
-			return nil
-		}
-		return later(0, errBusy)
+		return delay, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return delay, ctx.Err()
 	}
 }
 

@@ -45,8 +45,9 @@ func (h *Handler) mount(m Mount) {
 		e.Kind = m.Kind
 		r, err := h.enter(r, e, m)
 		if err == nil && m.Known {
-			if err = h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patience); err == nil {
-				defer h.bounds.leave()
+			client := clientOf(r.Context(), e.Client)
+			if err = h.bounds.enter(r.Context(), client, patience); err == nil {
+				defer h.bounds.leave(client)
 			}
 		}
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 )
 
@@ -15,10 +16,12 @@ func (h *Handler) protocol(w http.ResponseWriter, r *http.Request, e *Event) err
 		e.Kind, e.Module, e.Version = q.kind.String(), q.module, q.version
 	}
 	r, unknown := h.identifyFor(r, e, segment, q, bad)
-	if err := h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patienceFor(q.kind)); err != nil {
+	client := clientOf(r.Context(), e.Client)
+	if err := h.bounds.enter(r.Context(), client, patienceFor(q.kind)); err != nil {
 		return err
 	}
-	defer h.bounds.leave()
+	defer h.bounds.leave(client)
+	r = r.WithContext(modproxy.WithAsker(r.Context(), client))
 	switch {
 	case unknown != nil:
 		return unknown

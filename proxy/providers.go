@@ -36,10 +36,12 @@ func (h *Handler) provider(w http.ResponseWriter, r *http.Request, e *Event) err
 	e.Kind = "provider"
 	host, path, bad := h.cfg.Upstreams.parseProvider(r.Host, r.URL.EscapedPath())
 	r, unknown := h.identify(r, e)
-	if err := h.bounds.enter(r.Context(), clientOf(r.Context(), e.Client), patience); err != nil {
+	client := clientOf(r.Context(), e.Client)
+	if err := h.bounds.enter(r.Context(), client, patience); err != nil {
 		return err
 	}
-	defer h.bounds.leave()
+	defer h.bounds.leave(client)
+	r = r.WithContext(modproxy.WithAsker(r.Context(), client))
 	switch {
 	case unknown != nil:
 		return unknown

@@ -143,14 +143,13 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 func (g *gate) turn(ctx context.Context, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	select {
-	case g.turns <- struct{}{}:
-		leave = sync.OnceFunc(func() { <-g.turns })
-		if err := g.rate.Wait(waiting); err == nil {
+	asker := modproxy.AskerOf(ctx)
+	if g.turns.Take(waiting, asker) == nil {
+		leave = sync.OnceFunc(func() { g.turns.Give(asker) })
+		if g.rate.Wait(waiting) == nil {
 			return leave, nil
 		}
 		leave()
-	case <-waiting.Done():
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))

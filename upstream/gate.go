@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fair"
 )
 
 // gate is what stands before the questions for one registry: it keeps to the
@@ -21,7 +22,7 @@ import (
 // It has a door for the registry, and one for each namespace in trouble. What one
 // namespace fails with says nothing about others, unless two fail and none succeeds.
 type gate struct {
-	turns chan struct{}
+	turns *fair.Turns   // by who asks
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
 	rate  *rate.Limiter
 
@@ -36,6 +37,9 @@ const (
 	// Questions to one registry that are under way at a time, and in a second.
 	gateTurns = 16
 	gateRate  = 100
+	// Of these, those of one who asks, and those that wait.
+	gateShare = gateTurns * 3 / 4
+	gateQueue = 1024
 	// Large answers of one registry that are read at a time.
 	gateHeavy = 2
 	// Questions whose answers are late, beside those that have a turn. Together they
@@ -52,7 +56,7 @@ func newGate(perSecond int) *gate {
 		perSecond = gateRate
 	}
 	return &gate{
-		turns:  make(chan struct{}, gateTurns),
+		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
 		spaces: map[string]*door{},

@@ -185,8 +185,8 @@ func TestGateBoundsRateAndTurns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if most != gateTurns {
-			t.Errorf("%d questions at a time; want %d", most, gateTurns)
+		if most != gateShare {
+			t.Errorf("%d questions at a time; want %d", most, gateShare)
 		}
 	})
 }

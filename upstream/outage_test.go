@@ -192,3 +192,33 @@ func TestAskSurvivesAPanic(t *testing.T) {
 		}
 	})
 }
+
+// Whoever asks for more than a registry is asked takes no more than its share from
+// others.
+func TestAFloodLeavesOthersTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		flood, stop := context.WithCancel(modproxy.WithAsker(t.Context(), "flood"))
+		go func() {
+			for flood.Err() == nil {
+				go ask(flood, g, "absent", func(context.Context) (int, error) {
+					time.Sleep(30 * time.Millisecond)
+					return 0, modproxy.ErrNotFound
+				})
+				time.Sleep(time.Second / 1800)
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		other := modproxy.WithAsker(t.Context(), "other")
+		for i := range 300 {
+			asked := time.Now()
+			_, err := ask(other, g, "acme", func(context.Context) (int, error) { return 1, nil })
+			if took := time.Since(asked); err != nil || took > time.Second {
+				t.Fatalf("question %d of another: %v after %v", i, err, took)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		time.Sleep(time.Minute)
+	})
+}

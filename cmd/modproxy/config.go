@@ -326,7 +326,8 @@ type Fetch struct {
 	Timeout time.Duration `yaml:"timeout"`
 
 	// AtOnce is how many packages are fetched at the same time, three quarters of
-	// them at most of one namespace of a registry; further ones wait. Default: 8.
+	// them at most of one namespace of a registry, and an eighth left for namespaces
+	// that have none; further ones wait. Default: 8.
 	AtOnce int `yaml:"at_once"`
 
 	// MaxReceived is how many bytes may arrive for one package, compressed as

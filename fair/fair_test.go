@@ -1,0 +1,124 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy/fair"
+)
+
+// An owner that wants everything leaves others what they need, up to their share.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(16, 16, 0, 1000)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var mu sync.Mutex
+		served := map[string]int{}
+		work := func(name string) {
+			for turns.Take(ctx, name) == nil {
+				time.Sleep(10 * time.Millisecond)
+				turns.Give(name)
+				mu.Lock()
+				served[name]++
+				mu.Unlock()
+			}
+		}
+		for range 900 {
+			go work("greedy")
+		}
+		for range 8 {
+			go work("ordinary")
+		}
+		go work("modest")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for name, want := range map[string]int{"greedy": 7, "ordinary": 7, "modest": 1} {
+			if got, least := served[name], 6000*want; got < least*9/10 {
+				t.Errorf("%s was served %d times; want about %d", name, got, least)
+			}
+		}
+	})
+}
+
+// The share bounds what one owner has, and the spare turns are for those without.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(8, 6, 1, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := map[string]int{}
+		var mu sync.Mutex
+		for _, name := range []string{"a", "b", "c", "d"} {
+			for range 20 {
+				go func() {
+					if turns.Take(ctx, name) == nil {
+						mu.Lock()
+						got[name]++
+						mu.Unlock()
+					}
+				}()
+			}
+			synctest.Wait()
+		}
+		if want := "map[a:6 b:1 c:1]"; fmt.Sprint(got) != want {
+			t.Errorf("%v; want %s", got, want)
+		}
+		turns.Give("a")
+		synctest.Wait()
+		if got["d"] != 1 {
+			t.Errorf("a turn that is given goes to %v; want d, which has none", got)
+		}
+	})
+}
+
+// Where too many wait, they are sent away of whom most do.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(1, 1, 0, 10)
+		if err := turns.Take(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		away := make(chan error, 100)
+		for range 10 {
+			go func() { away <- turns.Take(t.Context(), "a") }()
+		}
+		synctest.Wait()
+		if err := turns.Take(t.Context(), "a"); !errors.Is(err, fair.ErrCrowded) {
+			t.Errorf("one more: %v", err)
+		}
+		if len(away) > 0 {
+			t.Errorf("one that waited: %v", <-away)
+		}
+		other := make(chan error, 1)
+		go func() { other <- turns.Take(t.Context(), "b") }()
+		if err := <-away; !errors.Is(err, fair.ErrCrowded) {
+			t.Errorf("one of those of whom most wait: %v", err)
+		}
+		turns.Give("a")
+		if err := <-other; err != nil {
+			t.Errorf("another: %v", err)
+		}
+		turns.Give("b")
+		for range 9 {
+			if err := <-away; err != nil {
+				t.Error(err)
+			}
+			turns.Give("a")
+		}
+		gone, cancel := context.WithCancelCause(t.Context())
+		if err := turns.Take(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		why := errors.New("gone")
+		cancel(why)
+		if err := turns.Take(gone, "a"); err != why || turns.Waiting() != 0 {
+			t.Errorf("one that went: %v; %d wait", err, turns.Waiting())
+		}
+	})
+}
