@@ -46,7 +46,7 @@ func startSSH(t *testing.T) *sshServer {
 	_, err := os.Stat(s.sshd)
 	if err != nil || len(strings.Fields(string(whole))) < 3 || strings.Fields(string(whole))[2] == "1" {
 		if os.Getenv("CI") == "true" || long() {
-			t.Fatalf("OpenSSH's server and root are needed: %v", err)
+			t.Fatalf("no sshd, which is in the package openssh-server, or not root: %v", err)
 		}
 		shorter(t, "no ssh: its server needs root, or is not there")
 		return nil

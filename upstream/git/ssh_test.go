@@ -35,7 +35,7 @@ type sshServer struct {
 func keygen(t *testing.T, file string) (public string) {
 	t.Helper()
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file).CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen, of OpenSSH, is needed: %v %s", err, out)
+		t.Fatalf("ssh-keygen, of the package openssh-client: %v %s", err, out)
 	}
 	b, err := os.ReadFile(file + ".pub")
 	if err != nil {
@@ -48,10 +48,10 @@ func serveSSH(t *testing.T) *sshServer {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
-		sshd = "/usr/sbin/sshd"
+		sshd, err = exec.LookPath("/usr/sbin/sshd") // where no user's PATH has it
 	}
-	if _, err := os.Stat(sshd); err != nil {
-		t.Fatalf("OpenSSH's server is needed to test fetching by ssh (on Debian: apt-get install openssh-server): %v", err)
+	if err != nil {
+		t.Fatal("no sshd: install the package openssh-server")
 	}
 	if os.Getuid() == 0 {
 		// sshd does not start as root without it; distributions make it at boot.
