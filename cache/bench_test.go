@@ -88,6 +88,26 @@ func BenchmarkPackageHit(b *testing.B) {
 	}
 }
 
+// A byte of a large package, which was read before.
+func BenchmarkPart(b *testing.B) {
+	r := warm(b, 114<<20, -1)
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := r.Package(b.Context(), vpc, "1.0.0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		var one [1]byte
+		if _, err := p.Seek(50<<20, io.SeekStart); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(p, one[:]); err != nil {
+			b.Fatal(err)
+		}
+		p.Close()
+	}
+}
+
 func BenchmarkKeep(b *testing.B) {
 	store, err := disk.Open(b.TempDir())
 	if err != nil {

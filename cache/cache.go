@@ -98,6 +98,7 @@ type Registry struct {
 	records *lru.Cache[key, recalled]          // of packages whose blob was there when last looked at
 	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
 	memory  *memory
+	marks   *remembered
 	room    *room
 	grown   atomic.Int64 // bytes of versions documents since they were last trimmed
 	flushed atomic.Int64 // when uses were last written down, in Unix milliseconds
@@ -132,6 +133,7 @@ const (
 	maxRefusals  = 16 << 10 // of each kind
 	maxAnswers   = 32 << 20 // bytes of versions documents in memory
 	maxDocument  = 64 << 20 // bytes of a kept versions document, well over what upstream may send
+	maxMarks     = 16 << 20 // bytes of what is remembered of packages that were checked: 1/800 of their size
 	maxReading   = 4        // documents that are read from the index at the same time
 	defaultBytes = 64 << 20
 )
@@ -178,6 +180,7 @@ func (r *Registry) start() {
 	r.records = newLRU[key, recalled](maxRecords)
 	r.located = newLRU[key, modproxy.Location](maxRecords)
 	r.memory = newMemory(bytes)
+	r.marks = newRemembered()
 	r.held = newRefusals[modproxy.Module]()
 	r.missing = newRefusals[key]()
 	r.failed = newRefusals[key]()

@@ -18,7 +18,8 @@ import (
 // Small packages are checked as a whole before a byte is served. A large one is
 // checked while it is read: its last part is given only when all of it is
 // right, and otherwise reading ends with [ErrDamaged]. To read only a part of
-// it, seek first, also to the start; then all of it is checked before. A blob
+// it, seek first, also to the start; then all of it is checked before, unless it was
+// not long ago and what is read now is the same. A blob
 // that is missing or damaged is set aside and fetched again, which must give the
 // same content.
 //
@@ -107,10 +108,12 @@ func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
 	}
 	blob = &seated{Blob: blob, room: r.room, seat: seat}
 	p := describe(rec)
-	p.ReadSeekCloser = newVerifier(blob, rec.Digest, func() {
+	v := newVerifier(blob, rec.Digest, func() {
 		r.records.Remove(k)
 		r.startFetch(context.Background(), k) // it looks at the blob again, and sets it aside
 	})
+	v.known, v.learn = r.marks.get(rec.Digest), func(m *marks) { r.marks.add(rec.Digest, m) }
+	p.ReadSeekCloser = v
 	return &p, nil
 }
 

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"crypto/sha256"
+	"encoding"
 	"errors"
 	"fmt"
 	"hash"
@@ -25,7 +26,9 @@ const withheld = 32 << 10
 // then on the whole blob is checked first, too.
 //
 // What is read after the check is read a second time, and held to what the check
-// has read there: the blob may have changed meanwhile.
+// has read there: the blob may have changed meanwhile. In the same way a part is held
+// to what an earlier check of all of the blob has read, so that not every part costs
+// another one.
 //
 // It is not safe for concurrent use.
 type verifier struct {
@@ -33,11 +36,14 @@ type verifier struct {
 	size    int64
 	want    modproxy.Digest
 	damaged func() // called once, when it turns out
+	known   *marks // of an earlier check; nil: there was none that is remembered
+	learn   func(*marks)
 
 	offset  int64     // of the next byte for the caller
 	part    bool      // the caller may want a part that begins at the start
 	hash    hash.Hash // of the bytes before hashed
 	hashed  int64     // and the offset in the blob, while not checked
+	states  [][]byte  // of the hash, so far
 	checked bool
 	pieces  *pieces // of the blob, checked; nil when nothing but the end is to be had
 	tail    []byte  // the end, checked
@@ -45,8 +51,13 @@ type verifier struct {
 }
 
 func newVerifier(blob Blob, want modproxy.Digest, damaged func()) *verifier {
-	return &verifier{blob: blob, size: blob.Size(), want: want, damaged: damaged, hash: sha256.New()}
+	v := &verifier{blob: blob, size: blob.Size(), want: want, damaged: damaged, hash: sha256.New()}
+	v.mark()
+	return v
 }
+
+// Known reports whether any part can be read without reading all of the blob first.
+func (v *verifier) Known() bool { return v.known != nil || v.checked }
 
 func (v *verifier) Close() error { return v.blob.Close() }
 
@@ -102,23 +113,21 @@ func orEOF(err error) error {
 func (v *verifier) read(p []byte) (int, error) {
 	edge := v.edge()
 	if !v.checked && v.offset == v.hashed && v.offset < edge && !v.part {
-		n, err := v.blob.Read(p[:min(int64(len(p)), edge-v.offset)])
+		n, err := v.blob.Read(p[:min(int64(len(p)), v.toMark())])
 		v.hash.Write(p[:n])
-		v.hashed += int64(n)
+		v.advance(int64(n))
 		if err != nil && n == 0 {
 			return 0, v.broken(err)
 		}
 		return n, nil
 	}
-	switch {
-	case v.offset < edge && v.pieces == nil:
-		if err := v.checkPieces(); err != nil {
+	if !v.checked && v.offset < edge {
+		if err := v.rewind(); err != nil {
 			return 0, err
 		}
-	case !v.checked:
-		if err := v.check(); err != nil {
-			return 0, err
-		}
+	}
+	if err := v.check(); err != nil {
+		return 0, err
 	}
 	if v.offset >= edge {
 		return copy(p, v.tail[v.offset-edge:]), nil
@@ -139,37 +148,42 @@ func (v *verifier) rewind() error {
 		return v.broken(err)
 	}
 	v.hash.Reset()
-	v.hashed, v.checked = 0, false
+	v.hashed, v.states, v.checked = 0, nil, false
+	v.mark()
 	return nil
 }
 
-// checkPieces is check of all of the blob, of which any part can be read then.
-func (v *verifier) checkPieces() error {
-	if err := v.rewind(); err != nil {
-		return err
+// toMark is how many bytes there are to the next mark.
+func (v *verifier) toMark() int64 { return min(pieceSize-v.hashed%pieceSize, v.edge()-v.hashed) }
+
+// advance is n bytes having been hashed, up to the next mark at most.
+func (v *verifier) advance(n int64) {
+	v.hashed += n
+	if n > 0 && (v.hashed%pieceSize == 0 || v.hashed == v.edge()) {
+		v.mark()
 	}
-	pieces, err := hashPieces(v.hash, v.blob, v.edge())
-	if err != nil {
-		return v.broken(err)
-	}
-	v.hashed = v.edge()
-	if err := v.check(); err != nil {
-		return err
-	}
-	v.pieces = pieces
-	return nil
 }
 
-// check reads what has not been hashed yet, keeps its end, and compares.
+func (v *verifier) mark() { v.states = append(v.states, stateOf(v.hash)) }
+
+// check reads what has not been hashed yet, or where that is known no more than the
+// end, keeps the end, and compares. Any part can be read then.
 func (v *verifier) check() error {
 	if v.err != nil || v.checked {
 		return v.err
 	}
 	edge := v.edge()
-	n, err := io.CopyN(v.hash, v.blob, edge-v.hashed)
-	v.hashed += n
-	if err != nil {
-		return v.broken(err)
+	if v.known != nil && v.hashed == 0 {
+		if err := v.jump(edge); err != nil {
+			return v.broken(err)
+		}
+	}
+	for v.hashed < edge {
+		n, err := io.CopyN(v.hash, v.blob, v.toMark())
+		v.advance(n)
+		if err != nil {
+			return v.broken(err)
+		}
 	}
 	tail := make([]byte, v.size-edge)
 	if _, err := io.ReadFull(v.blob, tail); err != nil {
@@ -187,7 +201,24 @@ func (v *verifier) check() error {
 		return v.broken(ErrDamaged)
 	}
 	v.checked, v.tail = true, tail
+	m := v.known
+	if m == nil {
+		m = &marks{edge, v.states}
+		if v.learn != nil {
+			v.learn(m)
+		}
+	}
+	v.pieces = &pieces{marks: m}
 	return nil
+}
+
+// jump goes to the edge, where an earlier check has come to.
+func (v *verifier) jump(edge int64) error {
+	if _, err := v.blob.Seek(edge, io.SeekStart); err != nil {
+		return err
+	}
+	v.hashed = edge
+	return v.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(v.known.states[len(v.known.states)-1])
 }
 
 // errUnreadable: the storage opened a blob and did not give its bytes.

@@ -73,3 +73,44 @@ func TestDamagedPackage(t *testing.T) {
 		}
 	}
 }
+
+// known is a package of which any part can be had checked, and none is read.
+type known struct {
+	io.ReadSeekCloser
+	t *testing.T
+}
+
+func (known) Known() bool { return true }
+
+func (k known) Read([]byte) (int, error) {
+	k.t.Error("it is read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+type knownPackages struct {
+	modproxy.Registry
+	t *testing.T
+}
+
+func (r knownPackages) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+	p, err := r.Registry.Package(ctx, m, version)
+	if err == nil {
+		p.ReadSeekCloser = known{p.ReadSeekCloser, r.t}
+	}
+	return p, err
+}
+
+// Who is sent no byte of a package that was checked costs no reading.
+func TestNoByteIsReadForNone(t *testing.T) {
+	h := newHandler(t, func(c *proxy.Config, s *scripted) { c.Registry = knownPackages{c.Registry, t} })
+	for method, status := range map[string]int{http.MethodHead: http.StatusOK, http.MethodGet: http.StatusNotModified} {
+		r := httptest.NewRequest(method, archive, nil)
+		if method == http.MethodGet {
+			r.Header.Set("If-None-Match", "*")
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != status {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+}
