@@ -254,17 +254,12 @@ func (k key) wrap(op string, err error) error {
 }
 
 // settle makes err, of a question that did not run in its caller's context, an
-// answer to those who wait: the context that ended was not theirs.
+// answer to those who wait: the context that ended was not theirs. A layer below has
+// its own times, and says itself when one of them is over.
 func (k key) settle(op string, err error, timeout time.Duration) error {
 	var full *modproxy.NoSpace
 	if notWritable(err) && !errors.As(err, &full) {
 		return k.wrap(op, &modproxy.NoSpace{Err: err})
-	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return k.wrap(op, fmt.Errorf("%w: not done within %v", modproxy.ErrUnavailable, timeout))
-	case errors.Is(err, context.Canceled):
-		return k.wrap(op, fmt.Errorf("%w: ended before it was done", modproxy.ErrUnavailable))
 	}
 	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrUnauthorized, modproxy.ErrDenied,
 		modproxy.ErrNotFound, modproxy.ErrChanged, modproxy.ErrUnavailable} {
@@ -272,5 +267,20 @@ func (k key) settle(op string, err error, timeout time.Duration) error {
 			return k.wrap(op, err)
 		}
 	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return k.wrap(op, fmt.Errorf("%w: not done within %v", modproxy.ErrUnavailable, timeout))
+	case errors.Is(err, context.Canceled):
+		return k.wrap(op, fmt.Errorf("%w: ended before it was done", modproxy.ErrUnavailable))
+	}
 	return k.wrap(op, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
+}
+
+// late is err, of a question in ctx, and if ctx ended because its time was over, says
+// so before all else.
+func late(ctx context.Context, err error, timeout time.Duration) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: not done within %v: %w", modproxy.ErrUnavailable, timeout, err)
+	}
+	return err
 }

@@ -128,7 +128,8 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) 
 		}
 		r.observe(e)
 	}()
-	return r.fetch(ctx, k, have)
+	rec, err = r.fetch(ctx, k, have)
+	return rec, late(ctx, err, r.set.fetch)
 }
 
 func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*PackageRecord, error) {

@@ -163,7 +163,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	asked := time.Now()
 	loc, err := r.Next.Location(ctx, k.Module, k.version)
 	if err != nil {
-		err = k.settle("location", err, askTimeout)
+		err = k.settle("location", late(ctx, err, askTimeout), askTimeout)
 	}
 	r.observe(Event{Kind: LocationAsked, Module: k.Module, Version: k.version, Duration: time.Since(asked), Err: err})
 	switch {

@@ -155,7 +155,7 @@ func (r *Registry) askNext(ctx context.Context, m modproxy.Module) (*modproxy.Ve
 	r.paced(m.Host, time.Since(asked), err)
 	r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
 	if err != nil {
-		return r.askedInVain(ctx, k, k.settle("versions", err, askTimeout), asked)
+		return r.askedInVain(ctx, k, k.settle("versions", late(ctx, err, askTimeout), askTimeout), asked)
 	}
 	return r.keepVersions(ctx, m, v, asked)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/proxy"
@@ -67,6 +68,7 @@ func TestReasonPhraseByStatus(t *testing.T) {
 	}{
 		{modproxy.ErrUnavailable, base + "/versions", "502 Bad Gateway (unavailable)", false},
 		{modproxy.ErrUnavailable, base + "/1.1.0/download", "502 Bad Gateway (unavailable)", false},
+		{&modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.NoSpace{Err: errors.New("the disk is full")}}, base + "/1.1.0/download", "507 Insufficient Storage (no space: the disk is full)", false},
 		{modproxy.ErrDenied, base + "/1.1.0/download", "403 Forbidden", true},
 		{modproxy.ErrNotFound, base + "/versions", "404 Not Found", true},
 		{errors.New(strings.Repeat("a", 5000)), base + "/versions", "500 Internal Server Error (" + strings.Repeat("a", 600) + "...)", false},

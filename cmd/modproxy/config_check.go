@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // checker finds what is wrong with values that are well formed for themselves.
@@ -28,6 +30,7 @@ func check(c *Config, sources *Sources) problems {
 	k.upstreams(c.Upstreams)
 	k.routes(c)
 	k.egress(c.Egress)
+	k.reach(c)
 	k.credentials(c.Credentials)
 	k.bounds(c)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
@@ -210,6 +213,24 @@ func (k *checker) egress(e Egress) {
 	for i, port := range e.Ports {
 		if port < 1 || port > 65535 {
 			k.fail(fmt.Sprintf("egress.ports[%d]", i), "want a port from 1 to 65535, not %d", port)
+		}
+	}
+}
+
+// reach finds upstreams that egress is sure to refuse: every client would be told so,
+// and nobody who could change it.
+func (k *checker) reach(c *Config) {
+	policy, err := egress.New(egress.Config{Allow: c.Egress.Allow, Ports: c.Egress.Ports})
+	if err != nil || c.Offline {
+		return // what is wrong with it is said elsewhere
+	}
+	for i, u := range c.Upstreams {
+		at, err := url.Parse(u.Modules)
+		if u.Modules == "" || err != nil || checkURL(u.Modules) != nil {
+			continue
+		}
+		if err := policy.Check(context.Background(), at); err != nil {
+			k.fail(fmt.Sprintf("upstreams[%d].modules", i), "%w", err)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestConfigGolden(t *testing.T) {
 // What is printed can be read again.
 func TestConfigPrintedIsConfig(t *testing.T) {
 	file := secretConfig(t)
-	c, sources, err := Load(file, nil, nil)
+	c, sources, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestConfigPrintedIsConfig(t *testing.T) {
 // they are not shown.
 func TestNoSecretShown(t *testing.T) {
 	file := secretConfig(t)
-	c, _, err := Load(file, nil, nil)
+	c, _, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

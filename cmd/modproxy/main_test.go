@@ -63,6 +63,11 @@ func TestRun(t *testing.T) {
 			args: []string{"client-config", "--listen", "127.0.0.1:0"}, code: 2,
 			stderr: "modproxy: nobody knows the port: listen says any free one\nhint: say --url\n",
 		},
+		"refused upstream": {
+			args:      []string{"config", "check"},
+			variables: []string{`MODPROXY_UPSTREAMS=[{host: registry.example.com, modules: "https://10.1.2.3/v1/modules/"}]`}, code: 2,
+			stderr: "modproxy: MODPROXY_UPSTREAMS: upstreams[0].modules: destination not allowed: 10.1.2.3:443 is private-use (RFC 1918); egress.allow can except it\n",
+		},
 		"reachable":            {args: []string{"config", "check", "--listen", ":8080"}, stdout: "in order"},
 		"reachable on purpose": {args: []string{"config", "check", "--listen", ":8080", "--anonymous"}, stdout: "in order"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -32,6 +33,9 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 	status, location, after := r.lastAnswer()
 	if location != "" {
 		return &redirect{location}, true
+	}
+	if full := outOfSpace(exit.stderr); full != nil {
+		return errUnavailable(fmt.Errorf("git ran out of room for what it fetched: %w", full)), true
 	}
 	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
 	switch {
@@ -59,9 +63,23 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 // broken is for a git that needs nothing but what is here.
 func broken(err error) error {
 	if exit := asExit(err); exit != nil {
+		if full := outOfSpace(exit.stderr); full != nil {
+			return errUnavailable(full)
+		}
 		return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
 	}
 	return err
+}
+
+// outOfSpace is the error for which git could not write, if what it wrote about it is
+// that there was no room; git runs in the C locale.
+func outOfSpace(stderr string) error {
+	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if strings.Contains(strings.ToLower(stderr), known.Error()) {
+			return known
+		}
+	}
+	return nil
 }
 
 // refused gives an error of package egress its place among modproxy's.
@@ -115,6 +133,8 @@ func (r *repository) lastAnswer() (status int, location string, after time.Durat
 var (
 	urlPattern = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"<>]*`)
 	atPattern  = regexp.MustCompile(`\S*@`)
+	// hostport is an authority without user information.
+	hostport = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?(?:/|$)`)
 )
 
 const maxSaid = 240 // bytes
@@ -174,7 +194,10 @@ func bareURL(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	s, _, _ = strings.Cut(s, "#")
 	scheme, rest, _ := strings.Cut(s, "://")
-	return scheme + "://" + atPattern.ReplaceAllString(rest, "")
+	if !hostport.MatchString(rest) { // a password may have a slash in it, and a path an @
+		rest = atPattern.ReplaceAllString(rest, "")
+	}
+	return scheme + "://" + rest
 }
 
 // tooLarge is the cause with which a fetch ends whose repository outgrows what

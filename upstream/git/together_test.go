@@ -168,6 +168,9 @@ func TestScrub(t *testing.T) {
 		"": "", "remote: hello\n": "",
 		"fatal: unable to access 'https://u:p@h/x?token=t#f': no\n": ": unable to access 'https://h/x': no",
 		"warning: x\nfatal: s3cret is \x1b[31mred\n":                ": [redacted] is ?[31mred",
+		"fatal: unable to access 'https://h:8443/a@b/c.git/': no\n": ": unable to access 'https://h:8443/a@b/c.git/': no",
+		"fatal: unable to access 'https://u:p/q@h/x': no\n":         ": unable to access 'https://h/x': no",
+		"fatal: unable to access 'https://t0k/q@h/x': no\n":         ": unable to access 'https://t0k/q@h/x': no", // t0k is the host
 		"error: one\nfatal: two\n":                                  ": one; two",
 		"fatal: " + strings.Repeat("x", 300):                        ": " + strings.Repeat("x", 240) + " ...",
 	} {
