@@ -65,7 +65,7 @@ func (r *Registry) outdate(m modproxy.Module, version string) {
 		look(a)
 		return
 	}
-	r.asking.start(func() { // when too much goes on, it is old soon enough
+	r.asking.start("", func() { // when too much goes on, it is old soon enough
 		if a, err := r.keptAnswer(r.asking.ending, m); err == nil && a != nil {
 			look(a)
 		}
