@@ -52,11 +52,7 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 // show a token: by the host in the source address, which is the one that the path
 // names, or else our own.
 func (h *Handler) showToken(r *http.Request, err error) error {
-	path := strings.TrimPrefix(r.URL.Path, "/")
-	named, _, ok := strings.Cut(path, "/"+protocolPath)
-	if !ok {
-		named, _, ok = strings.Cut(path, "/"+providersPath)
-	}
+	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+protocolPath)
 	if !ok {
 		_, named, _ = strings.Cut(h.origin(r), "://")
 	}
