@@ -116,6 +116,8 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) 
 	defer give()
 	ctx, cancel := r.fetching.detach(ctx, r.set.fetch)
 	defer cancel()
+	ctx, release := r.turns.hold(ctx)
+	defer release()
 	r.observe(Event{Kind: FetchStarted, Module: k.Module, Version: k.version})
 	started := time.Now()
 	defer func() {
@@ -129,6 +131,9 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) 
 		r.observe(e)
 	}()
 	rec, err = r.fetch(ctx, k, have)
+	if err != nil && context.Cause(ctx) == errDrips {
+		return nil, errDrips
+	}
 	return rec, late(ctx, err, r.set.fetch)
 }
 

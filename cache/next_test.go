@@ -32,10 +32,11 @@ type script struct {
 	err     error         // for all three questions
 	delay   time.Duration // before an answer, unless the context ends
 	subdir  string
-	content []byte       // of every package
-	sum     modproxy.Sum // empty: made from content
-	fetched func()       // in the middle of every package
-	pack    error        // for Package
+	content []byte                          // of every package
+	sum     modproxy.Sum                    // empty: made from content
+	fetched func()                          // in the middle of every package
+	pack    error                           // for Package
+	receive func(ctx context.Context) error // a package; nil: it is there at once
 }
 
 func (n *next) change(f func(n *next)) {
@@ -112,6 +113,9 @@ func (r *interrupted) Read(p []byte) (int, error) {
 
 func (n *next) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
 	now, err := n.ask(ctx, "package")
+	if err == nil && now.receive != nil {
+		err = now.receive(ctx)
+	}
 	if err != nil || now.pack != nil {
 		return nil, errors.Join(err, now.pack)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -14,13 +15,26 @@ import (
 // more than three quarters of them, the last one is for publishers that have none, and
 // they go to those first that have fewest: packages that do not come to an end hold up
 // those of others no longer than these themselves take.
-type turns struct{ *fair.Turns }
+type turns struct {
+	*fair.Turns
+
+	mu      sync.Mutex
+	yielded int // turns whose fetches were ended for others, and that were not given back yet
+}
+
+const (
+	// What comes for a package, at least, while others wait for a turn: so many bytes
+	// a second, on average over slowWindow. It is looked at every slowTick.
+	slowRate   = 16 << 10
+	slowWindow = 30 * time.Second
+	slowTick   = 3 * time.Second
+)
 
 // errCrowded is about the moment, and not about the package.
 var errCrowded = errors.New("too many packages are being fetched, or wait for it")
 
 func newTurns(n int) *turns {
-	return &turns{fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
+	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
 }
 
 // take waits for a turn of m, or until ending ends; give gives it back.
@@ -37,4 +51,58 @@ func (t *turns) take(ending context.Context, m modproxy.Module) (give func(), er
 		return nil, errClosing
 	}
 	return func() { t.Give(publisher) }, nil
+}
+
+// errDrips is the error of a fetch that gave up its turn.
+var errDrips = fmt.Errorf("%w: it came at less than %d KiB/s for %v, while other packages waited for their turn",
+	modproxy.ErrUnavailable, slowRate>>10, slowWindow)
+
+// hold returns a context for a fetch that has a turn. It ends with [errDrips] when
+// others wait and hardly anything comes. release is called before the turn is given
+// back.
+func (t *turns) hold(ctx context.Context) (held context.Context, release func()) {
+	meter := &modproxy.Meter{}
+	ctx, cancel := context.WithCancelCause(modproxy.WithMeter(ctx, meter))
+	go t.watch(ctx, meter, cancel)
+	return ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if context.Cause(ctx) == errDrips {
+			t.yielded--
+		}
+		cancel(nil)
+	}
+}
+
+// watch ends a fetch by cut when it is too slow.
+func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, cut context.CancelCauseFunc) {
+	tick := time.NewTicker(slowTick)
+	defer tick.Stop()
+	since, before := time.Now(), int64(0)
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		received, receiving := meter.Received()
+		switch over := time.Since(since); {
+		case !receiving, t.Waiting() == 0, received-before >= int64(slowRate*slowWindow/time.Second):
+			since, before = time.Now(), received
+		case over >= slowWindow && t.yield(ctx, cut):
+			return
+		}
+	}
+}
+
+// yield ends a fetch, unless as many are ending as others wait.
+func (t *turns) yield(ctx context.Context, cut context.CancelCauseFunc) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ctx.Err() != nil || t.yielded >= t.Waiting() {
+		return false
+	}
+	t.yielded++
+	cut(errDrips)
+	return true
 }

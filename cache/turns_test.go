@@ -1,8 +1,10 @@
 package cache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,5 +38,50 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 		}
 		mustClose(t, f.Registry)
 		stalled.Wait()
+	})
+}
+
+// Packages that hardly come give up their turns while others wait for one.
+func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		drip := func(ctx context.Context) error {
+			meter := modproxy.MeterOf(ctx)
+			defer meter.Begin()()
+			for range 14 * 60 {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Second):
+				}
+				meter.Add(2 << 10)
+			}
+			return nil
+		}
+		f.next.change(func(n *next) { n.receive = drip })
+		var dripping sync.WaitGroup
+		failed := make(chan error, 8)
+		for i := range 8 {
+			m := modproxy.Module{Host: vpc.Host, Namespace: fmt.Sprintf("drips%d", i), Name: "m", System: "aws"}
+			dripping.Go(func() {
+				_, err := f.Package(t.Context(), m, "1.0.0")
+				failed <- err
+			})
+		}
+		time.Sleep(5 * time.Minute) // nobody waits, so they may take their time
+		if len(failed) > 0 {
+			t.Fatalf("nobody waited: %v", <-failed)
+		}
+		f.next.change(func(n *next) { n.receive = nil })
+		start := time.Now()
+		f.fetch(t, "1.0.0")
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("a package of another publisher took %v", took)
+		}
+		if err := <-failed; !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "KiB/s") {
+			t.Errorf("a slow one: %v", err)
+		}
+		mustClose(t, f.Registry)
+		dripping.Wait()
 	})
 }

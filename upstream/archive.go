@@ -104,7 +104,9 @@ func (f *fetch) downloadOnce(ctx context.Context, s source, most int64) (file *o
 	if file, err = scratchFile(f.cfg.Scratch); err != nil {
 		return nil, 0, false, err
 	}
-	body := &noting{Reader: res.Body}
+	meter := modproxy.MeterOf(ctx)
+	defer meter.Begin()()
+	body := &noting{Reader: res.Body, meter: meter}
 	if size, err = io.Copy(file, body); err != nil {
 		file.Close()
 		return nil, size, body.err != nil && egress.MayPass(body.err), outgoing(err)
@@ -112,14 +114,17 @@ func (f *fetch) downloadOnce(ctx context.Context, s source, most int64) (file *o
 	return file, size, false, nil
 }
 
-// noting notes the error of a reader, to tell it from that of a writer.
+// noting notes the error of a reader, to tell it from that of a writer, and counts what
+// is read.
 type noting struct {
 	io.Reader
-	err error
+	meter *modproxy.Meter
+	err   error
 }
 
 func (n *noting) Read(p []byte) (int, error) {
 	k, err := n.Reader.Read(p)
+	n.meter.Add(int64(k))
 	if err != nil && err != io.EOF {
 		n.err = err
 	}

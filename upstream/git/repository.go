@@ -163,15 +163,27 @@ func (r *repository) connect(ctx context.Context, c command) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	meter := modproxy.MeterOf(ctx)
+	defer meter.Begin()()
 	go func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
+		var counted int64
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if diskUse(r.top) > r.limit {
+				use := diskUse(r.top)
+				came := use
+				if r.session != nil {
+					came = r.session.Received()
+				}
+				if came > counted {
+					meter.Add(came - counted)
+					counted = came
+				}
+				if use > r.limit {
 					stop(tooLarge(r.limit))
 					return
 				}
