@@ -21,7 +21,7 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 		Short: "Print what to put into the CLI configuration of Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
 modules and providers of every upstream, with source addresses as they are.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if base != "" {
 				if err := checkURL(base); err != nil {

@@ -29,8 +29,8 @@ func TestFileErrors(t *testing.T) {
 		"no for false":           {"offline: no", "modproxy: FILE:1: offline: want true or false\n"},
 		"quoted truth":           {"offline: 'true'", "modproxy: FILE:1: offline: want true or false\n"},
 		"bare number as duration": {"cache:\n\n  fresh: 5",
-			"modproxy: FILE:3: cache.fresh: want a duration with its unit, such as 30s, 5m or 720h\n"},
-		"days":              {"cache: {max_stale: 30d}", "modproxy: FILE:1: cache.max_stale: want a duration with its unit, such as 30s, 5m or 720h\n"},
+			"modproxy: FILE:3: cache.fresh: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
+		"days":              {"cache: {max_stale: 30 d}", "modproxy: FILE:1: cache.max_stale: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
 		"size":              {"cache: {memory: 64MB}", "modproxy: FILE:1: cache.memory: want a size with its unit, such as 64MiB or 50GiB\n"},
 		"group for text":    {"data: {dir: x}", "modproxy: FILE:1: data: want text; put it in quotes if it looks like something else\n"},
 		"text for group":    {"cache: big", "modproxy: FILE:1: cache: want keys with values\n"},
@@ -42,7 +42,7 @@ func TestFileErrors(t *testing.T) {
 		"merge":             {"cache:\n  <<: {fresh: 5m}", "modproxy: FILE:2: cache: anchors, aliases and tags are not supported\n"},
 		"two documents":     {"data: a\n---\ndata: b", "modproxy: FILE:3: want one YAML document, not several\n"},
 		"no YAML":           {"data: \"a\nlisten: b", "modproxy: FILE:1: not YAML: could not find end character of double-quoted text\n"},
-		"tab":               {"cache:\n\tfresh: 5m", "modproxy: FILE:2: not YAML: found character '\t' that cannot start any token\n"},
+		"tab":               {"cache:\n\tfresh: 5m", "modproxy: FILE:2: not YAML: found character '\\t' that cannot start any token\n"},
 	} {
 		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
 	}

@@ -41,7 +41,7 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 		Short: "Say whether the configuration is in order",
 		Long: `Read the configuration as "modproxy serve" would, the files with secrets
 included, and tell everything that is wrong with it. Nothing is connected to.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if _, _, err := env.load(); err != nil {
 				return err

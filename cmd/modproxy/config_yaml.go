@@ -223,8 +223,8 @@ func setText(v reflect.Value, text string) error {
 			return nil
 		}
 	case time.Duration:
-		if duration, err := time.ParseDuration(text); err == nil {
-			v.SetInt(int64(duration))
+		if d, err := parseDuration(text); err == nil {
+			v.SetInt(int64(d))
 			return nil
 		}
 	case ByteSize:
@@ -243,7 +243,7 @@ func wanted(v reflect.Value) error {
 	case int:
 		return errors.New("want a whole number")
 	case time.Duration:
-		return errors.New("want a duration with its unit, such as 30s, 5m or 720h")
+		return errDuration
 	case ByteSize:
 		return errByteSize
 	}

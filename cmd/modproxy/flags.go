@@ -1,6 +1,12 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
 
 // keyFlags are the keys that are important enough for a flag of their own.
 var keyFlags = []struct{ name, key, usage string }{
@@ -14,23 +20,51 @@ var keyFlags = []struct{ name, key, usage string }{
 	{"log-level", "log.level", "least `level` to write: debug, info, warn, error"},
 }
 
-// configFlags are the flags that every verb has.
+// verbFlags are the keyFlags of a verb. One that is not here looks into the data
+// directory, and has "data".
+var verbFlags = map[string][]string{
+	"serve":         {"*"},
+	"config":        {"*"},
+	"config check":  {"*"},
+	"client-config": {"listen", "public-url", "anonymous", "tls-cert", "tls-key"},
+	"health":        {"listen", "tls-cert", "tls-key"},
+	"token create":  {"data", "listen", "public-url", "tls-cert", "tls-key"},
+	"help":          nil,
+	"version":       nil,
+}
+
+// configFlags are the flags of a verb.
 type configFlags struct{ set *pflag.FlagSet }
 
 // flagValue is a flag that was given.
 type flagValue struct{ name, key, value string }
 
-func addConfigFlags(set *pflag.FlagSet) *configFlags {
+// addConfigFlags gives every verb below root the flags of the keys that concern it.
+func addConfigFlags(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		addConfigFlags(cmd)
+	}
+	_, verb, _ := strings.Cut(root.CommandPath(), " ")
+	wanted, ok := verbFlags[verb]
+	switch {
+	case !ok && root.HasSubCommands(): // of which each has its own
+		return
+	case !ok:
+		wanted = []string{"data"}
+	case wanted == nil:
+		return
+	}
+	set := root.Flags()
 	set.String("config", "", "configuration `file` (MODPROXY_CONFIG)")
 	for _, f := range keyFlags {
-		switch f.key {
-		case "anonymous", "offline":
+		switch {
+		case !slices.Contains(wanted, f.name) && wanted[0] != "*":
+		case f.key == "anonymous" || f.key == "offline":
 			set.Bool(f.name, false, f.usage)
 		default:
 			set.String(f.name, "", f.usage)
 		}
 	}
-	return &configFlags{set}
 }
 
 // file is the configuration file that was given by flag, or empty.
@@ -40,7 +74,7 @@ func (f *configFlags) file() string { return f.set.Lookup("config").Value.String
 func (f *configFlags) changed() []flagValue {
 	var given []flagValue
 	for _, k := range keyFlags {
-		if flag := f.set.Lookup(k.name); flag.Changed {
+		if flag := f.set.Lookup(k.name); flag != nil && flag.Changed {
 			given = append(given, flagValue{k.name, k.key, flag.Value.String()})
 		}
 	}

@@ -60,7 +60,7 @@ func (s *storage) tidy(w http.ResponseWriter, r *http.Request) (err error) {
 
 func newGCCommand(env *environment) *cobra.Command {
 	var size string
-	var quarantine time.Duration
+	var quarantine duration
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -71,13 +71,13 @@ longest. What versions were first seen to be is not forgotten.
 
 Damaged packages, and indexes that were replaced, are in the directory quarantine,
 as evidence. --quarantine removes those that have been there for so long.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err != nil {
 				return err
 			}
-			in := tidying{MaxSize: int64(c.Cache.MaxSize), Quarantine: quarantine.Seconds(), DryRun: dryRun}
+			in := tidying{MaxSize: int64(c.Cache.MaxSize), Quarantine: time.Duration(quarantine).Seconds(), DryRun: dryRun}
 			if size != "" {
 				max, err := ParseByteSize(size)
 				if err == nil && max == 0 {
@@ -105,7 +105,7 @@ as evidence. --quarantine removes those that have been there for so long.`,
 		},
 	}
 	cmd.Flags().StringVar(&size, "max-size", "", "`size` of all packages that stay, such as 50GiB (cache.max_size)")
-	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "also remove what was set aside so `long` ago, such as 720h")
+	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside so `long` ago, such as 30d")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be")
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	return cmd

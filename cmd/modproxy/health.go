@@ -22,7 +22,7 @@ func newHealthCommand(env *environment) *cobra.Command {
 		Short: "Ask a running modproxy whether it is alive",
 		Long: `Ask for /-/healthz, of the proxy that this configuration makes unless --url names
 another, and exit with 0 if the answer is 200 within 5 seconds.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := &http.Client{
 				Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy

@@ -24,7 +24,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 		Short: "Sign package paths with a new key from now on",
 		Long: `Sign package paths with a new key from now on. What was signed before stays good
 until it expires; after a second rotation it does not.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
 			if err != nil {

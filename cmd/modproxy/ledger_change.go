@@ -31,7 +31,7 @@ with it for good. What was kept of the version is not served any more; it is
 fetched again, and must match. "modproxy ledger drift" prints what was offered.
 
 The first record stays in the ledger, and so does this one.`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.settings()
 			if err != nil {
@@ -81,7 +81,7 @@ func newLedgerExportCommand(env *environment) *cobra.Command {
 		Long: `Write all records, and the signed head that proves them and their order. "-" is
 standard output. The private key is not in the file: to keep the ledger's identity,
 back up its directory.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return env.readLedger(func(_ *Config, book *ledger.Log) error {
 				if args[0] == "-" {
@@ -108,7 +108,7 @@ place of a record is refused, and nothing is added.
 
 An export of another ledger is signed by a key of its own, which --key must name:
 "modproxy ledger key" prints it where that ledger is.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			c, err := env.settings()
 			if err != nil {
@@ -151,7 +151,7 @@ func newLedgerInitCommand(env *environment) *cobra.Command {
 		Long: `Begin a new ledger with what the packages are that are kept. What else was recorded
 in the one that was lost is forgotten: such a version is what it is first seen to
 be from now on. Put a backup back, or import an export, if there is one.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err != nil {

@@ -84,7 +84,7 @@ another one was accepted, is marked as superseded, and one that was accepted say
 why.
 
 MODULE is a module address; without its hostname, one of the first upstream.`,
-		Args: cobra.MaximumNArgs(2),
+		Args: arguments(0, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return env.readLedger(func(c *Config, book *ledger.Log) error {
 				q, err := choose(c, args)
@@ -116,7 +116,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {
 	var asJSON, all bool
-	var since time.Duration
+	var since duration
 	cmd := &cobra.Command{
 		Use:   "drift [MODULE [VERSION]]",
 		Short: "Print what was offered for versions and is not what is recorded",
@@ -126,7 +126,7 @@ accepts something else; an observation is open until then, also when upstream
 has taken the change back. --since leaves out what is old.
 
 Exit code 1 says that there is something open, so that a job can watch it.`,
-		Args: cobra.MaximumNArgs(2),
+		Args: arguments(0, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return env.readLedger(func(c *Config, book *ledger.Log) error {
 				q, err := choose(c, args)
@@ -134,7 +134,7 @@ Exit code 1 says that there is something open, so that a job can watch it.`,
 					return err
 				}
 				if since > 0 {
-					q.since = time.Now().Add(-since)
+					q.since = time.Now().Add(-time.Duration(since))
 				}
 				list, err := driftOf(book, q)
 				if err != nil {
@@ -146,7 +146,7 @@ Exit code 1 says that there is something open, so that a job can watch it.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"drift": [{"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}, …]}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also what is not open any more")
-	cmd.Flags().DurationVar(&since, "since", 0, "only what was offered this `long` ago at most, such as 24h")
+	cmd.Flags().Var(&since, "since", "only what was offered this `long` ago at most, such as 24h or 7d")
 	return cmd
 }
 
@@ -186,7 +186,7 @@ func newLedgerKeyCommand(env *environment) *cobra.Command {
 "modproxy lock --check --key", for "modproxy ledger import --key", and for every
 other client of Go checksum databases. It is not secret. It stays the same as
 long as the ledger does.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return env.readLedger(func(_ *Config, book *ledger.Log) error {
 				_, err := fmt.Fprintln(env.stdout, book.VerifierKey())

@@ -47,7 +47,7 @@ is not locked.
 Modules that do not come from a registry are named, and not locked. When clients
 copy a package for a second call they leave out what begins with a dot; such a copy
 is held to the package without that.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) > 0 {

@@ -26,7 +26,7 @@ some file systems.
 
 MODULE-PATTERN is a module address in which * stands for any part of a segment,
 such as 'acme/*/aws'; without a hostname, of any registry.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.settings()
 			if err != nil {

@@ -80,12 +80,14 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 			return unknownVerb(cmd, args)
 		},
 		RunE:             func(*cobra.Command, []string) error { return nil },
-		PersistentPreRun: func(*cobra.Command, []string) { env.started = true },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { env.flags, env.started = &configFlags{cmd.Flags()}, true },
+		Version:          versionText(),
 	}
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	env.flags = addConfigFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newConfigCommand(env),
@@ -104,6 +106,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newVerifyCommand(env),
 		newVersionCommand(env),
 	)
+	addConfigFlags(root)
 	return root
 }
 

@@ -23,7 +23,7 @@ damaged, an older copy. The old index is kept in the directory quarantine. No re
 is lost that is in either of them, and the ledger is not touched.
 
 modproxy must not be serving from the data directory.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c, err := env.settings()
 			if err != nil {

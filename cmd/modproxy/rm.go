@@ -64,7 +64,7 @@ another then ("modproxy ledger accept" makes another one count).
 
 MODULE is a module address; without its hostname, one of the first upstream.
 Without VERSION the packages of all its versions are removed.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.settings()
 			if err != nil {

@@ -29,7 +29,7 @@ TLS certificate anew.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := env.load()
 			if err != nil {

@@ -68,8 +68,6 @@ func (env *environment) firstTokens() (*Config, *auth.Tokens, error) {
 	return c, tokens, err
 }
 
-const defaultExpiry = 720 * time.Hour
-
 func newTokenCreateCommand(env *environment) *cobra.Command {
 	var scopes []string
 	var expires string
@@ -88,7 +86,7 @@ The data directory is made where there is none, unless it is named by --data.`,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
   modproxy token create me --scope '*' --expires never
   modproxy token create prometheus --admin`,
-		Args: oneName,
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			spec := auth.TokenSpec{Name: args[0], Admin: admin}
 			var err error
@@ -110,16 +108,9 @@ The data directory is made where there is none, unless it is named by --data.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be given more than once")
-	cmd.Flags().StringVar(&expires, "expires", formatDuration(defaultExpiry), "how `long` it is good, or never")
+	cmd.Flags().StringVar(&expires, "expires", "30d", "how `long` it is good, such as 12h or 30d, or never")
 	cmd.Flags().BoolVar(&admin, "admin", false, "it may operate the proxy and read its metrics, and no modules by that")
 	return cmd
-}
-
-func oneName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("want one name, not %d", len(args))
-	}
-	return nil
 }
 
 // parseExpiry reads how long a token is good.
@@ -127,9 +118,9 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := parseDuration(s)
 	if err != nil || d < time.Second {
-		return time.Time{}, fmt.Errorf("want a duration with its unit, such as 24h or 720h, or never, not %.80q", s)
+		return time.Time{}, fmt.Errorf("want a duration with its unit, such as 12h or 30d, or never, not %.80q", s)
 	}
 	return now.Add(d).Truncate(time.Second), nil
 }
@@ -159,7 +150,7 @@ func newTokenRevokeCommand(env *environment) *cobra.Command {
 		Short: "End a token for good",
 		Long: `End the token with an id, or the live one with a name, for good, and every package
 path that was signed for it. A proxy that serves refuses it within five seconds.`,
-		Args: oneName,
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, tokens, err := env.tokens()
 			if err != nil {

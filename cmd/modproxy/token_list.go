@@ -19,7 +19,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, those that ended within 90 days included",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			_, tokens, err := env.tokens()
 			if err != nil {

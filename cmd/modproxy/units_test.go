@@ -57,6 +57,22 @@ func TestFormatDuration(t *testing.T) {
 	}
 }
 
+func TestParseDuration(t *testing.T) {
+	const day = 24 * time.Hour
+	for s, want := range map[string]time.Duration{
+		"30s": 30 * time.Second, "1h30m": 90 * time.Minute, "30d": 30 * day, "1d12h": 36 * time.Hour, "0d": 0, "106750d": 106750 * day, "-1s": -time.Second,
+	} {
+		if got, err := parseDuration(s); got != want || err != nil {
+			t.Errorf("parseDuration(%q) = %v, %v; want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "d", "-1d", "1.5d", "1d24h", "1d-1h", "30", "1d2d", "soon", "106752d", "9999999999d", "+1d", "1 d"} {
+		if got, err := parseDuration(s); err == nil {
+			t.Errorf("parseDuration(%q) = %v; want an error", s, got)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	keys := []string{"listen", "public_url", "data", "tls", "upstreams", "log", "cache", "fetch"}
 	for in, want := range map[string]string{

@@ -128,7 +128,7 @@ changed without --repair.
 
 Exit code 0 says that nothing is wrong, or that all of it was repaired; 1 that
 something is.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err != nil {

@@ -25,20 +25,26 @@ func buildVersion() string {
 	return "(devel)"
 }
 
+const platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// versionText is what "modproxy version" and "modproxy --version" print.
+func versionText() string {
+	return fmt.Sprintf("modproxy %s (%s, %s)", buildVersion(), runtime.Version(), platform)
+}
+
 func newVersionCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			platform := runtime.GOOS + "/" + runtime.GOARCH
 			if asJSON {
 				return json.NewEncoder(env.stdout).Encode(map[string]string{
 					"version": buildVersion(), "go": runtime.Version(), "platform": platform,
 				})
 			}
-			_, err := fmt.Fprintf(env.stdout, "modproxy %s (%s, %s)\n", buildVersion(), runtime.Version(), platform)
+			_, err := fmt.Fprintln(env.stdout, versionText())
 			return err
 		},
 	}
