@@ -68,7 +68,7 @@ func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) e
 		})
 	}
 	for _, version := range r.versions {
-		if !done.has(r, version, s.form) {
+		if done.outcome(r, version, s.form) == "" {
 			queue <- version
 		}
 	}
@@ -108,19 +108,23 @@ func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string,
 	return done.add(res)
 }
 
-// compareClients installs the newest version with the clients.
+// compareClients installs the newest version that is equal with the clients.
 func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *book) error {
-	version, dir := r.versions[0], filepath.Join(s.dir, "checkout")
+	i := slices.IndexFunc(r.versions, func(v string) bool { return done.outcome(r, v, s.form) == equal })
+	if i < 0 {
+		return nil
+	}
+	version, dir := r.versions[i], filepath.Join(s.dir, "checkout")
 	defer os.RemoveAll(dir)
 	var want map[string]file
 	for _, tool := range s.tools {
 		way := s.form + " by " + filepath.Base(tool)
-		if done.has(r, version, way) {
+		if done.outcome(r, version, way) != "" {
 			continue
 		}
 		if want == nil {
 			if err := s.direct(ctx, r, r.tags[version], dir); err != nil {
-				return nil // it was told of the version
+				return err
 			}
 			var err error
 			if want, _, err = readTree(dir); err != nil {

@@ -22,7 +22,7 @@
 // read as package pack says: as the files that they name, and left out where they name
 // nothing in the tree. It prints for each repository how many versions are equal,
 // differ, are refused although git has them, or fail with git as well, and one line for
-// each that is not equal. The newest version of each is then installed by the real
+// each that is not equal. The newest version of each that is equal is then installed by the real
 // clients too. What is done is kept in -state, and not done again. It exits with 1 if
 // anything differs or is refused.
 package main

@@ -54,11 +54,11 @@ func openBook(path string) (*book, error) {
 	}
 }
 
-func (b *book) has(r *repo, version, way string) bool {
+// outcome is empty for what is not done.
+func (b *book) outcome(r *repo, version, way string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, ok := b.all[[3]string{r.String(), version, way}]
-	return ok
+	return b.all[[3]string{r.String(), version, way}].Outcome
 }
 
 func (b *book) add(r result) error {
