@@ -45,7 +45,8 @@ func patienceFor(k kind) time.Duration {
 
 // bounds is what has been used of Limits.
 type bounds struct {
-	turns   *fair.Turns // for each request that is answered, by client; nil for no bound
+	turns   *fair.Turns   // for each request that is answered, by client; nil for no bound
+	pacing  chan struct{} // one for each that waits until its rate allows it; nil for no bound
 	rate    int
 	mu      sync.Mutex // reserves
 	clients *lru.Cache[string, *rate.Limiter]
@@ -55,6 +56,7 @@ func newBounds(l Limits) *bounds {
 	b := &bounds{rate: l.Rate}
 	if l.Requests > 0 {
 		b.turns = fair.New(l.Requests, l.Requests, 0, l.Requests)
+		b.pacing = make(chan struct{}, l.Requests)
 	}
 	var err error
 	if b.clients, err = lru.New[string, *rate.Limiter](maxClients); err != nil {
@@ -121,6 +123,14 @@ func (b *bounds) pace(ctx context.Context, client string, patience time.Duration
 		return 0, nil
 	case delay > patience:
 		return 0, later(delay, errRate)
+	}
+	if b.pacing != nil {
+		select {
+		case b.pacing <- struct{}{}:
+			defer func() { <-b.pacing }()
+		default:
+			return 0, later(0, errBusy)
+		}
 	}
 	over := time.NewTimer(delay)
 	defer over.Stop()
