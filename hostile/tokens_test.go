@@ -20,7 +20,7 @@ const asking = ordinary + "auth: {required: true, signed_paths: 1m}\n"
 func (p *proxy) verb(args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command(os.Getenv(programVariable), append(args, "--data", p.data)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
 	out, err := cmd.Output()
 	if err != nil {
 		p.t.Fatalf("modproxy %s: %v", strings.Join(args, " "), err)
