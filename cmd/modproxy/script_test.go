@@ -46,6 +46,7 @@ package main_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -113,6 +114,18 @@ var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 // clientLine finds a script's first use of the client.
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
 
+// TestMain has more scripts run beside each other than there are processors, unless
+// -parallel says otherwise, because much of the time of most is waiting.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", fmt.Sprint(2*runtime.GOMAXPROCS(0)))
+	}
+	m.Run()
+}
+
 func TestScripts(t *testing.T) {
 	build(t)
 	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
@@ -135,10 +148,10 @@ func TestScripts(t *testing.T) {
 		}
 	}
 	if len(plain) > 0 {
-		t.Run("plain", func(t *testing.T) { runScripts(t, plain, "", "") })
+		t.Run("plain", func(t *testing.T) { t.Parallel(); runScripts(t, plain, "", "") })
 	}
 	for name, program := range findClients(t) {
-		t.Run(name, func(t *testing.T) { runScripts(t, withClient, name, program) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); runScripts(t, withClient, name, program) })
 	}
 }
 
