@@ -56,9 +56,6 @@ func newVerifier(blob Blob, want modproxy.Digest, damaged func()) *verifier {
 	return v
 }
 
-// Known reports whether any part can be read without reading all of the blob first.
-func (v *verifier) Known() bool { return v.known != nil || v.checked }
-
 func (v *verifier) Close() error { return v.blob.Close() }
 
 // Seek implements [io.Seeker]. It reads nothing.

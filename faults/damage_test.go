@@ -250,7 +250,7 @@ func (r *rig) damageAll(running, offline, held bool) {
 			default:
 				r.t.Errorf("%s: %v", what, a)
 			}
-			if !well && (a.status != http.StatusBadGateway || !strings.Contains(a.said(), "offline, and what is kept is no good") && asks[i].method != "HEAD") {
+			if !well && (a.status != http.StatusFailedDependency || !strings.Contains(a.said(), "what is kept is damaged or missing, and modproxy is offline") && asks[i].method != "HEAD") {
 				r.t.Errorf("%s: not clear: %v", what, a)
 			}
 		}

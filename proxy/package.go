@@ -45,16 +45,13 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q re
 
 // open opens the package that r is for. What is answered to other requests than
 // for the whole, which is checked as it goes out, is said of a package that has
-// been checked, unless any part of it can be had checked at once. One that turns out to be damaged is asked for again, to be had when
+// been checked. One that turns out to be damaged is asked for again, to be had when
 // it is mended: clients ask for HEAD before they ask for the package.
 func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
 		if err != nil || wantsAll(r) {
 			return p, err
-		}
-		if k, ok := p.ReadSeekCloser.(interface{ Known() bool }); ok && k.Known() {
-			return p, nil
 		}
 		if err = check(p); err == nil {
 			return p, nil
@@ -67,7 +64,8 @@ func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
 }
 
 // check finds out whether p is what it should be: before a part of it is read, all
-// of it is checked (see the Package method of the cache).
+// of it is checked, or what is read of one that was checked before (see the Package
+// method of the cache).
 func check(p *modproxy.Package) error {
 	if _, inMemory := p.ReadSeekCloser.(io.WriterTo); inMemory {
 		return nil
