@@ -170,7 +170,10 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 		r.located.Remove(k)
 		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now", modproxy.ErrChanged, rec.Subdir, p.Subdir)
 	}
-	seat, release := r.room.hold(p.Digest)
+	seat, release, err := r.room.hold(ctx, p.Digest)
+	if err != nil {
+		return nil, err
+	}
 	defer release()
 	if r.Pinned != nil && r.Pinned(k.Module) {
 		r.room.pin(seat)

@@ -132,13 +132,15 @@ func (m *room) shelve(s *seat) {
 }
 
 // hold keeps the blob of d from being removed until release; one that is being
-// removed is waited for.
-func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
+// removed is waited for, unless ctx ends.
+func (m *room) hold(ctx context.Context, d modproxy.Digest) (s *seat, release func(), err error) {
 	s = m.seat(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for s.going {
-		m.wait()
+		if err := m.wait(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	s.holds++
 	return s, func() {
@@ -147,7 +149,7 @@ func (m *room) hold(d modproxy.Digest) (s *seat, release func()) {
 		s.holds--
 		s.fetched = time.Now()
 		m.change()
-	}
+	}, nil
 }
 
 // pin keeps the blob from being evicted, now and later.
@@ -157,13 +159,18 @@ func (m *room) pin(s *seat) {
 	s.pinned = true
 }
 
-// wait waits for a change. It is called with mu held, which it gives back
-// meanwhile.
-func (m *room) wait() {
+// wait waits for a change, unless ctx ends. It is called with mu held, which it gives
+// back meanwhile.
+func (m *room) wait(ctx context.Context) error {
 	changed := m.changed
 	m.mu.Unlock()
 	defer m.mu.Lock()
-	<-changed
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // change is called with mu held.

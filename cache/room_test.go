@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +21,10 @@ func full() (*room, *seat) {
 // Who waits for room is told that a fetch no longer needs what it has fetched.
 func TestReleaseIsAChange(t *testing.T) {
 	m, s := full()
-	_, release := m.hold(s.digest)
+	_, release, err := m.hold(t.Context(), s.digest)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var res reservation
 	victims, changed, waiting := m.claim(1000, &res)
 	if victims != nil || waiting != waitReaders {
@@ -33,6 +38,19 @@ func TestReleaseIsAChange(t *testing.T) {
 	}
 	if victims, _, _ := m.claim(1000, &res); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
+	}
+}
+
+// A fetch that ends does not wait for what is being removed.
+func TestHoldEndsWithItsContext(t *testing.T) {
+	m, s := full()
+	if victims, _, _ := m.claim(1000, &reservation{}); len(victims) != 1 {
+		t.Fatal("nothing is going")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := m.hold(ctx, s.digest); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
 	}
 }
 

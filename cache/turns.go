@@ -57,6 +57,14 @@ func (t *turns) take(ending context.Context, m modproxy.Module) (give func(), er
 var errDrips = fmt.Errorf("%w: it came at less than %d KiB/s for %v, while other packages waited for their turn",
 	modproxy.ErrUnavailable, slowRate>>10, slowWindow)
 
+// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache:
+// Fetches bounds all of them. give gives it back. Its error is that ctx ended, or a
+// [modproxy.RetryLater] when too many wait.
+func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
+	r.once.Do(r.start)
+	return r.turns.take(ctx, m)
+}
+
 // hold returns a context for a fetch that has a turn. It ends with [errDrips] when
 // others wait and hardly anything comes. release is called before the turn is given
 // back.

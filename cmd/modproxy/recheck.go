@@ -22,6 +22,8 @@ type recheck struct {
 	Commit func(ctx context.Context, m modproxy.Module, version string) (string, error)
 	// Held is the ledger's layer over upstream.
 	Held modproxy.Registry
+	// Turn waits for a turn to fetch. Nil: there need be none.
+	Turn func(ctx context.Context, m modproxy.Module) (give func(), err error)
 	// FetchTimeout bounds one fetch.
 	FetchTimeout time.Duration
 	Log          *zap.Logger
@@ -91,6 +93,14 @@ func (r *recheck) look(ctx context.Context, k moduleVersion, rec ledger.Record) 
 		return
 	case commit == r.seen[k]:
 		return // it was fetched, and told
+	}
+	if r.Turn != nil {
+		give, err := r.Turn(ctx, k.Module)
+		if err != nil {
+			r.Log.Info("ledger_recheck", append(fields, zap.Error(err))...)
+			return
+		}
+		defer give()
 	}
 	fetching, cancel := context.WithTimeout(ctx, r.FetchTimeout)
 	defer cancel()

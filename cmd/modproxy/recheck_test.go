@@ -20,7 +20,14 @@ type fetcher struct {
 	modproxy.Registry
 	mu      sync.Mutex // guards what follows, and what the test counts
 	fetched []string
+	turns   int // that are taken
 	err     error
+}
+
+func (f *fetcher) turn(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.turns += n
 }
 
 type nothing struct{ *strings.Reader }
@@ -31,6 +38,9 @@ func (f *fetcher) Package(_ context.Context, m modproxy.Module, version string) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fetched = append(f.fetched, version)
+	if f.turns != 1 {
+		f.fetched = append(f.fetched, "without a turn")
+	}
 	return &modproxy.Package{ReadSeekCloser: nothing{strings.NewReader("")}}, f.err
 }
 
@@ -52,6 +62,10 @@ func TestRecheck(t *testing.T) {
 		asked := map[string]int{}
 		r := &recheck{
 			Every: time.Hour, Ledger: book, Held: held, FetchTimeout: time.Minute, Log: zap.NewNop(),
+			Turn: func(context.Context, modproxy.Module) (func(), error) {
+				held.turn(1)
+				return func() { held.turn(-1) }, nil
+			},
 			Commit: func(_ context.Context, _ modproxy.Module, version string) (string, error) {
 				held.mu.Lock()
 				defer held.mu.Unlock()

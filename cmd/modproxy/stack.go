@@ -103,6 +103,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
+	s.recheck.Turn = s.cache.Turn
 	if err := stayPut(s.cache, s.store, c); err != nil {
 		return nil, err
 	}
