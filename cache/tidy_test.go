@@ -77,6 +77,7 @@ func TestTidyIsCareful(t *testing.T) {
 		}
 		f.Registry.Index = hooked{f.index, func() { tidy(0) }}
 		f.fetch(t, "100.0.0")
+		synctest.Wait() // nothing reads the index
 		f.Registry.Index = f.index
 		p, err := f.Package(t.Context(), vpc, "100.0.0")
 		if err != nil {
