@@ -214,7 +214,10 @@ func TestFetchesThatWaitAreBounded(t *testing.T) {
 			})
 		}
 		group.Wait()
-		equal(t, "refused", refused, 1100-1024+1) // one turn is left for another publisher
+		// The last turn is for a publisher that has none: who comes last may have it.
+		if refused != 1100-1024 && refused != 1100-1024+1 {
+			t.Errorf("refused: %d of 1100, and 1024 may be under way", refused)
+		}
 	})
 }
 
