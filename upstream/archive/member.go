@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"compress/bzip2"
 	"io"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -47,23 +46,49 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 	}
 }
 
-type bzip2Reader struct{ r io.Reader }
+type bzip2Reader struct {
+	r          io.Reader
+	compressed zeroEnded
+	isLast     bool
+	err        error // of the last Read
+}
 
 // newBzip2Reader has two zeros follow the file: by them the decoder sees that there is
 // no other member, and says errNoMember, whatever the file ends with.
 func newBzip2Reader(compressed *bufio.Reader) *bzip2Reader {
-	return &bzip2Reader{bzip2.NewReader(io.MultiReader(compressed, strings.NewReader("\x00\x00")))}
+	b := &bzip2Reader{compressed: zeroEnded{Reader: compressed}}
+	b.r = bzip2.NewReader(&b.compressed)
+	return b
 }
 
 const errNoMember = bzip2.StructuralError("bad magic value in continuation file")
 
-// last does nothing: the end of every member that nothing follows is io.EOF.
-func (b *bzip2Reader) last() {}
+func (b *bzip2Reader) last() { b.isLast = true }
 
-func (b *bzip2Reader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if err == errNoMember {
-		err = io.EOF
+func (b *bzip2Reader) Read(p []byte) (n int, err error) {
+	if b.err != nil {
+		return 0, b.err
 	}
-	return n, err
+	n, b.err = b.r.Read(p)
+	if b.err == errNoMember && (b.isLast || b.compressed.zeros == maxZeros) {
+		b.err = io.EOF
+	}
+	return n, b.err
+}
+
+// A zeroEnded is a file with zeros behind it.
+type zeroEnded struct {
+	*bufio.Reader
+	zeros int // that were read
+}
+
+const maxZeros = 2
+
+func (z *zeroEnded) ReadByte() (byte, error) {
+	c, err := z.Reader.ReadByte()
+	if err == io.EOF && z.zeros < maxZeros {
+		z.zeros++
+		return 0, nil
+	}
+	return c, err
 }

@@ -67,17 +67,20 @@ func readTar(s *stream, b *pack.Builder, l Limits) error {
 }
 
 func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
-	dir := h.Typeflag == tar.TypeDir
+	kind := h.Typeflag
+	if kind != tar.TypeXGlobalHeader && h.FileInfo().IsDir() {
+		kind = tar.TypeDir // by its mode, if not by its type: clients go by either
+	}
 	name := cleanName(h.Name)
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
 			return refuse("%.200q: is a sparse file", h.Name)
 		}
 	}
-	if h.Size != 0 && (dir || h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink) {
+	if h.Size != 0 && (kind == tar.TypeDir || kind == tar.TypeLink || kind == tar.TypeSymlink) {
 		return refuse("%.200q: is a directory or a link, and has content", h.Name)
 	}
-	switch h.Typeflag {
+	switch kind {
 	case tar.TypeReg:
 		return b.File(name, h.Mode&0o100 != 0, r)
 	case tar.TypeDir:

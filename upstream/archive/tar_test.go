@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -172,6 +174,7 @@ func TestHostileTar(t *testing.T) {
 		{"writing through a link", tarOf(t, typed(tar.TypeDir, "d/"), link("l", "d"), file("l/a", "1")), "is a symbolic link, and a directory as well"},
 		{"link with content", join(signed(func() []byte { b := block("l", tar.TypeSymlink, 512); copy(b[157:], "a"); return b }()), block("b", tar.TypeReg, 0), tarEnd), "is a directory or a link, and has content"},
 		{"directory with content", join(block("d/", tar.TypeDir, 512), block("b", tar.TypeReg, 0), tarEnd), "has content"},
+		{"directory by its mode, with content", tarOf(t, withMode(file("a", "1"), 0o40755)), "is a directory or a link, and has content"},
 		{"character device", tarOf(t, typed(tar.TypeChar, "a")), `"a": is a device`},
 		{"block device", tarOf(t, typed(tar.TypeBlock, "a")), `"a": is a device`},
 		{"named pipe", tarOf(t, typed(tar.TypeFifo, "a")), `"a": is a named pipe`},
@@ -225,6 +228,7 @@ func TestToleratedTar(t *testing.T) {
 		{"absolute behind dot", gzipped(t, tarOf(t, file(".//etc/a", "1"))), []string{"f etc/a 1"}},
 		{"dots and slashes", gzipped(t, tarOf(t, file("b//./a", "1"))), []string{"f b/a 1"}},
 		{"file named like a directory", gzipped(t, join(block("a/", tar.TypeReg, 0), tarEnd)), []string{"f a "}},
+		{"directory by its mode", gzipped(t, tarOf(t, a, withMode(file("b", ""), 0o40755), withMode(link("l", "a"), 0o40755))), []string{"f a 1"}},
 		{"twice", gzipped(t, tarOf(t, a, file("./a", "2"))), []string{"f a 2"}},
 		{"over a link", gzipped(t, tarOf(t, link("a", "b"), file("b", "1"), file("a", "2"))), []string{"f a 2", "f b 1"}},
 		{"links to nothing", gzipped(t, tarOf(t, a, link("l", "/etc/passwd"), link("m", "../../a"), link("n", "nothing"))), []string{"f a 1"}},
@@ -265,5 +269,43 @@ func TestHostileGzip(t *testing.T) {
 			_, _, err := unpack(t, data, archive.TarGzip, archive.Limits{})
 			wantRefused(t, err, "")
 		})
+	}
+}
+
+// What bzip2 makes of a tar archive with the file a, without its end, and of one with
+// the file b.
+const (
+	bzip2One = "QlpoOTFBWSZTWexlHv4AACtbkMmAQABthAAA4AAeAAQAAAggAFREA0AxHoMSNBGNRpo+lKvHAOPHwhTq1TZFgUu0SyBMNCIlzWYypzORF9gBWDi7kinChIdjKPfw"
+	bzip2Two = "QlpoOTFBWSZTWSoAjEIAADXbkOmAQAB9hAAA8AAeAAQAAAggAFRWgNABoPUG0onpAyGgH2PLiYtIAWHUWarrFATQ3Wkgm0F5XYp7BD0hmsvb6AIEXxdyRThQkCoAjEI="
+)
+
+// What follows a bzip2 member counts only before the end of the tar archive.
+func TestBzip2Members(t *testing.T) {
+	one, errOne := base64.StdEncoding.DecodeString(bzip2One)
+	two, errTwo := base64.StdEncoding.DecodeString(bzip2Two)
+	if err := errors.Join(errOne, errTwo); err != nil {
+		t.Fatal(err)
+	}
+	for name, behind := range map[string][]byte{
+		"nothing":            nil,
+		"a byte":             []byte("B"),
+		"zeros":              make([]byte, 512),
+		"a damaged member":   join([]byte("XX"), two[2:]),
+		"the end of one":     []byte("XX\x17\x72\x45\x38\x50\x90\x00\x00\x00\x00"),
+		"a member cut short": two[:len(two)/2],
+	} {
+		_, _, err := unpack(t, join(one, behind), archive.TarBzip2, archive.Limits{})
+		if (err == nil) != (behind == nil) {
+			t.Errorf("%s instead of an end: %v", name, err)
+		}
+		if name == "a member cut short" {
+			continue
+		}
+		packed, _, err := unpack(t, join(one, two, behind), archive.TarBzip2, archive.Limits{})
+		if err != nil {
+			t.Errorf("%s behind the end: %v", name, err)
+		} else if diff := cmp.Diff([]string{"f a 1", "f b 2"}, files(t, packed)); diff != "" {
+			t.Errorf("%s behind the end: -want +got:\n%s", name, diff)
+		}
 	}
 }

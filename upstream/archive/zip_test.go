@@ -200,6 +200,15 @@ func TestToleratedZip(t *testing.T) {
 	}
 }
 
+// manyTimes is 65537 entries of which the last counts, for those who read them.
+func manyTimes(a part) []part {
+	parts := []part{a}
+	for range 1 << 16 {
+		parts = append(parts, part{name: a.name, content: "2", sameOffset: true})
+	}
+	return parts
+}
+
 func TestHostileZip(t *testing.T) {
 	a := part{name: "a", content: "1"}
 	hello := part{name: "h", content: strings.Repeat("hello ", 100), method: 8}
@@ -244,6 +253,12 @@ func TestHostileZip(t *testing.T) {
 		{"not deflated", zipOf(t, nil, both(part{name: "a", content: "\xff\xff\xff"}, 8, 8)), "flate"},
 		{"gap in front", zipOf(t, nil, change(a, func(p *part) { p.central = put(42, 1) })), "no header is where the directory says"},
 		{"hidden entry", zipOf(t, put(8, 1, 0, 1, 0), a, change(a, func(p *part) { p.name = "b" })), "something follows the last entry"},
+		{"entries behind the directory, counted modulo 65536", zipOf(t, func(r []byte) { copy(r[8:], "\x01\x00\x01\x00\x2f\x00\x00\x00") }, manyTimes(a)...), "more entries follow its directory"},
+		{"offsets that are too large", join(make([]byte, 200), zipOf(t, nil, change(a, func(p *part) {
+			p.central, p.extra = put(42, 255, 255, 255, 255), []byte("\x01\x00\x08\x00\xff\xff\xff\xff\xff\xff\xff\x7f")
+		}), change(a, func(p *part) {
+			p.name, p.central, p.extra = "b", put(42, 255, 255, 255, 255), []byte("\x01\x00\x08\x00\x9b\xff\xff\xff\xff\xff\xff\x7f")
+		}))), "its header is not before the directory"},
 		{"one content for two", zipOf(t, nil, a, change(a, func(p *part) { p.name, p.sameOffset = "b", true })), "overlaps another entry"},
 		{"content over the next header", zipOf(t, nil, both(a, 18, 30, 0, 0, 0, 30), part{name: "b"}), "overlaps what follows it"},
 		{"encrypted", zipOf(t, nil, both(a, 6, 1)), `"a": is encrypted`},

@@ -147,11 +147,27 @@ func (d *zipDirectory) read(in *input, max int64) ([]*zipEntry, error) {
 			return nil, refuse("%.200q: expands to more than the %d bytes that are allowed for its size", e.name, max)
 		}
 		total += e.size
+		if e.offset > d.offset-d.start {
+			return nil, refuse("%.200q: its header is not before the directory", e.name)
+		}
 		e.offset += d.start
 		entries = append(entries, e)
 	}
 	if _, err := r.ReadByte(); err != io.EOF {
 		return nil, refuse("something follows the last entry of its directory")
 	}
-	return entries, nil
+	return entries, d.checkBehind(in)
+}
+
+// checkBehind refuses entries behind the directory. archive/zip reads them, and counts
+// modulo 65536.
+func (d *zipDirectory) checkBehind(in *input) error {
+	signature := make([]byte, len(entrySignature)) // the end is behind the directory
+	if _, err := in.ReadAt(signature, d.offset+d.size); err != nil {
+		return err
+	}
+	if string(signature) == entrySignature {
+		return refuse("more entries follow its directory")
+	}
+	return nil
 }
