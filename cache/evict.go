@@ -42,7 +42,7 @@ func (r *Registry) account() error {
 			s := m.seat(use.Digest)
 			s.touch(use.Last)
 			m.mu.Lock()
-			s.saved, s.evicted = use, use.Evicted && !s.there
+			s.saved, s.evicted = use, use.Evicted && !s.there.Load()
 			m.mu.Unlock()
 		}
 	}
@@ -59,7 +59,7 @@ func (r *Registry) account() error {
 		}
 		m.put(s, blob.Size)
 	}
-	m.loaded.Store(true)
+	m.load()
 	return nil
 }
 
@@ -109,10 +109,10 @@ func (r *Registry) accountBeside() error {
 
 // setAside is the blob of d having been set aside.
 func (r *Registry) setAside(d modproxy.Digest) {
-	if s := r.room.seat(d); r.Beside != nil {
-		r.room.shelve(s)
+	if r.Beside != nil {
+		r.room.shelve(d)
 	} else {
-		r.room.lose(s)
+		r.room.lose(d)
 	}
 }
 
@@ -282,11 +282,11 @@ func outOfSpace(err error) bool {
 // notWritable tells whether err says that nothing can be kept for now.
 func notWritable(err error) bool { return outOfSpace(err) || errors.Is(err, syscall.EROFS) }
 
-// use is a use of the blob that d names. Now and then it has the uses written
-// down, in the background.
+// use is a reader of the blob that d names, until it has left. Now and then it has
+// the uses written down, in the background.
 func (r *Registry) use(d modproxy.Digest) *seat {
 	now := time.Now()
-	s := r.room.seat(d)
+	s := r.room.read(d)
 	s.touch(now)
 	if last := r.flushed.Load(); now.UnixMilli()-last > flushPause.Milliseconds() && r.flushed.CompareAndSwap(last, now.UnixMilli()) {
 		r.asking.start("", func() { r.flushUses() }) // else at the end
@@ -318,7 +318,7 @@ func (r *Registry) saveUses(seats []*seat, evicted bool) error {
 	r.room.mu.Lock()
 	for _, s := range seats {
 		use := Use{Digest: s.digest, Last: time.UnixMilli(s.last.Load()), Evicted: s.evicted || evicted}
-		if (s.there || use.Evicted) && (!use.Last.Equal(s.saved.Last) || use.Evicted != s.saved.Evicted) {
+		if (s.there.Load() || use.Evicted) && (!use.Last.Equal(s.saved.Last) || use.Evicted != s.saved.Evicted) {
 			uses, of = append(uses, use), append(of, s)
 		}
 	}
@@ -360,8 +360,8 @@ func (r *Registry) evicted(d modproxy.Digest) bool {
 	if r.account() != nil {
 		return false
 	}
-	s := r.room.seat(d)
 	r.room.mu.Lock()
 	defer r.room.mu.Unlock()
-	return s.evicted
+	s := r.room.known(d)
+	return s != nil && s.evicted
 }

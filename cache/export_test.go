@@ -7,3 +7,11 @@ func (r *Registry) Held() (used, idle int64) {
 	defer r.memory.mu.Unlock()
 	return r.memory.used, r.memory.idle
 }
+
+// Seats is of how many blobs something is known, there or not.
+func (r *Registry) Seats() (n int) {
+	for range r.room.seats.Range {
+		n++
+	}
+	return n
+}

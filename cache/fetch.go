@@ -85,7 +85,7 @@ func (r *Registry) inspect(k key, d modproxy.Digest) error {
 	}
 	r.observe(Event{Kind: BlobDamaged, Module: k.Module, Version: k.version, Err: err})
 	if gone {
-		r.room.lose(r.room.seat(d))
+		r.room.lose(d)
 		return err
 	}
 	if err := r.Blobs.Quarantine(d); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -92,15 +92,17 @@ func damaged(err error) bool {
 // open opens the package that rec is about: from memory, or as a blob that is
 // checked while it is read.
 func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
-	seat := r.use(rec.Digest)
+	seat := r.use(rec.Digest) // from here on it is not evicted
 	hot, err := r.hot(rec)
+	if err != nil || hot != nil {
+		r.room.left(seat)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if hot != nil {
 		return hot.open(rec), nil
 	}
-	seat.readers.Add(1) // from here on it is not evicted
 	blob, err := r.openBlob(rec)
 	if err != nil {
 		r.room.left(seat)

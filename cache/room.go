@@ -27,7 +27,10 @@ type room struct {
 	loading sync.Mutex
 	loaded  atomic.Bool // the account has what was there at the start
 
-	seats sync.Map // modproxy.Digest to *seat; a use needs no lock
+	// seats are modproxy.Digest to *seat; a use needs no lock. A seat leaves with mu
+	// held, which is why who changes one finds it with mu held, unless it is read,
+	// held or going.
+	seats sync.Map
 
 	mu       sync.Mutex // guards what follows, and the seats where they say so
 	used     int64
@@ -37,23 +40,6 @@ type room struct {
 	writers  int           // fetches that have reserved and have not come to their end
 	changed  chan struct{} // closed when there may be room, or a seat is no longer going
 	queue    []queued      // the oldest first, as of when it was made
-}
-
-// seat is what is known of one blob, there or not.
-type seat struct {
-	digest  modproxy.Digest
-	last    atomic.Int64 // when it was last used, in Unix milliseconds; zero: not known
-	readers atomic.Int32
-
-	// Guarded by room.mu.
-	there   bool
-	evicted bool
-	going   bool // is being removed
-	pinned  bool // is not evicted
-	size    int64
-	holds   int       // fetches that need it to stay
-	fetched time.Time // when a fetch last ended
-	saved   Use       // as the storage has it
 }
 
 // queued is a seat with when it was last used when the queue was made.
@@ -76,21 +62,6 @@ func (m *room) take(ctx context.Context) (give func(), err error) {
 	}
 }
 
-func (m *room) seat(d modproxy.Digest) *seat {
-	if s, ok := m.seats.Load(d); ok {
-		return s.(*seat)
-	}
-	s, _ := m.seats.LoadOrStore(d, &seat{digest: d})
-	return s.(*seat)
-}
-
-// touch is a use of the blob.
-func (s *seat) touch(now time.Time) {
-	if ms := now.UnixMilli(); s.last.Load() < ms {
-		s.last.Store(ms)
-	}
-}
-
 // put is the blob being there.
 func (m *room) put(s *seat, size int64) {
 	m.mu.Lock()
@@ -100,44 +71,46 @@ func (m *room) put(s *seat, size int64) {
 
 // enter is called with mu held.
 func (m *room) enter(s *seat, size int64) {
-	if s.there {
+	if s.there.Swap(true) {
 		m.used -= s.size
 	}
-	s.there, s.evicted, s.size = true, false, size
+	s.evicted, s.size = false, size
 	m.used += size
 }
 
-// lose is the blob being there no more.
-func (m *room) lose(s *seat) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s.there {
-		m.used -= s.size
+// leave is the blob being there no more, which had that many bytes. It is called
+// with mu held.
+func (m *room) leave(s *seat) (bytes int64) {
+	if s.there.Swap(false) {
+		bytes = s.size
 	}
-	s.there = false
+	m.used -= bytes
+	m.settle(s)
 	m.change()
+	return bytes
 }
 
-// shelve is the blob being there no more, and its bytes counting beside.
-func (m *room) shelve(s *seat) {
+// lose is the blob of d being there no more.
+func (m *room) lose(d modproxy.Digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.there {
-		m.used -= s.size
-		m.beside += s.size
-	}
-	s.there = false
+	m.leave(m.seat(d))
+}
+
+// shelve is the blob of d being there no more, and its bytes counting beside.
+func (m *room) shelve(d modproxy.Digest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beside += m.leave(m.seat(d))
 	m.asides++
-	m.change()
 }
 
 // hold keeps the blob of d from being removed until release; one that is being
 // removed is waited for, unless ctx ends.
 func (m *room) hold(ctx context.Context, d modproxy.Digest) (s *seat, release func(), err error) {
-	s = m.seat(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s.going {
+	for s = m.seat(d); s.going; s = m.seat(d) {
 		if err := m.wait(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -148,6 +121,7 @@ func (m *room) hold(ctx context.Context, d modproxy.Digest) (s *seat, release fu
 		defer m.mu.Unlock()
 		s.holds--
 		s.fetched = time.Now()
+		m.settle(s)
 		m.change()
 	}, nil
 }
@@ -222,15 +196,6 @@ const (
 	waitNever                  // waiting would not help
 )
 
-// left is the end of a reader.
-func (m *room) left(s *seat) {
-	if s.readers.Add(-1) == 0 && m.waiting.Load() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.change()
-	}
-}
-
 // keep makes what was reserved a blob.
 func (res *reservation) keep(s *seat) {
 	m := res.room
@@ -286,16 +251,11 @@ func (m *room) victims(n int64) []*seat {
 	return nil
 }
 
-// idle tells whether the blob may go. It is called with mu held.
-func (s *seat) idle() bool {
-	return s.there && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
-}
-
 // unpinned is how many bytes the blobs have that may go now or later. It is called
 // with mu held.
 func (m *room) unpinned() (bytes int64) {
 	for _, s := range m.seats.Range {
-		if s := s.(*seat); s.there && !s.pinned {
+		if s := s.(*seat); s.there.Load() && !s.pinned {
 			bytes += s.size
 		}
 	}
@@ -307,7 +267,7 @@ func (m *room) unpinned() (bytes int64) {
 func (m *room) line() []queued {
 	var all []queued
 	for _, s := range m.seats.Range {
-		if s := s.(*seat); s.there {
+		if s := s.(*seat); s.there.Load() {
 			all = append(all, queued{s, s.last.Load()})
 		}
 	}
@@ -339,11 +299,11 @@ func (m *room) pick(seats []queued, n int64) (list []*seat, rest []queued) {
 func (m *room) gone(s *seat, removed, evicted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.going = false
-	if removed && s.there {
-		m.used -= s.size
-		s.there = false
+	s.going, s.evicted = false, removed && evicted
+	if removed {
+		m.leave(s)
+		return
 	}
-	s.evicted = removed && evicted
+	m.settle(s)
 	m.change()
 }

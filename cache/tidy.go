@@ -35,13 +35,15 @@ func (r *Registry) List(ctx context.Context, records Index, m modproxy.Module) i
 		for kept, err := range records.Packages(m) {
 			l := Listing{Kept: kept}
 			if err == nil {
-				s := r.room.seat(kept.Record.Digest)
-				if ms := s.last.Load(); ms > 0 {
-					l.Last = time.UnixMilli(ms)
-				}
+				l.Evicted = kept.Record.Removed
 				r.room.mu.Lock()
-				l.There = s.there && !kept.Record.Removed
-				l.Evicted = s.evicted || kept.Record.Removed
+				if s := r.room.known(kept.Record.Digest); s != nil {
+					if ms := s.last.Load(); ms > 0 {
+						l.Last = time.UnixMilli(ms)
+					}
+					l.There = s.there.Load() && !kept.Record.Removed
+					l.Evicted = l.Evicted || s.evicted
+				}
 				r.room.mu.Unlock()
 			}
 			if !yield(l, errors.Join(err, ctx.Err())) || ctx.Err() != nil {
@@ -170,14 +172,13 @@ func (m *room) condemn(list []Discarded) (victims []*seat, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range list {
-		s := m.seat(list[i].Record.Digest)
-		if s.holds > 0 {
+		if s := m.known(list[i].Record.Digest); s != nil && s.holds > 0 {
 			return nil, fmt.Errorf("%w: %s %s is being fetched: try again", modproxy.ErrUnavailable, list[i].Module, list[i].Version)
 		}
 	}
 	for i := range list {
-		s := m.seat(list[i].Record.Digest)
-		list[i].There = s.there && !list[i].Record.Removed
+		s := m.known(list[i].Record.Digest)
+		list[i].There = s != nil && s.there.Load() && !list[i].Record.Removed
 		if list[i].There && !s.going {
 			s.going = true
 			victims = append(victims, s)
@@ -201,8 +202,8 @@ func (r *Registry) Retire(ctx context.Context, d modproxy.Digest, take func() (g
 		return err
 	}
 	defer give()
-	s := m.seat(d)
 	m.mu.Lock()
+	s := m.seat(d)
 	needed := s.holds > 0
 	s.going = !needed // in this turn nothing else is
 	m.mu.Unlock()
@@ -286,10 +287,11 @@ func (r *Registry) Tidy(ctx context.Context, t Tidy) (out Tidied, err error) {
 // since. It is called in its turn.
 func (r *Registry) removeOrphan(blob BlobInfo, started time.Time, dry bool, all *Removed) error {
 	m := r.room
-	s := m.seat(blob.Digest)
 	m.mu.Lock()
+	s := m.seat(blob.Digest)
 	needed := s.holds > 0 || s.going || s.readers.Load() > 0 || !s.fetched.Before(started)
 	s.going = s.going || !needed && !dry
+	m.settle(s)
 	m.mu.Unlock()
 	if needed {
 		return nil
