@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -65,9 +66,18 @@ func (a answer) face() string {
 	return s.String()
 }
 
-// alike wants that answers cannot be told apart.
+// ownHost is what a refusal repeats of the host in the path of its own request.
+var ownHost = regexp.MustCompile(`: set (TF_TOKEN_\w+|one in a credentials block for [^"]+)`)
+
+// alike wants that answers cannot be told apart, but by the host that was asked about.
 func alike(t testing.TB, what string, a, b answer) {
 	t.Helper()
+	for _, of := range []*answer{&a, &b} {
+		if said := ownHost.ReplaceAll(of.body, nil); len(said) < len(of.body) {
+			of.body, of.header = said, of.header.Clone()
+			of.header.Set("Content-Length", strconv.Itoa(len(said)))
+		}
+	}
 	if a.face() != b.face() {
 		t.Errorf("%s:\n%s\nis not\n%s", what, a.face(), b.face())
 	}

@@ -174,7 +174,7 @@ func TestNoSecretShown(t *testing.T) {
 // Every secret can be in a file of its own, and that file is read.
 func TestSecretTwins(t *testing.T) {
 	file := secretConfig(t)
-	c, _, err := Load(file, nil, nil)
+	c, _, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
