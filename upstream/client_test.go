@@ -236,6 +236,23 @@ func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
 	}
 }
 
+// A discovery that failed late takes nothing from one that succeeded meanwhile.
+func TestLateDiscoveryTakesNothing(t *testing.T) {
+	u := registrytest.New(t, registrytest.Modules())
+	client := newClient(t, u, nil)
+	u.Set(registrytest.Discovery, registrytest.Knobs{Hold: true, Status: 404, Times: 1})
+	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
+		t.Fatalf("with the first discovery on its way: %v", err)
+	}
+	u.Set(registrytest.Discovery, registrytest.Knobs{Status: 404}) // the first one goes on, and fails
+	for range 50 {
+		if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
+			t.Fatalf("after the first discovery failed: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // A discovery that failed is not remembered for longer than an absence is.
 func TestFailedDiscoveryIsForgotten(t *testing.T) {
 	u := registrytest.New(t, registrytest.Modules())

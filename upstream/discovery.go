@@ -72,7 +72,11 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 		u, err := c.discoverSafely(ctx, s)
 		found := discovered{base: u, at: time.Now(), err: err, tried: time.Now()}
 		if err != nil {
-			found.base, found.at = known.base, known.at
+			have, _ := c.found.Get(s)
+			if have.base != nil && have.at.After(now) { // another one was sooner
+				return have, nil
+			}
+			found.base, found.at = have.base, have.at
 		}
 		c.found.Add(s, found)
 		return found, nil
