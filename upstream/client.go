@@ -98,7 +98,7 @@ type Client struct {
 	finding singleflight.Group
 	passing singleflight.Group // questions about providers
 	located *expirable.LRU[locationKey, located]
-	gates   *lru.Cache[string, *gate]
+	gates   *lru.Cache[serviceOf, *gate]
 }
 
 // New makes a Client. Its error names the setting that is wrong.
@@ -121,7 +121,7 @@ func New(cfg Config) (*Client, error) {
 	if c.found, err = lru.New[serviceOf, discovered](maxRemembered); err != nil {
 		return nil, err
 	}
-	if c.gates, err = lru.New[string, *gate](maxRemembered); err != nil {
+	if c.gates, err = lru.New[serviceOf, *gate](maxRemembered); err != nil {
 		return nil, err
 	}
 	c.located = expirable.NewLRU[locationKey, located](maxRemembered, nil, locationLife)
@@ -143,7 +143,7 @@ type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL)
 // questionOf is question for a path below the base URL of any service. It is about
 // something of a namespace.
 func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, path string, limit int64, read reader[T]) (T, error) {
-	return ask(ctx, c.gate(s.host), namespace, func(ctx context.Context) (answer T, err error) {
+	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {
 		res, asked, err := c.get(ctx, s, path, limit)
 		if err != nil {
 			return answer, err

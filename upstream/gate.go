@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/fair"
 )
 
-// gate is what stands before the questions for one registry: it keeps to the
-// registry's wishes and to its own measure, and spares a registry in trouble.
+// gate is what stands before the questions for one service of a registry: it keeps to
+// the registry's wishes and to its own measure, and spares a registry in trouble.
 //
 // It has a door for the registry, and one for each namespace in trouble. What one
 // namespace fails with says nothing about others, unless two fail and none succeeds.
@@ -42,8 +42,8 @@ const (
 	gateQueue = 1024
 	// Large answers of one registry that are read at a time.
 	gateHeavy = 2
-	// Questions whose answers are late, beside those that have a turn. Together they
-	// are no more than egress makes connections.
+	// Questions whose answers are late, beside those that have a turn. Together those
+	// of one service are no more than egress makes connections.
 	gateLate = 48
 	// Namespaces in trouble that are remembered.
 	gateSpaces = 1024
@@ -63,13 +63,19 @@ func newGate(perSecond int) *gate {
 	}
 }
 
-// gate is the one of host.
-func (c *Client) gate(host string) *gate {
-	if g, ok := c.gates.Get(host); ok {
+// gate is the one of a service. What is wrong with the providers of a host, or asked
+// of those who want them, is nothing to those who want modules; but together they are
+// no more than the host is asked.
+func (c *Client) gate(s serviceOf) *gate {
+	if g, ok := c.gates.Get(s); ok {
 		return g
 	}
-	g := newGate(c.cfg.Hosts[host].Rate)
-	if have, ok, _ := c.gates.PeekOrAdd(host, g); ok {
+	g := newGate(c.cfg.Hosts[s.host].Rate)
+	if s.service != modulesV1 {
+		modules := c.gate(serviceOf{s.host, modulesV1})
+		g.turns, g.rate = modules.turns, modules.rate
+	}
+	if have, ok, _ := c.gates.PeekOrAdd(s, g); ok {
 		return have
 	}
 	return g

@@ -141,6 +141,27 @@ func TestGateTellsNamespacesApart(t *testing.T) {
 	}
 }
 
+// Providers that are down, or want to be left alone, keep nobody from modules. Both
+// are asked at the rate of their host.
+func TestGateTellsServicesApart(t *testing.T) {
+	c, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, providers := c.gate(serviceOf{"a.example", modulesV1}), c.gate(serviceOf{"a.example", providersV1})
+	wish := &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: &answered{"a.example", "429", http.StatusTooManyRequests}}
+	asks(providers, "acme", wish)
+	if sent, err := asks(providers, "acme", nil); sent > 0 || err == nil {
+		t.Errorf("providers are asked all the same: %v", err)
+	}
+	if sent, err := asks(modules, "acme", nil); sent != 1 || err != nil {
+		t.Errorf("modules: sent %d times: %v", sent, err)
+	}
+	if providers.rate != modules.rate || providers.turns != modules.turns {
+		t.Error("the host is asked at more than its rate")
+	}
+}
+
 func TestGateBoundsRateAndTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10)

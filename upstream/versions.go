@@ -42,7 +42,7 @@ func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.
 	var document bytes.Buffer
 	n, err := document.ReadFrom(io.LimitReader(res.Body, ordinaryDocument))
 	if err == nil && n == ordinaryDocument {
-		leave, errTurn := c.gate(m.Host).large(ctx)
+		leave, errTurn := c.gate(serviceOf{m.Host, modulesV1}).large(ctx)
 		if errTurn != nil {
 			return nil, errTurn
 		}
