@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,12 +150,14 @@ func (f *fetch) extract(ctx context.Context, a address, ref, prefix string) (com
 }
 
 // resolve fetches the commit that ref means, again if trouble may pass. What is
-// received counts, whatever comes of it.
+// received counts, whatever comes of it: where too little is left because of trouble,
+// that is the error.
 func (f *fetch) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
+	var trouble error // of the last try
 	for tries := 1; ; tries++ {
 		left := f.limits.Received - f.received
 		if left <= 0 {
-			return nil, "", tooLarge(f.limits.Received)
+			return nil, "", cmp.Or(trouble, tooLarge(f.limits.Received))
 		}
 		if r, err = f.open(ctx, f.dir, a, left); err != nil {
 			return nil, "", err
@@ -165,9 +168,14 @@ func (f *fetch) resolve(ctx context.Context, a address, ref string) (r *reposito
 		if closeErr := f.close(r); closeErr != nil {
 			return nil, "", err
 		}
-		if why, again := pauseAfter(ctx, err, tries); !again {
+		if trouble != nil && errors.Is(err, modproxy.ErrInvalid) { // it is too large for what is left
+			return nil, "", trouble
+		}
+		why, again := pauseAfter(ctx, err, tries)
+		if !again {
 			return nil, "", why
 		}
+		trouble = err
 	}
 }
 
