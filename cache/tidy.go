@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -85,7 +86,7 @@ func (r *Registry) Discard(ctx context.Context, m modproxy.Module, version strin
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s %s: no package of it was ever kept: %w", m, version, fs.ErrNotExist)
+		return nil, absent(strings.TrimSpace(fmt.Sprintf("%s %s", m, version)) + ": no package of it was ever kept")
 	}
 	give, err := r.room.take(ctx)
 	if err != nil {
@@ -117,6 +118,12 @@ func (r *Registry) Discard(ctx context.Context, m modproxy.Module, version strin
 	_, err = r.remove(victims, func(*seat) {})
 	return list, err
 }
+
+// absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
+type absent string
+
+func (a absent) Error() string      { return string(a) }
+func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 // references yields what [Registry.References] does.
 func (r *Registry) references() iter.Seq2[Reference, error] {

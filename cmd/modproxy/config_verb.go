@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -22,15 +21,12 @@ output is itself a configuration file, but for its secrets.`,
 				return err
 			}
 			if asJSON {
-				out := json.NewEncoder(env.stdout)
-				out.SetIndent("", "  ")
-				out.SetEscapeHTML(false)
-				return out.Encode(describe(c, sources))
+				return env.printJSON(describe(c, sources))
 			}
 			return printConfig(env.stdout, c, sources)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"key": {"value": …, "source": …}, …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
 	cmd.AddCommand(newConfigCheckCommand(env))
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"unicode"
@@ -45,6 +46,12 @@ func (p problems) Error() string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+// absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
+type absent string
+
+func (a absent) Error() string      { return string(a) }
+func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 func exitCode(err error) int {
 	var m misuse

@@ -107,7 +107,7 @@ as evidence. --quarantine removes those that have been there for so long.`,
 	cmd.Flags().StringVar(&size, "max-size", "", "`size` of all packages that stay, such as 50GiB (cache.max_size)")
 	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside so `long` ago, such as 30d")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	return cmd
 }
 

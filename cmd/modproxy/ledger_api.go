@@ -123,7 +123,7 @@ func accept(book ledger.Ledger, a acceptance, forget func(m modproxy.Module, ver
 	}
 	before, err := book.Lookup(m, version)
 	if errors.Is(err, fs.ErrNotExist) {
-		return out, fmt.Errorf("no record of %s %s: what is fetched first is recorded, and needs nobody to accept it: %w", m, version, fs.ErrNotExist)
+		return out, absent(fmt.Sprintf("no record of %s %s: what is fetched first is recorded, and needs nobody to accept it", m, version))
 	} else if err != nil {
 		return out, err
 	}

@@ -140,7 +140,7 @@ func (o *sumdbOps) ask(path string) ([]byte, error) {
 	case len(body) > maxSumdbAnswer:
 		return nil, fmt.Errorf("%s: an answer of more than %d bytes", o.base+path, maxSumdbAnswer)
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("%s: %w", o.base+path, fs.ErrNotExist)
+		return nil, withHint(absent(fmt.Sprintf("%s: %s", o.base+path, resp.Status)), "--url wants the URL of the proxy itself, which has a ledger")
 	case resp.StatusCode == http.StatusUnauthorized:
 		return nil, withHint(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--token-file, or the variable TF_TOKEN_… of the proxy's host, says who asks")
 	case 300 <= resp.StatusCode && resp.StatusCode < 400:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,7 +100,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 					return errors.New("the ledger has no such record")
 				}
 				if asJSON {
-					return env.printJSON(map[string]any{"records": list, "tree": book.Tree().N})
+					return printLines(env.stdout, list)
 				}
 				for _, r := range list {
 					if _, err := fmt.Fprintln(env.stdout, r); err != nil {
@@ -110,7 +111,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"records": [{"module": …, "version": …, "sum": …, "counts": …, …}, …], "tree": …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one record in a line: {"module": …, "version": …, "sum": …, "counts": …, …}`)
 	return cmd
 }
 
@@ -144,7 +145,7 @@ Exit code 1 says that there is something open, so that a job can watch it.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"drift": [{"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}, …]}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also what is not open any more")
 	cmd.Flags().Var(&since, "since", "only what was offered this `long` ago at most, such as 24h or 7d")
 	return cmd
@@ -152,7 +153,7 @@ Exit code 1 says that there is something open, so that a job can watch it.`,
 
 // printDrift prints what is open, or all. Its error says that something is open.
 func (env *environment) printDrift(list []ledgerDrift, all, asJSON bool) error {
-	shown, versions := []ledgerDrift{}, map[[2]string]bool{}
+	shown, versions := []ledgerDrift(nil), map[[2]string]bool{}
 	for _, d := range list {
 		if d.Open {
 			versions[[2]string{d.Module, d.Version}] = true
@@ -162,7 +163,7 @@ func (env *environment) printDrift(list []ledgerDrift, all, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		if err := env.printJSON(map[string]any{"drift": shown}); err != nil {
+		if err := printLines(env.stdout, shown); err != nil {
 			return err
 		}
 	} else {
@@ -196,6 +197,19 @@ long as the ledger does.`,
 	}
 }
 
+// printLines prints a list as JSON, one element in a line.
+func printLines[T any](w io.Writer, list []T) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	for _, v := range list {
+		if err := out.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printJSON prints one thing as one JSON document.
 func (env *environment) printJSON(v any) error {
 	out := json.NewEncoder(env.stdout)
 	out.SetIndent("", "  ")

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +21,8 @@ func newLsCommand(env *environment) *cobra.Command {
 		Use:   "ls [MODULE-PATTERN]",
 		Short: "List the packages that are kept",
 		Long: `List every version whose package is kept or was, one in a line: module, version,
-state, size, when it was last used, sum, source, commit. The state is "kept";
+state, size, and the day on which it was last used. --json has more: when it was
+fetched, its sum, source and commit. The state is "kept";
 "evicted", when the package was removed to make room or by "modproxy rm", and is
 fetched again when it is asked for; "missing", when it is lost; "superseded", when
 the ledger has other content of the version, which is fetched when it is asked for;
@@ -44,7 +50,7 @@ such as 'acme/*/aws'; without a hostname, of any registry.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"module": …, "version": …, "state": …, "size_bytes": …, …}, one in a line`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
 	return cmd
 }
 
@@ -52,6 +58,7 @@ func (env *environment) ls(cmd *cobra.Command, a *api, pattern string, asJSON bo
 	out := json.NewEncoder(env.stdout)
 	out.SetEscapeHTML(false)
 	var done *cache.Removed
+	var list []*listedPackage
 	path := "/-/api/packages?" + url.Values{"pattern": {pattern}}.Encode()
 	err := readStream(cmd.Context(), a, "GET", path, nil, func(line packageLine) error {
 		switch {
@@ -62,8 +69,7 @@ func (env *environment) ls(cmd *cobra.Command, a *api, pattern string, asJSON bo
 		case line.Package != nil && asJSON:
 			return out.Encode(line.Package)
 		case line.Package != nil:
-			_, err := fmt.Fprintln(env.stdout, line.Package)
-			return err
+			list = append(list, line.Package)
 		}
 		return nil
 	})
@@ -73,7 +79,38 @@ func (env *environment) ls(cmd *cobra.Command, a *api, pattern string, asJSON bo
 	case done == nil:
 		return errCut
 	case !asJSON:
+		if err := printPackages(env.stdout, list); err != nil {
+			return err
+		}
 		_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", done.Packages, sizeText(done.Bytes))
 	}
+	return err
+}
+
+// printPackages prints a table, and each note of a package in a line of its own.
+func printPackages(w io.Writer, list []*listedPackage) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var table bytes.Buffer
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "MODULE\tVERSION\tSTATE\tSIZE\tLAST USED") // a tabwriter fails in Flush
+	for _, p := range list {
+		last := "-"
+		if !p.Last.IsZero() {
+			last = p.Last.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, sizeText(p.Size), last)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(table.String(), "\n")
+	for i, p := range list {
+		for _, note := range p.Notes {
+			lines[i+1] += "  note: " + note + "\n"
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(lines, ""))
 	return err
 }

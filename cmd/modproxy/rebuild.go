@@ -40,7 +40,7 @@ modproxy must not be serving from the data directory.`,
 			return env.rebuild(cmd.Context(), c, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
 	return cmd
 }
 

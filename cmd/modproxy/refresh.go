@@ -151,7 +151,7 @@ stands for every module of which a package is or was kept.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}, one in a line`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one module in a line: {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}`)
 	return cmd
 }
 

@@ -80,13 +80,13 @@ Without VERSION the packages of all its versions are removed.`,
 					return err
 				}
 				if asJSON {
-					return env.printJSON(out)
+					return printLines(env.stdout, out.Packages)
 				}
 				return env.printRemoved(out)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"packages": [{"module": …, "version": …, "there": …, …}, …]}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
 	return cmd
 }
 

@@ -150,19 +150,6 @@ func describePackage(l cache.Listing, damage error) listedPackage {
 	return p
 }
 
-// String is the package in one line, and each note in another.
-func (p listedPackage) String() string {
-	last := "-"
-	if !p.Last.IsZero() {
-		last = p.Last.UTC().Format(time.RFC3339)
-	}
-	line := fmt.Sprintf("%s %s %s %s %s %s %s", p.Module, p.Version, p.State, sizeText(p.Size), last, p.Sum, sourceText(p.Source))
-	for _, note := range p.Notes {
-		line += "\n  note: " + note
-	}
-	return line
-}
-
 // packageLine is a line of a list.
 type packageLine struct {
 	Package *listedPackage `json:"package,omitempty"`

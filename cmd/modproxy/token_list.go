@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -30,9 +29,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				out := json.NewEncoder(env.stdout)
-				out.SetIndent("", "  ")
-				return out.Encode(list)
+				return printLines(env.stdout, list)
 			}
 			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush
@@ -42,7 +39,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 			return out.Flush()
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print [{"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}, …]`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}`)
 	return cmd
 }
 

@@ -43,14 +43,14 @@ func TestTokenCreate(t *testing.T) {
 			t.Errorf("the token's secret is in\n%s", out)
 		}
 	}
-	var tokens []auth.Token
-	if err := json.Unmarshal([]byte(asJSON.stdout), &tokens); err != nil || len(tokens) != 1 {
+	var got auth.Token
+	if err := json.Unmarshal([]byte(asJSON.stdout), &got); err != nil || strings.Count(asJSON.stdout, "\n") != 1 {
 		t.Fatalf("%v: %s", err, asJSON.stdout)
 	}
-	if got := tokens[0]; got.Name != "ci" || !got.Admin || len(got.Scopes) != 3 || got.Scopes[0].String() != "registry.acme-corp.example/acme" || !strings.Contains(list.stdout, got.ID) {
+	if got.Name != "ci" || !got.Admin || len(got.Scopes) != 3 || got.Scopes[0].String() != "registry.acme-corp.example/acme" || !strings.Contains(list.stdout, got.ID) {
 		t.Errorf("%+v\n%s", got, list.stdout)
 	}
-	for _, idOrName := range []string{"ci", tokens[0].ID} { // again does nothing
+	for _, idOrName := range []string{"ci", got.ID} { // again does nothing
 		if out := command(t, variables, "token", "revoke", idOrName); out.code != exitDone || !strings.Contains(out.stdout, "is revoked") {
 			t.Errorf("%+v", out)
 		}

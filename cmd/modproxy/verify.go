@@ -139,7 +139,7 @@ something is.`,
 	}
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "read the packages")
 	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; make records from their copies, and copies from records")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print {"damage": {"kind": …, "module": …, "version": …, "text": …}}, one in a line, and {"done": …} in the last`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	return cmd
 }
 

@@ -48,6 +48,6 @@ func newVersionCommand(env *environment) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"version": …, "go": …, "platform": …}`)
 	return cmd
 }
