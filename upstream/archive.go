@@ -45,7 +45,8 @@ func (f *fetch) fetchArchive(ctx context.Context, s source) error {
 const headerRoom = 1 << 20
 
 const (
-	// How often an archive is asked for that does not come to its end.
+	// How often an archive is asked for that does not come to its end, or a page that
+	// says where one is.
 	archiveTries = 3
 	// The first pause between two tries, which doubles, and the longest pause that a
 	// server may ask for.
@@ -56,12 +57,23 @@ const (
 // download receives an archive into a file without a name: a checksum covers it
 // whole, and a zip is read from its end. What is received counts, also of tries that
 // come to nothing.
-func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error) {
+func (f *fetch) download(ctx context.Context, s source) (file *os.File, size int64, err error) {
 	left := f.cfg.MaxReceived
+	err = f.patiently(ctx, func() (passes bool, err error) {
+		file, size, passes, err = f.downloadOnce(ctx, s, left)
+		left -= size
+		return passes && left > 0, err
+	})
+	return file, size, err
+}
+
+// patiently calls ask, and again after a pause as long as it says that the next try
+// may do better. A pause that a server asks for is made unless it is too long.
+func (f *fetch) patiently(ctx context.Context, ask func() (passes bool, err error)) error {
 	for try := 1; ; try++ {
-		file, size, passes, err := f.downloadOnce(ctx, s, left)
-		if left -= size; err == nil || !passes || try == archiveTries || left <= 0 || f.budget.Spent() {
-			return file, size, err
+		passes, err := ask()
+		if err == nil || !passes || try == archiveTries || f.budget.Spent() {
+			return err
 		}
 		wait := archivePause << (try - 1)
 		var later *modproxy.RetryLater
@@ -69,14 +81,14 @@ func (f *fetch) download(ctx context.Context, s source) (*os.File, int64, error)
 			wait = max(wait, time.Until(later.After))
 		}
 		if deadline, ok := ctx.Deadline(); wait > archiveMaxPause || ok && time.Until(deadline) <= wait {
-			return nil, 0, err
+			return err
 		}
 		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, 0, err
+			return err
 		}
 	}
 }

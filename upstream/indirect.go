@@ -18,7 +18,17 @@ const maxPage = 1 << 20
 // terraformGet asks an http location that is no archive where the package is: by
 // the header X-Terraform-Get, or by a meta tag named terraform-get in the head of
 // an HTML page (go-getter's get_http.go).
-func (f *fetch) terraformGet(ctx context.Context, s source) (located, error) {
+func (f *fetch) terraformGet(ctx context.Context, s source) (l located, err error) {
+	err = f.patiently(ctx, func() (passes bool, err error) {
+		l, passes, err = f.terraformGetOnce(ctx, s)
+		return passes, err
+	})
+	return l, err
+}
+
+// terraformGetOnce is terraformGet with one try; passes reports whether the next may
+// do better.
+func (f *fetch) terraformGetOnce(ctx context.Context, s source) (at located, passes bool, err error) {
 	asked := *s.url
 	if asked.RawQuery != "" {
 		asked.RawQuery += "&"
@@ -33,21 +43,21 @@ func (f *fetch) terraformGet(ctx context.Context, s source) (located, error) {
 		MaxBytes:    maxPage,
 	})
 	if err != nil {
-		return located{}, outgoing(err)
+		return located{}, egress.MayPass(err), outgoing(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		err, _ := packageRefusal(res)
-		return located{}, err
+		err, passes := packageRefusal(res)
+		return located{}, passes, err
 	}
 	value := res.Header.Get("X-Terraform-Get")
 	if value == "" {
 		if value, err = metaTag(res.Body); err != nil {
-			return located{}, err
+			return located{}, false, err
 		}
 	}
 	l, err := modproxy.ParseLocation(value, res.Request.URL)
-	return located{Location: l}, err
+	return located{Location: l}, false, err
 }
 
 // metaTag reads the content of <meta name="terraform-get"> from a page's head.
