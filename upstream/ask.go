@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -15,7 +16,7 @@ const (
 	// How long after its beginning a question is still sent, again if need be. A
 	// client asks twice, and is answered within three seconds each time.
 	patience = 5 * time.Second
-	// An answer that is not there after about this time is late. It is waited for, but
+	// An answer that has not begun after about this time is late. It is waited for, but
 	// another may come sooner.
 	lateAfter = 1500 * time.Millisecond
 	// The answers that one question waits for at a time.
@@ -31,7 +32,17 @@ type try struct {
 	began     time.Time     // when it passed the gate
 	late      time.Duration // after this time its answer is
 	cancel    context.CancelCauseFunc
-	over      bool // guarded by gate.mu
+	begun     atomic.Bool // its answer comes, but may take its time
+	over      bool        // guarded by gate.mu
+}
+
+type tryKey struct{}
+
+// begin notes that the answer to the try that ctx is of has begun to come.
+func begin(ctx context.Context) {
+	if t, ok := ctx.Value(tryKey{}).(*try); ok {
+		t.begun.Store(true)
+	}
 }
 
 // result is what a try came to.
@@ -97,8 +108,11 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 	}
 	// Whoever is late makes place for others.
 	timer := time.AfterFunc(t.late, func() {
-		g.overdue(t)
+		overdue := g.overdue(t)
 		leave()
+		if !overdue {
+			return
+		}
 		select {
 		case late <- struct{}{}:
 		default: // nobody waits any more
@@ -115,7 +129,7 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 		g.done(t, r.err)
 	}()
 	r.sent = true
-	if r.value, r.err = send(ctx); context.Cause(ctx) == errLate {
+	if r.value, r.err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
 		r.err = errLate
 	}
 	return r

@@ -177,6 +177,7 @@ func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64)
 	if err != nil {
 		return nil, nil, outgoing(err)
 	}
+	begin(ctx)
 	return res, asked, nil
 }
 

@@ -30,7 +30,7 @@ type gate struct {
 	whole   door
 	spaces  map[string]*door // of namespaces that failed last
 	failing []string         // namespaces that failed since the last success, two at most
-	late    []*try           // without a turn, the oldest first
+	late    []*try           // under way without a turn, the oldest first
 }
 
 const (
@@ -241,19 +241,24 @@ func (g *gate) fail(t *try, err, why error, now time.Time) {
 	}
 }
 
-// overdue is t being late: a failure, until an answer comes. When too many are late
-// the oldest is given up.
-func (g *gate) overdue(t *try) {
+// overdue is t having taken long: it gives up its turn, and when too many have, the
+// oldest is given up. If its answer has not begun, or others wait for it as a trial, it is
+// late: a failure, until the answer is there.
+func (g *gate) overdue(t *try) (late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.over {
-		return
+		return false
 	}
 	if g.late = append(g.late, t); len(g.late) > gateLate {
 		g.late[0].cancel(errLate)
 		g.late = slices.Delete(g.late, 0, 1)
 	}
+	if t.begun.Load() && !slices.ContainsFunc(g.doors(t.namespace), func(d *door) bool { return d.trial == t }) {
+		return false
+	}
 	g.fail(t, errLate, errLate, time.Now())
+	return true
 }
 
 // concerned are the doors that err, the trouble of t, is about. It is called with mu

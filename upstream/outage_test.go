@@ -177,6 +177,24 @@ func TestOneThatHangs(t *testing.T) {
 	})
 }
 
+// An answer that has begun is not asked for again, however long it takes to come.
+func TestOneThatComesSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		sent := 0
+		_, err := ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) {
+			sent++
+			time.Sleep(time.Second)
+			begin(ctx)
+			time.Sleep(30 * time.Second)
+			return 1, nil
+		})
+		if err != nil || sent != 1 {
+			t.Errorf("sent %d times: %v", sent, err)
+		}
+	})
+}
+
 // A question that ends in a panic ends in an error, and takes nothing along.
 func TestAskSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
