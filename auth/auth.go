@@ -59,9 +59,12 @@ func (g Grant) MayRead(m modproxy.Module) bool {
 	return false
 }
 
-// MayReadOf reports whether one of the scopes covers a module of host.
-func (g Grant) MayReadOf(host string) bool {
-	return slices.ContainsFunc(g.Scopes, func(s Scope) bool { return covers(s.Host, host) })
+// MayReadOf reports whether one of the scopes covers modules of a namespace of host,
+// or of any namespace when that is empty.
+func (g Grant) MayReadOf(host, namespace string) bool {
+	return slices.ContainsFunc(g.Scopes, func(s Scope) bool {
+		return covers(s.Host, host) && (namespace == "" || covers(s.Namespace, namespace))
+	})
 }
 
 // MayReadAll reports whether one of the scopes covers every module.

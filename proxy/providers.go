@@ -47,7 +47,7 @@ func (h *Handler) provider(w http.ResponseWriter, r *http.Request, e *Event) err
 		return unknown
 	case bad != nil:
 		return bad
-	case h.cfg.Auth != nil && !auth.PrincipalOf(r.Context()).MayReadOf(host):
+	case !h.mayAskAbout(r.Context(), host, path):
 		return fmt.Errorf("provider %s/%s: %w", host, path, modproxy.ErrNotFound)
 	case h.cfg.Providers == nil:
 		return fmt.Errorf("provider %s/%s: %w: offline, and providers are not kept", host, path, modproxy.ErrUnavailable)
@@ -71,6 +71,20 @@ func (h *Handler) provider(w http.ResponseWriter, r *http.Request, e *Event) err
 	}
 	w.Write(document) // a client that is gone is no concern
 	return nil
+}
+
+// mayAskAbout reports whether the client may be told about the provider at path. A
+// registry that is shown a token of ours may answer with what is private to a
+// namespace; of others any scope will do.
+func (h *Handler) mayAskAbout(ctx context.Context, host, path string) bool {
+	if h.cfg.Auth == nil {
+		return true
+	}
+	namespace := ""
+	if h.cfg.Upstreams.Private[host] {
+		namespace, _, _ = strings.Cut(path, "/")
+	}
+	return auth.PrincipalOf(ctx).MayReadOf(host, namespace)
 }
 
 // parseProvider takes a request of the providers.v1 protocol, sent to requestHost,

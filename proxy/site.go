@@ -16,6 +16,9 @@ import (
 type Upstreams struct {
 	// Hosts may be asked.
 	Hosts map[string]bool
+	// Private are those of Hosts that are shown a token of ours: what they answer
+	// about a namespace is for those who may read modules of it.
+	Private map[string]bool
 	// Any allows every registry that is named in the path.
 	Any bool
 	// Default answers for our own hostname.

@@ -189,7 +189,7 @@ func home(c *Config) func(base string) string {
 
 // handler is the HTTP side of the stack.
 func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
-	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Namespaces: map[string]string{}}
+	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{}}
 	for _, u := range c.Upstreams {
 		switch {
 		case u.Host == "*":
@@ -199,6 +199,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 			upstreams.Default = u.Host
 		}
 		upstreams.Hosts[u.Host] = true
+		upstreams.Private[u.Host] = !u.Token.IsZero()
 	}
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
