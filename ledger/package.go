@@ -13,7 +13,8 @@ import (
 // Package is Next's answer, if it is what the ledger has. A version that it does
 // not have is added, and is durable before Package returns. Where Next's answer is
 // another one, from another commit of the repository that is recorded, Package is
-// what At gives for the recorded commit, if that is what the ledger has.
+// what At gives for the recorded commit, if that is what the ledger has; so it is
+// where Next does not find what it has answered before.
 //
 // Errors: those of Next; [modproxy.ErrChanged] when the content is not what is
 // recorded; [modproxy.ErrUnavailable] when the ledger does not answer, because
@@ -23,6 +24,9 @@ func (r *Registry) Package(ctx context.Context, m modproxy.Module, version strin
 		return nil, wrap("package", m, version, errOffline)
 	}
 	p, err := r.Next.Package(ctx, m, version)
+	if errors.Is(err, modproxy.ErrNotFound) {
+		return r.deleted(ctx, m, version, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +54,27 @@ func (r *Registry) recorded(ctx context.Context, m modproxy.Module, version stri
 	if r.At == nil || err != nil || was.Commit == "" || offered.Commit == "" || offered.URL != was.URL || offered.Commit == was.Commit {
 		return nil, err
 	}
-	p, err := r.At(ctx, m, version, was.Commit)
+	return r.at(ctx, rec)
+}
+
+// deleted is the package at the commit that is recorded, when err is that Next does not
+// find what the version was: its tag may have been deleted.
+func (r *Registry) deleted(ctx context.Context, m modproxy.Module, version string, err error) (*modproxy.Package, error) {
+	rec, none := r.Ledger.Lookup(m, version)
+	if r.At == nil || none != nil || rec.Source.Commit == "" {
+		return nil, err
+	}
+	p, errWas := r.at(ctx, rec)
+	if errWas != nil {
+		return nil, fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errWas)
+	}
+	return p, nil
+}
+
+// at is the package at the commit of rec, if it is what rec says.
+func (r *Registry) at(ctx context.Context, rec Record) (*modproxy.Package, error) {
+	was := rec.Source
+	p, err := r.At(ctx, rec.Module, rec.Version, was.Commit)
 	if named := (*modproxy.Error)(nil); errors.As(err, &named) {
 		return nil, named.Err // the question is known
 	}

@@ -119,6 +119,12 @@ func (r *repos) move(repo, tag, revision string) error {
 	return err
 }
 
+// delete removes a tag of repo.
+func (r *repos) delete(repo, tag string) error {
+	_, err := git(nil, "-C", filepath.Join(r.dir, filepath.FromSlash(repo)), "update-ref", "-d", "refs/tags/"+tag)
+	return err
+}
+
 // writeCommit writes one commit, whose tree is files and nothing else, in the
 // language of git-fast-import(1).
 func (r *repos) writeCommit(w *bytes.Buffer, mark int, branch string, forks bool, revision string, files []file) error {

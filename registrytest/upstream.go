@@ -202,6 +202,14 @@ func (u *Upstream) Commit(name string) (string, error) {
 	return u.served.repos.commit(name)
 }
 
+// Delete removes a tag of a repository, and not its commit, until something else is
+// loaded.
+func (u *Upstream) Delete(repository, tag string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.served.repos.delete(repository, tag)
+}
+
 // Move moves a tag of a repository to the commit of another of its revisions, until
 // something else is loaded.
 func (u *Upstream) Move(repository, tag, revision string) error {
