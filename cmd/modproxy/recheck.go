@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -111,7 +112,9 @@ func (r *recheck) look(ctx context.Context, k moduleVersion, rec ledger.Record) 
 	if ctx.Err() != nil {
 		return
 	}
-	r.seen[k] = commit
+	if !errors.Is(err, modproxy.ErrUnavailable) { // else it is not known what it has
+		r.seen[k] = commit
+	}
 	fields = append(fields, zap.String("recorded", rec.Source.Commit), zap.String("commit", commit))
 	if err != nil {
 		fields = append(fields, zap.Error(err))

@@ -101,6 +101,13 @@ func TestRecheck(t *testing.T) {
 		if len(held.fetched) != 2 {
 			t.Errorf("fetched %v; want 1.0.0 once more", held.fetched)
 		}
+		commits["2.0.0"], held.err = "0ddba11", modproxy.ErrUnavailable // which says nothing about it
+		wait(2)
+		held.err = modproxy.ErrChanged
+		wait(4)
+		if len(held.fetched) != 4 {
+			t.Errorf("fetched %v; want 2.0.0 until it is known what it has", held.fetched)
+		}
 		held.mu.Unlock()
 		cancel()
 		<-done
