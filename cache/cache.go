@@ -103,7 +103,7 @@ type Registry struct {
 	grown   atomic.Int64 // bytes of versions documents since they were last trimmed
 	flushed atomic.Int64 // when uses were last written down, in Unix milliseconds
 
-	forgets atomic.Uint64 // how often Forget was called
+	forgets [64]atomic.Uint64 // how often Forget was called, by a hash of the module
 
 	held    refusals[modproxy.Module] // RetryLater of Next
 	missing refusals[key]             // ErrNotFound of Next; no version means the module

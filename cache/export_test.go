@@ -1,5 +1,7 @@
 package cache
 
+import "github.com/modproxy/modproxy"
+
 // Held is how many bytes of packages are in memory, and how many of them could
 // be evicted.
 func (r *Registry) Held() (used, idle int64) {
@@ -15,3 +17,6 @@ func (r *Registry) Seats() (n int) {
 	}
 	return n
 }
+
+// Apart reports whether a is not forgotten with b.
+func (r *Registry) Apart(a, b modproxy.Module) bool { return r.forgotten(a) != r.forgotten(b) }

@@ -15,7 +15,7 @@ import (
 // kept is looked at instead, and fetched again only when it is damaged.
 func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord], error) {
 	return r.fetches.join(r.fetching, "", k, func() (*PackageRecord, error) {
-		defer r.relearn(k, r.forgets.Load())
+		defer r.relearn(k, r.forgotten(k.Module).Load())
 		defer r.located.Remove(k)
 		have, err := r.sound(k)
 		if err == nil && have != nil {

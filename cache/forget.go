@@ -1,6 +1,11 @@
 package cache
 
-import "github.com/modproxy/modproxy"
+import (
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/modproxy/modproxy"
+)
 
 // Forget makes the next question about a version look at its record in the index
 // again, and ask Next again if it must: what counts for the version has changed.
@@ -8,9 +13,12 @@ import "github.com/modproxy/modproxy"
 // every version of any. What is kept stays.
 func (r *Registry) Forget(m modproxy.Module, version string) {
 	r.once.Do(r.start)
-	r.forgets.Add(1) // first: see relearn
+	r.forgotten(m).Add(1) // first: see relearn
 	switch {
 	case m == (modproxy.Module{}):
+		for i := range r.forgets {
+			r.forgets[i].Add(1)
+		}
 		r.records.Purge()
 		r.located.Purge()
 		r.failed.kept.Purge()
@@ -36,10 +44,15 @@ func (r *Registry) unlearn(k key) {
 	r.missing.kept.Remove(k)
 }
 
-// relearn is called after something about k was learned. If something was forgotten
-// since, it may be what counted before, and the next question looks again.
+// forgotten is how often something about m was forgotten, and about some others.
+func (r *Registry) forgotten(m modproxy.Module) *atomic.Uint64 {
+	return &r.forgets[maphash.Comparable(r.seed, m)%uint64(len(r.forgets))]
+}
+
+// relearn is called after something about k was learned. If something about its module
+// was forgotten since, it may be what counted before, and the next question looks again.
 func (r *Registry) relearn(k key, since uint64) {
-	if r.forgets.Load() != since {
+	if r.forgotten(k.Module).Load() != since {
 		r.unlearn(k)
 	}
 }

@@ -2,8 +2,10 @@ package cache_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -154,5 +156,37 @@ func TestForgetWhileMuchIsAsked(t *testing.T) {
 		asked := f.next.asked("package")
 		f.fetch(t, "1.0.0")
 		equal(t, "packages asked for", f.next.asked("package"), asked+1)
+	})
+}
+
+// That other modules are forgotten costs nothing: what is asked is asked once, and a
+// fetch that failed is not tried again before its time.
+func TestForgetOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.change(func(n *next) { n.delay = 100 * time.Millisecond })
+		other := vpc
+		f.Start()
+		for i := 0; !f.Apart(vpc, other); i++ {
+			other.Name = "other-" + strconv.Itoa(i)
+		}
+		go func() {
+			for range 300 {
+				f.Forget(other, "")
+				time.Sleep(30 * time.Millisecond)
+			}
+		}()
+		f.fetch(t, "1.0.0")
+		f.next.change(func(n *next) { n.pack = modproxy.ErrInvalid })
+		for range 5 {
+			if _, err := f.Location(t.Context(), vpc, "1.1.0"); !errors.Is(err, modproxy.ErrInvalid) {
+				t.Errorf("error %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		if locations, packages := f.next.asked("location"), f.next.asked("package"); locations != 2 || packages != 2 {
+			t.Errorf("two versions: %d questions for a location, %d for a package", locations, packages)
+		}
+		time.Sleep(10 * time.Second)
 	})
 }

@@ -104,7 +104,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 	if known, ok := r.records.Get(k); ok && time.Since(known.at) < recallFor {
 		return known.rec, nil
 	}
-	defer r.relearn(k, r.forgets.Load())
+	defer r.relearn(k, r.forgotten(k.Module).Load())
 	rec, err := r.Index.Package(k.Module, k.version)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -131,7 +131,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 // starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
 	return r.locations.join(r.asking, modproxy.AskerOf(ctx), k, func() (modproxy.Location, error) {
-		defer r.relearn(k, r.forgets.Load())
+		defer r.relearn(k, r.forgotten(k.Module).Load())
 		if rec, err := r.record(k); err == nil {
 			return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
 		}
