@@ -56,12 +56,16 @@ const (
 
 // download receives an archive into a file without a name: a checksum covers it
 // whole, and a zip is read from its end. What is received counts, also of tries that
-// come to nothing.
+// come to nothing: where too little is left because of them, their error is the error.
 func (f *fetch) download(ctx context.Context, s source) (file *os.File, size int64, err error) {
 	left := f.cfg.MaxReceived
+	var trouble error // of the last try
 	err = f.patiently(ctx, func() (passes bool, err error) {
 		file, size, passes, err = f.downloadOnce(ctx, s, left)
-		left -= size
+		if trouble != nil && errors.Is(err, egress.ErrTooLarge) {
+			return false, trouble
+		}
+		left, trouble = left-size, err
 		return passes && left > 0, err
 	})
 	return file, size, err

@@ -2,6 +2,8 @@ package upstream_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -164,6 +166,33 @@ func TestPackageFollowsLocation(t *testing.T) {
 			t.Errorf("%d %s requests; want %d", got, kind, want)
 		}
 	}
+}
+
+// What was received in vain leaves less for the next try. That this is too little says
+// nothing about the archive.
+func TestTroubleIsNotSize(t *testing.T) {
+	content := make([]byte, 100_000)
+	if _, err := rand.Read(content); err != nil {
+		t.Fatal(err)
+	}
+	u := registrytest.New(t, txtar.Parse([]byte(`
+-- modules/acme/network/aws/1.0.0 --
+{url}/archives/x.zip
+-- archives/x.zip/main.tf --
+# `+hex.EncodeToString(content))))
+	client := newClient(t, u, nil, func(c *upstream.Config) { c.MaxReceived = 150_000 })
+	u.Set(registrytest.Archive, registrytest.Knobs{Truncate: 90_000, Times: 1})
+	if _, err := client.Package(t.Context(), networkOf(u), "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("after an answer that was cut off: %v", err)
+	}
+	if n := u.Count(registrytest.Archive); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+	p, err := client.Package(t.Context(), networkOf(u), "1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
 }
 
 // What is refused is refused when the location is asked for, and by name.
