@@ -18,6 +18,7 @@ check: ## gofmt, vet, staticcheck, govulncheck
 
 race: tools ## all tests, with the real clients, under the race detector
 	go test -race -timeout 20m ./...
+	go test -run 'ComesAndGoes|OutageEnds|OneThat' ./upstream # see upstream/outage_test.go
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
