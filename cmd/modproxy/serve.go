@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -31,11 +32,13 @@ Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hangup, stop := hangups() // before anything is read, which may take its time
+			defer stop()
 			c, _, err := env.load()
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), env, c)
+			return serve(cmd.Context(), env, c, hangup)
 		},
 	}
 }
@@ -66,12 +69,10 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 	}
 }
 
-// serve runs the proxy until ctx ends.
-func serve(ctx context.Context, env *environment, c *Config) (err error) {
+// serve runs the proxy until ctx ends, and follows what comes by hangup.
+func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Signal) (err error) {
 	log, flush := newLog(env.stderr, c.Log.Level)
 	defer flush()
-	hangup, stopHangups := hangups()
-	defer stopHangups()
 	env.tuneGarbage(c)
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
