@@ -26,6 +26,10 @@ func TestTimeTellsNothing(t *testing.T) {
 	}
 	absent := module{private.host, private.namespace, "absent", private.system}
 	secret := strings.Repeat("q", 52)
+	almost := ours[:len(ours)-2] + secret[:2]
+	if almost == ours {
+		almost = ours[:len(ours)-2] + "aq"
+	}
 	segment, path := p.signed(t, ours, private, "1.0.0")
 	for name, pair := range map[string][2]probe{
 		"tokens": {
@@ -34,7 +38,7 @@ func TestTimeTellsNothing(t *testing.T) {
 		},
 		"tokens-almost-right": {
 			{private.path("versions"), ours[:len(ours)-52] + secret, http.StatusUnauthorized},
-			{private.path("versions"), ours[:len(ours)-2] + secret[:2], http.StatusUnauthorized},
+			{private.path("versions"), almost, http.StatusUnauthorized},
 		},
 		"versions": {
 			{private.path("versions"), others, http.StatusNotFound},
