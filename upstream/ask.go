@@ -62,18 +62,22 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	deadline := time.Now().Add(patience)
 	results, late := make(chan result[T], maxTries), make(chan struct{}, maxTries)
 	underWay, pause := 0, againAfter
-	next, waiting := time.NewTimer(0), true // for the next try
+	begin := func() {
+		underWay++
+		go func() { results <- sendOnce(ctx, g, namespace, deadline, late, send) }()
+	}
+	begin()
+	next, waiting := time.NewTimer(patience), false // for the next try
+	next.Stop()
 	defer next.Stop()
 	for {
 		select {
 		case <-next.C:
 			waiting = false
-			underWay++
-			go func() { results <- sendOnce(ctx, g, namespace, deadline, late, send) }()
+			begin()
 		case <-late:
 			if !waiting && underWay < maxTries && time.Now().Before(deadline) {
-				waiting = true
-				next.Reset(0)
+				begin()
 			}
 		case r := <-results:
 			underWay--
