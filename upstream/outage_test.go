@@ -1,8 +1,3 @@
-//go:build !race
-
-// The race detector may end a test of thousands of goroutines in a synctest bubble by
-// an error of its own (https://go.dev/issue/78156), so these run without it.
-
 package upstream
 
 import (

@@ -191,7 +191,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 // setup gives a script its own environment, in which nothing of the user's counts.
 func setup(env *testscript.Env, name, program string) error {
 	ca := filepath.Join(env.WorkDir, "ca.pem")
-	w := &world{dir: env.WorkDir, tool: name, program: program, upstreams: map[string]*registrytest.Upstream{}}
+	w := &world{t: env.T(), dir: env.WorkDir, tool: name, program: program, upstreams: map[string]*registrytest.Upstream{}}
 	_, err := os.Stat(w.path("modproxy.yaml"))
 	w.ownConfig = err == nil
 	env.Values[worldKey{}] = w

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,7 @@ type worldKey struct{}
 
 // world is what one script has around it.
 type world struct {
+	t             testscript.T
 	dir           string
 	tool, program string // the client's name and path
 	upstreams     map[string]*registrytest.Upstream
@@ -49,6 +51,9 @@ func (w *world) close() {
 	if w.proxy != nil {
 		w.proxy.Process.Kill()
 		<-w.exited
+	}
+	if log, _ := os.ReadFile(w.path("modproxy.log")); bytes.Contains(log, []byte("DATA RACE")) {
+		w.t.Fatal("modproxy.log has a data race:\n", string(log))
 	}
 	for _, u := range w.upstreams {
 		u.Close()
