@@ -18,9 +18,9 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 	var base, tool string
 	cmd := &cobra.Command{
 		Use:   "client-config",
-		Short: "Print what to put into the CLI configuration of Terraform and OpenTofu",
+		Short: "Print the CLI configuration for Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
-modules and providers of every upstream, with source addresses as they are.`,
+modules and providers of every upstream. Source addresses stay unchanged.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if base != "" {
@@ -41,7 +41,7 @@ modules and providers of every upstream, with source addresses as they are.`,
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
-	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu`; without, for both")
+	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu` (default both)")
 	return cmd
 }
 

@@ -10,10 +10,10 @@ func newConfigCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration that is in force, and where each value comes from",
-		Long: `Print every key with the value that is in force and the place that set it: the
-file with its line, the variable or the flag. Secrets are never printed. The
-output is itself a configuration file, but for its secrets.`,
+		Short: "Print the configuration in force, and where each value comes from",
+		Long: `Print every key with the value in force and where it was set: the file with its
+line, the variable or the flag. Secrets are never printed. Apart from them, the
+output is itself a configuration file.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
 			c, sources, err := env.load()
@@ -34,9 +34,9 @@ output is itself a configuration file, but for its secrets.`,
 func newConfigCheckCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Say whether the configuration is in order",
-		Long: `Read the configuration as "modproxy serve" would, the files with secrets
-included, and tell everything that is wrong with it. Nothing is connected to.`,
+		Short: "Check the configuration",
+		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
+and print everything that is wrong with it. Nothing is connected to.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if _, _, err := env.load(); err != nil {

@@ -12,12 +12,12 @@ import (
 var keyFlags = []struct{ name, key, usage string }{
 	{"listen", "listen", "`address` and port to accept connections on"},
 	{"public-url", "public_url", "`URL` under which clients see this proxy"},
-	{"anonymous", "anonymous", "ask nobody who they are, wherever it listens"},
-	{"data", "data", "`directory` of everything that is kept"},
+	{"anonymous", "anonymous", "turn authentication off, wherever it listens"},
+	{"data", "data", "`directory` for everything that is kept"},
 	{"tls-cert", "tls.cert_file", "PEM `file` with the certificate and its intermediates"},
 	{"tls-key", "tls.key_file", "PEM `file` with the certificate's private key"},
-	{"offline", "offline", "answer from what is kept, never ask anybody"},
-	{"log-level", "log.level", "least `level` to write: debug, info, warn, error"},
+	{"offline", "offline", "answer from what is kept, ask no registry or forge"},
+	{"log-level", "log.level", "lowest `level` to write: debug, info, warn, error"},
 }
 
 // verbFlags are the keyFlags of a verb. One that is not here looks into the data

@@ -64,13 +64,13 @@ func newGCCommand(env *environment) *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what is not needed, and what is over the bound",
-		Long: `Remove packages that have no record, which a crash can leave, once they are an hour
-old; then, until no more than --max-size is kept, those that were not used for
-longest. What versions were first seen to be is not forgotten.
+		Short: "Remove unneeded data, and packages over the size limit",
+		Long: `Remove packages without a record, which a crash can leave, once they are an hour
+old. Then remove the least recently used packages, until no more than --max-size is
+kept. The ledger stays unchanged.
 
-Damaged packages, and indexes that were replaced, are in the directory quarantine,
-as evidence. --quarantine removes those that have been there for so long.`,
+The directory quarantine holds damaged packages and replaced indexes as evidence.
+--quarantine removes those that have been there for the given time.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
@@ -104,9 +104,9 @@ as evidence. --quarantine removes those that have been there for so long.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&size, "max-size", "", "`size` of all packages that stay, such as 50GiB (cache.max_size)")
-	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside so `long` ago, such as 30d")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be")
+	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
+	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and print what would be removed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	return cmd
 }

@@ -20,8 +20,8 @@ func newHealthCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running modproxy whether it is alive",
-		Long: `Ask for /-/healthz, of the proxy that this configuration makes unless --url names
-another, and exit with 0 if the answer is 200 within 5 seconds.`,
+		Long: `Request /-/healthz from the proxy that this configuration describes, or from the one
+at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := &http.Client{

@@ -22,8 +22,8 @@ func newKeyCommand(env *environment) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "rotate",
 		Short: "Sign package paths with a new key from now on",
-		Long: `Sign package paths with a new key from now on. What was signed before stays good
-until it expires; after a second rotation it does not.`,
+		Long: `Sign package paths with a new key from now on. Paths signed before stay valid until
+they expire, or until the second rotation.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			c, _, err := read(env.flags.file(), env.variables, env.flags.changed())

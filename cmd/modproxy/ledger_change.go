@@ -25,10 +25,11 @@ func newLedgerAcceptCommand(env *environment) *cobra.Command {
 	var sum, subdir, reason string
 	cmd := &cobra.Command{
 		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT",
-		Short: "Let other content count for a version from now on",
-		Long: `Add a record: from now on the version is what --sum says, and the reason is kept
-with it for good. What was kept of the version is not served any more; it is
-fetched again, and must match. "modproxy ledger drift" prints what was offered.
+		Short: "Accept other content for a version from now on",
+		Long: `Add a record: from now on the version has the content of --sum, and the reason is
+kept with it for good. What was kept of the version is no longer served; modproxy
+fetches it again, and it must match. "modproxy ledger drift" prints what was
+offered.
 
 The first record stays in the ledger, and so does this one.`,
 		Args: arguments(2, 2),
@@ -56,7 +57,7 @@ The first record stays in the ledger, and so does this one.`,
 	}
 	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
 	cmd.Flags().StringVar(&subdir, "subdir", "", "the module's `directory` in the package, \".\" for all of it (the one that was offered)")
-	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is wanted, and who says so")
+	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is accepted, and by whom")
 	return cmd
 }
 
@@ -77,10 +78,10 @@ func (env *environment) printAccepted(in acceptance, out accepted) error {
 func newLedgerExportCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write the whole ledger into a file",
+		Short: "Write the whole ledger to a file",
 		Long: `Write all records, and the signed head that proves them and their order. "-" is
-standard output. The private key is not in the file: to keep the ledger's identity,
-back up its directory.`,
+standard output. The file does not contain the private key: to keep the ledger's
+identity, back up its directory.`,
 		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return env.readLedger(func(_ *Config, book *ledger.Log) error {
@@ -101,12 +102,12 @@ func newLedgerImportCommand(env *environment) *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Bring the ledger to where an export is",
-		Long: `Add what an export has and the ledger has not; "-" is standard input. One of the
-two must be the beginning of the other: an export that has something else in the
-place of a record is refused, and nothing is added.
+		Short: "Add the records of an export",
+		Long: `Add the records of an export that the ledger lacks; "-" is standard input. One of
+the two must be the beginning of the other: an export with another record in the
+same place is refused, and nothing is added.
 
-An export of another ledger is signed by a key of its own, which --key must name:
+An export of another ledger is signed with that ledger's key, which --key must name.
 "modproxy ledger key" prints it where that ledger is.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -134,7 +135,7 @@ An export of another ledger is signed by a key of its own, which --key must name
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "a verifier `key` that the export may be signed by, beside the ledger's own")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "another verifier `key` to accept, besides the ledger's own")
 	return cmd
 }
 
@@ -147,10 +148,10 @@ func importLedger(ctx context.Context, a *api, from io.Reader, keys []string) (a
 func newLedgerInitCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
-		Short: "Begin a ledger where packages are kept and the ledger was lost",
-		Long: `Begin a new ledger with what the packages are that are kept. What else was recorded
-in the one that was lost is forgotten: such a version is what it is first seen to
-be from now on. Put a backup back, or import an export, if there is one.`,
+		Short: "Begin a new ledger if the old one was lost",
+		Long: `Begin a new ledger with the kept packages. All other records of the lost ledger are
+forgotten: such a version will be what it contains when it is next seen. If you have
+a backup or an export, restore or import that instead.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()

@@ -16,13 +16,12 @@ import (
 func newLedgerCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ledger",
-		Short: "See and tend the record of what each version was first seen to be",
-		Long: `The ledger records what every version contained when it was first fetched. Content
-that is another is refused, and kept as an observation ("drift"). The ledger is
-append-only: "accept" adds a record that counts from then on.
+		Short: "Show and manage the record of what each version contained",
+		Long: `The ledger records what every version contained when it was first fetched. Other
+content is refused, and kept as an observation ("drift"). The ledger is append-only:
+"accept" adds a record that counts from then on.
 
-All verbs work while modproxy serves from the same data directory, and while none
-does.`,
+All verbs work whether or not modproxy serves from the same data directory.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
 			return misuse{withHint(errors.New("no verb given"), `"modproxy ledger --help" lists the verbs`)}
@@ -80,9 +79,8 @@ func newLedgerShowCommand(env *environment) *cobra.Command {
 		Use:   "show [MODULE [VERSION]]",
 		Short: "Print the records",
 		Long: `Print the records in the order in which they were made, one in a line: module,
-version, sum, time, source, commit. A record that does not count any more, because
-another one was accepted, is marked as superseded, and one that was accepted says
-why.
+version, sum, time, source, commit. A record that was replaced by an accepted one is
+marked as superseded, and an accepted one has its reason.
 
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 2),
@@ -120,13 +118,13 @@ func newLedgerDriftCommand(env *environment) *cobra.Command {
 	var since duration
 	cmd := &cobra.Command{
 		Use:   "drift [MODULE [VERSION]]",
-		Short: "Print what was offered for versions and is not what is recorded",
-		Long: `Print the content that upstreams offered for versions and that was refused,
-because it is not what is recorded. What is recorded goes on to count until somebody
-accepts something else; an observation is open until then, also when upstream
-has taken the change back. --since leaves out what is old.
+		Short: "Print content that was offered but differs from the record",
+		Long: `Print the content that upstreams offered for versions and that was refused because
+it differs from the record. The record counts until somebody accepts other content.
+An observation stays open until then, even if upstream reverts the change. --since
+leaves out old observations.
 
-Exit code 1 says that there is something open, so that a job can watch it.`,
+Exit code 1 means that an observation is open, so that a job can watch it.`,
 		Args: arguments(0, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return env.readLedger(func(c *Config, book *ledger.Log) error {
@@ -146,8 +144,8 @@ Exit code 1 says that there is something open, so that a job can watch it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
-	cmd.Flags().BoolVar(&all, "all", false, "also what is not open any more")
-	cmd.Flags().Var(&since, "since", "only what was offered this `long` ago at most, such as 24h or 7d")
+	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
+	cmd.Flags().Var(&since, "since", "only what was offered within this `long`, such as 24h or 7d")
 	return cmd
 }
 
@@ -182,11 +180,11 @@ func (env *environment) printDrift(list []ledgerDrift, all, asJSON bool) error {
 func newLedgerKeyCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
-		Short: "Print the key to check the ledger with",
+		Short: "Print the key that verifies the ledger",
 		Long: `Print the verifier key: the ledger's name, a number and a public key. It is for
 "modproxy lock --check --key", for "modproxy ledger import --key", and for every
-other client of Go checksum databases. It is not secret. It stays the same as
-long as the ledger does.`,
+other client of Go checksum databases. It is not secret, and stays the same as long
+as the ledger does.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return env.readLedger(func(_ *Config, book *ledger.Log) error {

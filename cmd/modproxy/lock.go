@@ -29,24 +29,23 @@ func newLockCommand(env *environment) *cobra.Command {
 	var f lockFlags
 	cmd := &cobra.Command{
 		Use:   "lock [DIR]",
-		Short: "Write down what a configuration's modules are, or check it",
-		Long: `Write modproxy.lock for the configuration in DIR (the working directory, if there is
-none): every module of a registry that "terraform init" or "tofu init" has installed
-for it, nested ones included, with its version and the hash of its package. Put the
-file into version control.
+		Short: "Record the modules of a configuration, or check them",
+		Long: `Write modproxy.lock for the configuration in DIR (default: the working directory).
+It lists every registry module that "terraform init" or "tofu init" has installed,
+nested ones included, with its version and the hash of its package. Put the file
+into version control.
 
-With --check, hold to the file what is installed, and the file to a ledger. Nothing
-is written. Exit codes: 0 all is the same, 1 something is not or is missing, 2 the
-command line is wrong.
+With --check, compare what is installed with modproxy.lock, and modproxy.lock with a
+ledger, and write nothing. Exit codes: 0 all agree, 1 something differs or is
+missing, 2 the command line is wrong.
 
-The ledger is that of the proxy at --url, proven by its signed tree; without --url
-the one in the data directory. --check wants one, unless --no-ledger says that none
-is to be asked; without --check it is asked if it is there, and what differs from it
-is not locked.
+The ledger is that of the proxy at --url, proven by its signed tree, or the one in
+the data directory. --check requires a ledger, unless --no-ledger is given. Without
+--check the ledger is used if it exists, and what differs from it is not locked.
 
-Modules that do not come from a registry are named, and not locked. When clients
-copy a package for a second call they leave out what begins with a dot; such a copy
-is held to the package without that.`,
+Modules that do not come from a registry are named, but not locked. When clients
+copy a package for a second call, they leave out names that begin with a dot; such a
+copy is compared without them.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
@@ -76,11 +75,11 @@ is held to the package without that.`,
 			return env.writeLock(cmd.Context(), dir, calls, f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.check, "check", false, "hold what is installed to modproxy.lock, and that to a ledger")
+	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and that with a ledger")
 	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the proxy whose ledger to ask")
-	cmd.Flags().StringVar(&f.key, "key", "", "the verifier `key` of that ledger; without, the proxy is asked for it")
-	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token to show that proxy; without, TF_TOKEN_… of its host, by https")
-	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "ask no ledger")
+	cmd.Flags().StringVar(&f.key, "key", "", "the verifier `key` of that ledger (default: ask the proxy)")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
+	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "use no ledger")
 	return cmd
 }
 

@@ -19,19 +19,20 @@ func newLsCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [MODULE-PATTERN]",
-		Short: "List the packages that are kept",
-		Long: `List every version whose package is kept or was, one in a line: module, version,
-state, size, and the day on which it was last used. --json has more: when it was
-fetched, its sum, source and commit. The state is "kept";
-"evicted", when the package was removed to make room or by "modproxy rm", and is
-fetched again when it is asked for; "missing", when it is lost; "superseded", when
-the ledger has other content of the version, which is fetched when it is asked for;
-or "damaged", when its record is. Lines that begin with "note:" say of the package
-above what of the source is left out of it, and which of its names are the same on
-some file systems.
+		Short: "List the kept packages",
+		Long: `List every version whose package is or was kept, one in a line: module, version,
+state, size, and the day on which it was last used. --json prints more: when it was
+fetched, its sum, source and commit.
 
-MODULE-PATTERN is a module address in which * stands for any part of a segment,
-such as 'acme/*/aws'; without a hostname, of any registry.`,
+The state is "kept"; "evicted", if the package was removed to make room or by
+"modproxy rm", and is fetched again when a client asks for it; "missing", if it is
+lost; "superseded", if the ledger has other content for the version, which is
+fetched when a client asks for it; or "damaged", if its record is damaged. A line
+that begins with "note:" says which parts of the source the package above leaves
+out, and which of its names are the same on some file systems.
+
+MODULE-PATTERN is a module address in which * stands for any part of a segment, such
+as 'acme/*/aws'. Without a hostname it matches any registry.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.settings()

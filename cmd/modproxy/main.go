@@ -63,12 +63,13 @@ func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "modproxy",
 		Short: "A caching proxy for module registries of Terraform and OpenTofu",
-		Long: `modproxy keeps modules of Terraform and OpenTofu registries close to those who
-use them, and what a version once contained is what it contains for ever.
+		Long: `modproxy keeps modules of Terraform and OpenTofu registries near their users. A
+version stays what it contained when modproxy first saw it.
 
-Every key of the configuration can be set in a file, in a variable (cache.fresh
-is MODPROXY_CACHE_FRESH) and, for the most important ones, by a flag; the later
-wins. "modproxy config" prints what is in force and why.
+Every key of the configuration can be set in a file, in a variable (cache.fresh is
+MODPROXY_CACHE_FRESH), and the most important ones by a flag. Flags win over
+variables, and variables over the file. "modproxy config" prints the values in force
+and where they were set.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`,
 		SilenceErrors: true,

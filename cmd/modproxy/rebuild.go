@@ -16,11 +16,11 @@ func newRebuildCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rebuild",
-		Short: "Make the index anew, when it is lost or damaged",
-		Long: `Make the index anew from the copies of the package records that are beside it, and
-from what is whole in the old one, whatever else it is: missing, empty, cut short,
-damaged, an older copy. The old index is kept in the directory quarantine. No record
-is lost that is in either of them, and the ledger is not touched.
+		Short: "Make a new index, if the old one is lost or damaged",
+		Long: `Make a new index from the copies of the package records beside it, and from whatever
+is whole in the old index, which may be missing, empty, cut short, damaged or an
+older copy. The old index is kept in the directory quarantine. No record in either
+of them is lost, and the ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
 		Args: arguments(0, 0),

@@ -120,9 +120,10 @@ func newRefreshCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refresh MODULE… | --all",
 		Short: "Ask registries now which versions modules have",
-		Long: `Ask upstream which versions a module has, although what is kept is fresh, and say in
-one line what is new and what is gone. That a version was absent, or could not be
-fetched, is forgotten. So a version that was published a moment ago can be installed.
+		Long: `Ask upstream which versions a module has, even if the kept list is fresh, and print
+in one line what is new and what is gone. modproxy also forgets that a version was
+absent or could not be fetched, so that a version published a moment ago can be
+installed.
 
 A version that is gone upstream stays listed if its package is kept.
 

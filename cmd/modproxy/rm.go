@@ -56,14 +56,13 @@ func newRmCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rm MODULE [VERSION]",
-		Short: "Remove the package of a version, or of all versions, of a module",
-		Long: `Remove the bytes of a package, unless another version has the same content: then
-they stay for that one. What the version was first seen to be is not
-forgotten: the package is fetched again when it is asked for, and refused if it is
-another then ("modproxy ledger accept" makes another one count).
+		Short: "Remove the package of one version, or of all versions, of a module",
+		Long: `Remove the bytes of a package, unless another version has the same content. The
+ledger keeps its record: modproxy fetches the package again when a client asks for
+it, and refuses it if it differs ("modproxy ledger accept" accepts other content).
 
-MODULE is a module address; without its hostname, one of the first upstream.
-Without VERSION the packages of all its versions are removed.`,
+MODULE is a module address; without its hostname, one of the first upstream. Without
+VERSION, the packages of all its versions are removed.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.settings()

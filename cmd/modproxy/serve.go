@@ -23,10 +23,9 @@ func newServeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM or SIGINT. It then stops listening, answers what has
-been asked, ends the fetches that run, within the time of the key shutdown, and
-exits with 0. A second signal ends it at once. SIGHUP ends nothing: it reads the
-TLS certificate anew.
+		Long: `Run the proxy until SIGTERM or SIGINT. It then stops listening, ends running
+requests and fetches within the time of the key shutdown, and exits with 0. A second
+signal ends it at once. SIGHUP reloads the TLS certificate and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,

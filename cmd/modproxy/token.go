@@ -17,9 +17,9 @@ import (
 func newTokenCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke the tokens that clients show",
-		Long: `Make, list and revoke the tokens that clients show. They are in the data
-directory; a proxy that serves from it follows within five seconds.`,
+		Short: "Make, list and revoke tokens for clients",
+		Long: `Make, list and revoke tokens for clients. They are in the data directory; a proxy
+that serves from it notices changes within five seconds.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
 			return misuse{withHint(errors.New("no verb given"), `"modproxy token --help" lists the verbs`)}
@@ -75,14 +75,14 @@ func newTokenCreateCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --scope HOST/NAMESPACE",
 		Short: "Make a token",
-		Long: `Make a token, and print it, this once, on standard output; what else there is to
-say goes to standard error.
+		Long: `Make a token and print it on standard output. It is printed only this once. Other
+messages go to standard error.
 
-It lets its owner read the modules of the scopes. A scope is a registry and a
-namespace, such as registry.terraform.io/acme; either may be "*" as a whole, and
-"*" alone is every module.
+The token can read the modules of its scopes. A scope is a registry and a namespace,
+such as registry.terraform.io/acme; either may be "*" as a whole, and "*" alone is
+every module.
 
-The data directory is made where there is none, unless it is named by --data.`,
+The data directory is created if it does not exist, unless --data names it.`,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
   modproxy token create me --scope '*' --expires never
   modproxy token create prometheus --admin`,
@@ -107,9 +107,9 @@ The data directory is made where there is none, unless it is named by --data.`,
 			return env.createToken(spec)
 		},
 	}
-	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be given more than once")
-	cmd.Flags().StringVar(&expires, "expires", "30d", "how `long` it is good, such as 12h or 30d, or never")
-	cmd.Flags().BoolVar(&admin, "admin", false, "it may operate the proxy and read its metrics, and no modules by that")
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
+	cmd.Flags().StringVar(&expires, "expires", "30d", "how `long` it is valid, such as 12h or 30d, or never")
+	cmd.Flags().BoolVar(&admin, "admin", false, "allow operating the proxy and reading its metrics, but no modules")
 	return cmd
 }
 
@@ -147,9 +147,10 @@ func (env *environment) createToken(spec auth.TokenSpec) error {
 func newTokenRevokeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID|NAME",
-		Short: "End a token for good",
-		Long: `End the token with an id, or the live one with a name, for good, and every package
-path that was signed for it. A proxy that serves refuses it within five seconds.`,
+		Short: "Revoke a token for good",
+		Long: `Revoke the token with the given id, or the live one with the given name, for good,
+with every package path that was signed for it. A serving proxy refuses it within
+five seconds.`,
 		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, tokens, err := env.tokens()

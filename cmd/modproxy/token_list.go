@@ -17,7 +17,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens, those that ended within 90 days included",
+		Short: "List the tokens, including those that ended within 90 days",
 		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			_, tokens, err := env.tokens()

@@ -120,14 +120,14 @@ func newVerifyCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Say whether everything that is kept is what it was",
-		Long: `Hold the index, the copies of its records, the packages and the ledger to each other,
-and print everything that is wrong. --read-data reads every package, too: its bytes
-must have the digest that its record says, and its content the sum. Nothing is
-changed without --repair.
+		Short: "Check everything that is kept for damage",
+		Long: `Compare the index, the copies of its records, the packages and the ledger, and print
+everything that is wrong. --read-data also reads every package: its bytes must match
+the digest in its record, and its content the sum. Nothing is changed without
+--repair.
 
-Exit code 0 says that nothing is wrong, or that all of it was repaired; 1 that
-something is.`,
+Exit code 0 means that nothing is wrong, or that everything was repaired; 1 means
+that something is wrong.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
@@ -137,7 +137,7 @@ something is.`,
 			return withAPI(cmd.Context(), c, openStorage, func(a *api) error { return env.verify(cmd, a, in, asJSON) })
 		},
 	}
-	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "read the packages")
+	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
 	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; make records from their copies, and copies from records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	return cmd
