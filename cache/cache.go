@@ -228,6 +228,16 @@ func (r *Registry) Close(ctx context.Context) error {
 	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
 }
 
+// Fetching are the fetches that are under way: "MODULE VERSION", and a channel that is
+// closed when the fetch has ended.
+func (r *Registry) Fetching() map[string]<-chan struct{} {
+	all := map[string]<-chan struct{}{}
+	for k, c := range r.fetches.underWay() {
+		all[k.Module.String()+" "+k.version] = c.done
+	}
+	return all
+}
+
 // lock is held while the record, or the blob, that k names is read in order to
 // be changed.
 func lock[K comparable](r *Registry, k K) (unlock func()) {
@@ -241,7 +251,7 @@ var (
 	errEvicted        = &modproxy.Lasting{Err: errors.New("evicted, and modproxy is offline")}
 	errDamagedOffline = &modproxy.Lasting{Err: errors.New("what is kept is damaged or missing, and modproxy is offline")}
 	errReading        = errors.New("many other versions documents are being read from the index")
-	errClosing        = fmt.Errorf("%w: the proxy is stopping", modproxy.ErrUnavailable)
+	errClosing        = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
 )
 
 // wrap adds the question to err, unless a layer below has.

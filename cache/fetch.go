@@ -14,7 +14,7 @@ import (
 // startFetch starts the fetch of k, unless it is under way. A package that is
 // kept is looked at instead, and fetched again only when it is damaged.
 func (r *Registry) startFetch(ctx context.Context, k key) (*call[*PackageRecord], error) {
-	return r.fetches.join(r.fetching, "", k, func() (*PackageRecord, error) {
+	return r.fetches.join(ctx, r.fetching, "", k, func(ctx context.Context) (*PackageRecord, error) {
 		defer r.relearn(k, r.forgotten(k.Module).Load())
 		defer r.located.Remove(k)
 		have, err := r.sound(k)
@@ -133,6 +133,9 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key, have *PackageRecord) 
 	rec, err = r.fetch(ctx, k, have)
 	if err != nil && context.Cause(ctx) == errDrips {
 		return nil, errDrips
+	}
+	if err != nil && r.fetching.ending.Err() != nil {
+		return nil, k.wrap("package", errClosing)
 	}
 	return rec, late(ctx, err, r.set.fetch)
 }

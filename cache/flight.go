@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -85,6 +86,7 @@ type flights[K comparable, V any] struct {
 // call is one call under way; value and err are there when done is closed.
 type call[V any] struct {
 	began time.Time
+	met   modproxy.Trouble
 	done  chan struct{}
 	value V
 	err   error
@@ -92,8 +94,8 @@ type call[V any] struct {
 
 // join is the call for k that is under way, or one that it starts. The work
 // begins by looking whether it is done already: the call before it may have
-// ended a moment ago.
-func (f *flights[K, V]) join(b *background, asker string, k K, work func() (V, error)) (*call[V], error) {
+// ended a moment ago. Its context has the values of ctx.
+func (f *flights[K, V]) join(ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error)) (*call[V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[k]; ok {
@@ -112,7 +114,7 @@ func (f *flights[K, V]) join(b *background, asker string, k K, work func() (V, e
 				c.err = modproxy.Fault(p)
 			}
 		}()
-		c.value, c.err = work()
+		c.value, c.err = work(modproxy.WithTrouble(ctx, &c.met))
 	})
 	if err != nil {
 		return nil, err
@@ -122,6 +124,13 @@ func (f *flights[K, V]) join(b *background, asker string, k K, work func() (V, e
 	}
 	f.calls[k] = c
 	return c, nil
+}
+
+// underWay are the calls that are under way.
+func (f *flights[K, V]) underWay() map[K]*call[V] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.calls)
 }
 
 // has tells whether the call for k is under way.
@@ -142,6 +151,9 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k 
 		return c.value, c.err
 	case <-timer.C:
 		why = errors.New("upstream has not answered within " + limit.String() + "; the question goes on")
+		if err := c.met.Last(); err != nil {
+			why = fmt.Errorf("%w; it last failed with: %w", why, err)
+		}
 	case <-ctx.Done():
 		why = ctx.Err()
 	}

@@ -130,7 +130,7 @@ func (r *Registry) record(k key) (*PackageRecord, error) {
 // locate asks Next where the package of k is, unless that is under way, and
 // starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
-	return r.locations.join(r.asking, modproxy.AskerOf(ctx), k, func() (modproxy.Location, error) {
+	return r.locations.join(ctx, r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (modproxy.Location, error) {
 		defer r.relearn(k, r.forgotten(k.Module).Load())
 		if rec, err := r.record(k); err == nil {
 			return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil

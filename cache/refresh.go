@@ -59,7 +59,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 func (r *Registry) askAnew(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	for {
 		own := false
-		call, err := r.listings.join(r.asking, modproxy.AskerOf(ctx), m, func() (*modproxy.Versions, error) {
+		call, err := r.listings.join(ctx, r.asking, modproxy.AskerOf(ctx), m, func(ctx context.Context) (*modproxy.Versions, error) {
 			own = true
 			return r.askNext(ctx, m)
 		})

@@ -127,7 +127,7 @@ func parseKept(document []byte) (*modproxy.Versions, error) {
 
 // ask asks Next for the versions of m, unless that is under way.
 func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.Versions], error) {
-	return r.listings.join(r.asking, modproxy.AskerOf(ctx), m, func() (*modproxy.Versions, error) {
+	return r.listings.join(ctx, r.asking, modproxy.AskerOf(ctx), m, func(ctx context.Context) (*modproxy.Versions, error) {
 		if a, ok := r.answers.get(m); ok && a.fresh(time.Now(), r.set.fresh) {
 			return a.kept, nil
 		}

@@ -85,6 +85,9 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 			if r.err == nil || r.sent && !passes {
 				return r.value, r.err
 			}
+			if r.sent {
+				modproxy.Troubled(ctx, r.err)
+			}
 			now := time.Now()
 			wait := max(pause/2+rand.N(pause/2+1), after.Sub(now))
 			switch {
@@ -177,5 +180,6 @@ func (g *gate) turn(ctx context.Context, deadline time.Time) (leave func(), err 
 
 var (
 	errBusy = errors.New("there are more questions for this registry than it is asked at a time")
-	errLate = fmt.Errorf("%w: it did not answer in time", modproxy.ErrUnavailable)
+	errSlow = errors.New("it did not answer in time")
+	errLate = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
 )

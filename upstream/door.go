@@ -95,11 +95,16 @@ func (d *door) closed(now time.Time) bool {
 	return d.shut && (d.trial != nil || now.Before(d.next))
 }
 
-// refusal is what those are told who do not pass.
-func (d *door) refusal(now time.Time) error {
+// refusal is what those are told who do not pass: what the questions for host before
+// theirs met, and without a word of those.
+func (d *door) refusal(host string, now time.Time) error {
 	after := d.next
 	if d.trial != nil {
 		after = now.Add(doorMaxPause)
 	}
-	return &modproxy.RetryLater{After: after, Err: fmt.Errorf("%w: %w", modproxy.ErrUnavailable, d.why)}
+	err := fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, host, d.why)
+	if d.why != errLeftAlone {
+		err = fmt.Errorf("%w (%d times in a row); it is asked again every second or two", err, d.failures)
+	}
+	return &modproxy.RetryLater{After: after, Err: err}
 }

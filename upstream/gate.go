@@ -22,6 +22,7 @@ import (
 // It has a door for the registry, and one for each namespace in trouble. What one
 // namespace fails with says nothing about others, unless two fail and none succeeds.
 type gate struct {
+	host  string        // of the registry, for people
 	turns *fair.Turns   // by who asks
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
 	rate  *rate.Limiter
@@ -49,13 +50,14 @@ const (
 	gateSpaces = 1024
 )
 
-var errLeftAlone = errors.New("the registry wants to be left alone for now")
+var errLeftAlone = errors.New("it wants to be left alone for now")
 
 func newGate(perSecond int) *gate {
 	if perSecond == 0 {
 		perSecond = gateRate
 	}
 	return &gate{
+		host:   "the registry",
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
@@ -71,6 +73,7 @@ func (c *Client) gate(s serviceOf) *gate {
 		return g
 	}
 	g := newGate(c.cfg.Hosts[s.host].Rate)
+	g.host = s.host
 	if s.service != modulesV1 {
 		modules := c.gate(serviceOf{s.host, modulesV1})
 		g.turns, g.rate = modules.turns, modules.rate
@@ -122,7 +125,7 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 			return nil
 		}
 		d := doors[i]
-		changed, next, refusal := d.changed, d.next, d.refusal(now)
+		changed, next, refusal := d.changed, d.next, d.refusal(g.host, now)
 		if d.trial != nil {
 			next = deadline
 		} else if len(doors) > 1 {
@@ -235,7 +238,6 @@ func (g *gate) open(namespace string, now time.Time) {
 
 // fail counts a failure. It is called with mu held.
 func (g *gate) fail(t *try, err, why error, now time.Time) {
-	why = fmt.Errorf("questions before this one failed, the last because %w", why)
 	for _, d := range g.concerned(t, err) {
 		d.fail(t, why, now)
 	}
@@ -257,7 +259,7 @@ func (g *gate) overdue(t *try) (late bool) {
 	if t.begun.Load() && !slices.ContainsFunc(g.doors(t.namespace), func(d *door) bool { return d.trial == t }) {
 		return false
 	}
-	g.fail(t, errLate, errLate, time.Now())
+	g.fail(t, errLate, errSlow, time.Now())
 	return true
 }
 

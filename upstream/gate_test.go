@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +31,33 @@ func asks(g *gate, namespace string, outcome error) (sent int, err error) {
 		return 0, outcome
 	})
 	return sent, err
+}
+
+// Who does not pass is told which registry is in trouble, and in which, and nothing of
+// what others asked.
+func TestGateSaysWhatTroubleThereIs(t *testing.T) {
+	refused := fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
+		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+	for want, outcome := range map[string]error{
+		"unavailable: registry.example: connection refused by 192.0.2.1:443 (N times in a row); it is asked again every second or two": refused,
+		"unavailable: registry.example: it answered 502 Bad Gateway (N times in a row); it is asked again every second or two":         errGateway,
+		"unavailable: registry.example: it wants to be left alone for now":                                                             &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(0)
+			g.host = "registry.example"
+			for range 8 {
+				asks(g, "acme", outcome)
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			doors := g.doors("acme")
+			err := doors[len(doors)-1].refusal(g.host, time.Now())
+			if regexp.MustCompile(`\(\d+ times`).ReplaceAllString(err.Error(), "(N times") != want {
+				t.Errorf("%v; want %s", err, want)
+			}
+		})
+	}
 }
 
 // A registry that says no is well: of whatever one question can bring about, any

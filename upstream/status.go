@@ -69,7 +69,7 @@ func trouble(err error) error {
 	)
 	switch {
 	case errors.Is(err, errLate):
-		return errLate
+		return errSlow
 	case errors.As(err, &a):
 		switch a.code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -86,9 +86,15 @@ func trouble(err error) error {
 	case errors.As(err, &invalid):
 		return invalid
 	case errors.As(err, &dial):
-		return dial.Err
+		switch {
+		case dial.Op != "dial" || dial.Addr == nil:
+			return dial.Err
+		case errors.Is(dial.Err, syscall.ECONNREFUSED):
+			return fmt.Errorf("connection refused by %s", dial.Addr)
+		}
+		return fmt.Errorf("%s: %w", dial.Addr, dial.Err)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(), errors.Is(err, egress.ErrTooSlow):
-		return errors.New("it did not answer in time")
+		return errSlow
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return errors.New("it ended the connection")
 	}
