@@ -94,14 +94,21 @@ func (p Principal) String() string {
 }
 
 // Refused is the error for everybody who is not known. Its text, which they are
-// shown, is always the same; Why is for the log, and has nothing secret.
+// shown, is always the same, but for whether they have shown a credential; Why is for
+// the log, and has nothing secret.
 //
 // It is [modproxy.ErrUnauthorized].
 type Refused struct{ Why string }
 
-func (*Refused) Error() string {
-	return "unauthorized: this proxy wants a token that is known, not expired and not revoked"
+func (r *Refused) Error() string {
+	if r.Why == noCredential {
+		return "unauthorized: no token was shown"
+	}
+	return "unauthorized: the token is not known, has expired or was revoked"
 }
+
+// noCredential is why somebody is refused who has shown none.
+const noCredential = "no credential"
 
 func (*Refused) Unwrap() error { return modproxy.ErrUnauthorized }
 

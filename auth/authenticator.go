@@ -45,7 +45,7 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 	case len(values) == 0 && a.Anyone != nil:
 		return Principal{Kind: Anonymous, Grant: *a.Anyone}, nil
 	case len(values) == 0:
-		return Principal{}, &Refused{"no credential"}
+		return Principal{}, &Refused{noCredential}
 	case len(values) > 1:
 		return Principal{}, &Refused{"more than one credential"}
 	}

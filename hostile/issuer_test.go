@@ -185,7 +185,7 @@ func TestIssuersAreNotImpersonated(t *testing.T) {
 		}
 		block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 		published, _ := json.Marshal(jwk("rsa", rs))
-		first := p.ask(http.MethodGet, private.path("versions"), "Authorization", "")
+		first := p.ask(http.MethodGet, private.path("versions"), "Authorization", "Bearer none")
 		for name, token := range map[string]string{
 			"another issuer":           other.token("ec", other.key("ec"), other.job(nil)),
 			"another's key":            i.token("ec", other.key("ec"), i.job(nil)),

@@ -39,8 +39,9 @@ func TestPrivatePackages(t *testing.T) {
 	p.run("good", func(t *testing.T) { goodPaths(t, p, segment, path, ours, good) })
 	p.run("no-credential", func(t *testing.T) {
 		first := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", "")
-		if first.status != http.StatusUnauthorized {
-			t.Errorf("%d", first.status)
+		bad := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", "Bearer none")
+		if first.status != http.StatusUnauthorized || bad.status != http.StatusUnauthorized {
+			t.Errorf("%d, %d", first.status, bad.status)
 		}
 		time.Sleep(1100 * time.Millisecond) // for the one token to expire
 		absent := module{"corp.test", "corp", "absent", "aws"}
@@ -52,7 +53,11 @@ func TestPrivatePackages(t *testing.T) {
 		} {
 			for _, m := range []module{private, absent, {"nowhere.test", "a", "b", "c"}} {
 				for _, rest := range []string{"versions", "1.0.0/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
-					alike(t, name+" "+m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", who), first)
+					want := first
+					if who != "" { // that it has shown something is known to who has
+						want = bad
+					}
+					alike(t, name+" "+m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", who), want)
 				}
 			}
 		}
@@ -114,20 +119,22 @@ func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good answer) 
 	}
 }
 
-// refusedAlike wants that paths are refused without a credential, all in the same way.
+// refusedAlike wants that paths are refused without a credential, all in the same way,
+// but for whether they show a segment.
 func refusedAlike(t *testing.T, p *proxy, paths map[string]string) {
 	t.Helper()
-	var first answer
+	firsts := map[bool]answer{}
 	for name, path := range paths {
+		segment := strings.HasPrefix(path, "/s_")
 		for _, headers := range [][]string{nil, {"Range", "bytes=0-3"}, {"If-None-Match", "*"}} {
 			a := p.ask(http.MethodGet, path, append(headers, "Authorization", "")...)
 			if a.status != http.StatusUnauthorized {
 				t.Errorf("%s: %d", name, a.status)
 			}
-			if first.header == nil {
-				first = a
+			if firsts[segment].header == nil {
+				firsts[segment] = a
 			}
-			alike(t, name, a, first)
+			alike(t, name, a, firsts[segment])
 		}
 		if a := p.ask(http.MethodHead, path, "Authorization", ""); a.status != http.StatusUnauthorized || len(a.body) > 0 {
 			t.Errorf("HEAD %s: %d", name, a.status)
