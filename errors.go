@@ -2,6 +2,7 @@ package modproxy
 
 import (
 	"errors"
+	"syscall"
 	"time"
 )
 
@@ -68,7 +69,15 @@ type NoSpace struct {
 	Err error // what happened; not nil
 }
 
-func (e *NoSpace) Error() string { return "no space: " + e.Err.Error() }
+func (e *NoSpace) Error() string {
+	switch {
+	case errors.Is(e.Err, syscall.EROFS):
+		return e.Err.Error() // which says so
+	case errors.Is(e.Err, syscall.ENOSPC):
+		return "the disk is full: " + e.Err.Error() + `; "modproxy gc --max-size" or "modproxy rm" makes room`
+	}
+	return "no space: " + e.Err.Error()
+}
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 

@@ -31,7 +31,7 @@ func (h *health) fail(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.final == nil {
-		h.final = fmt.Errorf("%w; nothing more is kept until modproxy is restarted", err)
+		h.final = fmt.Errorf("%w; modproxy must be restarted", err)
 	}
 	return h.final
 }
@@ -58,7 +58,7 @@ func (h *health) writable() error {
 	case h.final != nil:
 		return h.final
 	case h.trouble != nil && time.Since(h.tried) < troublePause:
-		return fmt.Errorf("nothing is kept while the storage is in trouble: %w", h.trouble)
+		return fmt.Errorf("the storage is in trouble: %w", h.trouble)
 	case h.trouble != nil:
 		h.tried = time.Now() // whoever comes now tries
 	}

@@ -18,7 +18,7 @@ import (
 // What a crash left beside the index stays there: nobody was given it.
 func OpenReadOnly(dir string) (*Store, error) {
 	s := newStore(dir)
-	s.readOnly = fmt.Errorf("%s: %w: what is kept is served, and nothing more is kept until modproxy is restarted with a directory that it can write",
+	s.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
 		dir, syscall.EROFS)
 	s.health.final = s.readOnly
 	if err := s.readLayout(); err != nil {
