@@ -54,7 +54,7 @@ func ended(ctx context.Context) error {
 // when the handler ends, because the connection is another request's then.
 func (r *recorder) endWith(ctx context.Context) (stop func()) {
 	left := context.AfterFunc(ctx, func() {
-		if why := ended(ctx); why != nil {
+		if why := ended(ctx); why != nil && why != ErrEnding { // who waits is told of that
 			r.end(why)
 		}
 	})

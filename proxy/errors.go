@@ -22,6 +22,10 @@ type badRequest struct {
 func (e *badRequest) Error() string { return e.err.Error() }
 func (e *badRequest) Unwrap() error { return e.err }
 
+// ErrEnding is the cause of a request's context that is ended because the proxy is: who
+// waits is told so.
+var ErrEnding = errors.New("modproxy is shutting down")
+
 var errMethod = &badRequest{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}
 
 // statusClientGone is what nginx calls 499: the client went before the answer.
@@ -60,6 +64,8 @@ func statusOf(err error, now time.Time) (status int, wait time.Duration) {
 	switch {
 	case errors.As(err, &bad):
 		return bad.status, 0
+	case errors.Is(err, ErrEnding):
+		return http.StatusServiceUnavailable, time.Second
 	case errors.As(err, &full):
 		return http.StatusInsufficientStorage, 0
 	case errors.As(err, &failed), errors.As(err, &lasting):
@@ -80,7 +86,7 @@ func statusOf(err error, now time.Time) (status int, wait time.Duration) {
 
 // writeError answers with err, as one line of JSON.
 func writeError(w *recorder, r *http.Request, err error) {
-	if r.Context().Err() != nil {
+	if r.Context().Err() != nil && ended(r.Context()) == nil {
 		w.status = statusClientGone
 		return
 	}

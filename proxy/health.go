@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -14,6 +15,8 @@ type Hindrance struct {
 	State string
 	// Err is what the operator is told besides; it may be nil.
 	Err error
+	// Mild is that the proxy is ready all the same.
+	Mild bool
 }
 
 // healthz says that the process is alive.
@@ -28,8 +31,16 @@ func (h *Handler) healthz(w http.ResponseWriter, r *http.Request, e *Event) erro
 func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error {
 	e.Kind = "health"
 	if h.cfg.Ready != nil {
-		if list := h.cfg.Ready(); len(list) > 0 {
-			return &notReady{list, h.operates(r, e)}
+		n := &notReady{list: h.cfg.Ready()}
+		for _, hindrance := range n.list {
+			if !hindrance.Mild {
+				n.whole = h.operates(r, e)
+				return n
+			}
+		}
+		if len(n.list) > 0 {
+			_, err := fmt.Fprintf(w, "ready, but %s\n", n.text(h.operates(r, e)))
+			return err
 		}
 	}
 	_, err := w.Write([]byte("ready\n"))
@@ -41,6 +52,10 @@ func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error
 func (h *Handler) operates(r *http.Request, e *Event) bool {
 	if h.cfg.Local || h.cfg.Operator != nil && h.cfg.Operator(r) {
 		return true
+	}
+	if h.cfg.Auth == nil {
+		_, err := h.operator(r, e)
+		return err == nil
 	}
 	r, err := h.identify(r, e)
 	return err == nil && auth.PrincipalOf(r.Context()).Admin

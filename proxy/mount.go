@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gorilla/mux"
 
@@ -34,10 +35,7 @@ type Mount struct {
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-var (
-	errNotOperator = &auth.Refused{Why: "not one who may operate the proxy"}
-	crossOrigin    = http.NewCrossOriginProtection()
-)
+var crossOrigin = http.NewCrossOriginProtection()
 
 // mount adds m's route.
 func (h *Handler) mount(m Mount) {
@@ -94,9 +92,25 @@ func (h *Handler) enter(r *http.Request, e *Event, m Mount) (*http.Request, erro
 	p := auth.PrincipalOf(r.Context())
 	switch {
 	case h.cfg.Auth == nil && !m.Known:
-		return r, errNotOperator
+		return h.operator(r, e)
 	case h.cfg.Auth == nil, p.Admin, m.Known && (m.Sparing || p.MayReadAll()):
 		return r, nil
 	}
 	return r, notFound("there is nothing at this path")
+}
+
+// operator is r of who may operate the proxy, where nobody else is asked.
+func (h *Handler) operator(r *http.Request, e *Event) (*http.Request, error) {
+	who := h.cfg.Operators
+	if who == nil {
+		who = &auth.Authenticator{}
+	}
+	p, err := who.Identify(r.Context(), r.Header, time.Now())
+	switch {
+	case err != nil:
+		return r, err
+	case !p.Admin:
+		return r, notFound("there is nothing at this path")
+	}
+	return h.as(r, e, p), nil
 }

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -23,6 +25,10 @@ func TestMounts(t *testing.T) {
 	}
 	h := proxy.New(proxy.Config{
 		Operator: func(r *http.Request) bool { return r.Header.Get("X-Operator") == "yes" },
+		Operators: &auth.Authenticator{JWT: names{
+			"o.p.s": {Kind: auth.ByToken, Grant: auth.Grant{Admin: true}},
+			"r.e.a": {Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}},
+		}},
 		Mounts: []proxy.Mount{
 			{Method: "GET", Path: "/-/api/thing", Kind: "api", Handle: say("read", nil)},
 			{Method: "POST", Path: "/-/api/thing", Kind: "api", Handle: say("written", nil)},
@@ -40,7 +46,10 @@ func TestMounts(t *testing.T) {
 		{"GET", "/-/api/thing", "X-Operator: yes", 200, "read"},
 		{"POST", "/-/api/thing", "X-Operator: yes", 200, "written"},
 		{"HEAD", "/-/api/thing", "X-Operator: yes", 200, ""},
-		{"POST", "/-/api/thing", "", 401, "unauthorized"},
+		{"GET", "/-/api/thing", "Authorization: Bearer o.p.s", 200, "read"},
+		{"GET", "/-/api/thing", "Authorization: Bearer r.e.a", 404, "nothing at this path"},
+		{"GET", "/-/api/thing", "Authorization: Bearer x.x.x", 401, "the token is not known"},
+		{"POST", "/-/api/thing", "", 401, "no token was shown"},
 		{"GET", "/-/api/thing", "", 401, "unauthorized"},
 		{"DELETE", "/-/api/thing", "X-Operator: yes", 405, ""},
 		{"GET", "/-/api/absent", "X-Operator: yes", 404, "thing"},
@@ -65,5 +74,17 @@ func TestMounts(t *testing.T) {
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
 		t.Errorf("a page of another site was answered %d", w.Code)
+	}
+}
+
+// What hinders only a part of its work leaves the proxy ready.
+func TestReadyAllTheSame(t *testing.T) {
+	h := proxy.New(proxy.Config{Local: true, Ready: func() []proxy.Hindrance {
+		return []proxy.Hindrance{{State: "nothing is fetched from git repositories", Err: errors.New("git is not in PATH"), Mild: true}}
+	}})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/-/readyz", nil))
+	if want := "ready, but nothing is fetched from git repositories: git is not in PATH\n"; w.Code != 200 || w.Body.String() != want {
+		t.Errorf("%d %q; want %q", w.Code, w.Body, want)
 	}
 }

@@ -50,7 +50,7 @@ func (h *Handler) provider(w http.ResponseWriter, r *http.Request, e *Event) err
 	case !h.mayAskAbout(r.Context(), host, path):
 		return fmt.Errorf("provider %s/%s: %w", host, path, modproxy.ErrNotFound)
 	case h.cfg.Providers == nil:
-		return fmt.Errorf("provider %s/%s: %w: offline, and providers are not kept", host, path, modproxy.ErrUnavailable)
+		return fmt.Errorf("provider %s/%s: %w", host, path, errProvidersOffline)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerPatience)
 	defer cancel()
@@ -123,7 +123,10 @@ func (u *Upstreams) parseProvider(requestHost, path string) (host, below string,
 	return host, strings.Join(parts, "/"), nil
 }
 
-var errProviderName = errors.New("not a name")
+var (
+	errProviderName     = errors.New("not a name")
+	errProvidersOffline = &modproxy.Lasting{Err: errors.New("providers are not kept, and modproxy is offline")}
+)
 
 // isProviderName reports whether s can be a segment of a provider's path: a
 // namespace or type, which may have letters of any script, a version, a platform.

@@ -47,6 +47,9 @@ type Config struct {
 	// Auth says who asks. Registry must then answer them only what they may read
 	// (see [auth.Registry]). Nil: nobody is asked.
 	Auth *auth.Authenticator
+	// Operators says who may operate the proxy where Auth is nil. Nil: nobody, but for
+	// Operator.
+	Operators *auth.Authenticator
 	// Limits bound what clients may ask for.
 	Limits Limits
 	// TrustedProxies are those whose forwarding headers count.
@@ -159,6 +162,9 @@ func (h *Handler) answer(slow time.Duration, f handle) http.HandlerFunc {
 		err := h.misdirected(r)
 		if err == nil {
 			err = f(rec, r, e)
+		}
+		if err != nil && ended(r.Context()) != nil {
+			err = ended(r.Context())
 		}
 		if err != nil {
 			e.Err = err

@@ -23,6 +23,11 @@ const maxIssuerAnswer = 1 << 20
 // they are asked who they are.
 func (s *stack) newAuth(c *Config, listening net.Addr) error {
 	if !c.asks() {
+		if tokens, err := auth.OpenTokens(tokensFile(c)); err != nil {
+			s.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
+		} else {
+			s.operators = &auth.Authenticator{Tokens: tokens}
+		}
 		return nil
 	}
 	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {

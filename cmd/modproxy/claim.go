@@ -59,6 +59,9 @@ func claimData(dir string) (*claim, error) {
 			return c, nil
 		}
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, withHint(err, "run modproxy as the owner of the data directory, or --data takes another")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/upstream/git"
 )
 
 func newConfigCommand(env *environment) *cobra.Command {
@@ -38,11 +40,15 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
 and print everything that is wrong with it. Nothing is connected to.`,
 		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			if _, _, err := env.load(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := env.load()
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(env.stdout, "The configuration is in order.")
+			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
+				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
+			}
+			_, err = fmt.Fprintln(env.stdout, "The configuration is in order.")
 			return err
 		},
 	}

@@ -25,9 +25,12 @@ func (s *stack) followHangups(ctx context.Context, came <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		}
-		if what, err := s.reload(); err != nil {
+		switch what, err := s.reload(); {
+		case err != nil:
 			s.log.Error("reload_failed", zap.Error(err))
-		} else {
+		case len(what) == 0:
+			s.log.Warn("reloaded", zap.Strings("what", what), zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
+		default:
 			s.log.Info("reloaded", zap.Strings("what", what))
 		}
 	}

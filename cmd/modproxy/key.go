@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,11 +36,24 @@ they expire, or until the second rotation.`,
 				return err
 			}
 			if err := auth.RotateKey(keyFile(c), time.Now()); err != nil {
-				return withHint(err, "the first modproxy that serves with authentication makes the key")
+				return withHint(err, keyHint(err, c.Data))
 			}
 			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")
 			return err
 		},
 	})
 	return cmd
+}
+
+// keyHint is what to do where there is no new key because of err.
+func keyHint(err error, dir string) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "the first modproxy that serves with authentication makes the key"
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Sprintf("the data directory %s is on a file system that is read-only: rotate the key where it can be written", dir)
+	case errors.Is(err, fs.ErrPermission):
+		return "run it as the owner of the data directory"
+	}
+	return "the key that there was goes on to count"
 }

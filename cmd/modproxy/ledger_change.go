@@ -253,6 +253,9 @@ var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInval
 // is, unless it is the directory that cannot be flushed.
 func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %s", filepath.Dir(name))
+	}
 	if err != nil {
 		return err
 	}

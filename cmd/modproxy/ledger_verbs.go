@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +96,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 					return err
 				}
 				if len(list) == 0 && len(args) > 0 {
-					return errors.New("the ledger has no such record")
+					return fmt.Errorf("the ledger has no record of %s", strings.TrimSpace(q.module.String()+" "+q.version))
 				}
 				if asJSON {
 					return printLines(env.stdout, list)

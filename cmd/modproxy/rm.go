@@ -98,7 +98,7 @@ func (env *environment) printRemoved(out removedPackages) error {
 		case len(p.Shared) > 0:
 			what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
 		}
-		_, err := fmt.Fprintf(env.stdout, "%s %s: %s; it stays pinned to %s\n", p.Module, p.Version, what, p.Sum)
+		_, err := fmt.Fprintf(env.stdout, "%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
 		if err != nil {
 			return err
 		}

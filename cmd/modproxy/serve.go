@@ -23,9 +23,9 @@ func newServeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM or SIGINT. It then stops listening, ends running
-requests and fetches within the time of the key shutdown, and exits with 0. A second
-signal ends it at once. SIGHUP reloads the TLS certificate and ends nothing.
+		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
+listening two seconds after them, ends running requests, all within the time of the
+key shutdown, and exits with 0. A second signal ends it at once. SIGHUP reloads the TLS certificate and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
@@ -73,6 +73,11 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 	log, flush := newLog(env.stderr, c.Log.Level)
 	defer flush()
 	env.tuneGarbage(c)
+	own, err := claimToServe(ctx, c.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, own.close()) }()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
@@ -86,17 +91,12 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 		log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
 	listener = netutil.LimitListener(listener, most)
-	own, err := claimToServe(ctx, c.Data)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, own.close()) }()
 	stack, err := newStack(ctx, c, listener.Addr(), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stack.close()) }()
-	stack.claim = own
+	stack.claim, stack.listening = own, listener.Addr()
 	if stack.tls, err = newCertificate(c.TLS); err != nil {
 		return err
 	}
@@ -122,32 +122,11 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 	if err := env.announce(&bound, local, stack); err != nil {
 		return err
 	}
+	logStarted(log, c, local, env.flags.file())
+	if unprotected(c, listener.Addr()) {
+		log.Warn("tokens_unprotected", zap.String("listen", local))
+	}
 	return serveUntil(ctx, server, listener, c.Shutdown, stack)
-}
-
-// serveUntil serves until ctx ends, and then until nothing is under way or grace is over.
-func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, stack *stack) error {
-	served := make(chan error, 1)
-	go func() {
-		if server.TLSConfig != nil {
-			served <- server.ServeTLS(listener, "", "")
-		} else {
-			served <- server.Serve(listener)
-		}
-	}()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	stack.draining.Store(true)
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := server.Shutdown(deadline); err != nil {
-		server.Close() // what is still being sent is cut: clients notice
-	}
-	stack.drain(deadline)
-	return nil
 }
 
 // announce tells the person at the terminal where the proxy is and what to do next.
@@ -163,6 +142,12 @@ func (env *environment) announce(c *Config, local string, stack *stack) error {
 	}
 	if err := clientConfig(&b, base, "", c.Upstreams, stack.auth != nil); err != nil {
 		return err
+	}
+	if c.PublicURL == "" && listensEverywhere(c.Listen) {
+		b.WriteString("\nOther machines cannot use localhost: set public_url to the URL that clients use.\n")
+	}
+	if unprotected(c, stack.listening) {
+		b.WriteString("\nTokens are shown to this proxy unencrypted, and who sees one can use it: set\ntls.cert_file and tls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if stack.nobodyMayAsk() {
 		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.askedBecause(), shellQuote(c.Data))
@@ -218,6 +203,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 		Known:          known,
 		Local:          s.auth == nil && !c.Anonymous,
 		Auth:           s.auth,
+		Operators:      s.operators,
 		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
 		TrustedProxies: trusted,
 		Log:            s.log,

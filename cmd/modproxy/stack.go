@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,21 +32,25 @@ import (
 
 // stack is the layers of registries, and what they stand on.
 type stack struct {
-	registry modproxy.Registry
-	cache    *cache.Registry
-	store    *disk.Store
-	book     *ledger.Log
-	recheck  recheck         // does nothing when offline
-	provider proxy.Providers // nil when offline
-	refresh  refresher
-	auth     *auth.Authenticator // nil when nobody is asked
-	egress   *egress.Client      // nil when offline and without issuers
-	tunnel   *egress.Tunnel      // nil when offline
-	tls      *certificate        // nil without TLS
-	metrics  *proxy.Metrics
-	log      *zap.Logger
-	claim    *claim // of the data directory
-	draining atomic.Bool
+	registry  modproxy.Registry
+	cache     *cache.Registry
+	store     *disk.Store
+	book      *ledger.Log
+	recheck   recheck         // does nothing when offline
+	provider  proxy.Providers // nil when offline
+	refresh   refresher
+	auth      *auth.Authenticator // nil when nobody is asked
+	operators *auth.Authenticator // of the API, when nobody else is asked
+	egress    *egress.Client      // nil when offline and without issuers
+	tunnel    *egress.Tunnel      // nil when offline
+	tls       *certificate        // nil without TLS
+	metrics   *proxy.Metrics
+	log       *zap.Logger
+	claim     *claim // of the data directory
+	draining  atomic.Bool
+
+	listening net.Addr
+	noGit     error // why nothing can be fetched from git
 }
 
 // newStack makes the layers. Read from the end it is the path of a request.
@@ -77,6 +83,9 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		return nil, err
 	}
 	if !c.Offline {
+		if s.noGit = git.Installed(ctx); s.noGit != nil {
+			log.Warn("git_missing", zap.Error(s.noGit))
+		}
 		client, err := s.newUpstream(ctx, c, listening, scratch)
 		if err != nil {
 			return nil, err
@@ -266,13 +275,17 @@ func (s *stack) ready() []proxy.Hindrance {
 			list = append(list, h)
 		}
 	}
+	if s.noGit != nil {
+		list = append(list, proxy.Hindrance{State: "nothing is fetched from git repositories", Err: s.noGit, Mild: true})
+	}
 	return list
 }
 
 // drain waits for the fetches that run, until ctx ends.
 func (s *stack) drain(ctx context.Context) {
+	left := s.cache.Fetching()
 	if err := s.cache.Close(ctx); err != nil {
-		s.log.Warn("fetches were cut off by the shutdown", zap.Error(err))
+		s.log.Warn("fetches_cut", zap.Strings("modules", slices.Sorted(maps.Keys(left))), zap.Error(err))
 	}
 }
 

@@ -164,6 +164,7 @@ func (s *storage) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	stream(w, func(write func(any)) {
 		var all cache.Removed
+		counted := map[modproxy.Digest]bool{} // versions with the same content share its bytes
 		for l, err := range s.cache.List(r.Context(), s.store, modproxy.Module{}) {
 			if err != nil && l.Version == "" {
 				write(packageLine{Error: err.Error()})
@@ -176,7 +177,8 @@ func (s *storage) list(w http.ResponseWriter, r *http.Request) error {
 			if err == nil && s.outdated(l.Kept) {
 				p.State = "superseded"
 			}
-			if all.Packages++; l.There {
+			if all.Packages++; l.There && !counted[l.Record.Digest] {
+				counted[l.Record.Digest] = true
 				all.Bytes += l.Record.Size
 			}
 			write(packageLine{Package: &p})

@@ -149,6 +149,7 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 	out := json.NewEncoder(env.stdout)
 	out.SetEscapeHTML(false)
 	var done *verified
+	ledger := 0
 	err := readStream(cmd.Context(), a, "POST", "/-/api/packages/verify", in, func(line verifyLine) error {
 		switch {
 		case line.Error != "":
@@ -158,6 +159,8 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 			return nil
 		case line.Done != nil:
 			done = line.Done
+		case line.Damage != nil && (line.Damage.Kind == ledgerDamaged || line.Damage.Kind == ledgerMissing):
+			ledger++
 		}
 		if asJSON {
 			return out.Encode(line)
@@ -182,8 +185,14 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 		}
 	}
 	if left := done.Damage - done.Repaired; left > 0 {
-		return withHint(fmt.Errorf("damage found: %d", left),
-			`"modproxy verify --read-data --repair" sets damaged packages aside, to be fetched again, and mends records`)
+		var hints []string
+		if ledger > 0 {
+			hints = append(hints, "put the backup of the directory \"ledger\" back; --repair does not mend the ledger")
+		}
+		if left > ledger {
+			hints = append(hints, `"modproxy verify --read-data --repair" sets damaged packages aside, to be fetched again, and mends records`)
+		}
+		return withHint(fmt.Errorf("damage found: %d", left), hints...)
 	}
 	return nil
 }

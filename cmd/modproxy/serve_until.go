@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/proxy"
+)
+
+const (
+	// How long after the last fetch that ran when the end was asked for connections are
+	// still accepted: who waited for it asks for its package then.
+	lingerTime = 2 * time.Second
+	// How long those who are told that the proxy ends may take to hear it.
+	lastWords = 500 * time.Millisecond
+)
+
+// serveUntil serves until ctx ends, and then until nothing is under way or grace is over.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, stack *stack) error {
+	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	server.BaseContext = func(net.Listener) context.Context { return requests }
+	served := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			served <- server.ServeTLS(listener, "", "")
+		} else {
+			served <- server.Serve(listener)
+		}
+	}()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	began := time.Now()
+	stack.log.Info(idStopping, zap.String(fieldSignal, signalOf(ctx)))
+	stack.draining.Store(true)
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	server.SetKeepAlivesEnabled(false)
+	stack.linger(deadline)
+	if err := server.Shutdown(deadline); err != nil {
+		cut(proxy.ErrEnding)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			server.Close() // what is still being sent is cut: clients notice
+		}
+	}
+	stack.drain(deadline)
+	stack.log.Info(idStopped, zap.Float64(fieldSeconds, time.Since(began).Seconds()))
+	return nil
+}
+
+// linger waits for the fetches that run, and then for a moment, but no longer than ctx.
+func (s *stack) linger(ctx context.Context) {
+	running := s.cache.Fetching()
+	if len(running) == 0 {
+		return
+	}
+	for _, done := range running {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
+	}
+	select {
+	case <-time.After(lingerTime):
+	case <-ctx.Done():
+	}
+}
+
+// The messages and fields of the log about the process.
+const (
+	idStarted  = "started"
+	idStopping = "stopping"
+	idStopped  = "stopped"
+
+	fieldVersion = "version"
+	fieldListen  = "listen"
+	fieldData    = "data"
+	fieldConfig  = "config"
+	fieldOffline = "offline"
+	fieldAuth    = "auth"
+	fieldSignal  = "signal"
+	fieldSeconds = "seconds"
+)
+
+func logStarted(log *zap.Logger, c *Config, listen, file string) {
+	log.Info(idStarted,
+		zap.String(fieldVersion, buildVersion()), zap.String(fieldListen, listen), zap.String(fieldData, c.Data),
+		zap.String(fieldConfig, file), zap.Bool(fieldOffline, c.Offline), zap.Bool(fieldAuth, c.asks()))
+}
+
+// signalOf is the signal that has ended ctx.
+func signalOf(ctx context.Context) string {
+	return strings.TrimSuffix(context.Cause(ctx).Error(), " signal received")
+}
+
+// listensEverywhere reports whether an address to listen on is of every interface.
+func listensEverywhere(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+}
+
+// unprotected reports whether clients show their tokens unencrypted, as far as is known.
+func unprotected(c *Config, listening net.Addr) bool {
+	tcp, ok := listening.(*net.TCPAddr)
+	return ok && c.asks() && !tcp.IP.IsLoopback() && c.TLS.CertFile == "" && !strings.HasPrefix(c.PublicURL, "https://")
+}

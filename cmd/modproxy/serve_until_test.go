@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// loggedStart is the log entry of a start. Programs read these names.
+const loggedStart = `"message":"started","version":"V","listen":"http://127.0.0.1:8080","data":"modproxy-data","config":"modproxy.yaml","offline":false,"auth":false}`
+
+func TestLoggedStart(t *testing.T) {
+	var out bytes.Buffer
+	log, flush := newLog(&out, "info")
+	c := defaultConfig()
+	logStarted(log, c, "http://127.0.0.1:8080", "modproxy.yaml")
+	flush()
+	got := regexp.MustCompile(`"version":"[^"]*"`).ReplaceAllString(strings.TrimSpace(out.String()), `"version":"V"`)
+	if !strings.HasSuffix(got, loggedStart) {
+		t.Errorf("logged\n%s\nwant\n%s", got, loggedStart)
+	}
+}
+
+func TestSignalOf(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("terminated signal received"))
+	if got := signalOf(ctx); got != "terminated" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestUnprotected(t *testing.T) {
+	anywhere, here := &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	for name, c := range map[string]struct {
+		at     net.Addr
+		change func(*Config)
+		want   bool
+	}{
+		"plain":        {anywhere, func(c *Config) {}, true},
+		"loopback":     {here, func(c *Config) {}, false},
+		"TLS":          {anywhere, func(c *Config) { c.TLS.CertFile = "cert.pem" }, false},
+		"TLS in front": {anywhere, func(c *Config) { c.PublicURL = "https://modules.example.com" }, false},
+		"nobody asked": {anywhere, func(c *Config) { c.Auth.Required, c.Anonymous = false, true }, false},
+	} {
+		config := defaultConfig()
+		config.Auth.Required = true
+		c.change(config)
+		if got := unprotected(config, c.at); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
