@@ -49,23 +49,23 @@ func BenchmarkKeep(b *testing.B) {
 	}
 }
 
-// Reading everything: 64 packages of about 1 MiB, of which half is compressible.
+// Reading everything: MODPROXY_PACKAGES packages, 40 without, that look like large
+// modules: 350 small files of text each, about 400 KiB packed and 2 MiB unpacked.
 func BenchmarkVerifyData(b *testing.B) {
 	s := mustOpen(b, b.TempDir())
-	random := rand.NewChaCha8([32]byte{1})
-	var total int64
-	for i := range 64 {
-		content := make([]byte, 1<<20)
-		random.Read(content)
+	random := rand.New(rand.NewPCG(1, 2))
+	lines := textLines(random)
+	spool := b.TempDir()
+	var total, largest int64
+	for i := range fromEnv(b, "MODPROXY_PACKAGES", 40) {
 		var packed bytes.Buffer
-		p, err := pack.New(b.TempDir(), pack.Limits{})
+		p, err := pack.New(spool, pack.Limits{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = errors.Join(
-			p.File("main.tf", false, bytes.NewReader(content[:512<<10])),
-			p.File("README.md", false, bytes.NewReader(bytes.Repeat(content[:1<<10], 512))),
-		)
+		for n := range 350 {
+			err = errors.Join(err, p.File(fmt.Sprintf("modules/m%02d/file%03d.tf", n%20, n), false, bytes.NewReader(text(random, lines, 6<<10))))
+		}
 		packedAs, errPack := p.Pack(&packed, "")
 		digest := modproxy.Digest(sha256.Sum256(packed.Bytes()))
 		err = errors.Join(err, errPack, p.Close(), s.Put(b.Context(), digest, &packed),
@@ -73,16 +73,21 @@ func BenchmarkVerifyData(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		total += packedAs.Size
+		total, largest = total+packedAs.Size, max(largest, packedAs.Size)
 	}
-	for name, sum := range map[string]func(io.Reader) (modproxy.Sum, error){
-		"digest":             nil,
-		"digest and content": func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, pack.Limits{}) },
+	b.Logf("packages of up to %d KiB", largest>>10)
+	for _, bb := range []struct {
+		name string
+		sum  func(io.Reader) (modproxy.Sum, error)
+	}{
+		{"digest", nil},
+		{"digest and content", func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, pack.Limits{}) }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(bb.name, func(b *testing.B) {
 			b.SetBytes(total)
+			b.ReportAllocs()
 			for b.Loop() {
-				out, err := s.Verify(b.Context(), disk.Check{Data: true, Sum: sum})
+				out, err := s.Verify(b.Context(), disk.Check{Data: true, Sum: bb.sum})
 				if err != nil || out.Damage > 0 || out.Read != total {
 					b.Fatalf("%+v, %v", out, err)
 				}
@@ -91,15 +96,46 @@ func BenchmarkVerifyData(b *testing.B) {
 	}
 }
 
+// textLines are the lines that text is made of, of which some are much more common
+// than others.
+func textLines(random *rand.Rand) []string {
+	words := make([]string, 400)
+	for i := range words {
+		words[i] = fmt.Sprintf("%x", random.Uint64()>>random.IntN(50))
+	}
+	lines := make([]string, 4000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("  %s_%s = var.%[1]s.%[3]s\n", words[random.IntN(400)], words[random.IntN(400)], words[random.IntN(400)])
+	}
+	return lines
+}
+
+// text is about size bytes, which compress as well as the text of modules does.
+func text(random *rand.Rand, lines []string, size int) []byte {
+	var b bytes.Buffer
+	for b.Len() < size {
+		b.WriteString(lines[min(random.IntN(len(lines)), random.IntN(len(lines)))])
+	}
+	return b.Bytes()
+}
+
+// fromEnv is the number that an environment variable has.
+func fromEnv(b *testing.B, name string, otherwise int) int {
+	b.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
 // A catalogue of MODPROXY_CATALOGUE versions, 1,000 without.
 func BenchmarkCatalogue(b *testing.B) {
-	versions := 1000
-	if text := os.Getenv("MODPROXY_CATALOGUE"); text != "" {
-		var err error
-		if versions, err = strconv.Atoi(text); err != nil {
-			b.Fatal(err)
-		}
-	}
+	versions := fromEnv(b, "MODPROXY_CATALOGUE", 1000)
 	dir := b.TempDir()
 	s := mustOpen(b, dir)
 	for i := range versions {
