@@ -154,6 +154,7 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 	}
 	m.waiting.Store(true)
 	defer m.waiting.Store(false)
+	var patience <-chan time.Time // with readers; nil: they are not waited for
 	for ctx.Err() == nil {
 		if err := r.accountBeside(); err != nil {
 			return storageError{err}
@@ -167,27 +168,30 @@ func (r *Registry) makeRoom(ctx context.Context, n int64, res *reservation) erro
 		}
 		full := &modproxy.NoSpace{Err: fmt.Errorf(
 			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
-		var out <-chan time.Time
 		switch waiting {
 		case waitNot:
 			return nil
 		case waitNever:
 			return full
+		case waitWriters:
+			patience = nil
 		case waitReaders:
-			out = time.After(readerPatience)
+			if patience == nil {
+				patience = time.After(readerPatience)
+			}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-		case <-out:
+		case <-patience:
 			return full
 		}
 	}
 	return ctx.Err()
 }
 
-// readerPatience is how long a fetch waits for one of the readers to come to the end,
-// when nothing else can go.
+// readerPatience is how long a fetch waits for readers to come to the end, when nothing
+// else can go.
 const readerPatience = 10 * time.Second
 
 // shrink evicts until no more than limit bytes are kept, or nothing more may go.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -177,6 +179,37 @@ func TestReadersKeepTheirPackages(t *testing.T) {
 		f.fetch(t, "600.2.0")
 		equal(t, "there", f.there(t), "400.1.0 600.2.0")
 		f.settled(t, 1000)
+	})
+}
+
+// Readers of what is too small to help come and go all the time: who waits for room
+// is told that there is none no later than if nobody did.
+func TestReadersThatEndDoNotProlongTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		f.fetch(t, "600.1.0")
+		f.fetch(t, "400.1.0")
+		p, err := f.Package(t.Context(), vpc, "600.1.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		var end atomic.Bool
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		defer end.Store(true)
+		readers.Go(func() {
+			for !end.Load() {
+				f.fetch(t, "400.1.0")
+				time.Sleep(time.Second)
+			}
+		})
+		began := time.Now()
+		var full *modproxy.NoSpace
+		if _, err := read(f.Registry, "1000.1.0"); !errors.As(err, &full) {
+			t.Errorf("%v, want NoSpace", err)
+		}
+		equal(t, "waited", time.Since(began), 10*time.Second)
 	})
 }
 
