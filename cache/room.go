@@ -180,7 +180,7 @@ func (m *room) claim(n int64, to *reservation) (victims []*seat, changed <-chan 
 	switch {
 	case m.writers > 0:
 		return nil, m.changed, waitWriters
-	case m.unpinned() >= over:
+	case m.size((*seat).mayGo) >= over:
 		return nil, m.changed, waitReaders
 	}
 	return nil, nil, waitNever
@@ -243,19 +243,19 @@ func (m *room) victims(n int64) []*seat {
 			}
 			return list
 		}
-		m.queue = nil
-		if fresh == 0 {
-			m.queue = m.line()
+		if fresh > 0 || m.size((*seat).idle) < n {
+			break
 		}
+		m.queue = m.line()
 	}
 	return nil
 }
 
-// unpinned is how many bytes the blobs have that may go now or later. It is called
-// with mu held.
-func (m *room) unpinned() (bytes int64) {
+// size is how many bytes those blobs have for which is returns true. It is called with mu
+// held.
+func (m *room) size(is func(*seat) bool) (bytes int64) {
 	for _, s := range m.seats.Range {
-		if s := s.(*seat); s.there.Load() && !s.pinned {
+		if s := s.(*seat); is(s) {
 			bytes += s.size
 		}
 	}

@@ -76,3 +76,22 @@ func TestVictimInUse(t *testing.T) {
 	end.Store(true)
 	<-ended
 }
+
+// Each reader that ends has a fetch look for room again: here among 100,000 blobs, of
+// which none may go.
+func BenchmarkClaimInVain(b *testing.B) {
+	const blobs = 100_000
+	m := newRoom(blobs)
+	for i := range blobs {
+		d := modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}
+		s := m.read(d)
+		s.touch(time.UnixMilli(int64(i * 7919 % blobs)))
+		m.put(s, 1)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if victims, _, waiting := m.claim(1, &reservation{}); victims != nil || waiting != waitReaders {
+			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
+		}
+	}
+}

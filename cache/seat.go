@@ -38,6 +38,9 @@ func (s *seat) idle() bool {
 	return s.there.Load() && !s.going && !s.pinned && s.holds == 0 && s.readers.Load() == 0
 }
 
+// mayGo tells whether the blob may go now or later. It is called with mu held.
+func (s *seat) mayGo() bool { return s.there.Load() && !s.pinned }
+
 // seat is the one of d, which is made if need be. It is called with mu held, or
 // before everything is in the account, because until then nothing is forgotten.
 func (m *room) seat(d modproxy.Digest) *seat {
