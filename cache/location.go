@@ -98,8 +98,9 @@ type recalled struct {
 
 func (r *Registry) remember(k key, rec *PackageRecord) { r.records.Add(k, recalled{rec, time.Now()}) }
 
-// record is the record of k, remembered for recallFor at most. Its error is [fs.ErrNotExist] when there is none,
-// and comes with the record when there is one whose blob is not there.
+// record is the record of k, remembered for recallFor at most. Its error is
+// [fs.ErrNotExist] when there is none, and comes with the record when there is one whose
+// blob is not there.
 func (r *Registry) record(k key) (*PackageRecord, error) {
 	if known, ok := r.records.Get(k); ok && time.Since(known.at) < recallFor {
 		return known.rec, nil
