@@ -22,21 +22,21 @@ race: tools ## all tests, with the real clients, under the race detector
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
-bench: ## every benchmark, then modproxy beside git and nginx: see bench/main.go; BENCH has its flags
+bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...
-	go run ./bench $(BENCH)
+	go run ./test/bench $(BENCH)
 
 real: tools ## every version of real modules, beside what git checks out; REPOS names a directory of bare repositories, REAL has flags
-	go run ./real -repos "$(REPOS)" $(REAL)
+	go run ./test/real -repos "$(REPOS)" $(REAL)
 
 hostile: tools ## the program in a hostile world, in full length; takes minutes, and root or user namespaces
-	HOSTILE_LONG=1 go test -count 1 -timeout 30m ./hostile
+	HOSTILE_LONG=1 go test -count 1 -timeout 30m ./test/hostile
 
 faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
-	FAULTS_LONG=1 go test -v -count 1 -timeout 60m ./faults
+	FAULTS_LONG=1 go test -v -count 1 -timeout 60m ./test/faults
 
 mutants: ## that the hostile world finds programs that break a promise
-	hostile/mutants/run.sh
+	test/hostile/mutants/run.sh
 
 tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh

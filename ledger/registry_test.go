@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
-	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 const host = "registry.example.com"

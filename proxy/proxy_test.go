@@ -20,8 +20,8 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/proxy"
-	"github.com/modproxy/modproxy/registrytest"
 	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 const (

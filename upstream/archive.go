@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/archive"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/archive"
 )
 
 // fetchArchive brings the files of an archive into the tree.

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/pack"
-	"github.com/modproxy/modproxy/upstream/egress"
-	"github.com/modproxy/modproxy/upstream/git"
 )
 
 // Config is how a [Client] is set up.

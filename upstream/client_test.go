@@ -12,11 +12,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/pack"
-	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/upstream"
-	"github.com/modproxy/modproxy/upstream/egress"
-	"github.com/modproxy/modproxy/upstream/git"
 )
 
 // newClient makes a client that may reach this machine.

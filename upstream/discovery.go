@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // service is one that a registry offers, by its name in a discovery document.

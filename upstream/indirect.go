@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // maxPage bounds the page that may carry a meta tag, in bytes.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/pack"
-	"github.com/modproxy/modproxy/upstream/egress"
-	"github.com/modproxy/modproxy/upstream/git"
 )
 
 // Package fetches the package of version from where m's registry says it is, and

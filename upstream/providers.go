@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/upstream"
-	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // A publisher may name any package, and a credential is used for those modules only

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/archive"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/archive"
 )
 
 // source is an http or https location, taken apart.

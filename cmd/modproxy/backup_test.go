@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 // copyFiles copies files and directories below from, in the given order, as cp -r

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // Config is the configuration of modproxy. The comments on its fields are the

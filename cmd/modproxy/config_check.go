@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // checker finds what is wrong with values that are well formed for themselves.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/upstream/egress"
 )
 
 // printer collects a configuration as lines of YAML.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // Two secrets that must never be seen.

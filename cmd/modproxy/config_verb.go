@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy/upstream/git"
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 func newConfigCommand(env *environment) *cobra.Command {

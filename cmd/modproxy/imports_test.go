@@ -18,24 +18,24 @@ var homes = map[string][]string{
 	"github.com/gorilla/mux":                     {"proxy"},
 	"github.com/prometheus/client_golang":        {"proxy"},
 	"go.etcd.io/bbolt":                           {"cache/disk"},
-	"github.com/hashicorp/go-retryablehttp":      {"upstream/egress"},
+	"github.com/hashicorp/go-retryablehttp":      {"egress"},
 	"github.com/hashicorp/golang-lru":            {"cache", "upstream", "proxy"},
 	"github.com/coreos/go-oidc":                  {"auth/oidc"},
 	"github.com/go-jose/go-jose":                 {"auth/oidc"},
 	"golang.org/x/time":                          {"upstream", "proxy"},
 	"golang.org/x/sync":                          {"cache", "upstream"},
-	"github.com/klauspost/compress":              {"pack", "upstream/archive"},
-	"github.com/ulikunitz/xz":                    {"upstream/archive"},
+	"github.com/klauspost/compress":              {"pack", "fetch/archive"},
+	"github.com/ulikunitz/xz":                    {"fetch/archive"},
 	"golang.org/x/mod":                           {"pack", "ledger", "lock", "cmd/modproxy"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"cmd/modproxy"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
 	"github.com/spf13/pflag":                     {"cmd/modproxy"},
-	"golang.org/x/net":                           {"upstream/egress"},
-	"golang.org/x/net/netutil":                   {"upstream/egress", "cmd/modproxy"},
-	"golang.org/x/sys/unix":                      {"upstream/git", "cache/disk"},
+	"golang.org/x/net":                           {"egress"},
+	"golang.org/x/net/netutil":                   {"egress", "cmd/modproxy"},
+	"golang.org/x/sys/unix":                      {"fetch/git", "cache/disk"},
 	"golang.org/x/text":                          {"pack"},
-	"github.com/rogpeppe/go-internal/txtar":      {"registrytest"},
+	"github.com/rogpeppe/go-internal/txtar":      {"test/registrytest"},
 	"github.com/google/go-cmp":                   {},
 	"github.com/hashicorp/go-version":            {},
 	"github.com/rogpeppe/go-internal/testscript": {},
@@ -44,22 +44,22 @@ var homes = map[string][]string{
 // layers are the packages that meet in the root package and in cmd only. What one
 // of them may import all the same stands behind it.
 var layers = map[string][]string{
-	"auth":             {""},
-	"auth/oidc":        {"", "auth"},
-	"hostname":         {""},
-	"pack":             {""},
-	"rewrite":          {"", "hostname"},
-	"fair":             {},
-	"proxy":            {"", "hostname", "rewrite", "auth", "fair"},
-	"cache":            {"", "fair"},
-	"ledger":           {""},
-	"lock":             {"", "hostname"},
-	"cache/disk":       {"", "cache"},
-	"upstream":         {"", "fair", "pack", "upstream/egress", "upstream/git", "upstream/archive"},
-	"upstream/egress":  {},
-	"upstream/git":     {"", "upstream/egress"},
-	"upstream/archive": {"", "pack"},
-	"":                 {},
+	"auth":          {""},
+	"auth/oidc":     {"", "auth"},
+	"hostname":      {""},
+	"pack":          {""},
+	"rewrite":       {"", "hostname"},
+	"fair":          {},
+	"proxy":         {"", "hostname", "rewrite", "auth", "fair"},
+	"cache":         {"", "fair"},
+	"ledger":        {""},
+	"lock":          {"", "hostname"},
+	"cache/disk":    {"", "cache"},
+	"upstream":      {"", "fair", "pack", "egress", "fetch/git", "fetch/archive"},
+	"egress":        {},
+	"fetch/git":     {"", "egress"},
+	"fetch/archive": {"", "pack"},
+	"":              {},
 }
 
 type listed struct {
@@ -92,7 +92,7 @@ func TestImports(t *testing.T) {
 	for _, p := range list(t) {
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, self), "/")
 		seen[name] = true
-		test := strings.HasSuffix(name, "test") || name == "bench"
+		test := strings.HasSuffix(name, "test") || strings.HasPrefix(name, "test/")
 		for _, imported := range p.Imports {
 			inside, ours := strings.CutPrefix(imported, self)
 			inside = strings.TrimPrefix(inside, "/")

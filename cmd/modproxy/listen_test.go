@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 // writePair puts a certificate for name into dir.

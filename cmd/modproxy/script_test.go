@@ -58,7 +58,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/modproxy/modproxy/registrytest"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 // built is the program that the scripts run.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/modproxy/modproxy/registrytest"
-	"github.com/modproxy/modproxy/upstream/egress/egresstest"
+	"github.com/modproxy/modproxy/egress/egresstest"
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 func runUpstream(ts *testscript.TestScript, neg bool, args []string) {

@@ -21,13 +21,13 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/upstream"
-	"github.com/modproxy/modproxy/upstream/egress"
-	"github.com/modproxy/modproxy/upstream/git"
 )
 
 // stack is the layers of registries, and what they stand on.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/upstream/egress"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // Git is shown a credential for those modules only that the credential is for.

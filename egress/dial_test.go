@@ -1,0 +1,87 @@
+package egress_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modproxy/modproxy/egress"
+)
+
+// rebinding answers with one address at first and with another next.
+type rebinding struct {
+	addrs []string
+	asked atomic.Int64
+}
+
+func (r *rebinding) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	n := r.asked.Add(1) - 1
+	return []netip.Addr{netip.MustParseAddr(r.addrs[int(n)%len(r.addrs)])}, nil
+}
+
+func TestRebindingReachesNothing(t *testing.T) {
+	good := serve(t, "https", "127.0.0.2", hello)
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(good.port)).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	var touched atomic.Bool
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			touched.Store(true)
+			conn.Close()
+		}
+	}()
+	resolver := &rebinding{addrs: []string{"127.0.0.2", "127.0.0.1"}}
+	c := client(t, egress.Config{Allow: []string{"127.0.0.2"}, Ports: []int{good.port}, Resolver: resolver})
+	for i := range 10 {
+		before := resolver.asked.Load()
+		resp, err := c.Get(t.Context(), egress.Request{URL: good.at("https", "rebind.test", "/")})
+		if asked := resolver.asked.Load() - before; asked != 1 {
+			t.Errorf("request %d looked the name up %d times", i, asked)
+		}
+		switch {
+		case i%2 == 0 && err != nil:
+			t.Errorf("request %d: %v", i, err)
+		case i%2 == 1 && !errors.Is(err, egress.ErrRefused):
+			t.Errorf("request %d: got %v, want ErrRefused", i, err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+		c.Close()
+	}
+	if touched.Load() {
+		t.Error("the address that was not allowed was connected to")
+	}
+}
+
+func TestDialTriesAllAddresses(t *testing.T) {
+	s := serve(t, "http", "127.0.0.2", func(http.ResponseWriter, *http.Request) {})
+	c := client(t, egress.Config{Allow: []string{"127.0.0.0/8"}, Resolver: names{"many.test": {"127.0.0.3", "10.0.0.1", "::1", "127.0.0.2"}}})
+	addr := s.at("", "many.test", "")[len("://"):]
+	conn, err := c.Dial(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); host != "127.0.0.2" {
+		t.Errorf("connected to %s", host)
+	}
+	if _, err := c.Dial(t.Context(), "udp", addr); err == nil {
+		t.Error("udp is accepted")
+	}
+	s.Close()
+	if _, err := c.Dial(t.Context(), "tcp", addr); err == nil || errors.Is(err, egress.ErrRefused) {
+		t.Errorf("nobody listens: got %v, want an error of the network", err)
+	}
+}

@@ -1,0 +1,298 @@
+package egress_test
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/egress/egresstest"
+)
+
+// site is the proxy of a site: it alone knows where the names of the internet are,
+// which is on 127.0.0.1.
+type site struct {
+	*egresstest.Proxy
+	address string
+}
+
+func newSite(t *testing.T, scheme string) *site {
+	s := &site{Proxy: &egresstest.Proxy{User: "u", Password: "SECRET", Dial: func(hostport string) (net.Conn, error) {
+		_, port, _ := net.SplitHostPort(hostport)
+		return net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+	}}}
+	if strings.HasPrefix(scheme, "socks5") {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go s.ServeSOCKS(l)
+		s.address = l.Addr().String()
+		return s
+	}
+	s.address = serve(t, scheme, "127.0.0.1", s.ServeHTTP).Listener.Addr().String()
+	return s
+}
+
+func (s *site) took() string { return strings.Join(s.Took(), ", ") }
+
+// A proxy by http is asked for the addresses that the policy allows, and for names only
+// if the operator has named them or said so.
+func TestProxyOfTheEnvironment(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", hello)
+	plain := serve(t, "http", "127.0.0.1", hello)
+	port := ":" + strconv.Itoa(s.port)
+	plainPort := ":" + strconv.Itoa(plain.port)
+	for _, scheme := range []string{"http", "https"} {
+		for _, byName := range []bool{false, true} {
+			p := newSite(t, scheme)
+			t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+			t.Setenv("HTTP_PROXY", scheme+"://u:SECRET@"+p.address)
+			t.Setenv("NO_PROXY", "direct.test")
+			c := client(t, egress.Config{
+				ProxyNames: byName,
+				Ports:      []int{s.port},
+				Allow:      []string{"plain.test", "direct.test", "127.0.0.2", "inside.test", "named.test"},
+				Resolver: names{
+					"direct.test": {"127.0.0.1"}, "rebind.test": {"127.0.0.1"}, "mixed.test": {"10.0.0.1", "93.184.215.14"},
+					"inside.test": {"10.0.0.1"}, "range.test": {"127.0.0.2"}, "public.test": {"93.184.215.14"},
+				},
+			})
+			for _, tt := range []struct {
+				url, address, name string // what it is asked for without and with ProxyNames; "" for nothing
+			}{
+				{s.at("https", "unknown.test", "/"), "", "CONNECT unknown.test" + port}, // only the proxy can resolve it
+				{s.at("https", "public.test", "/"), "CONNECT 93.184.215.14" + port, "CONNECT public.test" + port},
+				{s.at("https", "inside.test", "/"), "CONNECT inside.test" + port, "CONNECT inside.test" + port}, // excepted by name
+				{s.at("https", "named.test", "/"), "CONNECT named.test" + port, "CONNECT named.test" + port},
+				{s.at("https", "range.test", "/"), "CONNECT 127.0.0.2" + port, "CONNECT range.test" + port}, // excepted by address
+				{plain.at("http", "plain.test", "/"), "GET plain.test" + plainPort, "GET plain.test" + plainPort},
+				{plain.at("http", "range.test", "/"), "CONNECT 127.0.0.2" + plainPort, "GET range.test" + plainPort},
+				{s.at("https", "mixed.test", "/"), "CONNECT 93.184.215.14" + port, ""}, // there it might be the other
+				{s.at("https", "rebind.test", "/"), "", ""},
+				{s.at("https", "169.254.169.254", "/"), "", ""},
+				{s.at("https", "10.0.0.1", "/"), "", ""},
+				{s.at("https", "[::1]", "/"), "", ""},
+				{s.at("http", "unknown.test", "/"), "", ""},
+				{plain.at("https", "public.test", "/"), "", ""}, // the port
+			} {
+				want := tt.address
+				if byName {
+					want = tt.name
+				}
+				body, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
+				if asked := p.took(); asked != want || (err == nil) != (want != "") || err == nil && string(body) != "hello" {
+					t.Errorf("%s, names %v: %s: the proxy was asked for %q, want %q; got %q, %v", scheme, byName, tt.url, asked, want, body, err)
+				}
+				c.Close()
+			}
+			body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "direct.test", "/")})
+			if asked := p.took(); asked != "" || string(body) != "hello" {
+				t.Errorf("%s: past the proxy: it was asked for %q; got %q, %v", scheme, asked, body, err)
+			}
+		}
+	}
+}
+
+// The proxies of some sites know names only, and some sites look up none: the error
+// says what to set.
+func TestProxyThatWantsNames(t *testing.T) {
+	p := newSite(t, "http")
+	p.Dial = func(string) (net.Conn, error) { return nil, errors.New("not by its address") }
+	t.Setenv("HTTPS_PROXY", "http://u:SECRET@"+p.address)
+	c := client(t, egress.Config{Resolver: names{"public.test": {"93.184.215.14"}}})
+	for _, name := range []string{"public.test", "unknown.test"} {
+		_, err := fetch(t.Context(), c, egress.Request{URL: "https://" + name + "/"})
+		if err == nil || !strings.Contains(err.Error(), "egress.proxy_names") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A name that leads elsewhere when the proxy of the site looks it up leads nowhere: the
+// proxy is asked for the address that was judged, by requests and by the tunnel.
+func TestProxyIsNotAskedForNames(t *testing.T) {
+	good := serve(t, "https", "127.0.0.1", hello)
+	inside := canary(t)
+	for _, scheme := range []string{"http", "https", "socks5"} {
+		p := newSite(t, scheme)
+		p.Dial = func(hostport string) (net.Conn, error) {
+			if _, err := netip.ParseAddrPort(hostport); err != nil {
+				return net.Dial("tcp", inside.Listener.Addr().String())
+			}
+			return net.Dial("tcp", good.Listener.Addr().String())
+		}
+		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+		c := client(t, egress.Config{Ports: []int{good.port}, Resolver: names{"changing.test": {"93.184.215.14"}}})
+		tunnel := listen(t, c)
+		for name, asked := range map[string]string{"changing.test": " 93.184.215.14:" + strconv.Itoa(good.port), "hidden.test": ""} {
+			u := good.at("https", name, "/")
+			body, err := fetch(t.Context(), c, egress.Request{URL: u})
+			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (string(body) == "hello") != (asked != "") {
+				t.Errorf("%s: %s: the proxy was asked for %q; got %q, %v", scheme, u, got, body, err)
+			}
+			session := tunnel.Session(1 << 20)
+			resp, err := through(t, session).Get(u)
+			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (err == nil) != (asked != "") {
+				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q; %v", scheme, u, got, err)
+			}
+			if err == nil && read(t, resp) != "hello" {
+				t.Errorf("%s: %s through the tunnel: another body", scheme, u)
+			}
+			session.Close()
+		}
+		c.Close()
+	}
+}
+
+// A proxy by SOCKS is asked for the address that the policy was asked about, or by
+// socks5h for the name, under the same policy.
+func TestSOCKSProxy(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", hello)
+	plain := serve(t, "http", "127.0.0.1", hello)
+	port := ":" + strconv.Itoa(s.port)
+	for _, scheme := range []string{"socks5", "socks5h"} {
+		p := newSite(t, scheme)
+		t.Setenv("ALL_PROXY", scheme+"://u:SECRET@"+p.address)
+		t.Setenv("NO_PROXY", "direct.test")
+		c := client(t, egress.Config{
+			Ports: []int{s.port},
+			Allow: []string{"plain.test", "direct.test", "inside.test"},
+			Resolver: names{
+				"direct.test": {"127.0.0.1"}, "loop.test": {"127.0.0.1"}, "metadata.test": {"169.254.169.254"},
+				"mixed.test": {"10.0.0.1", "93.184.215.14"}, "inside.test": {"10.0.0.1"}, "plain.test": {"10.0.0.2"},
+				"public.test": {"93.184.215.14"}, "six.test": {"2606:2800:21f:cb07::1"},
+			},
+		})
+		tunnel := listen(t, c)
+		for _, tt := range []struct{ url, here, there string }{ // what it is asked for with socks5, and with socks5h; "" for nothing
+			{s.at("https", "public.test", "/"), "93.184.215.14" + port, "public.test" + port},
+			{s.at("https", "six.test", "/"), "[2606:2800:21f:cb07::1]" + port, "six.test" + port},
+			{s.at("https", "93.184.215.14", "/"), "93.184.215.14" + port, "93.184.215.14" + port},
+			{s.at("https", "inside.test", "/"), "10.0.0.1" + port, "inside.test" + port},
+			{plain.at("http", "plain.test", "/"), "10.0.0.2:" + strconv.Itoa(plain.port), plain.at("", "plain.test", "")[len("://"):]},
+			{s.at("https", "mixed.test", "/"), "93.184.215.14" + port, ""}, // there it might be the other
+			{s.at("https", "unknown.test", "/"), "", "unknown.test" + port},
+			{s.at("https", "loop.test", "/"), "", ""},
+			{s.at("https", "metadata.test", "/"), "", ""},
+			{s.at("https", "169.254.169.254", "/"), "", ""},
+			{s.at("https", "[::1]", "/"), "", ""},
+			{s.at("http", "public.test", "/"), "", ""},
+			{"https://public.test:1/", "", ""},
+		} {
+			want := tt.here
+			if scheme == "socks5h" {
+				want = tt.there
+			}
+			if want != "" {
+				want = "SOCKS " + want
+			}
+			_, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
+			if asked := p.took(); asked != want || (err == nil) != (want != "" && tt.url != s.at("https", "93.184.215.14", "/")) { // the certificate is for names
+				t.Errorf("%s: %s: the proxy was asked for %q, want %q; %v", scheme, tt.url, asked, want, err)
+			}
+			c.Close() // what is open already is not asked for
+			session := tunnel.Session(1 << 20)
+			if resp, err := through(t, session).Get(tt.url); err == nil {
+				resp.Body.Close()
+			}
+			if asked := p.took(); asked != want {
+				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q, want %q", scheme, tt.url, asked, want)
+			}
+			session.Close()
+			c.Close()
+		}
+		body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "direct.test", "/")})
+		if asked := p.took(); asked != "" || string(body) != "hello" {
+			t.Errorf("%s: past the proxy: it was asked for %q; got %q, %v", scheme, asked, body, err)
+		}
+	}
+}
+
+// What is said for one kind of URL goes before what is said for all.
+func TestAllProxyIsForTheRest(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", hello)
+	all, https := newSite(t, "socks5h"), newSite(t, "http")
+	for _, name := range []string{"ALL_PROXY", "all_proxy"} {
+		t.Setenv("ALL_PROXY", "")
+		t.Setenv(name, "socks5h://u:SECRET@"+all.address)
+		for setting, asked := range map[string]string{"": "SOCKS public.test", "u:SECRET@" + https.address: "CONNECT public.test"} {
+			t.Setenv("HTTPS_PROXY", setting)
+			c := client(t, egress.Config{Ports: []int{s.port}, Resolver: names{}, ProxyNames: true})
+			_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "public.test", "/")})
+			if got := all.took() + https.took(); err != nil || got != asked+":"+strconv.Itoa(s.port) {
+				t.Errorf("%s with HTTPS_PROXY=%q: asked %q, %v", name, setting, got, err)
+			}
+		}
+	}
+}
+
+// A setting that cannot be followed is refused at once: nothing goes past the proxy.
+func TestBadProxySettings(t *testing.T) {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"} {
+		for _, setting := range []string{
+			"ftp://u:SECRET@127.0.0.1:1", "socks4://u:SECRET@127.0.0.1:1", "socks://u:SECRET@127.0.0.1:1", "http://u:SECRET@[",
+			"http://u:SECRET@127.0.0.1:x", "http://u:SECRET@127.0.0.1/path", "http://127.0.0.1/?SECRET", "://SECRET", "u:SECRET",
+		} {
+			t.Setenv(name, setting)
+			_, err := egress.New(egress.Config{})
+			if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "want the URL of a proxy") {
+				t.Errorf("%s=%s: %v", name, setting, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), strings.ToUpper(name)) {
+				t.Errorf("%s is not named: %v", name, err)
+			}
+			t.Setenv(name, "")
+		}
+	}
+}
+
+func TestProxySettingsAreNotShown(t *testing.T) {
+	p := newSite(t, "http")
+	for _, proxy := range []string{"http://u:SECRET@127.0.0.1:1", "http://x:SECRET@" + p.address, "socks5h://u:SECRET@127.0.0.1:1", "socks5h://x:SECRET@" + newSite(t, "socks5").address} {
+		t.Setenv("HTTPS_PROXY", proxy)
+		c := client(t, egress.Config{Resolver: names{}})
+		_, err := fetch(t.Context(), c, egress.Request{URL: "https://a.test/"})
+		if err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("got %v", err)
+		}
+		tunnel := listen(t, c)
+		session := tunnel.Session(1000)
+		if _, err := through(t, session).Get("https://a.test/"); err == nil || strings.Contains(session.Refused().Error(), "SECRET") {
+			t.Errorf("tunnel: got %v", session.Refused())
+		}
+	}
+}
+
+func listen(t *testing.T, c *egress.Client) *egress.Tunnel {
+	t.Helper()
+	tunnel, err := c.ListenTunnel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tunnel.Close() })
+	return tunnel
+}
+
+// through is a client that uses a session as its proxy, as git does.
+func through(t *testing.T, s *egress.Session) *http.Client {
+	t.Helper()
+	return throughURL(t, s.URL())
+}
+
+func throughURL(t *testing.T, raw string) *http.Client {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{Proxy: http.ProxyURL(u), TLSClientConfig: trusting()}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}

@@ -1,0 +1,137 @@
+package archive_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/ulikunitz/xz"
+
+	"github.com/modproxy/modproxy/fetch/archive"
+)
+
+const (
+	ten  = 10 << 30
+	unit = 4 << 20 // a bomb repeats so many zeros, compressed once
+)
+
+// bigHeader is the tar header of a file of 10 GiB.
+func bigHeader(t testing.TB, name string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := tar.NewWriter(&out).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: ten, Format: tar.FormatGNU}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func compressed(t testing.TB, content []byte, to func(w io.Writer) (io.WriteCloser, error)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := to(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func toGzip(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(w, gzip.BestSpeed) }
+
+func toXz(w io.Writer) (io.WriteCloser, error) {
+	return xz.WriterConfig{DictCap: 1 << 16}.NewWriter(w)
+}
+
+// flushed deflates without an end, so that more may follow.
+func flushed(t testing.TB, content []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// bzip2Zeros is what bzip2 -9 makes of 100 MiB of zeros.
+const bzip2Zeros = "QlpoOTFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1mKltepAGQGRADAABAAAAggADDMBSmmKARbEoBF4u5IpwoSFdRTLWA="
+
+func bombs(t testing.TB) map[string]struct {
+	data   []byte
+	format archive.Format
+	why    string
+} {
+	zeros := make([]byte, unit)
+	bz, err := base64.StdEncoding.DecodeString(bzip2Zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat(flushed(t, zeros), ten/unit)
+	content = append(content, deflated(t, nil)...)
+	zipBomb := func(says uint32) []byte {
+		return zipOf(t, nil, func() part {
+			p := part{name: "zeros", content: string(content)} // as if stored, and then said to be deflated
+			size := binary.LittleEndian.AppendUint32(nil, says)
+			p.local = func(h []byte) { h[8] = 8; copy(h[22:], size) }
+			p.central = func(h []byte) { h[10] = 8; copy(h[24:], size) }
+			return p
+		}())
+	}
+	const more = "bytes that are allowed for its size"
+	gz, x := compressed(t, zeros, toGzip), compressed(t, zeros, toXz)
+	type bomb = struct {
+		data   []byte
+		format archive.Format
+		why    string
+	}
+	return map[string]bomb{
+		"gzip":          {join(compressed(t, bigHeader(t, "zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, more},
+		"gzip left out": {join(compressed(t, bigHeader(t, ".git/zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, more},
+		"gzip behind":   {gzipped(t, join(tarOf(t, file("a", "")), make([]byte, 16<<20))), archive.TarGzip, more},
+		"xz":            {join(compressed(t, bigHeader(t, "zeros"), toXz), bytes.Repeat(x, ten/unit)), archive.TarXz, more},
+		"bzip2":         {bytes.Repeat(bz, ten/(100<<20)), archive.TarBzip2, more},
+		"zip":           {zipBomb(1<<32 - 2), archive.Zip, more},
+		"zip that lies": {zipBomb(1), archive.Zip, "has more than the 1 bytes"},
+	}
+}
+
+// wantLittle checks that f took no more than so many MiB of memory, all in all.
+func wantLittle(t *testing.T, mib uint64, f func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	if all := after.TotalAlloc - before.TotalAlloc; all > mib<<20 {
+		t.Errorf("took %d MiB of memory, want no more than %d", all>>20, mib)
+	}
+}
+
+// Ten gigabytes stop at the limit, in little memory.
+func TestBombs(t *testing.T) {
+	for name, bomb := range bombs(t) {
+		t.Run(name, func(t *testing.T) {
+			wantLittle(t, 8, func() {
+				_, _, err := unpack(t, bomb.data, bomb.format, archive.Limits{Bytes: 12 << 20})
+				wantRefused(t, err, bomb.why)
+			})
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package git_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch/git"
+)
+
+// since is a session that has received what came since it began.
+type since struct {
+	session
+	before int64
+}
+
+func (s since) Received() int64 { return s.session.Received() - s.before }
+
+// cut ends the connection after so many bytes of an answer.
+type cut struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cut) Write(p []byte) (int, error) {
+	if len(p) > c.left {
+		c.ResponseWriter.Write(p[:c.left])
+		c.ResponseWriter.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	c.left -= len(p)
+	return c.ResponseWriter.Write(p)
+}
+
+// What a forge in trouble sent in vain leaves less for the next try. That this is too
+// little says nothing about the repository.
+func TestTroubleIsNotSize(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "x.git")
+	noise := make([]byte, 400<<10)
+	if _, err := rand.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	a.write("noise", string(noise))
+	commit := a.commit("noise")
+	good := backend(t, root)
+	var packs, down atomic.Int32
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		switch {
+		case strings.Contains(string(body), "fetch") && packs.Add(1) == 1:
+			down.Store(1)
+			w = &cut{w, 250 << 10}
+		case down.Add(-1) == 0:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		good.ServeHTTP(w, r)
+	}))
+	f, p := newFetcher(t), newProxy(t)
+	f.Tunnel = func(most int64) (git.Session, error) {
+		_, err := p.tunnel(most)
+		return since{session{p}, p.received.Load()}, err
+	}
+	f.Limits.Received = 550 << 10
+	_, err := f.Fetch(t.Context(), s.URL+"/x.git/.git?ref="+commit, files{})
+	if errors.Is(err, modproxy.ErrInvalid) || !errors.Is(err, modproxy.ErrUnavailable) || packs.Load() < 2 {
+		t.Errorf("error %v after %d tries", err, packs.Load())
+	}
+}

@@ -1,0 +1,185 @@
+package git_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+)
+
+const secret = "s3cret-of-the-origin"
+
+// locked asks for user and secret, and looks at every request for the secret in
+// any process's arguments.
+func locked(t testing.TB, h http.Handler) http.Handler {
+	var once sync.Once
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, s := range []string{secret, "pr0xy-s3cret"} {
+			if found := processesWith(t, s, "cmdline"); len(found) > 0 {
+				once.Do(func() { t.Errorf("%q is an argument of %s", s, found) })
+			}
+		}
+		if user, password, _ := r.BasicAuth(); user != "user" || password != secret {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func credentialFor(origin string) func(string) (string, egress.Secret, bool) {
+	return func(o string) (string, egress.Secret, bool) {
+		return "user", egress.NewSecret(secret), o == origin
+	}
+}
+
+func TestCredential(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write("main.tf", "")
+	a.commit("a")
+	s := serveTLS(t, locked(t, backend(t, root)))
+	proxy := newProxy(t)
+	f := newFetcher(t)
+	f.CAFile, f.Tunnel = s.caFile, proxy.tunnel
+	for _, test := range []struct {
+		origin, secret, says string
+	}{
+		{"", secret, "denied: authentication required, or no such repository; no credential is configured for " + s.URL},
+		{"https://other.example", secret, "denied: authentication required, or no such repository; no credential is configured for " + s.URL},
+		{s.URL, "wrong", "denied: the credential that is configured for " + s.URL + " was refused"},
+		{s.URL, secret, ""},
+	} {
+		f.Credential = func(origin string) (string, egress.Secret, bool) {
+			return "user", egress.NewSecret(test.secret), origin == test.origin
+		}
+		_, err := f.Fetch(t.Context(), s.URL+"/a.git/.git", files{})
+		if test.says == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if !errors.Is(err, modproxy.ErrDenied) || !strings.HasSuffix(err.Error(), ": "+test.says) {
+			t.Errorf("%s with %q: error %v", test.origin, test.secret, err)
+		}
+	}
+	if err := (session{proxy}).Refused(); err != nil || len(proxy.seen()) == 0 {
+		t.Errorf("the tunnel saw %s, error %v", proxy.seen(), err)
+	}
+}
+
+// A credential is for one origin: a redirect does not carry it to another, and
+// one that stays keeps it.
+func TestRedirectCarriesNoCredential(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "new.git")
+	a.write("main.tf", "")
+	a.commit("a")
+	var there requests
+	other := serveTLS(t, there.around(backend(t, root)))
+	home := backend(t, root)
+	here := serveTLS(t, locked(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rest, ok := strings.CutPrefix(r.URL.Path, "/old.git/"); ok {
+			http.Redirect(w, r, "/new.git/"+rest+"?"+r.URL.RawQuery, http.StatusMovedPermanently)
+		} else if rest, ok := strings.CutPrefix(r.URL.Path, "/away.git/"); ok {
+			http.Redirect(w, r, other.URL+"/new.git/"+rest+"?"+r.URL.RawQuery, http.StatusFound)
+		} else {
+			home.ServeHTTP(w, r)
+		}
+	})))
+	f := newFetcher(t)
+	f.CAFile, f.Credential = here.caFile, credentialFor(here.URL)
+	proxy := newProxy(t)
+	f.Tunnel = proxy.tunnel
+	for _, name := range []string{"old.git", "away.git"} {
+		got := files{}
+		if _, err := f.Fetch(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v, error %v", name, got, err)
+		}
+	}
+	if len(there.all()) == 0 {
+		t.Fatal("the redirect was not followed")
+	}
+	for _, r := range there.all() {
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("%s %s has the credential of another origin", r.Method, r.URL)
+		}
+	}
+	elsewhere, _ := url.Parse(other.URL)
+	if !slices.Contains(proxy.seen(), elsewhere.Host) {
+		t.Errorf("the redirect to %s went past the tunnel, which saw %s", elsewhere.Host, proxy.seen())
+	}
+}
+
+// No hop escapes the tunnel's policy, and what the tunnel refused is the error.
+func TestRefusedByTunnel(t *testing.T) {
+	t.Parallel()
+	var there requests
+	internal := serve(t, there.around(http.NotFoundHandler()))
+	front := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, internal.URL+r.URL.RequestURI(), http.StatusFound)
+	}))
+	for _, u := range []string{front.URL, internal.URL} {
+		proxy := newProxy(t)
+		to, _ := url.Parse(internal.URL)
+		proxy.refuse[to.Host] = true
+		f := newFetcher(t)
+		f.Tunnel = proxy.tunnel
+		_, err := f.Fetch(t.Context(), u+"/x", files{})
+		if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), "pr0xy") {
+			t.Errorf("%s: error %v", u, err)
+		}
+	}
+	if n := len(there.all()); n > 0 {
+		t.Errorf("%d requests arrived where none is allowed", n)
+	}
+}
+
+// An encrypted connection is not given up for one that is not.
+func TestNoRedirectToPlainHTTP(t *testing.T) {
+	t.Parallel()
+	var there requests
+	plain := serve(t, there.around(http.NotFoundHandler()))
+	front := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, plain.URL+r.URL.RequestURI(), http.StatusFound)
+	}))
+	f := newFetcher(t)
+	f.CAFile = front.caFile
+	if _, err := f.Fetch(t.Context(), front.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(there.all()); n > 0 {
+		t.Errorf("%d requests over plain http", n)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for status, is := range map[int]error{
+		403: modproxy.ErrDenied, 404: modproxy.ErrNotFound, 410: modproxy.ErrNotFound,
+		429: modproxy.ErrUnavailable, 500: modproxy.ErrUnavailable, 503: modproxy.ErrUnavailable, 200: modproxy.ErrUnavailable,
+	} {
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "not a repository \x1b[31m", status)
+		}))
+		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/x?ref=v1", files{})
+		if !errors.Is(err, is) || strings.ContainsRune(err.Error(), '\x1b') {
+			t.Errorf("%d: error %v", status, err)
+		}
+	}
+	gone := serve(t, http.NotFoundHandler())
+	gone.Close()
+	if _, err := newFetcher(t).Fetch(t.Context(), gone.URL+"/x", files{}); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("nobody listens: error %v", err)
+	}
+}

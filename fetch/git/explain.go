@@ -1,0 +1,207 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+)
+
+// explain says why git could not get something from r, as far as that can be
+// known without reading git's prose: from the context, from the tunnel, from the
+// status of the last HTTP answer. hard tells that asking further is in vain.
+func (r *repository) explain(ctx context.Context, err error) (explained error, hard bool) {
+	exit := asExit(err)
+	if exit == nil || ctx.Err() != nil {
+		return err, true
+	}
+	if r.session != nil {
+		if err := r.session.Refused(); err != nil {
+			return mayPass(err), true
+		}
+	}
+	status, location, after := r.lastAnswer()
+	if location != "" {
+		return &redirect{location}, true
+	}
+	if full := outOfSpace(exit.stderr); full != nil {
+		return errUnavailable(fmt.Errorf("git ran out of room for what it fetched: %w", full)), true
+	}
+	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
+	switch {
+	case status == 401 && r.hasCredential:
+		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, r.at.origin()), true
+	case status == 401:
+		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s", modproxy.ErrDenied, r.at.origin()), true
+	case status == 403:
+		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, r.at.origin()), true
+	case status == 404 || status == 410:
+		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, r.at.origin(), status), true
+	case status == 429 || status >= 500 && status != 501:
+		err := fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said)
+		return &passing{err, after}, true
+	case status >= 400:
+		return fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said), true
+	}
+	err = fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said)
+	if status == 0 && r.at.scheme != "ssh" { // no answer at all
+		err = &passing{err: err}
+	}
+	return err, false
+}
+
+// broken is for a git that needs nothing but what is here.
+func broken(err error) error {
+	if exit := asExit(err); exit != nil {
+		if full := outOfSpace(exit.stderr); full != nil {
+			return errUnavailable(full)
+		}
+		return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
+	}
+	return err
+}
+
+// outOfSpace is the error for which git could not write, if what it wrote about it is
+// that there was no room; git runs in the C locale.
+func outOfSpace(stderr string) error {
+	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if strings.Contains(strings.ToLower(stderr), known.Error()) {
+			return known
+		}
+	}
+	return nil
+}
+
+// refused gives an error of package egress its place among modproxy's.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+		return err
+	case errors.Is(err, egress.ErrRefused):
+		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
+	case errors.Is(err, egress.ErrTooLarge):
+		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+}
+
+var (
+	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(.*)$`)
+	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(.*)$`)
+)
+
+// lastAnswer is the status of the last HTTP answer that git had, or 0, where it
+// redirects to, and how long the server wants to be left alone. git's exit status is 128 for everything; its trace has the
+// headers as they came.
+func (r *repository) lastAnswer() (status int, location string, after time.Duration) {
+	f, err := os.Open(r.trace)
+	if err != nil {
+		return 0, "", 0
+	}
+	defer f.Close()
+	const tail = 256 << 10
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, end-tail), io.SeekStart)
+	}
+	trace, _ := io.ReadAll(io.LimitReader(f, tail))
+	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
+	if len(matches) == 0 {
+		return 0, "", 0
+	}
+	last := matches[len(matches)-1]
+	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
+	if m := locationPattern.FindSubmatch(trace[last[1]:]); m != nil && status/100 == 3 {
+		location = strings.TrimSpace(string(m[1]))
+	}
+	if m := afterPattern.FindSubmatch(trace[last[1]:]); m != nil && (status == 429 || status == 503) {
+		after, _ = egress.ParseRetryAfter(strings.TrimSpace(string(m[1])))
+	}
+	return status, location, after
+}
+
+var (
+	urlPattern = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"<>]*`)
+	atPattern  = regexp.MustCompile(`\S*@`)
+	// hostport is an authority without user information.
+	hostport = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?(?:/|$)`)
+)
+
+const maxSaid = 240 // bytes
+
+// scrub makes of git's stderr a short tail for an error: what it says is wrong,
+// URLs without user information and query, no control characters, none of the
+// secrets. It is for people only.
+func scrub(stderr string, viaSSH bool, secrets ...string) string {
+	text := strings.Join(verdict(stderr, viaSSH), "; ")
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+	text = urlPattern.ReplaceAllStringFunc(text, bareURL)
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	switch {
+	case text == "":
+		return ""
+	case len(text) > maxSaid:
+		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
+	}
+	return ": " + text
+}
+
+// verdict is the lines in which git says what is wrong. With ssh it is the line
+// before them: there git itself only says that it could not read.
+func verdict(stderr string, viaSSH bool) (said []string) {
+	before := ""
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		text, ok := strings.CutPrefix(line, "fatal: ")
+		if !ok {
+			text, ok = strings.CutPrefix(line, "error: ")
+		}
+		switch {
+		case ok && viaSSH && before != "":
+			return []string{before}
+		case ok:
+			said = append(said, text)
+		case line != "":
+			before = line
+		}
+	}
+	if len(said) == 0 && viaSSH && before != "" {
+		said = []string{before}
+	}
+	return said
+}
+
+func bareURL(s string) string {
+	s, _, _ = strings.Cut(s, "?")
+	s, _, _ = strings.Cut(s, "#")
+	scheme, rest, _ := strings.Cut(s, "://")
+	if !hostport.MatchString(rest) { // a password may have a slash in it, and a path an @
+		rest = atPattern.ReplaceAllString(rest, "")
+	}
+	return scheme + "://" + rest
+}
+
+// tooLarge is the cause with which a fetch ends whose repository outgrows what
+// it may receive.
+func tooLarge(limit int64) error {
+	return invalid("the repository is larger than the %d bytes that are allowed", limit)
+}

@@ -1,0 +1,176 @@
+// Command bench measures what modproxy costs and saves, beside what else could
+// be there, in one run on one machine:
+//
+//	go run ./test/bench            everything, about fifteen minutes
+//	go run ./test/bench -quick     the same with few and short runs, to see that it works
+//	go run ./test/bench -h         the flags
+//
+// Client. Terraform or OpenTofu installs 24 modules of 8 generated git
+// repositories, over a line with a round trip of 80 ms and 20 MB/s: straight from
+// git, through a registry that answers with git locations, through a cold proxy,
+// through a warm one, and from nginx with the same packages as static files, which
+// is the client's own work. Every installation must have the same files.
+//
+// Hot path. wrk asks the warm proxy, nginx with the same bytes on disk, nginx as a
+// cache before that (proxy_cache), and a net/http handler that has them in memory,
+// in turns. Every server must answer with the same bytes. A request of modproxy
+// and one of nginx write one line to a log each.
+//
+// Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200
+// clients at once. Anything else fails the run.
+//
+// How to read it: the machine is whatever it is, so only what stands side by side
+// is worth comparing, as the ratios do; the median of several turns counts. Under
+// other load look at "cpu/request" first: it is the server's own time, and hardly
+// changes when others take the machine. The line is a TCP relay on loopback: it
+// has latency, handshakes and a bandwidth, but no slow start and no loss, which
+// both would cost a whole clone more than they cost a proxy that fetches less.
+// The proxy and nginx are on loopback without TLS; wrk shares the machine with
+// them.
+//
+// It needs terraform or tofu, git, nginx and wrk in PATH (Debian: apt-get install
+// nginx-light wrk; tools/build-tofu.sh builds an OpenTofu), and perf for -profile.
+// It listens on loopback, asks nobody else, and removes what it made.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// settings are what the flags say.
+type settings struct {
+	parts       []string
+	tools       []string
+	runs        int
+	duration    time.Duration
+	rounds      int
+	connections int
+	timeout     time.Duration
+	scratch     string // the client's directory
+	data        string // the servers' directory
+	proxy       string // a built modproxy
+	proxyEnv    []string
+	profile     string
+	json        bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, new(misuse)):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// misuse is an error of whoever started the program.
+type misuse struct{ error }
+
+// The parts of a run.
+var parts = []string{"client", "hot", "cost"}
+
+func parseFlags(args []string, stderr io.Writer) (*settings, error) {
+	s := &settings{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	part := flags.String("parts", strings.Join(parts, ","), "what to measure, with commas between")
+	tool := flags.String("tool", "terraform", "clients, with commas between: terraform, tofu, or paths")
+	flags.IntVar(&s.runs, "n", 5, "installations of each kind")
+	flags.DurationVar(&s.duration, "duration", 8*time.Second, "how long wrk asks in one turn")
+	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server")
+	flags.IntVar(&s.connections, "connections", 64, "connections of wrk")
+	flags.DurationVar(&s.timeout, "timeout", 45*time.Minute, "when to give up altogether")
+	flags.StringVar(&s.scratch, "scratch", defaultScratch(), "where the client works; a tmpfs, for the disk is not what is measured")
+	flags.StringVar(&s.data, "data", os.TempDir(), "where proxy, nginx and upstream keep their files; a disk")
+	flags.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already (go build ./cmd/modproxy)")
+	env := flags.String("proxy-env", "", "more environment for modproxy, as GOMAXPROCS=1,GOGC=50")
+	flags.StringVar(&s.profile, "profile", "", "directory for CPU profiles of the proxy on each hot path, by perf")
+	flags.BoolVar(&s.json, "json", false, "print JSON")
+	flags.BoolFunc("quick", "-n 1 -duration 1s -rounds 1; what comes after it counts", func(string) error {
+		s.runs, s.duration, s.rounds = 1, time.Second, 1
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, misuse{err}
+	}
+	if flags.NArg() > 0 {
+		return nil, misuse{fmt.Errorf("unknown argument %q", flags.Arg(0))}
+	}
+	s.parts, s.tools, s.proxyEnv = list(*part), list(*tool), list(*env)
+	for _, p := range s.parts {
+		if !slices.Contains(parts, p) {
+			return nil, misuse{fmt.Errorf("-parts: unknown part %q; want %s", p, strings.Join(parts, ", "))}
+		}
+	}
+	if s.runs < 1 || s.rounds < 1 || s.connections < 1 || s.duration < time.Second {
+		return nil, misuse{errors.New("want at least one run, round and connection, and a second of each")}
+	}
+	return s, nil
+}
+
+// defaultScratch is a tmpfs where there is one.
+func defaultScratch() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	s, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not done within %v", s.timeout))
+	defer cancel()
+	b, err := newBench(ctx, s, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	r := &report{Machine: machine(s)}
+	// The proxy of the last cold installation goes on as the warm one.
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, *report) error
+	}{
+		{"client", b.measureClients}, {"hot", b.measureHot}, {"cost", b.measureCost},
+	} {
+		if !slices.Contains(s.parts, part.name) {
+			continue
+		}
+		if err := part.run(ctx, r); err != nil {
+			if ctx.Err() != nil {
+				err = errors.Join(context.Cause(ctx), err)
+			}
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	if s.json {
+		return r.writeJSON(stdout)
+	}
+	return r.writeText(stdout)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+// registryHost is the hostname of the registry in source addresses.
+const registryHost = "registry.acme.example"
+
+// The line to upstream.
+const (
+	roundTrip = 80 * time.Millisecond
+	bandwidth = 20e6 // bytes a second, each way
+)
+
+// upstream is a registry and a git server at the other end of a line.
+type upstream struct {
+	registry *registrytest.Upstream
+	repos    []*repository
+
+	registryURL, gitURL string // as seen over the line
+	git                 *http.Server
+	asked               atomic.Int64 // requests of git
+	relays              []*relay
+}
+
+// newUpstream makes the repositories below dir and serves them.
+func newUpstream(ctx context.Context, dir string) (_ *upstream, err error) {
+	u := &upstream{repos: newRepositories()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, u.close())
+		}
+	}()
+	l := newLine(roundTrip, bandwidth)
+	var urls, targets [2]string
+	for i := range urls {
+		r, err := listenRelay(l)
+		if err != nil {
+			return nil, err
+		}
+		u.relays = append(u.relays, r)
+		urls[i] = "https://" + r.Addr
+	}
+	u.registryURL, u.gitURL = urls[0], urls[1]
+	for _, r := range u.repos {
+		if err := r.write(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	if targets[1], err = u.serveGit(ctx, dir); err != nil {
+		return nil, err
+	}
+	if u.registry, err = registrytest.StartArchive(u.fixture(), registrytest.Options{}); err != nil {
+		return nil, err
+	}
+	targets[0] = u.registry.Host
+	for i, r := range u.relays {
+		r.serve(targets[i])
+	}
+	return u, nil
+}
+
+// serveGit serves the repositories below dir by git's own server.
+func (u *upstream) serveGit(ctx context.Context, dir string) (addr string, err error) {
+	out, err := git(ctx, nil, "--exec-path")
+	if err != nil {
+		return "", err
+	}
+	cert, key, err := registrytest.CA().Issue("127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return "", err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	silent := log.New(io.Discard, "", 0)
+	backend := &cgi.Handler{
+		Path:   filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
+		Env:    append(gitEnvironment(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"),
+		Logger: silent, Stderr: io.Discard,
+	}
+	u.git = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			u.asked.Add(1)
+			backend.ServeHTTP(w, r)
+		}),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
+		ErrorLog:  silent,
+	}
+	go u.git.ServeTLS(listener, "", "")
+	return listener.Addr().String(), nil
+}
+
+// A module is one version of a module.
+type module struct{ namespace, name, version string }
+
+func (m module) address() string { return m.namespace + "/" + m.name + "/aws" }
+
+// path is where a registry answers a question about the module.
+func (m module) path(question string) string {
+	switch question {
+	case "versions":
+		return "/" + registryHost + "/v1/modules/" + m.address() + "/versions"
+	case "download":
+		return "/" + registryHost + "/v1/modules/" + m.address() + "/" + m.version + "/download"
+	}
+	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s-aws-%s.tar.gz", registryHost, m.address(), m.version, m.name, m.version)
+}
+
+// The modules of the hot path and of the stampede.
+var (
+	listed   = module{"acme", "listed", "1.0.0"}
+	small    = module{"acme", "small", "1.0.0"}
+	large    = module{"acme", "large", "1.0.0"}
+	stampede = module{"acme", "stampede", "1.0.0"}
+)
+
+// installed are the modules that the clients install, and their git locations.
+func (u *upstream) installed() (all []module, locations []string) {
+	for _, r := range u.repos {
+		for i, version := range r.versions {
+			all = append(all, module{"acme", r.name, version})
+			locations = append(locations, fmt.Sprintf("git::%s/acme/%s.git?ref=%s", u.gitURL, r.name, r.ids[i]))
+		}
+	}
+	return all, locations
+}
+
+// fixture is what the registry serves.
+func (u *upstream) fixture() *txtar.Archive {
+	ar := &txtar.Archive{}
+	add := func(name string, data string) {
+		ar.Files = append(ar.Files, txtar.File{Name: name, Data: []byte(data)})
+	}
+	all, locations := u.installed()
+	for i, m := range all {
+		add("modules/"+m.address()+"/"+m.version, locations[i])
+	}
+	for _, m := range []module{listed, small, large, stampede} {
+		add("modules/"+m.address()+"/"+m.version, u.registryURL+"/archives/"+m.name+".tar.gz")
+		add("archives/"+m.name+".tar.gz/main.tf", "locals {}\n")
+	}
+	add("modules/"+listed.address()+"/versions", versionsDocument(20<<10))
+	random := rand.New(rand.NewPCG(1, 2))
+	add("archives/small.tar.gz/data.bin", noise(random, 180<<10))
+	add("archives/large.tar.gz/data.bin", noise(random, 5<<20))
+	return ar
+}
+
+// noise is data that no compressor makes smaller, and that has no placeholder of
+// a fixture in it.
+func noise(random *rand.Rand, size int) string {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	return strings.ReplaceAll(string(data), "{", "(")
+}
+
+// versionsDocument is one of about size bytes, as a registry with many versions
+// and all their variables has.
+func versionsDocument(size int) string {
+	var entries []string
+	for n, i := 0, 0; n < size; i++ {
+		entries = append(entries, fmt.Sprintf(
+			`{"version":"%d.%d.%d","root":{"providers":[{"name":"aws","namespace":"hashicorp","source":"hashicorp/aws","version":">= 5.%d"}],"dependencies":[]},"submodules":[]}`,
+			1+i/20, i%20, i%3, i))
+		n += len(entries[i]) + 1
+	}
+	return `{"modules":[{"source":"acme/listed/aws","versions":[` + strings.Join(entries, ",") + `]}]}`
+}
+
+// count is how many requests came since the last reset, by what they asked for.
+func (u *upstream) count() map[string]int {
+	counts := map[string]int{}
+	for _, r := range u.registry.Requests() {
+		counts[string(r.Kind)]++
+	}
+	if n := int(u.asked.Load()); n > 0 {
+		counts["git"] += n
+	}
+	return counts
+}
+
+func (u *upstream) reset() {
+	u.registry.Reset()
+	u.asked.Store(0)
+}
+
+func (u *upstream) close() error {
+	var errs []error
+	for _, r := range u.relays {
+		errs = append(errs, r.close())
+	}
+	if u.git != nil {
+		errs = append(errs, u.git.Close())
+	}
+	if u.registry != nil {
+		errs = append(errs, u.registry.Close())
+	}
+	return errors.Join(errs...)
+}

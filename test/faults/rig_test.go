@@ -1,0 +1,305 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+// rig is a program, its data directory, and clients that ask it all the time.
+type rig struct {
+	t       *testing.T
+	program string
+	dir     string // of the configuration and the log
+	data    string
+	url     string
+	client  *http.Client
+
+	upstream *httptest.Server
+	asked    atomic.Int64 // questions that upstream got
+	moved    sync.Map     // versions of the module "changes" that are another upstream
+
+	starter func(*exec.Cmd) error // starts modproxy
+	server  *exec.Cmd
+	next    atomic.Int64
+
+	mu       sync.Mutex
+	acks     map[string]string // the digest of each package that a client was given, by its path
+	pins     map[string]string // the first sum that the ledger was seen to have, by the path of the package
+	drifts   map[string]bool   // versions of "changes" of which a client was told that they are another
+	statuses map[int]int
+}
+
+func newRig(t *testing.T, program, data string) *rig {
+	t.Helper()
+	return newRigAt(t, program, data, http.HandlerFunc(answer))
+}
+
+// newRigAt is newRig with a registry that answers with h.
+func newRigAt(t *testing.T, program, data string, h http.Handler) *rig {
+	t.Helper()
+	address := address(t)
+	r := &rig{
+		t: t, program: program, dir: t.TempDir(), data: data, url: "http://" + address,
+		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
+		starter: (*exec.Cmd).Start,
+		acks:    map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
+	}
+	r.upstream = upstream(t, r.watched(h))
+	config := fmt.Sprintf(`
+listen: %s
+data: %s
+upstreams: [{host: up.example.com, modules: %s/v1/modules/, rate: 1000}]
+egress: {allow: [127.0.0.0/8], ca_file: %s}
+cache: {memory: 1MiB}
+log: {level: error}
+shutdown: 5s
+`, address, data, r.upstream.URL, filepath.Join(r.dir, "ca.pem"))
+	if err := errors.Join(os.WriteFile(r.path("modproxy.yaml"), []byte(config), 0o600),
+		os.WriteFile(r.path("ca.pem"), registrytest.CA().PEM, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(r.path("log"))
+			t.Logf("the end of the log:\n%s", text[max(0, len(text)-4000):])
+		}
+	})
+	return r
+}
+
+// address is one to listen on, again and again: none that a connection of somebody
+// else is given meanwhile, as those from 32768 on may be.
+func address(t *testing.T) string {
+	t.Helper()
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+func (r *rig) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *rig) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(r.program, args...)
+	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+r.path("modproxy.yaml"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// start starts modproxy, and does not wait.
+func (r *rig) start(args ...string) {
+	r.t.Helper()
+	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer log.Close()
+	r.server = r.command(append([]string{"serve"}, args...)...)
+	r.server.Stderr = log
+	if err := r.starter(r.server); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ready waits until modproxy is, and is how long that took.
+func (r *rig) ready() time.Duration {
+	r.t.Helper()
+	started := time.Now()
+	for time.Since(started) < 30*time.Second {
+		if r.isReady() {
+			return time.Since(started)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	r.t.Fatal("modproxy does not become ready")
+	return 0
+}
+
+func (r *rig) isReady() bool {
+	return r.ask("GET", "/-/readyz").status == http.StatusOK
+}
+
+// kill ends modproxy at once, and the programs that it has started.
+func (r *rig) kill() {
+	if r.server != nil {
+		syscall.Kill(-r.server.Process.Pid, syscall.SIGKILL)
+		r.server.Wait()
+		r.server = nil
+	}
+}
+
+// stop ends modproxy as an operator would.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.server.Process.Signal(syscall.SIGTERM)
+	if err := r.server.Wait(); err != nil {
+		r.t.Errorf("the end of modproxy: %v", err)
+	}
+	r.server = nil
+}
+
+// load has n clients ask for packages until ctx ends: new ones, and now and then
+// one that somebody was given. end waits for them.
+func (r *rig) load(n int) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				path := ""
+				if rand.IntN(4) == 0 {
+					path = r.some()
+				}
+				if path == "" {
+					i := r.next.Add(1)
+					path = packagePath(fmt.Sprintf("m%d", i%50), fmt.Sprintf("1.%d.0", i))
+				}
+				if err := r.get(ctx, path); err != nil {
+					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+func (r *rig) some() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for path := range r.acks { // in no order
+		return path
+	}
+	return ""
+}
+
+// get asks for a package. One that arrives completely is acknowledged from then on.
+func (r *rig) get(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", r.url+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body) // an error when it is cut off
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statuses[resp.StatusCode]++
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s %s", path, resp.Status, bytes.TrimSpace(body))
+	}
+	sum := sha256.Sum256(body)
+	digest := hex.EncodeToString(sum[:])
+	if before, ok := r.acks[path]; ok && before != digest {
+		r.t.Errorf("%s is %s, and was %s", path, digest, before)
+	}
+	r.acks[path] = digest
+	return nil
+}
+
+// check is what is wrong with the data directory while nothing runs: everything
+// that was acknowledged must be there, and all that is there must be right.
+func (r *rig) check() error {
+	if _, err := os.Stat(r.data); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
+		return nil // it was ended before it had begun
+	}
+	var verified, listed, complaint bytes.Buffer
+	cmd := r.command("verify", "--read-data", "--json")
+	cmd.Stdout, cmd.Stderr = &verified, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("verify: %w\n%s%s", err, verified.String(), complaint.String())
+	}
+	cmd = r.command("ls", "--json")
+	cmd.Stdout, cmd.Stderr = &listed, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("ls: %w\n%s", err, complaint.String())
+	}
+	is := map[string]string{}
+	for lines := json.NewDecoder(&listed); ; {
+		var p struct{ Module, Version, State, Digest string }
+		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if p.State == "kept" {
+			is[pathOf(p.Module, p.Version)] = p.Digest
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := 0
+	for path, digest := range r.acks {
+		if is[path] != digest {
+			lost++
+		}
+	}
+	if lost > 0 {
+		return fmt.Errorf("%d of %d acknowledged packages are lost or changed", lost, len(r.acks))
+	}
+	return r.checkLedger()
+}
+
+// acked is how many packages were acknowledged.
+func (r *rig) acked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acks)
+}
+
+// counts is how often each status was answered.
+func (r *rig) counts() map[int]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.statuses)
+}
+
+// residue fails the test when something temporary is left over.
+func (r *rig) residue() {
+	r.t.Helper()
+	for _, name := range []string{"tmp", "scratch"} {
+		left, err := os.ReadDir(filepath.Join(r.data, name))
+		if len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.t.Errorf("left in %s: %v, %v", name, left, err)
+		}
+	}
+}

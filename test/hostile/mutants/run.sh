@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Proves the rig: applies each change of this directory to a copy of the committed
+# program, and fails unless a case finds it. A change is a patch whose beginning says
+# what it breaks and, behind "Found by:", which tests must notice; "Long: 1" if they
+# notice only when they run in full. Names of patches as arguments run these only.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+patches=("${@:-}")
+if [ -z "${patches[0]}" ]; then
+	patches=(test/hostile/mutants/*.patch)
+fi
+
+field() { # FIELD PATCH: what stands behind a field's name
+	sed -n "s/^$1: //p" "$2"
+}
+
+# cases PROGRAM TESTS LONG: runs tests of the rig against a program
+cases() {
+	(cd test/hostile && HOSTILE_MODPROXY=$1 HOSTILE_LONG=$3 "$dir/hostile.test" -test.timeout 5m -test.run "^($2)\$") >"$dir/log" 2>&1
+}
+
+mkdir "$dir/program"
+git archive HEAD | tar -x -C "$dir/program"
+go test -c -o "$dir/hostile.test" ./test/hostile
+(cd "$dir/program" && go build -o "$dir/modproxy" ./cmd/modproxy)
+
+failed=0
+for patch in "${patches[@]}"; do
+	name=$(basename "$patch" .patch)
+	tests=$(field 'Found by' "$patch")
+	long=$(field Long "$patch")
+	rm -rf "$dir/mutant"
+	cp -r "$dir/program" "$dir/mutant"
+	if ! git -C "$dir/mutant" apply -C1 "$PWD/$patch"; then
+		echo "$name: DOES NOT APPLY any more"
+		failed=1
+	elif ! (cd "$dir/mutant" && go build -o "$dir/mutated" ./cmd/modproxy); then
+		echo "$name: DOES NOT BUILD any more"
+		failed=1
+	elif ! cases "$dir/modproxy" "$tests" "$long"; then
+		echo "$name: $tests fails for the program as it is:"
+		tail -n 30 "$dir/log"
+		failed=1
+	elif cases "$dir/mutated" "$tests" "$long"; then
+		echo "$name: NOT FOUND by $tests"
+		failed=1
+	elif ! grep -q -e '^ *--- FAIL' -e '^hostile: after all tests:' "$dir/log"; then
+		echo "$name: the rig broke:"
+		tail -n 30 "$dir/log"
+		failed=1
+	else
+		echo "$name: found: $(grep -a -m1 -e '^    --- FAIL' -e '^--- FAIL' -e '^hostile: after all tests:' "$dir/log" | cut -c1-150)"
+	fi
+done
+exit $failed

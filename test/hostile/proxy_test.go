@@ -1,0 +1,331 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A proxy is a running modproxy in its jail: it can write its data directory, and
+// beside it only into the directory of the git that watches git.
+type proxy struct {
+	t    testing.TB // of the case
+	dir  string     // of the configuration and the log
+	data string
+	url  string
+	cmd  *exec.Cmd
+	gone chan error
+
+	variables []string // of its environment, beside those that all have
+	shown     string   // the credential of requests that bring none of their own, not even ""
+	unwritten []string // what is told to clients, and may be in no log and no file
+
+	mu       sync.Mutex
+	asked    int               // requests that must be in the log
+	others   bool              // others than the test itself have asked
+	packages map[string]string // digest of each package by its path, as first answered
+	before   usage
+}
+
+// ordinary is what modproxy is told where a case does not say otherwise. Nothing
+// is excepted from its policy; the bounds are such that they can be reached.
+const ordinary = `
+upstreams:
+  - host: up-a.test
+  - host: up-b.test
+  - {host: corp.test, token_file: TOKEN}
+  - host: "*"
+routes:
+  - {namespace: corp, upstream: corp.test}
+egress: {ca_file: CA}
+credentials:
+  - {host: src2.test, username: robot, password_file: PASSWORD}
+fetch: {max_received: 64MiB, max_unpacked: 64MiB, max_files: 20000, timeout: 1m}
+log: {level: debug}
+shutdown: 5s
+`
+
+// shared are the programs that run on between tests, by their configuration.
+var shared = map[string]*proxy{}
+
+// start gives a test the program that runs with a configuration. It is for tests
+// that leave it, and the good servers, as they were.
+func start(t *testing.T, config string) *proxy {
+	t.Helper()
+	p := shared[config]
+	if p == nil {
+		dir, err := os.MkdirTemp("", "shared-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = newProxy(t, dir, config)
+		shared[config] = p
+	}
+	p.t = t
+	t.Cleanup(func() {
+		p.checkAll(t)
+		p.checkUsage()
+	})
+	return p
+}
+
+// finishShared ends the programs that ran on, and reports whether all was well.
+func finishShared() bool {
+	r := &reporter{}
+	for _, p := range shared {
+		p.t = r
+		p.finish()
+	}
+	return !r.failed
+}
+
+// A reporter stands in for a test when all tests are over.
+type reporter struct {
+	testing.TB
+	failed bool
+}
+
+func (r *reporter) Helper()      {}
+func (r *reporter) Failed() bool { return r.failed }
+
+func (r *reporter) Errorf(format string, args ...any) {
+	r.failed = true
+	fmt.Fprintf(os.Stderr, "hostile: after all tests: "+format+"\n", args...)
+}
+
+func (r *reporter) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+
+func (r *reporter) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func (r *reporter) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (r *reporter) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+// startOwn runs modproxy with a configuration until the test ends, and then holds it
+// to what must be so at an end. It has variables beside its own.
+func startOwn(t *testing.T, config string, variables ...string) *proxy {
+	t.Helper()
+	p := newProxy(t, t.TempDir(), config, variables...)
+	t.Cleanup(p.finish)
+	return p
+}
+
+func newProxy(t *testing.T, dir, config string, variables ...string) *proxy {
+	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{t: t, dir: dir, data: filepath.Join(dir, "data"), variables: variables, packages: map[string]string{}}
+	config = strings.NewReplacer(
+		"TOKEN", p.write("token", secretToken), "PASSWORD", p.write("password", secretPassword), "CA", world.caFile,
+	).Replace(config)
+	p.write("modproxy.yaml", config)
+	if err := os.Mkdir(p.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.watchGit()
+	p.launch()
+	if strings.Contains(config, "required: true") {
+		p.shown = p.token("operator", "--admin", "--scope", "*")
+	}
+	p.warmUp()
+	return p
+}
+
+func (p *proxy) write(name, text string) string {
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// watchGit puts a git before git that writes down what it is started with.
+func (p *proxy) watchGit() {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "git"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", filepath.Join(p.dir, "git", "started"), git)
+	if err := os.WriteFile(filepath.Join(p.dir, "git", "git"), []byte(script), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// gits is what git was started with so far.
+func (p *proxy) gits() []string {
+	data, err := os.ReadFile(filepath.Join(p.dir, "git", "started"))
+	if err != nil {
+		p.t.Fatal(err) // warming up starts it
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// sources has "go test" know that its result hangs on the program's sources too.
+var sources = sync.OnceValue(func() error {
+	return filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") {
+			_, err = os.Stat(name)
+		}
+		return err
+	})
+})
+
+// launch starts the program and waits until it is ready.
+func (p *proxy) launch() {
+	p.t.Helper()
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	out, err := os.Create(filepath.Join(p.dir, "out"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer out.Close()
+	p.cmd = exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(programVariable),
+		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
+	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
+	p.cmd.Env = append(p.cmd.Env, p.variables...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = "/", out, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	running[p.cmd.Process.Pid] = true
+	p.gone = make(chan error, 1)
+	go func() { p.gone <- p.cmd.Wait() }()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		said, err := os.ReadFile(out.Name())
+		if err == nil && address.Match(said) {
+			p.url = string(address.Find(said))
+			return
+		}
+		select {
+		case err := <-p.gone:
+			p.t.Fatalf("modproxy ended before it was ready: %v\n%s", err, p.log())
+		default:
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("modproxy is not ready\n%s", p.log())
+		}
+	}
+}
+
+// log is what modproxy has logged.
+func (p *proxy) log() []byte {
+	data, err := os.ReadFile(filepath.Join(p.dir, "log"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
+}
+
+// warmUp has it do once what it does, so that what it needs for that is there.
+func (p *proxy) warmUp() {
+	p.t.Helper()
+	for _, m := range []module{{"up-a.test", "good", "archive", "aws"}, {"up-a.test", "good", "git", "aws"}} {
+		if strings.Contains(string(p.config()), "up-a.test") {
+			p.mustInstall(m, "1.0.0")
+		}
+	}
+	p.before = p.settled(usage{})
+}
+
+func (p *proxy) config() []byte {
+	data, err := os.ReadFile(filepath.Join(p.dir, "modproxy.yaml"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
+}
+
+// run runs one case, and then looks at what must hold after every case.
+func (p *proxy) run(name string, f func(t *testing.T)) {
+	whole := p.t
+	whole.(*testing.T).Run(name, func(t *testing.T) {
+		p.t = t
+		defer func() { p.t = whole }()
+		f(t)
+		p.check(t)
+	})
+}
+
+// stop ends the program by SIGTERM, which must succeed.
+func (p *proxy) stop() {
+	p.t.Helper()
+	delete(running, p.cmd.Process.Pid)
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-p.gone:
+		if err != nil {
+			p.t.Errorf("modproxy ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		p.cmd.Process.Kill()
+		<-p.gone
+		p.t.Error("modproxy did not end 20s after SIGTERM")
+	}
+}
+
+// finish is the end of a program: what it used is given back, nothing is left over
+// by a restart, and nothing that was logged or kept tells what it should not.
+func (p *proxy) finish() {
+	p.checkAll(p.t)
+	p.checkUsage()
+	if p.others {
+		p.asked = p.counted() + 1 // and the question for that
+	}
+	p.stop()
+	p.checkLog()
+	p.launch()
+	if code := p.status("/-/readyz"); code != http.StatusOK {
+		p.t.Errorf("after a restart: /-/readyz answered %d", code)
+	}
+	p.stop()
+	for _, name := range []string{"scratch", "tmp"} {
+		left, err := os.ReadDir(filepath.Join(p.data, name))
+		if err != nil || len(left) > 0 {
+			p.t.Errorf("after a restart, %s has %v, %v; want nothing", name, left, err)
+		}
+	}
+	p.checkData()
+	if p.t.Failed() && testing.Verbose() {
+		lines := slices.DeleteFunc(bytes.Split(p.log(), []byte("\n")), func(line []byte) bool {
+			return bytes.Contains(line, []byte(`"kind":"health"`)) || bytes.Contains(line, []byte(`"kind":"metrics"`))
+		})
+		p.t.Logf("the end of the log:\n%s", bytes.Join(lines[max(0, len(lines)-5):], []byte("\n")))
+	}
+}
+
+// module is a module address.
+type module struct{ host, namespace, name, system string }
+
+// path is the path of a question about the module at modproxy.
+func (m module) path(rest string) string {
+	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s/%s", m.host, m.namespace, m.name, m.system, rest)
+}
+
+// archive is the path of the package of one version.
+func (m module) archive(version string) string {
+	return m.path(fmt.Sprintf("%s/%s-%s-%s.tar.gz", version, m.name, m.system, version))
+}

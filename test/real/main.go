@@ -1,0 +1,129 @@
+// Real installs every version of real modules through modproxy and compares it with
+// what git itself checks out: the same files, bytes and executable bits.
+//
+//	make real REPOS=DIR
+//	go run ./test/real -repos DIR
+//
+// DIR has bare repositories as DIR/OWNER/NAME.git, DIR/OWNER+NAME/repo or the like: the
+// last two parts of the path that are no "repo" are owner and name. Every tag that is a
+// semantic version, with or without a v, is a version of the module that a registry
+// makes of the repository: OWNER/terraform-SYSTEM-NAME is OWNER/NAME/SYSTEM. Repositories
+// that are submodules of others are found by their URL at github.com.
+//
+// The internet is a network namespace in which registry.terraform.io and github.com are
+// this program: it needs Linux, and root or user namespaces. The program that is run is
+// ./cmd/modproxy, built now, with -proxy another.
+//
+// With -form archive the packages are archives that the forge makes of the tags, and are
+// compared with what tar unpacks from these. They have no submodules.
+//
+// For each version it asks modproxy for versions, location and package over HTTP, and
+// git for a checkout and "git submodule update --init --recursive". Links are
+// read as package pack says: as the files that they name, and left out where they name
+// nothing in the tree. It prints for each repository how many versions are equal,
+// differ, are refused although git has them, or fail with git as well, and one line for
+// each that is not equal. The newest version of each that is equal is then installed by the real
+// clients too. What is done is kept in -state, and not done again. It exits with 1 if
+// anything differs or is refused.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// The forms in which packages come.
+const (
+	formGit     = "git"
+	formArchive = "archive"
+)
+
+type settings struct {
+	repos  string // directory of bare repositories
+	form   string // formGit or formArchive
+	only   string // what the names of the repositories to compare contain
+	jobs   int    // versions at a time
+	proxy  string // a built modproxy
+	tools  []string
+	state  string // file of what is done
+	dir    string // scratch
+	stderr io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code, err := run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "real:", err)
+	}
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context) (code int, err error) {
+	s := &settings{stderr: os.Stderr}
+	flag.StringVar(&s.repos, "repos", os.Getenv("REPOS"), "directory of bare repositories; $REPOS")
+	flag.StringVar(&s.form, "form", formGit, "how packages come: "+formGit+", or "+formArchive+", the archives that a forge makes of tags")
+	flag.StringVar(&s.only, "only", "", "compare only repositories whose owner/name contains this")
+	flag.IntVar(&s.jobs, "jobs", 3, "versions that are fetched at a time")
+	flag.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already")
+	tools := flag.String("tools", "terraform,tofu", "clients that install the newest versions, with commas between: names or paths")
+	flag.StringVar(&s.state, "state", "", "file that keeps what is done, in JSON lines")
+	flag.StringVar(&s.dir, "scratch", os.TempDir(), "directory to work in")
+	flag.Parse()
+	if s.repos == "" || flag.NArg() > 0 {
+		return 2, errors.New("name a directory of bare repositories: make real REPOS=DIR")
+	}
+	if s.form != formGit && s.form != formArchive {
+		return 2, fmt.Errorf("-form: want %s or %s", formGit, formArchive)
+	}
+	if s.tools, err = findTools(*tools); err != nil {
+		return 2, err
+	}
+	if !isolated() {
+		return enterIsolation(ctx)
+	}
+	if s.repos, err = filepath.Abs(s.repos); err != nil {
+		return 1, err
+	}
+	if s.dir, err = os.MkdirTemp(s.dir, "real-"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(s.dir)
+	if s.proxy, err = s.build(ctx); err != nil {
+		return 1, err
+	}
+	if err := isolate(s.dir, registryHost, forgeHost); err != nil {
+		return 1, err
+	}
+	return s.compareAll(ctx)
+}
+
+// findTools is where the clients are: in PATH, or where tools/build-tofu.sh puts its own.
+func findTools(names string) ([]string, error) {
+	var tools []string
+	for name := range strings.SplitSeq(names, ",") {
+		if name == "" {
+			continue
+		}
+		path, err := exec.LookPath(name)
+		if cache, errCache := os.UserCacheDir(); err != nil && errCache == nil {
+			path, err = exec.LookPath(filepath.Join(cache, "modproxy-tools", name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: -tools says which clients there are", name, err)
+		}
+		tools = append(tools, path)
+	}
+	return tools, nil
+}
