@@ -83,7 +83,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 		return nil, err
 	}
 	if !c.Offline {
-		if s.noGit = git.Installed(ctx); s.noGit != nil {
+		if s.noGit = git.Installed(context.WithoutCancel(ctx)); s.noGit != nil {
 			log.Warn("git_missing", zap.Error(s.noGit))
 		}
 		client, err := s.newUpstream(ctx, c, listening, scratch)
