@@ -21,11 +21,11 @@ type proxy struct {
 	*httptest.Server
 	refuse   map[string]bool // by host:port
 	received atomic.Int64
+	max      atomic.Int64 // of received, as the last session has it
 
 	mu      sync.Mutex
 	hops    []string
 	refused error
-	max     int64
 }
 
 func newProxy(t testing.TB) *proxy {
@@ -37,7 +37,7 @@ func newProxy(t testing.TB) *proxy {
 
 // tunnel lets one session at a time through, which is all that tests need.
 func (p *proxy) tunnel(maxBytes int64) (git.Session, error) {
-	p.max = maxBytes
+	p.max.Store(maxBytes)
 	return session{p}, nil
 }
 
@@ -126,7 +126,7 @@ func (p *proxy) copy(w io.Writer, r io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buffer)
-		if p.received.Add(int64(n)) > p.max {
+		if p.received.Add(int64(n)) > p.max.Load() {
 			p.fail(egress.ErrTooLarge)
 			panic(http.ErrAbortHandler)
 		}
