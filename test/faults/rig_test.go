@@ -239,7 +239,7 @@ func (r *rig) get(ctx context.Context, path string) error {
 // check is what is wrong with the data directory while nothing runs: everything
 // that was acknowledged must be there, and all that is there must be right.
 func (r *rig) check() error {
-	if _, err := os.Stat(r.data); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
+	if _, err := os.Stat(filepath.Join(r.data, "ledger")); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
 		return nil // it was ended before it had begun
 	}
 	var verified, listed, complaint bytes.Buffer
