@@ -62,11 +62,11 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	deadline := time.Now().Add(patience)
 	results, late := make(chan result[T], maxTries), make(chan struct{}, maxTries)
 	underWay, pause := 0, againAfter
-	begin := func() {
+	start := func() {
 		underWay++
 		go func() { results <- sendOnce(ctx, g, namespace, deadline, late, send) }()
 	}
-	begin()
+	start()
 	next, waiting := time.NewTimer(patience), false // for the next try
 	next.Stop()
 	defer next.Stop()
@@ -74,10 +74,10 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 		select {
 		case <-next.C:
 			waiting = false
-			begin()
+			start()
 		case <-late:
 			if !waiting && underWay < maxTries && time.Now().Before(deadline) {
-				begin()
+				start()
 			}
 		case r := <-results:
 			underWay--
