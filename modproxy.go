@@ -39,13 +39,13 @@ type Registry interface {
 	//
 	// Errors: [ErrNotFound] when there is no such version, [ErrInvalid] when
 	// the location is none that can be fetched, [ErrDenied], [ErrUnavailable].
-	Location(ctx context.Context, m Module, version string) (Location, error)
+	Location(ctx context.Context, v ModuleVersion) (Location, error)
 
 	// Package opens what one version contains. The caller closes it.
 	//
 	// Errors: those of Location, and [ErrChanged] when the content is not what
 	// it was when the version was first served.
-	Package(ctx context.Context, m Module, version string) (*Package, error)
+	Package(ctx context.Context, v ModuleVersion) (*Package, error)
 }
 
 // Package is what one version of a module contains, in the form that package

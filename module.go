@@ -58,3 +58,20 @@ func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 func (m Module) String() string {
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }
+
+// ModuleVersion is one version of a module.
+type ModuleVersion struct {
+	Module
+	Version string // canonical, as [Version.String] prints it; empty stands for every version where that is said
+}
+
+// At returns a version of m.
+func (m Module) At(version string) ModuleVersion { return ModuleVersion{m, version} }
+
+// String returns the module address, and the version after a blank unless it is empty.
+func (v ModuleVersion) String() string {
+	if v.Version == "" {
+		return v.Module.String()
+	}
+	return v.Module.String() + " " + v.Version
+}

@@ -22,19 +22,21 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location answers what Next answers.
-func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
 	if err := mayRead(ctx, "location", m, version); err != nil {
 		return modproxy.Location{}, err
 	}
-	return r.Next.Location(ctx, m, version)
+	return r.Next.Location(ctx, m.At(version))
 }
 
 // Package answers what Next answers.
-func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
 	if err := mayRead(ctx, "package", m, version); err != nil {
 		return nil, err
 	}
-	return r.Next.Package(ctx, m, version)
+	return r.Next.Package(ctx, m.At(version))
 }
 
 func mayRead(ctx context.Context, op string, m modproxy.Module, version string) error {

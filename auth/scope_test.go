@@ -98,12 +98,12 @@ func (a *asked) Versions(context.Context, modproxy.Module) (*modproxy.Versions, 
 	return nil, nil
 }
 
-func (a *asked) Location(context.Context, modproxy.Module, string) (modproxy.Location, error) {
+func (a *asked) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
 	a.n++
 	return modproxy.Location{}, nil
 }
 
-func (a *asked) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (a *asked) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	a.n++
 	return nil, nil
 }
@@ -129,8 +129,8 @@ func TestRegistryAnswersWhoMayRead(t *testing.T) {
 		next := &asked{}
 		r := &auth.Registry{Next: next}
 		_, err := r.Versions(c.ctx, c.m)
-		_, err2 := r.Location(c.ctx, c.m, "1.0.0")
-		_, err3 := r.Package(c.ctx, c.m, "1.0.0")
+		_, err2 := r.Location(c.ctx, c.m.At("1.0.0"))
+		_, err3 := r.Package(c.ctx, c.m.At("1.0.0"))
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -49,7 +49,7 @@ func BenchmarkLocationHit(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := r.Location(b.Context(), vpc, "1.0.0"); err != nil {
+			if _, err := r.Location(b.Context(), vpc.At("1.0.0")); err != nil {
 				b.Error(err)
 			}
 		}
@@ -73,7 +73,7 @@ func BenchmarkPackageHit(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				buffer := make([]byte, 32<<10)
 				for pb.Next() {
-					p, err := r.Package(b.Context(), vpc, "1.0.0")
+					p, err := r.Package(b.Context(), vpc.At("1.0.0"))
 					if err != nil {
 						b.Error(err)
 						return
@@ -93,7 +93,7 @@ func BenchmarkPart(b *testing.B) {
 	r := warm(b, 114<<20, -1)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := r.Package(b.Context(), vpc, "1.0.0")
+		p, err := r.Package(b.Context(), vpc.At("1.0.0"))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func kept(t *testing.T) (store *disk.Store, n *next, blob string) {
 func get(r *cache.Registry, header http.Header) (*httptest.ResponseRecorder, error) {
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header = header
-	p, err := r.Package(request.Context(), vpc, "1.0.0")
+	p, err := r.Package(request.Context(), vpc.At("1.0.0"))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func TestDamageOffline(t *testing.T) {
 					}
 				}
 				var lasting *modproxy.Lasting
-				if _, err := r.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &lasting) || strings.Contains(err.Error(), blob) {
+				if _, err := r.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &lasting) || strings.Contains(err.Error(), blob) {
 					t.Errorf("location: %v", err)
 				}
 			})
@@ -185,7 +185,7 @@ func TestDamageThatCannotBeMended(t *testing.T) {
 				t.Errorf("%v, want ErrChanged", err)
 			}
 			var failed *modproxy.FetchFailed
-			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &failed) {
+			if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &failed) {
 				t.Errorf("location: %v", err)
 			}
 			time.Sleep(time.Minute)
@@ -233,7 +233,7 @@ func TestEndIsWithheld(t *testing.T) {
 		f.next.content, digest = cachetest.Bytes(size, 7)
 		f.fetch(t, "1.0.0")
 		f.blobs.Replace(digest, flip(f.next.content, 0))
-		p, err := f.Package(t.Context(), vpc, "1.0.0")
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 		if err != nil {
 			t.Fatal(err)
 		}

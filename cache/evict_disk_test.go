@@ -95,7 +95,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 		group.Go(func() {
 			for time.Now().Before(end) {
 				version := fmt.Sprintf("%d.%d.0", size, random.IntN(versions))
-				p, err := r.Package(t.Context(), vpc, version)
+				p, err := r.Package(t.Context(), vpc.At(version))
 				var noSpace *modproxy.NoSpace
 				if errors.As(err, &noSpace) {
 					full.Add(1)

@@ -17,7 +17,7 @@ func TestReadersKeepTheirPackages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.fetch(t, "600.1.0")
-		p, err := f.Package(t.Context(), vpc, "600.1.0")
+		p, err := f.Package(t.Context(), vpc.At("600.1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestReadersThatEndDoNotProlongTheWait(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.fetch(t, "600.1.0")
 		f.fetch(t, "400.1.0")
-		p, err := f.Package(t.Context(), vpc, "600.1.0")
+		p, err := f.Package(t.Context(), vpc.At("600.1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestReadersAreWaitedForAfterFetches(t *testing.T) {
 			}
 		}
 		f.restart(t)
-		p, err := f.Package(t.Context(), vpc, "600.1.0")
+		p, err := f.Package(t.Context(), vpc.At("600.1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}

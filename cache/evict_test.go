@@ -25,7 +25,8 @@ type sized struct {
 	during func(version string) // in the middle of a package
 }
 
-func (n *sized) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (n *sized) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	version := v.Version
 	now, err := n.ask(ctx, "package")
 	if err != nil || now.pack != nil {
 		return nil, errors.Join(err, now.pack)
@@ -91,7 +92,7 @@ func TestEvictsWhatWasNotUsedForLongest(t *testing.T) {
 		equal(t, "the record", err, nil)
 		equal(t, "evicted", f.events.count(cache.Evicted), 1)
 		// It is fetched again when it is asked for, and that is no damage.
-		if loc, err := f.Location(t.Context(), vpc, "300.2.0"); err != nil || !loc.Kept {
+		if loc, err := f.Location(t.Context(), vpc.At("300.2.0")); err != nil || !loc.Kept {
 			t.Errorf("location %+v, %v", loc, err)
 		}
 		f.fetch(t, "300.2.0")
@@ -128,7 +129,7 @@ func TestEvictedOffline(t *testing.T) {
 		time.Sleep(time.Second)
 		f.fetch(t, "600.2.0")
 		f.offline(t)
-		if _, err := f.Location(t.Context(), vpc, "600.1.0"); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "evicted") {
+		if _, err := f.Location(t.Context(), vpc.At("600.1.0")); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "evicted") {
 			t.Errorf("location: %v", err)
 		}
 		if _, err := read(f.Registry, "600.1.0"); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "evicted") {

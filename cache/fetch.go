@@ -156,7 +156,7 @@ func (r *Registry) fetch(ctx context.Context, k key, have *PackageRecord) (*Pack
 		}
 		_, rec.Subdir = loc.SplitGlob()
 	}
-	p, err := r.Next.Package(ctx, k.Module, k.version)
+	p, err := r.Next.Package(ctx, k.Module.At(k.version))
 	switch {
 	case err != nil:
 		return nil, err

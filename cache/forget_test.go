@@ -127,7 +127,7 @@ func TestForgetWhileLooking(t *testing.T) {
 		}
 		after, _ := cachetest.Bytes(1000, 2)
 		f.next.change(func(n *next) { n.content = after })
-		if _, err := f.Location(t.Context(), vpc, "1.0.0"); err != nil {
+		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); err != nil {
 			t.Error(err)
 		}
 		if got := f.fetch(t, "1.0.0"); bytes.Equal(got, before) || b.told != nil {
@@ -179,7 +179,7 @@ func TestForgetOthers(t *testing.T) {
 		f.fetch(t, "1.0.0")
 		f.next.change(func(n *next) { n.pack = modproxy.ErrInvalid })
 		for range 5 {
-			if _, err := f.Location(t.Context(), vpc, "1.1.0"); !errors.Is(err, modproxy.ErrInvalid) {
+			if _, err := f.Location(t.Context(), vpc.At("1.1.0")); !errors.Is(err, modproxy.ErrInvalid) {
 				t.Errorf("error %v", err)
 			}
 			time.Sleep(time.Second)

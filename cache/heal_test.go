@@ -16,7 +16,7 @@ func TestWhoFoundDamageGetsWhatIsMended(t *testing.T) {
 			store, n, blob := kept(t)
 			r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: -1}
 			defer mustClose(t, r)
-			p, err := r.Package(t.Context(), vpc, "1.0.0") // it is looked at and all is well
+			p, err := r.Package(t.Context(), vpc.At("1.0.0")) // it is looked at and all is well
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestWhoFoundDamageGetsWhatIsMended(t *testing.T) {
 				t.Fatal(err)
 			}
 			for round := 1; ; round++ {
-				p, err := r.Package(t.Context(), vpc, "1.0.0")
+				p, err := r.Package(t.Context(), vpc.At("1.0.0"))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,7 +21,8 @@ import (
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until
 // it will be tried again; [modproxy.RetryLater] when Next takes longer than Wait
 // or than ctx; [modproxy.ErrUnavailable] when offline and not kept.
-func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
 	r.once.Do(r.start)
 	asked := time.Now()
 	k := key{m, version}
@@ -162,7 +163,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 		return modproxy.Location{}, err
 	}
 	asked := time.Now()
-	loc, err := r.Next.Location(ctx, k.Module, k.version)
+	loc, err := r.Next.Location(ctx, k.Module.At(k.version))
 	if err != nil {
 		err = k.settle("location", late(ctx, err, askTimeout), askTimeout)
 	}

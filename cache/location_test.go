@@ -14,7 +14,7 @@ import (
 
 func (f *fixture) location(t testing.TB, version string) string {
 	t.Helper()
-	loc, err := f.Location(t.Context(), vpc, version)
+	loc, err := f.Location(t.Context(), vpc.At(version))
 	if err != nil {
 		return err.Error()
 	}
@@ -40,7 +40,7 @@ func TestLocationStartsTheFetch(t *testing.T) {
 		equal(t, "after a restart", f.location(t, "1.0.0"), "//modules/a")
 		f.offline(t)
 		equal(t, "offline", f.location(t, "1.0.0"), "//modules/a")
-		if _, err := f.Location(t.Context(), vpc, "2.0.0"); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrNotFound) {
+		if _, err := f.Location(t.Context(), vpc.At("2.0.0")); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("offline, not kept: %v", err)
 		}
 		equal(t, "location asked", f.next.asked("location"), 1)
@@ -69,7 +69,7 @@ func TestLocationWaitsNoLongerThanWait(t *testing.T) {
 		f.next.delay = 20 * time.Second
 		started := time.Now()
 		var later *modproxy.RetryLater
-		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &later) || time.Since(started) != 3*time.Second {
+		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &later) || time.Since(started) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(started))
 		}
 		time.Sleep(time.Minute)
@@ -87,7 +87,7 @@ func TestFetchThatFailsIsTold(t *testing.T) {
 		failed := time.Now()
 		for range 10 {
 			time.Sleep(2 * time.Second)
-			_, err := f.Location(t.Context(), vpc, "1.0.0")
+			_, err := f.Location(t.Context(), vpc.At("1.0.0"))
 			var told *modproxy.FetchFailed
 			if !errors.As(err, &told) || !errors.Is(err, modproxy.ErrInvalid) || !told.Time.Equal(failed) || !told.Again.Equal(failed.Add(30*time.Second)) {
 				t.Fatalf("%v: %+v", err, told)
@@ -122,12 +122,12 @@ func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
 			f.next.change(func(n *next) { n.pack, n.delay = c.err, time.Second })
 			for asked := 1; asked <= 2; asked++ {
 				started := time.Now()
-				if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, c.err) || time.Since(started) > 2*time.Second {
+				if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, c.err) || time.Since(started) > 2*time.Second {
 					t.Errorf("%s: %v after %v", name, err, time.Since(started))
 				}
 				equal(t, name, f.next.asked("package"), asked)
 				time.Sleep(c.soon - time.Second)
-				if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, c.err) {
+				if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, c.err) {
 					t.Errorf("%s: remembered: %v", name, err)
 				}
 				equal(t, name, f.next.asked("package"), asked)
@@ -135,7 +135,7 @@ func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
 			}
 			f.Forget(vpc, "1.0.0")
 			f.next.change(func(n *next) { n.pack = nil })
-			if loc, err := f.Location(t.Context(), vpc, "1.0.0"); err != nil || !loc.Kept {
+			if loc, err := f.Location(t.Context(), vpc.At("1.0.0")); err != nil || !loc.Kept {
 				t.Errorf("%s: forgotten: %+v, %v", name, loc, err)
 			}
 		})
@@ -152,7 +152,7 @@ func TestRefusedPackageThatIsFetchedAgain(t *testing.T) {
 			f.location(t, "1.0.0")
 			time.Sleep(time.Minute)
 			f.next.change(func(n *next) { n.pack, n.fetched = nil, func() { time.Sleep(10 * time.Second) } })
-			_, err := f.Location(t.Context(), vpc, "1.0.0")
+			_, err := f.Location(t.Context(), vpc.At("1.0.0"))
 			equal(t, c.Error(), errors.Is(err, modproxy.ErrInvalid), c == modproxy.ErrInvalid)
 			time.Sleep(10 * time.Second)
 			equal(t, "in the end", f.location(t, "1.0.0"), "")
@@ -165,7 +165,7 @@ func TestVersionNotFoundIsRemembered(t *testing.T) {
 		f := newFixture(t)
 		f.next.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound)
 		for range 10 {
-			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrNotFound) {
+			if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrNotFound) {
 				t.Errorf("Location = %v", err)
 			}
 			if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrNotFound) {
@@ -187,7 +187,7 @@ func TestLocationRetryLater(t *testing.T) {
 		f.next.err = &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("429")}
 		var later *modproxy.RetryLater
 		for _, version := range []string{"1.0.0", "1.0.0", "1.0.1"} {
-			if _, err := f.Location(t.Context(), vpc, version); !errors.As(err, &later) {
+			if _, err := f.Location(t.Context(), vpc.At(version)); !errors.As(err, &later) {
 				t.Errorf("%s: %v", version, err)
 			}
 		}
@@ -208,7 +208,7 @@ func TestFetchRetryLater(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(59 * time.Minute)
 		var failed *modproxy.FetchFailed
-		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &failed) || time.Until(failed.Again) != time.Minute {
+		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &failed) || time.Until(failed.Again) != time.Minute {
 			t.Errorf("%v %+v", err, failed)
 		}
 		equal(t, "package asked", f.next.asked("package"), 1)
@@ -233,12 +233,12 @@ func TestSubdirChanges(t *testing.T) {
 		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("fetched again: %v", err)
 		}
-		if loc, err := f.Location(t.Context(), vpc, "1.0.0"); err == nil && loc.Subdir != "modules/good" {
+		if loc, err := f.Location(t.Context(), vpc.At("1.0.0")); err == nil && loc.Subdir != "modules/good" {
 			t.Errorf("clients are told %q", loc.Subdir)
 		}
 		// Between the answer and the fetch.
 		f.next.change(func(n *next) { n.subdir = "modules/good"; n.delay = time.Second })
-		if loc, err := f.Location(t.Context(), vpc, "2.0.0"); err != nil || loc.Subdir != "modules/good" {
+		if loc, err := f.Location(t.Context(), vpc.At("2.0.0")); err != nil || loc.Subdir != "modules/good" {
 			t.Fatal(loc, err)
 		}
 		f.next.change(func(n *next) { n.subdir = "examples/evil" })

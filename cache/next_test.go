@@ -87,7 +87,8 @@ func (n *next) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versi
 	return v, err
 }
 
-func (n *next) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (n *next) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	version := v.Version
 	now, err := n.ask(ctx, "location")
 	if err != nil {
 		return modproxy.Location{}, err
@@ -111,7 +112,8 @@ func (r *interrupted) Read(p []byte) (int, error) {
 	return r.ReadSeeker.Read(p)
 }
 
-func (n *next) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	version := v.Version
 	now, err := n.ask(ctx, "package")
 	if err == nil && now.receive != nil {
 		err = now.receive(ctx)
@@ -219,7 +221,7 @@ func (f *fixture) fetch(t testing.TB, version string) []byte {
 func read(r *cache.Registry, version string) ([]byte, error) { return readOf(r, vpc, version) }
 
 func readOf(r *cache.Registry, m modproxy.Module, version string) ([]byte, error) {
-	p, err := r.Package(context.Background(), m, version)
+	p, err := r.Package(context.Background(), m.At(version))
 	if err != nil {
 		return nil, err
 	}

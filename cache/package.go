@@ -26,7 +26,8 @@ import (
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when
 // the content is not what was kept; [modproxy.ErrUnavailable] when offline and
 // not kept.
-func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
 	r.once.Do(r.start)
 	k := key{m, version}
 	if !r.fetches.has(k) { // what is kept while it is fetched was found damaged

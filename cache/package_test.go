@@ -23,7 +23,7 @@ func TestOnePackageOneFetch(t *testing.T) {
 		f.next.delay = time.Minute
 		hurry, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.Package(hurry, vpc, "1.0.0"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.Package(hurry, vpc.At("1.0.0")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the one who started it: %v", err)
 		}
 		var group sync.WaitGroup
@@ -48,7 +48,7 @@ func TestPackageIsWhatWasKept(t *testing.T) {
 		for _, memory := range []int64{0, -1} {
 			f.restart(t)
 			f.Registry.Memory = memory
-			p, err := f.Package(t.Context(), vpc, "1.0.0")
+			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,8 +108,9 @@ type changedNext struct {
 	change func(p *modproxy.Package)
 }
 
-func (n changedNext) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
-	p, err := n.next.Package(ctx, m, version)
+func (n changedNext) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
+	p, err := n.next.Package(ctx, m.At(version))
 	if err == nil {
 		n.change(p)
 	}

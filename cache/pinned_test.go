@@ -21,7 +21,7 @@ func pinVPC(f *fixture) {
 
 // fetchOther makes a package of other be there.
 func (f *fixture) fetchOther(t *testing.T, version string) error {
-	p, err := f.Package(t.Context(), other, version)
+	p, err := f.Package(t.Context(), other.At(version))
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func TestSetAsideWhileRoomIsMade(t *testing.T) {
 		}
 		var reading []*modproxy.Package
 		for _, version := range []string{"600.1.0", "300.2.0"} {
-			p, err := f.Package(t.Context(), vpc, version)
+			p, err := f.Package(t.Context(), vpc.At(version))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestSetAsideWhileRoomIsMade(t *testing.T) {
 		var group sync.WaitGroup
 		get := func(version string) {
 			group.Go(func() {
-				if p, err := f.Package(t.Context(), vpc, version); err == nil {
+				if p, err := f.Package(t.Context(), vpc.At(version)); err == nil {
 					_, _ = io.ReadAll(p)
 					p.Close()
 				}

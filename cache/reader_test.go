@@ -19,7 +19,7 @@ func TestReaders(t *testing.T) {
 				f := newFixture(t)
 				f.Registry.Memory = memory
 				f.next.content, _ = cachetest.Bytes(size, 1)
-				p, err := f.Package(t.Context(), vpc, "1.0.0")
+				p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -39,7 +39,7 @@ func TestReadersReadAnyhow(t *testing.T) {
 		f.Registry.Memory = memory
 		random := rand.New(rand.NewPCG(1, 2))
 		for round := range 100 {
-			p, err := f.Package(t.Context(), vpc, "1.0.0")
+			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 40 {
 		content, digest := cachetest.Bytes(100_000, byte(i+1))
 		f.next.change(func(n *next) { n.content = content })
-		p, err := f.Package(t.Context(), vpc, fmt.Sprintf("1.%d.0", i))
+		p, err := f.Package(t.Context(), vpc.At(fmt.Sprintf("1.%d.0", i)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func TestPartsOfWhatWasChecked(t *testing.T) {
 			f.next.content, _ = cachetest.Bytes(size, 1)
 			b := &metered{Blobs: f.blobs}
 			f.Registry.Blobs, f.Registry.Memory = b, -1
-			p, err := f.Package(t.Context(), vpc, "1.0.0")
+			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestPartsOfWhatWasChecked(t *testing.T) {
 			}
 			for _, offset := range []int64{0, 1, 128 << 10, 5 << 20, 10 << 20, size - 32<<10 - 1, size - 32<<10, size - 1} {
 				b.read.Store(0)
-				p, err := f.Package(t.Context(), vpc, "1.0.0")
+				p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +95,7 @@ func TestDamageUnderWhatIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 		overwrite(t, blob, int64(at), n.content[at]^0x10)
-		p, err := r.Package(t.Context(), vpc, "1.0.0")
+		p, err := r.Package(t.Context(), vpc.At("1.0.0"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func TestDamageAfterTheCheck(t *testing.T) {
 		for _, from := range []int64{0, 1, 100_000, 199_000} {
 			store, n, blob := kept(t)
 			r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: -1}
-			p, err := r.Package(t.Context(), vpc, "1.0.0")
+			p, err := r.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
 			}

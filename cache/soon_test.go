@@ -134,7 +134,7 @@ func TestAbsenceThatEnds(t *testing.T) {
 		f.versions(t)
 		time.Sleep(5*time.Minute - time.Second)
 		f.next.change(func(n *next) { n.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound) })
-		if _, err := f.Location(t.Context(), vpc, "1.2.0"); !errors.Is(err, modproxy.ErrNotFound) {
+		if _, err := f.Location(t.Context(), vpc.At("1.2.0")); !errors.Is(err, modproxy.ErrNotFound) {
 			t.Fatalf("absent: %v", err)
 		}
 		f.next.change(func(n *next) { n.err, n.listed = nil, "1.2.0" })
@@ -149,7 +149,7 @@ func TestAbsenceThatEnds(t *testing.T) {
 		f.location(t, "1.2.0")
 		f.next.change(func(n *next) { n.err, n.delay = nil, 0 })
 		time.Sleep(30*time.Second - 1 - time.Since(asked))
-		if _, err := f.Location(t.Context(), vpc, "1.2.0"); !errors.Is(err, modproxy.ErrNotFound) {
+		if _, err := f.Location(t.Context(), vpc.At("1.2.0")); !errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("within Missing: %v", err)
 		}
 		time.Sleep(time.Nanosecond)

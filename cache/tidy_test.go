@@ -79,7 +79,7 @@ func TestTidyIsCareful(t *testing.T) {
 		f.fetch(t, "100.0.0")
 		synctest.Wait() // nothing reads the index
 		f.Registry.Index = f.index
-		p, err := f.Package(t.Context(), vpc, "100.0.0")
+		p, err := f.Package(t.Context(), vpc.At("100.0.0"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestDiscard(t *testing.T) {
 		if _, err := f.Discard(t.Context(), vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("one that was never kept: %v", err)
 		}
-		p, err := f.Package(t.Context(), vpc, "100.1.0+a")
+		p, err := f.Package(t.Context(), vpc.At("100.1.0+a"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 		var stalled sync.WaitGroup
 		for i := range 1100 {
 			m := modproxy.Module{Host: vpc.Host, Namespace: "stalls", Name: fmt.Sprintf("m%d", i), System: "aws"}
-			stalled.Go(func() { f.Package(t.Context(), m, "1.0.0") })
+			stalled.Go(func() { f.Package(t.Context(), m.At("1.0.0")) })
 		}
 		synctest.Wait()
 		f.next.change(func(n *next) { n.delay = time.Second })
@@ -33,7 +33,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 		}
 		var later *modproxy.RetryLater
 		m := modproxy.Module{Host: vpc.Host, Namespace: "stalls", Name: "one-more", System: "aws"}
-		if _, err := f.Package(t.Context(), m, "1.0.0"); !errors.As(err, &later) {
+		if _, err := f.Package(t.Context(), m.At("1.0.0")); !errors.As(err, &later) {
 			t.Errorf("one more of the publisher: %v", err)
 		}
 		mustClose(t, f.Registry)
@@ -64,7 +64,7 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 		for i := range 8 {
 			m := modproxy.Module{Host: vpc.Host, Namespace: fmt.Sprintf("drips%d", i), Name: "m", System: "aws"}
 			dripping.Go(func() {
-				_, err := f.Package(t.Context(), m, "1.0.0")
+				_, err := f.Package(t.Context(), m.At("1.0.0"))
 				failed <- err
 			})
 		}

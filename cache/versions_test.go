@@ -130,7 +130,7 @@ func TestOnlyNotFoundIsRemembered(t *testing.T) {
 			f.next.err = err
 			for range 10 {
 				_, got := f.Versions(t.Context(), vpc)
-				_, gotLocation := f.Location(t.Context(), vpc, "1.0.0")
+				_, gotLocation := f.Location(t.Context(), vpc.At("1.0.0"))
 				for _, got := range []error{got, gotLocation} {
 					if errors.Is(got, context.Canceled) || !errors.Is(got, err) && !errors.Is(got, modproxy.ErrUnavailable) {
 						t.Errorf("%v became %v", err, got)
@@ -177,7 +177,7 @@ func TestRetryLaterIsObeyed(t *testing.T) {
 			if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &later) || time.Until(later.After) != time.Hour {
 				t.Errorf("cold: %v", err)
 			}
-			if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.As(err, &later) {
+			if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &later) {
 				t.Errorf("location: %v", err)
 			}
 			if _, err := read(f.Registry, "1.0.0"); !errors.As(err, &later) {
@@ -288,7 +288,7 @@ func TestIndexFails(t *testing.T) {
 		if f.events.count(cache.IndexFailed) == 0 {
 			t.Error("nobody was told")
 		}
-		if _, err := f.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
+		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("location: %v", err) // whether it is kept is not known
 		}
 	})

@@ -19,11 +19,12 @@ import (
 // Errors: those of Next; [modproxy.ErrChanged] when the content is not what is
 // recorded; [modproxy.ErrUnavailable] when the ledger does not answer, because
 // then nobody knows.
-func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
 	if r.Next == nil {
 		return nil, wrap("package", m, version, errOffline)
 	}
-	p, err := r.Next.Package(ctx, m, version)
+	p, err := r.Next.Package(ctx, m.At(version))
 	if errors.Is(err, modproxy.ErrNotFound) {
 		return r.deleted(ctx, m, version, err)
 	}

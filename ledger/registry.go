@@ -63,11 +63,12 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 // Location is Next's answer, if its Subdir is the one that the ledger has. If not,
 // the error is [modproxy.ErrChanged]: clients would load another module of the same
 // package.
-func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
 	if r.Next == nil {
 		return modproxy.Location{}, wrap("location", m, version, errOffline)
 	}
-	l, err := r.Next.Location(ctx, m, version)
+	l, err := r.Next.Location(ctx, m.At(version))
 	if err != nil {
 		return l, err
 	}

@@ -57,7 +57,7 @@ func (b body) Close() error {
 	return nil
 }
 
-func (u *upstream) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (u *upstream) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
@@ -83,7 +83,7 @@ func (u *upstream) answers(seed string) modproxy.Sum {
 // ask wants a package, or the error, and that every package was closed.
 func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 	t.Helper()
-	p, err := reg.Package(t.Context(), vpc, "1.0.0")
+	p, err := reg.Package(t.Context(), vpc.At("1.0.0"))
 	if !errors.Is(err, want) {
 		t.Fatalf("package: %v, want %v", err, want)
 	}
@@ -106,7 +106,7 @@ func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 	return err
 }
 
-func (u *upstream) Location(context.Context, modproxy.Module, string) (modproxy.Location, error) {
+func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, nil
@@ -124,7 +124,7 @@ func TestSubdirIsHeld(t *testing.T) {
 	sum := u.answers("same")
 	for _, was := range []string{"", "modules/good"} {
 		u.subdir = was
-		if _, err := reg.Location(t.Context(), vpc, "1.0.0"); err != nil {
+		if _, err := reg.Location(t.Context(), vpc.At("1.0.0")); err != nil {
 			t.Fatal(err)
 		}
 		ask(t, reg, u, nil)
@@ -133,7 +133,7 @@ func TestSubdirIsHeld(t *testing.T) {
 		if want := "is " + string(sum) + ", directory examples/evil, now"; !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
 		}
-		if _, err := reg.Location(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+		if _, err := reg.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("location: %v", err)
 		}
 		if was == "" {
@@ -228,10 +228,10 @@ func TestPackageWithoutLedger(t *testing.T) {
 	u.sum = "h1:" // no sum
 	u.mu.Unlock()
 	reg.Next = sumless{u}
-	if _, err := reg.Package(t.Context(), vpc, "2.0.0"); !errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := reg.Package(t.Context(), vpc.At("2.0.0")); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a package without a sum = %v, want ErrInvalid", err)
 	}
-	if _, err := reg.Package(t.Context(), vpc, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
+	if _, err := reg.Package(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("a package without a sum = %v, want ErrChanged", err)
 	}
 	if failed != 5 {
@@ -241,7 +241,7 @@ func TestPackageWithoutLedger(t *testing.T) {
 
 type sumless struct{ *upstream }
 
-func (s sumless) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (s sumless) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: body{strings.NewReader(""), s.upstream}}, nil
 }
 
@@ -249,7 +249,7 @@ func TestNextFails(t *testing.T) {
 	want := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
 	u, book := &upstream{err: want}, ledgertest.NewMemory()
 	reg := &ledger.Registry{Next: u, Ledger: book}
-	if _, err := reg.Package(t.Context(), vpc, "1.0.0"); err != want {
+	if _, err := reg.Package(t.Context(), vpc.At("1.0.0")); err != want {
 		t.Errorf("package: %v, want Next's error", err)
 	}
 	for r := range book.All() {
@@ -260,8 +260,8 @@ func TestNextFails(t *testing.T) {
 func TestOffline(t *testing.T) {
 	reg := &ledger.Registry{Ledger: ledgertest.NewMemory()}
 	_, versionsErr := reg.Versions(t.Context(), vpc)
-	_, locationErr := reg.Location(t.Context(), vpc, "1.0.0")
-	_, packageErr := reg.Package(t.Context(), vpc, "1.0.0")
+	_, locationErr := reg.Location(t.Context(), vpc.At("1.0.0"))
+	_, packageErr := reg.Package(t.Context(), vpc.At("1.0.0"))
 	for op, err := range map[string]error{"versions": versionsErr, "location": locationErr, "package": packageErr} {
 		var named *modproxy.Error
 		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.As(err, &named) || named.Op != op {
@@ -281,7 +281,7 @@ func TestFirstSightAtOnce(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			u.answers(string(rune('a' + i)))
-			p, err := reg.Package(t.Context(), vpc, "1.0.0")
+			p, err := reg.Package(t.Context(), vpc.At("1.0.0"))
 			switch {
 			case err == nil:
 				mu.Lock()

@@ -19,8 +19,9 @@ import (
 // here is a registry whose packages are all kept.
 type here struct{ modproxy.Registry }
 
-func (r here) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
-	l, err := r.Registry.Location(ctx, m, version)
+func (r here) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
+	l, err := r.Registry.Location(ctx, m.At(version))
 	l.Kept = true
 	return l, err
 }

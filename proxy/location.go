@@ -23,7 +23,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request, e *Event, q r
 		q.version = latest.String()
 		e.Version = q.version
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.module, q.version)
+	l, err := h.cfg.Registry.Location(r.Context(), q.module.At(q.version))
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q re
 // it is mended: clients ask for HEAD before they ask for the package.
 func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
 	for try := 1; ; try++ {
-		p, err := h.cfg.Registry.Package(r.Context(), q.module, q.version)
+		p, err := h.cfg.Registry.Package(r.Context(), q.module.At(q.version))
 		if err != nil || wantsAll(r) {
 			return p, err
 		}

@@ -28,8 +28,9 @@ func (unreadable) Read([]byte) (int, error) {
 // streamed is not held in memory.
 type streamed struct{ io.ReadSeekCloser }
 
-func (d *damaged) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
-	p, err := d.Registry.Package(ctx, m, version)
+func (d *damaged) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
+	p, err := d.Registry.Package(ctx, m.At(version))
 	if err != nil {
 		return nil, err
 	}

@@ -50,11 +50,12 @@ func (s *scripted) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return v, err
 }
 
-func (s *scripted) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (s *scripted) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
 	if s.err != nil {
 		return modproxy.Location{}, s.err
 	}
-	return s.Registry.Location(ctx, m, version)
+	return s.Registry.Location(ctx, m.At(version))
 }
 
 // newHandler serves the modules of registrytest.Modules.
@@ -230,7 +231,7 @@ func (b *broken) Close() error                             { return nil }
 
 type brokenRegistry struct{ modproxy.Registry }
 
-func (brokenRegistry) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (brokenRegistry) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: &broken{bytes.NewReader(make([]byte, 1<<20)), 1 << 19}, Size: 1 << 20}, nil
 }
 

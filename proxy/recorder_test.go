@@ -68,7 +68,7 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
-func (large) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (large) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}}, nil
 }
 

@@ -26,8 +26,9 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 
 // Location is where this proxy serves the package, with the subdirectory of
 // Next's location. A glob is gone: the package is packed below what it matches.
-func (r *Registry) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
-	l, err := r.Next.Location(ctx, m, version)
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
+	l, err := r.Next.Location(ctx, m.At(version))
 	if err != nil {
 		return modproxy.Location{}, err
 	}
@@ -36,6 +37,7 @@ func (r *Registry) Location(ctx context.Context, m modproxy.Module, version stri
 }
 
 // Package answers what Next answers.
-func (r *Registry) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
-	return r.Next.Package(ctx, m, version)
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
+	return r.Next.Package(ctx, m.At(version))
 }

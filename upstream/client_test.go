@@ -127,7 +127,7 @@ ELSEWHERE/archives/x.zip
 	const secret = "registry-token-8f2c"
 	client := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret(secret)}})
 	for _, version := range []string{"1.0.0", "2.0.0"} {
-		p, err := client.Package(t.Context(), networkOf(u), version)
+		p, err := client.Package(t.Context(), networkOf(u).At(version))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,10 +153,10 @@ func TestPackageFollowsLocation(t *testing.T) {
 -- archives/x.tar.gz/main.tf --
 `)))
 	client := newClient(t, u, nil)
-	if _, err := client.Location(t.Context(), networkOf(u), "1.0.0"); err != nil {
+	if _, err := client.Location(t.Context(), networkOf(u).At("1.0.0")); err != nil {
 		t.Fatal(err)
 	}
-	p, err := client.Package(t.Context(), networkOf(u), "1.0.0")
+	p, err := client.Package(t.Context(), networkOf(u).At("1.0.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +182,13 @@ func TestTroubleIsNotSize(t *testing.T) {
 # `+hex.EncodeToString(content))))
 	client := newClient(t, u, nil, func(c *upstream.Config) { c.MaxReceived = 150_000 })
 	u.Set(registrytest.Archive, registrytest.Knobs{Truncate: 90_000, Times: 1})
-	if _, err := client.Package(t.Context(), networkOf(u), "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := client.Package(t.Context(), networkOf(u).At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("after an answer that was cut off: %v", err)
 	}
 	if n := u.Count(registrytest.Archive); n != 2 {
 		t.Errorf("asked %d times", n)
 	}
-	p, err := client.Package(t.Context(), networkOf(u), "1.0.0")
+	p, err := client.Package(t.Context(), networkOf(u).At("1.0.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestRefusedLocations(t *testing.T) {
 			{Name: "modules/acme/network/aws/1.0.0", Data: []byte(location + "\n")},
 		}})
 		client := newClient(t, u, nil)
-		_, err := client.Location(t.Context(), networkOf(u), "1.0.0")
+		_, err := client.Location(t.Context(), networkOf(u).At("1.0.0"))
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v; want %v", location, err, want)
 		}
@@ -237,7 +237,7 @@ func TestSpellings(t *testing.T) {
 -- archives/x.zip/main.tf --
 `)))
 	client := newClient(t, u, nil)
-	l, err := client.Location(t.Context(), networkOf(u), "1.2.0")
+	l, err := client.Location(t.Context(), networkOf(u).At("1.2.0"))
 	if err != nil || l.URL != u.URL+"/archives/x.zip" {
 		t.Errorf("location %v, %v", l, err)
 	}

@@ -29,7 +29,8 @@ type located struct {
 
 // Location asks m's registry where the package of version is, and holds the
 // answer to what can and may be fetched. Nothing is fetched.
-func (c *Client) Location(ctx context.Context, m modproxy.Module, version string) (modproxy.Location, error) {
+func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	m, version := v.Module, v.Version
 	l, err := c.locate(ctx, m, version)
 	if err != nil {
 		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: m, Version: version, Err: err}

@@ -20,7 +20,8 @@ import (
 // Package fetches the package of version from where m's registry says it is, and
 // packs it. What it returns is read from a file without a name, which closing
 // removes.
-func (c *Client) Package(ctx context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	m, version := v.Module, v.Version
 	return c.PackageAt(ctx, m, version, "")
 }
 

@@ -62,7 +62,7 @@ func TestCredentialIsForModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]error{"acme": nil, "attacker": modproxy.ErrDenied} {
-		p, err := c.Package(t.Context(), modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}, "1.0.0")
+		p, err := c.Package(t.Context(), modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}.At("1.0.0"))
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", namespace, err, want)
 		}

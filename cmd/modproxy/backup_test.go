@@ -128,7 +128,7 @@ func TestBackupUnderLoad(t *testing.T) {
 func numbered[T int | int64](i T) string { return fmt.Sprintf("1.%d.0", i) }
 
 func sumServed(ctx context.Context, s *stack, i int) (modproxy.Sum, error) {
-	p, err := s.registry.Package(ctx, vpc, numbered(i))
+	p, err := s.registry.Package(ctx, vpc.At(numbered(i)))
 	if err != nil {
 		return "", err
 	}

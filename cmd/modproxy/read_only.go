@@ -34,11 +34,11 @@ func (r *readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location is [modproxy.NoSpace].
-func (r *readOnly) Location(context.Context, modproxy.Module, string) (modproxy.Location, error) {
+func (r *readOnly) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
 	return modproxy.Location{}, &modproxy.NoSpace{Err: r.Why}
 }
 
 // Package is [modproxy.NoSpace].
-func (r *readOnly) Package(context.Context, modproxy.Module, string) (*modproxy.Package, error) {
+func (r *readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return nil, &modproxy.NoSpace{Err: r.Why}
 }

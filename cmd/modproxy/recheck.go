@@ -105,7 +105,7 @@ func (r *recheck) look(ctx context.Context, k moduleVersion, rec ledger.Record) 
 	}
 	fetching, cancel := context.WithTimeout(ctx, r.FetchTimeout)
 	defer cancel()
-	p, err := r.Held.Package(fetching, k.Module, k.version)
+	p, err := r.Held.Package(fetching, k.Module.At(k.version))
 	if err == nil {
 		err = p.Close()
 	}

@@ -34,7 +34,8 @@ type nothing struct{ *strings.Reader }
 
 func (nothing) Close() error { return nil }
 
-func (f *fetcher) Package(_ context.Context, m modproxy.Module, version string) (*modproxy.Package, error) {
+func (f *fetcher) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	version := v.Version
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fetched = append(f.fetched, version)

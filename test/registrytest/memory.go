@@ -161,7 +161,8 @@ func (m *Memory) Versions(ctx context.Context, module modproxy.Module) (*modprox
 }
 
 // Location implements [modproxy.Registry].
-func (m *Memory) Location(ctx context.Context, module modproxy.Module, version string) (modproxy.Location, error) {
+func (m *Memory) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	module, version := v.Module, v.Version
 	versions, err := m.find(ctx, "location", module, version)
 	if err != nil {
 		return modproxy.Location{}, err
@@ -174,7 +175,8 @@ func (m *Memory) Location(ctx context.Context, module modproxy.Module, version s
 }
 
 // Package implements [modproxy.Registry].
-func (m *Memory) Package(ctx context.Context, module modproxy.Module, version string) (*modproxy.Package, error) {
+func (m *Memory) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	module, version := v.Module, v.Version
 	versions, err := m.find(ctx, "package", module, version)
 	if err != nil {
 		return nil, err

@@ -29,10 +29,10 @@ func TestMemory(t *testing.T) {
 			return nil
 		}
 		acme := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}
-		if _, err := m.Location(t.Context(), acme, "1.0.0"); err != broken {
+		if _, err := m.Location(t.Context(), acme.At("1.0.0")); err != broken {
 			t.Errorf("error %v; want %v", err, broken)
 		}
-		if _, err := m.Location(t.Context(), acme, "1.1.0"); err != nil {
+		if _, err := m.Location(t.Context(), acme.At("1.1.0")); err != nil {
 			t.Error(err)
 		}
 		if got := m.Calls("location"); got != 2 {

@@ -116,7 +116,7 @@ func testLocation(t *testing.T, reg modproxy.Registry, host string) {
 	seen := map[string]string{}
 	for namespace, versions := range known {
 		for _, version := range versions {
-			l, err := reg.Location(t.Context(), moduleOf(host, namespace), version)
+			l, err := reg.Location(t.Context(), moduleOf(host, namespace).At(version))
 			if err != nil {
 				t.Fatalf("location of %s %s: %v", namespace, version, err)
 			}
@@ -127,7 +127,7 @@ func testLocation(t *testing.T, reg modproxy.Registry, host string) {
 				t.Errorf("%s %s and %s have one location, %s", namespace, version, other, l)
 			}
 			seen[l.String()] = namespace + " " + version
-			if again, err := reg.Location(t.Context(), moduleOf(host, namespace), version); err != nil || again != l {
+			if again, err := reg.Location(t.Context(), moduleOf(host, namespace).At(version)); err != nil || again != l {
 				t.Errorf("location of %s %s was %s, then %s, %v", namespace, version, l, again, err)
 			}
 		}
@@ -156,7 +156,7 @@ func testPackage(t *testing.T, reg modproxy.Registry, host string) {
 // readPackage opens a package, reads it, and holds it to what it says of itself.
 func readPackage(t *testing.T, reg modproxy.Registry, host, namespace, version string) (*modproxy.Package, []byte) {
 	t.Helper()
-	p, err := reg.Package(t.Context(), moduleOf(host, namespace), version)
+	p, err := reg.Package(t.Context(), moduleOf(host, namespace).At(version))
 	if err != nil {
 		t.Fatalf("package %s %s: %v", namespace, version, err)
 	}
@@ -188,9 +188,9 @@ func testMissing(t *testing.T, reg modproxy.Registry, host string) {
 		{"Acme", "1.0.0"},
 	} {
 		m := moduleOf(host, test.namespace)
-		_, err := reg.Location(t.Context(), m, test.version)
+		_, err := reg.Location(t.Context(), m.At(test.version))
 		checkError(t, err, modproxy.ErrNotFound)
-		p, err := reg.Package(t.Context(), m, test.version)
+		p, err := reg.Package(t.Context(), m.At(test.version))
 		checkError(t, err, modproxy.ErrNotFound)
 		if p != nil {
 			t.Errorf("a package came with the error %v", err)
@@ -233,9 +233,9 @@ func testCancelled(t *testing.T, reg modproxy.Registry, host string) {
 	}
 	_, err := reg.Versions(ctx, m)
 	check("versions", err)
-	_, err = reg.Location(ctx, m, "1.0.0")
+	_, err = reg.Location(ctx, m.At("1.0.0"))
 	check("location", err)
-	p, err := reg.Package(ctx, m, "1.0.0")
+	p, err := reg.Package(ctx, m.At("1.0.0"))
 	check("package", err)
 	if err == nil {
 		p.Close()
@@ -255,7 +255,7 @@ func testConcurrent(t *testing.T, reg modproxy.Registry, host string) {
 					t.Errorf("versions of %s: %v", namespace, err)
 				}
 				for _, version := range versions {
-					if _, err := reg.Location(t.Context(), m, version); err != nil {
+					if _, err := reg.Location(t.Context(), m.At(version)); err != nil {
 						t.Errorf("location of %s %s: %v", namespace, version, err)
 					}
 					askPackage(t, reg, m, version)
@@ -267,7 +267,7 @@ func testConcurrent(t *testing.T, reg modproxy.Registry, host string) {
 }
 
 func askPackage(t *testing.T, reg modproxy.Registry, m modproxy.Module, version string) {
-	p, err := reg.Package(t.Context(), m, version)
+	p, err := reg.Package(t.Context(), m.At(version))
 	if err != nil {
 		t.Errorf("package %s %s: %v", m, version, err)
 		return
