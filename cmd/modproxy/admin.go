@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -38,10 +40,10 @@ func (s *stack) mounts() []proxy.Mount {
 }
 
 // open makes what answers while modproxy does not serve; done releases it.
-type open func(c *Config) (mounts []proxy.Mount, done func() error, err error)
+type open func(c *config.Config) (mounts []proxy.Mount, done func() error, err error)
 
 // withAPI calls f with the API of the modproxy that has the data directory of c.
-func withAPI(ctx context.Context, c *Config, open open, f func(*api) error) (err error) {
+func withAPI(ctx context.Context, c *config.Config, open open, f func(*api) error) (err error) {
 	if err := haveData(c.Data); err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func withAPI(ctx context.Context, c *Config, open open, f func(*api) error) (err
 			return f(newAPI(s))
 		}
 		if time.Now().After(end) {
-			return withHint(err, "it is starting, or another verb is at work: try again")
+			return hint.With(err, "it is starting, or another verb is at work: try again")
 		}
 		select {
 		case <-time.After(claimPause):
@@ -68,7 +70,7 @@ func withAPI(ctx context.Context, c *Config, open open, f func(*api) error) (err
 }
 
 // answerInside calls f with the API of this process, which nobody else can reach.
-func answerInside(c *Config, own *claim, open open, f func(*api) error) (err error) {
+func answerInside(c *config.Config, own *claim, open open, f func(*api) error) (err error) {
 	defer func() { err = errors.Join(err, own.close()) }()
 	mounts, done, err := open(c)
 	if err != nil {
@@ -149,7 +151,7 @@ func (a *api) send(ctx context.Context, method, path string, body io.Reader) (io
 	r.Header.Set("Authorization", "Bearer "+a.token)
 	answer, err := a.client.Do(r)
 	if err != nil {
-		return nil, withHint(fmt.Errorf("the modproxy that serves: %w", err), "it may have ended just now: try again")
+		return nil, hint.With(fmt.Errorf("the modproxy that serves: %w", err), "it may have ended just now: try again")
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil

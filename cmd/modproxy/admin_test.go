@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -66,14 +67,14 @@ func words(answers string) []proxy.Mount {
 }
 
 func opener(mounts []proxy.Mount, closed *int) open {
-	return func(*Config) ([]proxy.Mount, func() error, error) {
+	return func(*config.Config) ([]proxy.Mount, func() error, error) {
 		return mounts, func() error { *closed++; return nil }, nil
 	}
 }
 
 // A verb is answered by the process that serves, and by itself when none does.
 func TestAPI(t *testing.T) {
-	c := &Config{Data: t.TempDir()}
+	c := &config.Config{Data: t.TempDir()}
 	closed := 0
 	ask := func(want string) {
 		t.Helper()

@@ -3,9 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // arguments refuses more or fewer arguments than a verb takes.
@@ -25,7 +29,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 		default:
 			err = fmt.Errorf("%s takes at most %s, and got %d", cmd.CommandPath(), countArguments(most), n)
 		}
-		return withHint(err, "usage: "+cmd.UseLine())
+		return hint.With(err, "usage: "+cmd.UseLine())
 	}
 }
 
@@ -49,8 +53,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() == "" {
 			name = "-" + name
 		}
-		return withHint(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), name),
-			didYouMean(name, names, fmt.Sprintf(`"%s --help" lists the flags`, cmd.CommandPath())))
+		return hint.With(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), name),
+			hint.DidYouMean(name, names, fmt.Sprintf(`"%s --help" lists the flags`, cmd.CommandPath())))
 	case errors.As(err, &bare):
 		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
 	case errors.As(err, &bad):
@@ -63,9 +67,25 @@ func flagError(cmd *cobra.Command, err error) error {
 func wantedOf(f *pflag.Flag) error {
 	switch f.Value.Type() {
 	case "duration":
-		return errDuration
+		return config.ErrDuration
 	case "bool":
 		return errors.New("want true or false")
 	}
 	return errors.New("want another value")
 }
+
+// duration is a flag that [config.ParseDuration] reads.
+type duration time.Duration
+
+// Set implements [pflag.Value].
+func (d *duration) Set(s string) error {
+	parsed, err := config.ParseDuration(s)
+	*d = duration(parsed)
+	return err
+}
+
+// String implements [pflag.Value].
+func (d *duration) String() string { return config.FormatDuration(time.Duration(*d)) }
+
+// Type implements [pflag.Value].
+func (*duration) Type() string { return "duration" }

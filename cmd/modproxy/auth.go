@@ -9,20 +9,22 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // tokensFile and keyFile are where the tokens are kept, and what package paths are
 // signed with. "modproxy token" changes the first beside a proxy that serves.
-func tokensFile(c *Config) string { return filepath.Join(c.Data, "auth", "tokens.json") }
-func keyFile(c *Config) string    { return filepath.Join(c.Data, "auth", "key") }
+func tokensFile(c *config.Config) string { return filepath.Join(c.Data, "auth", "tokens.json") }
+func keyFile(c *config.Config) string    { return filepath.Join(c.Data, "auth", "key") }
 
 // maxIssuerAnswer bounds what an issuer says of itself and its keys, in bytes.
 const maxIssuerAnswer = 1 << 20
 
 // newAuth puts the layer on top that answers clients only what they may read, if
 // they are asked who they are.
-func (s *stack) newAuth(c *Config, listening net.Addr) error {
-	if !c.asks() {
+func (s *stack) newAuth(c *config.Config, listening net.Addr) error {
+	if !c.RequiresToken() {
 		if tokens, err := auth.OpenTokens(tokensFile(c)); err != nil {
 			s.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
 		} else {
@@ -35,7 +37,7 @@ func (s *stack) newAuth(c *Config, listening net.Addr) error {
 	}
 	tokens, err := auth.OpenTokens(tokensFile(c))
 	if err != nil {
-		return withHint(err, "put the backup back; without the file there are no tokens, and none is good")
+		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
 	}
 	who := &auth.Authenticator{Tokens: tokens}
 	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
@@ -44,14 +46,14 @@ func (s *stack) newAuth(c *Config, listening net.Addr) error {
 		if err != nil {
 			return err
 		}
-		verifier, err := newVerifier(c.Auth.Issuers, transport, s.observeIssuer)
+		verifier, err := config.NewVerifier(c.Auth.Issuers, transport, s.observeIssuer)
 		if err != nil {
 			return err
 		}
 		who.JWT, paths.Rules = verifier, verifier.Rules()
 	}
 	if who.Signer, err = auth.OpenSigner(keyFile(c), paths); err != nil {
-		return withHint(err, "without the file modproxy makes another; then paths that were signed before are not good")
+		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
 	s.auth = who
 	s.registry = &auth.Registry{Next: s.registry}
@@ -60,7 +62,7 @@ func (s *stack) newAuth(c *Config, listening net.Addr) error {
 
 // toIssuers asks issuers for their keys, offline too: they are none of those that
 // modules come from.
-func (s *stack) toIssuers(c *Config, listening net.Addr) (http.RoundTripper, error) {
+func (s *stack) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
 	if s.egress == nil {
 		var err error
 		if s.egress, err = newEgress(c, listening); err != nil {

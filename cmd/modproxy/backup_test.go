@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
@@ -61,10 +62,10 @@ func TestBackupUnderLoad(t *testing.T) {
 	must(t, err)
 	defer upstream.Close()
 	must(t, registrytest.CA().WriteFiles(etc, "127.0.0.1"))
-	configure := func(data string) *Config {
-		c := defaultConfig()
+	configure := func(data string) *config.Config {
+		c := config.Default()
 		c.Data, c.Egress.Allow, c.Egress.CAFile = data, []string{"127.0.0.0/8"}, filepath.Join(etc, "ca.pem")
-		c.Upstreams = []Upstream{{Host: vpc.Host, Modules: upstream.URL + "/v1/modules/"}}
+		c.Upstreams = []config.Upstream{{Host: vpc.Host, Modules: upstream.URL + "/v1/modules/"}}
 		return c
 	}
 	data := filepath.Join(t.TempDir(), "data")

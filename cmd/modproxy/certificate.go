@@ -11,12 +11,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 // certificate is the TLS certificate in force. It follows its files: a changed
 // pair is used from the next connection on, and a broken one is not.
 type certificate struct {
-	files   TLS
+	files   config.TLS
 	current atomic.Pointer[tls.Certificate]
 
 	mu     sync.Mutex // held while the files are read
@@ -28,7 +30,7 @@ type certificate struct {
 const certificateInterval = time.Second
 
 // newCertificate is nil when none is configured.
-func newCertificate(files TLS) (*certificate, error) {
+func newCertificate(files config.TLS) (*certificate, error) {
 	if files.CertFile == "" {
 		return nil, nil
 	}

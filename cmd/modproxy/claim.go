@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // serverName is a file in the data directory. Who works in the directory has it
@@ -60,13 +62,13 @@ func claimData(dir string) (*claim, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, withHint(err, "run modproxy as the owner of the data directory, or --data takes another")
+		return nil, hint.With(err, "run modproxy as the owner of the data directory, or --data takes another")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if info, err := f.Stat(); err == nil && links(info) > 1 {
-		return nil, withHint(errors.Join(fmt.Errorf("%s: it has other names, and would be written under them, too", name), f.Close()),
+		return nil, hint.With(errors.Join(fmt.Errorf("%s: it has other names, and would be written under them, too", name), f.Close()),
 			"remove it while no modproxy works in the directory")
 	}
 	free, err := lockFile(f, c.readOnly)
@@ -138,7 +140,7 @@ func makeData(dir string) error {
 		}
 	}
 	if err != nil {
-		return withHint(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
+		return hint.With(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
 	}
 	return refuseLinks(dir)
 }
@@ -163,7 +165,7 @@ func claimToServe(ctx context.Context, dir string) (*claim, error) {
 				return nil, ctx.Err()
 			}
 		}
-		return nil, withHint(err, "end that one, or use another directory (--data)")
+		return nil, hint.With(err, "end that one, or use another directory (--data)")
 	}
 }
 

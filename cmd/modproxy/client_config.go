@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // tools are the clients that --tool can name.
@@ -24,7 +26,7 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if base != "" {
-				if err := checkURL(base); err != nil {
+				if err := config.CheckURL(base); err != nil {
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			}
@@ -33,11 +35,11 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 				return err
 			}
 			if base == "" {
-				if base, err = baseURL(c); err != nil {
+				if base, err = c.BaseURL(); err != nil {
 					return err
 				}
 			}
-			return clientConfig(env.stdout, base, tool, c.Upstreams, c.asks())
+			return clientConfig(env.stdout, base, tool, c.Upstreams, c.RequiresToken())
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
@@ -97,9 +99,9 @@ type clientHost struct {
 // clientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
 // or, for both, empty) ask the proxy at the URL base for the modules and
 // providers of upstreams. An upstream of any name has no block. asks tells that the proxy wants a token.
-func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks bool) error {
+func clientConfig(w io.Writer, base, tool string, upstreams []config.Upstream, asks bool) error {
 	if tool != "" && tool != "terraform" && tool != "tofu" {
-		return misuse{withHint(fmt.Errorf("unknown tool %.80q", tool), didYouMean(tool, tools, "want terraform or tofu"))}
+		return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
 	}
 	var hosts []clientHost
 	for _, u := range upstreams {
@@ -109,7 +111,7 @@ func clientConfig(w io.Writer, base, tool string, upstreams []Upstream, asks boo
 		name := hostname.Display(u.Host)
 		hosts = append(hosts, clientHost{
 			Name:     name,
-			Base:     cutSlash(base) + "/" + u.Host + "/v1/",
+			Base:     strings.TrimRight(base, "/") + "/" + u.Host + "/v1/",
 			Variable: hostname.TokenVariable(u.Host),
 			Warn:     name != u.Host && tool != "tofu",
 		})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 func TestClientConfigGolden(t *testing.T) {
@@ -33,7 +35,7 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 	for _, base := range []string{"http://127.0.0.1:8080", "https://modules.example.com/registry"} {
 		for _, tool := range append(slices.Clone(tools), "") {
 			for _, asks := range []bool{true, false} {
-				upstreams := []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
+				upstreams := []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
 				var out bytes.Buffer
 				if err := clientConfig(&out, base, tool, upstreams, asks); err != nil {
 					t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
@@ -23,9 +24,9 @@ output is itself a configuration file.`,
 				return err
 			}
 			if asJSON {
-				return env.printJSON(describe(c, sources))
+				return env.printJSON(config.Describe(c, sources))
 			}
-			return printConfig(env.stdout, c, sources)
+			return config.Print(env.stdout, c, sources)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"key": {"value": …, "source": …}, …}`)

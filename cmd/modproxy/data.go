@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // dataHint is what to do where a directory is not there.
@@ -40,7 +43,7 @@ func refuseLinks(dir string) error {
 	for _, name := range names {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return withHint(fmt.Errorf("%s: it is a symbolic link, and modproxy follows none in its data directory", path),
+			return hint.With(fmt.Errorf("%s: it is a symbolic link, and modproxy follows none in its data directory", path),
 				"put there what it leads to; the data directory itself may be a link")
 		}
 	}
@@ -48,7 +51,7 @@ func refuseLinks(dir string) error {
 }
 
 // haveLedger is nil if there are a data directory and a ledger in it.
-func haveLedger(c *Config) error {
+func haveLedger(c *config.Config) error {
 	if err := haveData(c.Data); err != nil {
 		return err
 	}
@@ -65,5 +68,5 @@ func haveDir(dir, what string) error {
 	case err == nil:
 		return nil
 	}
-	return withHint(err, dataHint)
+	return hint.With(err, dataHint)
 }

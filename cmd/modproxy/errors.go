@@ -9,6 +9,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // Exit codes of modproxy.
@@ -17,17 +20,6 @@ const (
 	exitFailed = 1
 	exitMisuse = 2 // command line or configuration are wrong; trying again changes nothing
 )
-
-// hinted is an error whose cure is known.
-type hinted struct {
-	error
-	hints []string
-}
-
-func (h *hinted) Unwrap() error { return h.error }
-
-// withHint adds to err what to do about it, one line for each hint.
-func withHint(err error, hints ...string) error { return &hinted{err, hints} }
 
 // misuse marks err as a mistake in the command line or the configuration.
 type misuse struct{ error }
@@ -55,10 +47,11 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 func exitCode(err error) int {
 	var m misuse
+	var wrong config.Error
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &m):
+	case errors.As(err, &m), errors.As(err, &wrong):
 		return exitMisuse
 	}
 	return exitFailed
@@ -67,18 +60,19 @@ func exitCode(err error) int {
 // printError writes err for people: what is wrong, then what to do about it.
 func printError(w io.Writer, err error) {
 	var all problems
-	if errors.As(err, &all) {
+	var wrong config.Error
+	if errors.As(err, &wrong) {
+		all = problems(wrong)
+	}
+	if all != nil || errors.As(err, &all) {
 		for _, err := range all {
 			printError(w, err)
 		}
 		return
 	}
 	fmt.Fprintf(w, "modproxy: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", " ")))
-	var h *hinted
-	if errors.As(err, &h) {
-		for _, hint := range h.hints {
-			fmt.Fprintf(w, "hint: %s\n", printable(hint))
-		}
+	for _, h := range hint.Of(err) {
+		fmt.Fprintf(w, "hint: %s\n", printable(h))
 	}
 }
 

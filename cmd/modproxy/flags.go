@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 // keyFlags are the keys that are important enough for a flag of their own.
@@ -36,9 +38,6 @@ var verbFlags = map[string][]string{
 
 // configFlags are the flags of a verb.
 type configFlags struct{ set *pflag.FlagSet }
-
-// flagValue is a flag that was given.
-type flagValue struct{ name, key, value string }
 
 // addConfigFlags gives every verb below root the flags of the keys that concern it.
 func addConfigFlags(root *cobra.Command) {
@@ -72,11 +71,11 @@ func addConfigFlags(root *cobra.Command) {
 func (f *configFlags) file() string { return f.set.Lookup("config").Value.String() }
 
 // changed are the flags that were given, in the order of keyFlags.
-func (f *configFlags) changed() []flagValue {
-	var given []flagValue
+func (f *configFlags) changed() []config.Flag {
+	var given []config.Flag
 	for _, k := range keyFlags {
 		if flag := f.set.Lookup(k.name); flag != nil && flag.Changed {
-			given = append(given, flagValue{k.name, k.key, flag.Value.String()})
+			given = append(given, config.Flag{Name: k.name, Key: k.key, Value: flag.Value.String()})
 		}
 	}
 	return given

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 // A request leaves a few kilobytes of garbage, and what is live is a few tens of
@@ -11,11 +13,11 @@ import (
 // under load. It runs less often, until what is used comes near a bound.
 const (
 	garbagePercent = 400
-	garbageRoom    = 256 * mebibyte // beside twice cache.memory
+	garbageRoom    = 256 * config.MiB // beside twice cache.memory
 )
 
 // tuneGarbage tells the collector how often to run, unless GOGC or GOMEMLIMIT do.
-func (env *environment) tuneGarbage(c *Config) {
+func (env *environment) tuneGarbage(c *config.Config) {
 	set := func(name string) bool {
 		return slices.ContainsFunc(env.variables, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	}

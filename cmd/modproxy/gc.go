@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/config"
 )
 
 // orphanAge is how long packages without a record stay. They are what a crash
@@ -79,7 +80,7 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			}
 			in := tidying{MaxSize: int64(c.Cache.MaxSize), Quarantine: time.Duration(quarantine).Seconds(), DryRun: dryRun}
 			if size != "" {
-				max, err := ParseByteSize(size)
+				max, err := config.ParseByteSize(size)
 				if err == nil && max == 0 {
 					err = errors.New("want more than nothing: \"modproxy rm\" removes packages by their names")
 				}

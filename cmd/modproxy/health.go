@@ -7,9 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // healthTimeout is how long the proxy may take to say that it is alive.
@@ -29,7 +33,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			}
 			if base != "" {
-				if err := checkURL(base); err != nil {
+				if err := config.CheckURL(base); err != nil {
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			} else {
@@ -41,7 +45,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				// status; and a certificate seldom names the loopback address.
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 			}
-			if err := health(cmd.Context(), client, cutSlash(base)); err != nil {
+			if err := health(cmd.Context(), client, strings.TrimRight(base, "/")); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(env.stdout, "ok")
@@ -55,11 +59,11 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 // localURL is where this machine finds the proxy. It does not ask for a
 // configuration that is in order: what is running may have had other flags.
 func (env *environment) localURL() (string, error) {
-	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+	c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {
 		return "", err
 	}
-	return localURL(c)
+	return c.LocalURL()
 }
 
 func health(ctx context.Context, client *http.Client, base string) error {
@@ -74,7 +78,7 @@ func health(ctx context.Context, client *http.Client, base string) error {
 		if u, ok := err.(*url.Error); ok {
 			err = u.Err
 		}
-		return withHint(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
+		return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // the status is the answer

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func newKeyCommand(env *environment) *cobra.Command {
@@ -18,7 +20,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 		Short: "Replace the key that package paths are signed with",
 		Args:  unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
-			return misuse{withHint(errors.New("no verb given"), `"modproxy key --help" lists the verbs`)}
+			return misuse{hint.With(errors.New("no verb given"), `"modproxy key --help" lists the verbs`)}
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -28,7 +30,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 they expire, or until the second rotation.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+			c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 			if err != nil {
 				return err
 			}
@@ -36,7 +38,7 @@ they expire, or until the second rotation.`,
 				return err
 			}
 			if err := auth.RotateKey(keyFile(c), time.Now()); err != nil {
-				return withHint(err, keyHint(err, c.Data))
+				return hint.With(err, keyHint(err, c.Data))
 			}
 			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")
 			return err

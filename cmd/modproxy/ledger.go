@@ -16,6 +16,8 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -23,11 +25,11 @@ import (
 // ledgerName is the ledger's directory in the data directory.
 const ledgerName = "ledger"
 
-func ledgerDir(c *Config) string { return filepath.Join(c.Data, ledgerName) }
+func ledgerDir(c *config.Config) string { return filepath.Join(c.Data, ledgerName) }
 
 // openBook opens the ledger. Where packages are kept it has had records: to go on
 // with none would unpin every version.
-func openBook(c *Config, index cache.Index) (_ *ledger.Log, err error) {
+func openBook(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
 	book, err := ledger.Open(ledgerDir(c), "")
 	if errors.Is(err, syscall.EROFS) {
 		book, err = ledger.OpenReadOnly(ledgerDir(c))
@@ -37,7 +39,7 @@ func openBook(c *Config, index cache.Index) (_ *ledger.Log, err error) {
 	}
 	for _, err := range index.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = withHint(fmt.Errorf("%s: %w", ledgerDir(c), errNoLedger), noLedgerRemedies...)
+			err = hint.With(fmt.Errorf("%s: %w", ledgerDir(c), errNoLedger), noLedgerRemedies...)
 		}
 		return nil, errors.Join(err, book.Close())
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -43,7 +45,7 @@ The first record stays in the ledger, and so does this one.`,
 				return err
 			}
 			if sum == "" || reason == "" {
-				return misuse{withHint(errors.New("--sum and --reason must be said"), `"modproxy ledger drift" prints the sums`)}
+				return misuse{hint.With(errors.New("--sum and --reason must be said"), `"modproxy ledger drift" prints the sums`)}
 			}
 			return withAPI(cmd.Context(), c, openOldLedger, func(a *api) error {
 				var out accepted
@@ -84,7 +86,7 @@ standard output. The file does not contain the private key: to keep the ledger's
 identity, back up its directory.`,
 		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return env.readLedger(func(_ *Config, book *ledger.Log) error {
+			return env.readLedger(func(_ *config.Config, book *ledger.Log) error {
 				if args[0] == "-" {
 					return book.Export(env.stdout)
 				}
@@ -171,7 +173,7 @@ a backup or an export, restore or import that instead.`,
 }
 
 // openOldLedger is openLedger where there must be one.
-func openOldLedger(c *Config) ([]proxy.Mount, func() error, error) {
+func openOldLedger(c *config.Config) ([]proxy.Mount, func() error, error) {
 	if err := haveLedger(c); err != nil {
 		return nil, nil, err
 	}
@@ -181,7 +183,7 @@ func openOldLedger(c *Config) ([]proxy.Mount, func() error, error) {
 // openLedger makes the API of the ledger while modproxy does not serve. An index
 // that is lost or damaged does not hinder it, nor does a ledger that is not there
 // yet: an import fills it.
-func openLedger(c *Config) ([]proxy.Mount, func() error, error) {
+func openLedger(c *config.Config) ([]proxy.Mount, func() error, error) {
 	book, err := ledger.Open(ledgerDir(c), "")
 	if err != nil {
 		return nil, nil, err
@@ -190,7 +192,7 @@ func openLedger(c *Config) ([]proxy.Mount, func() error, error) {
 }
 
 // openNothing makes what begins a ledger.
-func openNothing(c *Config) ([]proxy.Mount, func() error, error) {
+func openNothing(c *config.Config) ([]proxy.Mount, func() error, error) {
 	begin := func(w http.ResponseWriter, _ *http.Request) error {
 		added, err := beginLedger(c)
 		if err != nil {
@@ -203,7 +205,7 @@ func openNothing(c *Config) ([]proxy.Mount, func() error, error) {
 
 // beginLedger makes a ledger of the kept packages, where there is none or one of
 // which that was begun. It is how many records that has then.
-func beginLedger(c *Config) (records int64, err error) {
+func beginLedger(c *config.Config) (records int64, err error) {
 	store, err := disk.Open(c.Data)
 	if err != nil {
 		return 0, err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -34,7 +35,7 @@ type remoteLedger struct {
 // newRemoteLedger asks the proxy at a URL, with a bearer token unless that is
 // empty. Without a verifier key the proxy is asked for its own.
 func newRemoteLedger(ctx context.Context, base, key, token string) (*remoteLedger, error) {
-	o := &sumdbOps{ctx: ctx, base: cutSlash(base) + strings.TrimSuffix(sumdbPath, "/"), token: token, kept: map[string][]byte{}}
+	o := &sumdbOps{ctx: ctx, base: strings.TrimRight(base, "/") + strings.TrimSuffix(sumdbPath, "/"), token: token, kept: map[string][]byte{}}
 	if key == "" {
 		said, err := o.ReadRemote("/key")
 		if err != nil {
@@ -140,11 +141,11 @@ func (o *sumdbOps) ask(path string) ([]byte, error) {
 	case len(body) > maxSumdbAnswer:
 		return nil, fmt.Errorf("%s: an answer of more than %d bytes", o.base+path, maxSumdbAnswer)
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, withHint(absent(fmt.Sprintf("%s: %s", o.base+path, resp.Status)), "--url wants the URL of the proxy itself, which has a ledger")
+		return nil, hint.With(absent(fmt.Sprintf("%s: %s", o.base+path, resp.Status)), "--url wants the URL of the proxy itself, which has a ledger")
 	case resp.StatusCode == http.StatusUnauthorized:
-		return nil, withHint(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--token-file, or the variable TF_TOKEN_… of the proxy's host, says who asks")
+		return nil, hint.With(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--token-file, or the variable TF_TOKEN_… of the proxy's host, says who asks")
 	case 300 <= resp.StatusCode && resp.StatusCode < 400:
-		return nil, withHint(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--url wants the URL of the proxy itself: redirects are not followed")
+		return nil, hint.With(fmt.Errorf("%s: %s", o.base+path, resp.Status), "--url wants the URL of the proxy itself: redirects are not followed")
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: %s", o.base+path, resp.Status)
 	}

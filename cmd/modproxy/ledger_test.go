@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/proxy"
@@ -101,7 +102,7 @@ func TestHeldIndex(t *testing.T) {
 
 // A ledger that was lost beside packages is not begun anew in silence.
 func TestOpenBook(t *testing.T) {
-	c := &Config{Data: t.TempDir()}
+	c := &config.Config{Data: t.TempDir()}
 	store := mustOpenStore(t, c.Data)
 	book, err := openBook(c, store)
 	must(t, err)
@@ -139,7 +140,7 @@ func TestBeginLedgerAgain(t *testing.T) {
 		"a version that is not kept":       {[]ledger.Record{recordOf(vpc, "3.0.0", packageOf("a"))}, false},
 		"what somebody accepted meanwhile": {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), accepted}, false},
 	} {
-		conf := &Config{Data: t.TempDir()}
+		conf := &config.Config{Data: t.TempDir()}
 		store, book := mustOpenStore(t, conf.Data), mustOpenBook(t, ledgerDir(conf))
 		for _, version := range []string{"1.0.0", "2.0.0"} {
 			must(t, store.PutPackage(vpc, version, packageOf("a")))

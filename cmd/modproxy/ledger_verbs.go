@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -25,7 +27,7 @@ content is refused, and kept as an observation ("drift"). The ledger is append-o
 All verbs work whether or not modproxy serves from the same data directory.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
-			return misuse{withHint(errors.New("no verb given"), `"modproxy ledger --help" lists the verbs`)}
+			return misuse{hint.With(errors.New("no verb given"), `"modproxy ledger --help" lists the verbs`)}
 		},
 	}
 	cmd.AddCommand(
@@ -37,13 +39,13 @@ All verbs work whether or not modproxy serves from the same data directory.`,
 
 // settings reads the configuration, and does not ask that it is in order: what
 // serves may have had other flags.
-func (env *environment) settings() (*Config, error) {
-	c, _, err := read(env.flags.file(), env.variables, env.flags.changed())
+func (env *environment) settings() (*config.Config, error) {
+	c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	return c, err
 }
 
 // readLedger calls f with the ledger as it is now, whoever has it open.
-func (env *environment) readLedger(f func(c *Config, book *ledger.Log) error) (err error) {
+func (env *environment) readLedger(f func(c *config.Config, book *ledger.Log) error) (err error) {
 	c, err := env.settings()
 	if err != nil {
 		return err
@@ -60,7 +62,7 @@ func (env *environment) readLedger(f func(c *Config, book *ledger.Log) error) (e
 }
 
 // choose reads MODULE and VERSION where they are given.
-func choose(c *Config, args []string) (q query, err error) {
+func choose(c *config.Config, args []string) (q query, err error) {
 	if len(args) > 0 {
 		if q.module, err = parseModule(args[0], defaultHost(c)); err != nil {
 			return q, misuse{err}
@@ -86,7 +88,7 @@ marked as superseded, and an accepted one has its reason.
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return env.readLedger(func(c *Config, book *ledger.Log) error {
+			return env.readLedger(func(c *config.Config, book *ledger.Log) error {
 				q, err := choose(c, args)
 				if err != nil {
 					return err
@@ -128,7 +130,7 @@ leaves out old observations.
 Exit code 1 means that an observation is open, so that a job can watch it.`,
 		Args: arguments(0, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return env.readLedger(func(c *Config, book *ledger.Log) error {
+			return env.readLedger(func(c *config.Config, book *ledger.Log) error {
 				q, err := choose(c, args)
 				if err != nil {
 					return err
@@ -188,7 +190,7 @@ other client of Go checksum databases. It is not secret, and stays the same as l
 as the ledger does.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			return env.readLedger(func(_ *Config, book *ledger.Log) error {
+			return env.readLedger(func(_ *config.Config, book *ledger.Log) error {
 				_, err := fmt.Fprintln(env.stdout, book.VerifierKey())
 				return err
 			})

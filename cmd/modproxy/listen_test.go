@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
@@ -33,7 +34,7 @@ func nameOf(c *tls.Certificate) string { return c.Leaf.DNSNames[0] }
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "old.example")
-	c, err := newCertificate(TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
+	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 	if got := nameOf(c.get()); got != "new.example" {
 		t.Errorf("without a key: certificate for %s", got)
 	}
-	if _, err := newCertificate(TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}); err == nil {
+	if _, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}); err == nil {
 		t.Error("a start without a key succeeds")
 	}
 }
@@ -72,7 +73,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 func TestKnownHosts(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "modules.example")
-	c, err := newCertificate(TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
+	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
 	if err != nil {
 		t.Fatal(err)
 	}

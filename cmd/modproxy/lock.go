@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 )
@@ -56,7 +58,7 @@ copy is compared without them.`,
 				return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
 			}
 			if f.url != "" {
-				if err := checkURL(f.url); err != nil {
+				if err := config.CheckURL(f.url); err != nil {
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			}
@@ -92,7 +94,7 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 	}
 	calls, others, err := lock.Read(dir, data)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, withHint(fmt.Errorf("no modules are installed: %w", err), `"terraform init" and "terraform get" install them, or the same of tofu`)
+		return nil, hint.With(fmt.Errorf("no modules are installed: %w", err), `"terraform init" and "terraform get" install them, or the same of tofu`)
 	} else if err != nil {
 		return nil, err
 	}
@@ -148,7 +150,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 	name := filepath.Join(dir, lock.Name)
 	entries, err := readLock(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return withHint(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
+		return hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
 	} else if err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return wrong
 	}
 	if asked == "" && !f.noLedger {
-		return misuse{withHint(errors.New("there is no ledger to hold the file to"),
+		return misuse{hint.With(errors.New("there is no ledger to hold the file to"),
 			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries)), asked)
@@ -261,7 +263,7 @@ func (env *environment) token(f lockFlags) (string, error) {
 	}
 	host := normalised(u.Host)
 	switch {
-	case leadsHere(f.url):
+	case config.IsLocalURL(f.url):
 		host = u.Hostname()
 	case u.Scheme != "https":
 		host = ""

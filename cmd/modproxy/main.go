@@ -15,6 +15,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func main() {
@@ -35,8 +38,8 @@ type environment struct {
 
 // load reads the configuration: defaults, then the file, then variables, then
 // flags. Its error is a [misuse].
-func (env *environment) load() (*Config, *Sources, error) {
-	return Load(env.flags.file(), env.variables, env.flags.changed())
+func (env *environment) load() (*config.Config, *config.Sources, error) {
+	return config.Load(env.flags.file(), env.variables, env.flags.changed())
 }
 
 // run is modproxy without the process: args are the arguments after the
@@ -76,7 +79,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return withHint(errors.New("no verb given"), `"modproxy help" lists the verbs`)
+				return hint.With(errors.New("no verb given"), `"modproxy help" lists the verbs`)
 			}
 			return unknownVerb(cmd, args)
 		},
@@ -122,5 +125,5 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 		verbs = append(verbs, c.Name())
 	}
 	help := fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath())
-	return withHint(fmt.Errorf("unknown verb %.80q", args[0]), didYouMean(args[0], verbs, help))
+	return hint.With(fmt.Errorf("unknown verb %.80q", args[0]), hint.DidYouMean(args[0], verbs, help))
 }

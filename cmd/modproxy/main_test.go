@@ -52,6 +52,8 @@ func TestRun(t *testing.T) {
 		"bad duration":        {args: []string{"ledger", "drift", "--since", "soon"}, code: 2, stderr: "modproxy: --since: want a duration with its unit, such as 30s, 5m, 12h or 30d, not \"soon\"\n"},
 		"version as JSON":     {args: []string{"version", "--json"}, stdout: `"version":"` + buildVersion() + `"`},
 		"check":               {args: []string{"config", "check"}, stdout: "The configuration is in order.\n"},
+		"config":              {args: []string{"config", "--offline"}, stdout: "# --offline\n"},
+		"config as JSON":      {args: []string{"config", "--json", "--offline"}, stdout: "\"source\": \"--offline\""},
 		"nothing":             {code: 2, stderr: "modproxy: no verb given\nhint: \"modproxy help\" lists the verbs\n"},
 		"unknown verb":        {args: []string{"confg"}, code: 2, stderr: "modproxy: unknown verb \"confg\"\nhint: did you mean config?\n"},
 		"unknown inner verb":  {args: []string{"config", "chek"}, code: 2, stderr: "modproxy: unknown verb \"chek\"\nhint: did you mean check?\n"},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 )
 
@@ -28,7 +29,7 @@ func parseModule(s, host string) (modproxy.Module, error) {
 }
 
 // defaultHost is the registry whose modules may be named without their host.
-func defaultHost(c *Config) string {
+func defaultHost(c *config.Config) string {
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
 			return u.Host

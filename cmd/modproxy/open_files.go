@@ -1,5 +1,7 @@
 package main
 
+import "github.com/modproxy/modproxy/config"
+
 // What modproxy has open beside the connections of clients: at all times, and for
 // each package that is fetched.
 const (
@@ -10,7 +12,7 @@ const (
 // connections is how many clients may be connected: as many as are configured, but
 // what is kept must be opened, and something fetched, while all of them are there.
 // limit is how many files the process may have open; zero: nobody knows.
-func connections(c *Config, limit uint64) int {
+func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/modproxy/modproxy/config"
+)
 
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
@@ -16,7 +20,7 @@ func TestConnections(t *testing.T) {
 		{4096, 1000, 1024, 256},
 		{4096, 8, 1, 1},
 	} {
-		config := &Config{}
+		config := &config.Config{}
 		config.Limits.Connections, config.Fetch.AtOnce = c.configured, c.fetches
 		if is := connections(config, c.limit); is != c.want {
 			t.Errorf("%d configured, %d fetches, %d files: %d connections, want %d", c.configured, c.fetches, c.limit, is, c.want)

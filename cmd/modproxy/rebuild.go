@@ -9,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -44,7 +45,7 @@ modproxy must not be serving from the data directory.`,
 	return cmd
 }
 
-func (env *environment) rebuild(ctx context.Context, c *Config, asJSON bool) error {
+func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bool) error {
 	var pinned func(modproxy.Module, string) (modproxy.Sum, error)
 	if book, err := ledger.OpenReadOnly(ledgerDir(c)); err == nil { // the index can be made without it
 		defer book.Close()

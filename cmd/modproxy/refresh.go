@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -42,11 +43,6 @@ type (
 type refresher struct {
 	cache *cache.Registry
 	hosts func(host string) bool // may be asked
-}
-
-// asksHost reports whether a registry may be asked.
-func (c *Config) asksHost(host string) bool {
-	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
 }
 
 func (r *refresher) mounts() []proxy.Mount {
@@ -145,7 +141,7 @@ stands for every module of which a package is or was kept.`,
 				}
 				in.Modules = append(in.Modules, q.module.String())
 			}
-			open := func(*Config) ([]proxy.Mount, func() error, error) { return env.openRefresher(cmd.Context()) }
+			open := func(*config.Config) ([]proxy.Mount, func() error, error) { return env.openRefresher(cmd.Context()) }
 			return withAPI(cmd.Context(), c, open, func(a *api) error {
 				return env.refresh(cmd.Context(), a, in, asJSON)
 			})

@@ -3,16 +3,17 @@ package main
 import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
 )
 
 // stayPut tells r what does not go when room is made: what was set aside, and the
 // packages that are pinned. The scopes have been checked.
-func stayPut(r *cache.Registry, store *disk.Store, c *Config) error {
+func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
 	r.Beside = func() (int64, error) {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err
 	}
 	var err error
-	r.Pinned, err = covers(c.Cache.Pinned)
+	r.Pinned, err = config.Covers(c.Cache.Pinned)
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -69,7 +71,7 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 }
 
 // serve runs the proxy until ctx ends, and follows what comes by hangup.
-func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Signal) (err error) {
+func serve(ctx context.Context, env *environment, c *config.Config, hangup <-chan os.Signal) (err error) {
 	log, flush := newLog(env.stderr, c.Log.Level)
 	defer flush()
 	env.tuneGarbage(c)
@@ -80,10 +82,10 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 	defer func() { err = errors.Join(err, own.close()) }()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return withHint(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+		return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
 	}
 	defer listener.Close()
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.asks() && !c.Anonymous {
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous {
 		return misuse{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
 	most := connections(c, openFiles())
@@ -112,7 +114,7 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 	}
 	bound := *c
 	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
-	local, err := localURL(&bound)
+	local, err := bound.LocalURL()
 	if err != nil {
 		return err
 	}
@@ -130,8 +132,8 @@ func serve(ctx context.Context, env *environment, c *Config, hangup <-chan os.Si
 }
 
 // announce tells the person at the terminal where the proxy is and what to do next.
-func (env *environment) announce(c *Config, local string, stack *stack) error {
-	base, err := baseURL(c)
+func (env *environment) announce(c *config.Config, local string, stack *stack) error {
+	base, err := c.BaseURL()
 	if err != nil {
 		return err
 	}
@@ -150,14 +152,14 @@ func (env *environment) announce(c *Config, local string, stack *stack) error {
 		b.WriteString("\nTokens are shown to this proxy unencrypted, and who sees one can use it: set\ntls.cert_file and tls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if stack.nobodyMayAsk() {
-		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.askedBecause(), shellQuote(c.Data))
+		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
 	}
 	_, err = fmt.Fprint(env.stdout, b.String())
 	return err
 }
 
 // home is what a browser is shown.
-func home(c *Config) func(base string) string {
+func home(c *config.Config) func(base string) string {
 	return func(base string) string {
 		var b strings.Builder
 		b.WriteString("modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n")
@@ -165,7 +167,7 @@ func home(c *Config) func(base string) string {
 			b.WriteString("It does not know the address that you see it under: set public_url.\n")
 			return b.String()
 		}
-		if err := clientConfig(&b, base, "", c.Upstreams, c.asks()); err != nil {
+		if err := clientConfig(&b, base, "", c.Upstreams, c.RequiresToken()); err != nil {
 			return b.String()
 		}
 		return b.String()
@@ -173,7 +175,7 @@ func home(c *Config) func(base string) string {
 }
 
 // handler is the HTTP side of the stack.
-func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
+func (s *stack) handler(c *config.Config, known func(string) bool) http.Handler {
 	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{}}
 	for _, u := range c.Upstreams {
 		switch {
@@ -191,7 +193,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 	}
 	trusted := make([]netip.Prefix, 0, len(c.TrustedProxies))
 	for _, t := range c.TrustedProxies {
-		if p, err := parsePrefix(t); err == nil { // checked when it was read
+		if p, err := config.ParseNetwork(t); err == nil { // checked when it was read
 			trusted = append(trusted, p)
 		}
 	}
@@ -199,7 +201,7 @@ func (s *stack) handler(c *Config, known func(string) bool) http.Handler {
 		Registry:       s.registry,
 		Providers:      s.provider,
 		Upstreams:      upstreams,
-		PublicURL:      cutSlash(c.PublicURL),
+		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Known:          known,
 		Local:          s.auth == nil && !c.Anonymous,
 		Auth:           s.auth,

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -94,10 +95,10 @@ const (
 	fieldSeconds = "seconds"
 )
 
-func logStarted(log *zap.Logger, c *Config, listen, file string) {
+func logStarted(log *zap.Logger, c *config.Config, listen, file string) {
 	log.Info(idStarted,
 		zap.String(fieldVersion, buildVersion()), zap.String(fieldListen, listen), zap.String(fieldData, c.Data),
-		zap.String(fieldConfig, file), zap.Bool(fieldOffline, c.Offline), zap.Bool(fieldAuth, c.asks()))
+		zap.String(fieldConfig, file), zap.Bool(fieldOffline, c.Offline), zap.Bool(fieldAuth, c.RequiresToken()))
 }
 
 // signalOf is the signal that has ended ctx.
@@ -113,7 +114,7 @@ func listensEverywhere(listen string) bool {
 }
 
 // unprotected reports whether clients show their tokens unencrypted, as far as is known.
-func unprotected(c *Config, listening net.Addr) bool {
+func unprotected(c *config.Config, listening net.Addr) bool {
 	tcp, ok := listening.(*net.TCPAddr)
-	return ok && c.asks() && !tcp.IP.IsLoopback() && c.TLS.CertFile == "" && !strings.HasPrefix(c.PublicURL, "https://")
+	return ok && c.RequiresToken() && !tcp.IP.IsLoopback() && c.TLS.CertFile == "" && !strings.HasPrefix(c.PublicURL, "https://")
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 // loggedStart is the log entry of a start. Programs read these names.
@@ -16,7 +18,7 @@ const loggedStart = `"message":"started","version":"V","listen":"http://127.0.0.
 func TestLoggedStart(t *testing.T) {
 	var out bytes.Buffer
 	log, flush := newLog(&out, "info")
-	c := defaultConfig()
+	c := config.Default()
 	logStarted(log, c, "http://127.0.0.1:8080", "modproxy.yaml")
 	flush()
 	got := regexp.MustCompile(`"version":"[^"]*"`).ReplaceAllString(strings.TrimSpace(out.String()), `"version":"V"`)
@@ -37,16 +39,16 @@ func TestUnprotected(t *testing.T) {
 	anywhere, here := &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	for name, c := range map[string]struct {
 		at     net.Addr
-		change func(*Config)
+		change func(*config.Config)
 		want   bool
 	}{
-		"plain":        {anywhere, func(c *Config) {}, true},
-		"loopback":     {here, func(c *Config) {}, false},
-		"TLS":          {anywhere, func(c *Config) { c.TLS.CertFile = "cert.pem" }, false},
-		"TLS in front": {anywhere, func(c *Config) { c.PublicURL = "https://modules.example.com" }, false},
-		"nobody asked": {anywhere, func(c *Config) { c.Auth.Required, c.Anonymous = false, true }, false},
+		"plain":        {anywhere, func(c *config.Config) {}, true},
+		"loopback":     {here, func(c *config.Config) {}, false},
+		"TLS":          {anywhere, func(c *config.Config) { c.TLS.CertFile = "cert.pem" }, false},
+		"TLS in front": {anywhere, func(c *config.Config) { c.PublicURL = "https://modules.example.com" }, false},
+		"nobody asked": {anywhere, func(c *config.Config) { c.Auth.Required, c.Anonymous = false, true }, false},
 	} {
-		config := defaultConfig()
+		config := config.Default()
 		config.Auth.Required = true
 		c.change(config)
 		if got := unprotected(config, c.at); got != c.want {

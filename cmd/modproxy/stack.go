@@ -21,6 +21,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/ledger"
@@ -54,7 +55,7 @@ type stack struct {
 }
 
 // newStack makes the layers. Read from the end it is the path of a request.
-func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logger) (_ *stack, err error) {
+func newStack(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Logger) (_ *stack, err error) {
 	s := &stack{metrics: proxy.NewMetrics(), log: log}
 	defer func() {
 		if err != nil {
@@ -116,7 +117,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 	if err := stayPut(s.cache, s.store, c); err != nil {
 		return nil, err
 	}
-	s.refresh = refresher{cache: s.cache, hosts: c.asksHost}
+	s.refresh = refresher{cache: s.cache, hosts: c.HasUpstream}
 	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
 	s.cache.Start()
 	s.registry = &rewrite.Registry{Next: s.cache}
@@ -124,7 +125,7 @@ func newStack(ctx context.Context, c *Config, listening net.Addr, log *zap.Logge
 }
 
 // newUpstream makes the client that asks registries and fetches packages.
-func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, scratch string) (*upstream.Client, error) {
+func (s *stack) newUpstream(ctx context.Context, c *config.Config, listening net.Addr, scratch string) (*upstream.Client, error) {
 	var err error
 	if s.egress, err = newEgress(c, listening); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 		if credential.Password.IsZero() {
 			continue
 		}
-		scope, err := covers(credential.Scopes)
+		scope, err := config.Covers(credential.Scopes)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ func (s *stack) newUpstream(ctx context.Context, c *Config, listening net.Addr, 
 }
 
 // newEgress makes every connection that leaves this process, but none back to it.
-func newEgress(c *Config, listening net.Addr) (*egress.Client, error) {
+func newEgress(c *config.Config, listening net.Addr) (*egress.Client, error) {
 	own := netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
 		own = tcp.AddrPort()
@@ -183,14 +184,14 @@ func newEgress(c *Config, listening net.Addr) (*egress.Client, error) {
 
 // newGit makes what fetches from git for a module, with the credentials whose scopes
 // cover it.
-func (s *stack) newGit(c *Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
+func (s *stack) newGit(c *config.Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
 	type scoped struct {
-		Credential
+		config.Credential
 		covers func(modproxy.Module) bool // nil: any module
 	}
 	byHost := map[string]scoped{}
 	for _, credential := range c.Credentials {
-		scope, err := covers(credential.Scopes)
+		scope, err := config.Covers(credential.Scopes)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +209,7 @@ func (s *stack) newGit(c *Config, scratch string) (func(modproxy.Module) *git.Fe
 		},
 	}
 	return func(m modproxy.Module) *git.Fetcher {
-		of := func(host string) (Credential, bool) {
+		of := func(host string) (config.Credential, bool) {
 			credential, ok := byHost[host]
 			return credential.Credential, ok && (credential.covers == nil || credential.covers(m))
 		}

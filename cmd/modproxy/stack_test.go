@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 )
 
 // Git is shown a credential for those modules only that the credential is for.
 func TestGitCredentialIsForModules(t *testing.T) {
-	c := defaultConfig()
-	c.Credentials = []Credential{
+	c := config.Default()
+	c.Credentials = []config.Credential{
 		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []string{"Registry.example.com/acme"}},
 		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []string{"*/acme"}},
 		{Host: "any.example.com", Password: egress.NewSecret("secret-password")},

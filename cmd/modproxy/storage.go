@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -29,7 +30,7 @@ type storage struct {
 }
 
 // openStorage opens the storage while modproxy does not serve.
-func openStorage(c *Config) ([]proxy.Mount, func() error, error) {
+func openStorage(c *config.Config) ([]proxy.Mount, func() error, error) {
 	store, err := openStore(c.Data)
 	if err != nil {
 		return nil, nil, err
@@ -228,6 +229,8 @@ func (p modulePattern) matches(m modproxy.Module) bool {
 	}
 	return true
 }
+
+var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB"}
 
 // sizeText is a size for people.
 func sizeText(n int64) string {

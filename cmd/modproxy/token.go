@@ -12,6 +12,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func newTokenCommand(env *environment) *cobra.Command {
@@ -22,7 +24,7 @@ func newTokenCommand(env *environment) *cobra.Command {
 that serves from it notices changes within five seconds.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
-			return misuse{withHint(errors.New("no verb given"), `"modproxy token --help" lists the verbs`)}
+			return misuse{hint.With(errors.New("no verb given"), `"modproxy token --help" lists the verbs`)}
 		},
 	}
 	cmd.AddCommand(newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
@@ -31,7 +33,7 @@ that serves from it notices changes within five seconds.`,
 
 // tokens are those of the data directory, which must be there. The configuration
 // need not be in order for that: who revokes a token is in a hurry.
-func (env *environment) tokens() (*Config, *auth.Tokens, error) {
+func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
 		err = haveData(c.Data)
@@ -46,16 +48,15 @@ func (env *environment) tokens() (*Config, *auth.Tokens, error) {
 // firstTokens is tokens for the first one, which may be made before modproxy has
 // served: the data directory is made where it will serve from. One that is named on
 // the command line has to be there, because its name may be a mistake.
-func (env *environment) firstTokens() (*Config, *auth.Tokens, error) {
-	c, sources, err := read(env.flags.file(), env.variables, env.flags.changed())
+func (env *environment) firstTokens() (*config.Config, *auth.Tokens, error) {
+	c, sources, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {
 		return nil, nil, err
 	}
 	if source := sources.Of("data"); source.Name == "--data" {
-		var missing *hinted
-		if errors.As(haveDir(c.Data, "data directory"), &missing) {
+		if err := haveDir(c.Data, "data directory"); err != nil {
 			q := shellQuote(c.Data)
-			return nil, nil, withHint(missing.error, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
+			return nil, nil, hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
 		}
 	}
 	if err := makeData(c.Data); err != nil {
@@ -94,14 +95,14 @@ The data directory is created if it does not exist, unless --data names it.`,
 				return misuse{fmt.Errorf("--expires: %w", err)}
 			}
 			for _, s := range scopes {
-				scope, err := parseScope(s)
+				scope, err := config.ParseScope(s)
 				if err != nil {
 					return misuse{fmt.Errorf("--scope: %w", err)}
 				}
 				spec.Scopes = append(spec.Scopes, scope)
 			}
 			if len(scopes) == 0 && !admin {
-				return misuse{withHint(errors.New("it could do nothing: no --scope is given"),
+				return misuse{hint.With(errors.New("it could do nothing: no --scope is given"),
 					"--scope registry.terraform.io/acme is for the modules of one namespace", "--scope '*' is for every module")}
 			}
 			return env.createToken(spec)
@@ -118,7 +119,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
 	}
-	d, err := parseDuration(s)
+	d, err := config.ParseDuration(s)
 	if err != nil || d < time.Second {
 		return time.Time{}, fmt.Errorf("want a duration with its unit, such as 12h or 30d, or never, not %.80q", s)
 	}
@@ -158,11 +159,11 @@ five seconds.`,
 				return err
 			}
 			if _, err := os.Stat(tokensFile(c)); errors.Is(err, fs.ErrNotExist) {
-				return withHint(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
+				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
 			}
 			revoked, err := tokens.Revoke(args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
-				return withHint(err, `"modproxy token list" lists them`)
+				return hint.With(err, `"modproxy token list" lists them`)
 			}
 			if err != nil {
 				return err

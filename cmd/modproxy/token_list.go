@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 )
 
@@ -68,7 +69,7 @@ func scopesText(scopes []auth.Scope) string {
 
 // tokenHelp tells a person what a token that was just made is good for and how a
 // client shows it. The token is not in it: it goes where logs may be.
-func tokenHelp(c *Config, t auth.Token) string {
+func tokenHelp(c *config.Config, t auth.Token) string {
 	var b strings.Builder
 	end := "It never expires"
 	if !t.Expires.IsZero() {
@@ -76,7 +77,7 @@ func tokenHelp(c *Config, t auth.Token) string {
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
 		t.Name, t.ID, absolute(tokensFile(c)), end, shellQuote(t.Name))
-	base, err := baseURL(c)
+	base, err := c.BaseURL()
 	own := hostOf(base, err)
 	for _, host := range tokenHosts(c, t, own) {
 		fmt.Fprintf(&b, "\nFor modules of %s, in the client's CLI configuration:\n\n", hostname.Display(host))
@@ -109,7 +110,7 @@ func hostOf(base string, err error) string {
 
 // tokenHosts are the hosts for which clients show the token: those that stand in
 // source addresses.
-func tokenHosts(c *Config, t auth.Token, own string) []string {
+func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	var hosts []string
 	for _, u := range c.Upstreams {
 		host := normalised(u.Host)
@@ -124,7 +125,7 @@ func tokenHosts(c *Config, t auth.Token, own string) []string {
 }
 
 // unknownHosts are the hosts of scopes that no upstream is.
-func unknownHosts(c *Config, t auth.Token) []string {
+func unknownHosts(c *config.Config, t auth.Token) []string {
 	known := map[string]bool{}
 	for _, u := range c.Upstreams {
 		if u.Host == "*" {

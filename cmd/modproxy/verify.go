@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/pack"
 )
 
@@ -192,7 +193,7 @@ func (env *environment) verify(cmd *cobra.Command, a *api, in verifying, asJSON 
 		if left > ledger {
 			hints = append(hints, `"modproxy verify --read-data --repair" sets damaged packages aside, to be fetched again, and mends records`)
 		}
-		return withHint(fmt.Errorf("damage found: %d", left), hints...)
+		return hint.With(fmt.Errorf("damage found: %d", left), hints...)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 )
 
 // decodeText is what a file with text makes of the defaults.
-func decodeText(text []byte) (*Config, *Sources, problems) {
-	c, sources := defaultConfig(), &Sources{map[string]Source{}}
+func decodeText(text []byte) (*Config, *Sources, Error) {
+	c, sources := Default(), &Sources{map[string]Source{}}
 	d := &document{name: "modproxy.yaml", lines: true, sources: sources}
 	if n := d.parse(text); n != nil {
 		d.decode(n, reflect.ValueOf(c).Elem(), "")
@@ -22,7 +22,7 @@ func decodeText(text []byte) (*Config, *Sources, problems) {
 // Whatever stands in a file is an error or a configuration, and a configuration
 // that is printed reads back as what it was.
 func FuzzConfig(f *testing.F) {
-	example, err := os.ReadFile("../../config.example.yaml")
+	example, err := os.ReadFile("../config.example.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		var printed bytes.Buffer
-		if err := printConfig(&printed, c, sources); err != nil {
+		if err := Print(&printed, c, sources); err != nil {
 			t.Fatal(err)
 		}
 		again, _, wrong := decodeText(printed.Bytes())

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // KiB, MiB, GiB or TiB.
 type ByteSize int64
 
-const mebibyte ByteSize = 1 << 20
+const MiB ByteSize = 1 << 20
 
 var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB"}
 
@@ -48,15 +48,15 @@ func (b ByteSize) String() string {
 	return strconv.FormatInt(int64(b), 10) + byteUnits[i]
 }
 
-var errDuration = errors.New("want a duration with its unit, such as 30s, 5m, 12h or 30d")
+var ErrDuration = errors.New("want a duration with its unit, such as 30s, 5m, 12h or 30d")
 
-// parseDuration is [time.ParseDuration], for which a day has 24 hours: 30d, 1d12h.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration is [time.ParseDuration], for which a day has 24 hours: 30d, 1d12h.
+func ParseDuration(s string) (time.Duration, error) {
 	digits, rest, ok := strings.Cut(s, "d")
 	if !ok {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			err = errDuration
+			err = ErrDuration
 		}
 		return d, err
 	}
@@ -67,29 +67,13 @@ func parseDuration(s string) (time.Duration, error) {
 		more, err = time.ParseDuration(rest)
 	}
 	if err != nil || more < 0 || more >= day || days > uint64(1<<63-1)/uint64(day)-1 {
-		return 0, errDuration
+		return 0, ErrDuration
 	}
 	return time.Duration(days)*day + more, nil
 }
 
-// duration is a flag that parseDuration reads.
-type duration time.Duration
-
-// Set implements [pflag.Value].
-func (d *duration) Set(s string) error {
-	parsed, err := parseDuration(s)
-	*d = duration(parsed)
-	return err
-}
-
-// String implements [pflag.Value].
-func (d *duration) String() string { return formatDuration(time.Duration(*d)) }
-
-// Type implements [pflag.Value].
-func (*duration) Type() string { return "duration" }
-
-// formatDuration is d without the zero units that [time.Duration.String] ends in.
-func formatDuration(d time.Duration) string {
+// FormatDuration is d without the zero units that [time.Duration.String] ends in.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

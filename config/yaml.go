@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // document decodes YAML into keys. It is strict: what it does not know is a
@@ -21,7 +22,7 @@ type document struct {
 	name     string // of the file or the variable
 	lines    bool   // sources and problems have a line
 	sources  *Sources
-	problems problems
+	problems Error
 }
 
 // parse reads one YAML document; nil when there is nothing in it.
@@ -134,17 +135,17 @@ func (d *document) decodeKeys(n ast.Node, v reflect.Value, path string) {
 }
 
 func (d *document) unknown(line int, path, name string, names []string) {
-	near := nearest(name, names)
+	near := hint.Nearest(name, names)
 	if near == "" {
 		near = sameName(name)
 	} else {
 		near = joinKey(path, near)
 	}
-	hint := "config.example.yaml has every key"
+	remedy := "config.example.yaml has every key"
 	if near != "" {
-		hint = fmt.Sprintf("did you mean %s?", near)
+		remedy = fmt.Sprintf("did you mean %s?", near)
 	}
-	d.problems = append(d.problems, withHint(fmt.Errorf("%s: unknown key %.80q", d.source(line), joinKey(path, name)), hint))
+	d.problems = append(d.problems, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(line), joinKey(path, name)), remedy))
 }
 
 // sameName is the first key anywhere that ends in name.
@@ -223,7 +224,7 @@ func setText(v reflect.Value, text string) error {
 			return nil
 		}
 	case time.Duration:
-		if d, err := parseDuration(text); err == nil {
+		if d, err := ParseDuration(text); err == nil {
 			v.SetInt(int64(d))
 			return nil
 		}
@@ -243,7 +244,7 @@ func wanted(v reflect.Value) error {
 	case int:
 		return errors.New("want a whole number")
 	case time.Duration:
-		return errDuration
+		return ErrDuration
 	case ByteSize:
 		return errByteSize
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ type printedLine struct{ text, comment string }
 // maxAligned is the width up to which comments stand in one column.
 const maxAligned = 60
 
-// printConfig writes c as a configuration file that can be read again, but for
+// Print writes c as a configuration file that can be read again, but for
 // its secrets, with the source of each line beside it.
-func printConfig(w io.Writer, c *Config, sources *Sources) error {
+func Print(w io.Writer, c *Config, sources *Sources) error {
 	p := &printer{sources: sources}
 	p.keys("", "", reflect.ValueOf(c).Elem())
 	width := 0
@@ -145,7 +145,7 @@ func plain(v reflect.Value) any {
 		}
 		return value.String()
 	case time.Duration:
-		return formatDuration(value)
+		return FormatDuration(value)
 	case ByteSize:
 		return value.String()
 	}
@@ -179,16 +179,16 @@ func typed(s string) string {
 	return s
 }
 
-// described is a key for programs.
-type described struct {
+// Described is a key for programs.
+type Described struct {
 	Value  any    `json:"value"`
 	Source string `json:"source"`
 }
 
-func describe(c *Config, sources *Sources) map[string]described {
-	all := map[string]described{}
+func Describe(c *Config, sources *Sources) map[string]Described {
+	all := map[string]Described{}
 	for _, k := range keysOf(c) {
-		all[k.path] = described{plain(k.value), sources.Of(k.path).String()}
+		all[k.path] = Described{plain(k.value), sources.Of(k.path).String()}
 	}
 	return all
 }

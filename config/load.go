@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // maxFile bounds the configuration file and every file with a secret, in bytes.
@@ -25,10 +26,10 @@ const maxFile = 256 << 10
 // if it were not set.
 //
 // What it gives has been checked: hostnames are normalised, secrets that are in
-// files have been read. Its error is a [misuse] and tells of everything that is
+// files have been read. Its error is an [Error] and has everything that is
 // wrong.
-func Load(file string, variables []string, flags []flagValue) (*Config, *Sources, error) {
-	c, sources, err := read(file, variables, flags)
+func Load(file string, variables []string, flags []Flag) (*Config, *Sources, error) {
+	c, sources, err := Read(file, variables, flags)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,35 +38,35 @@ func Load(file string, variables []string, flags []flagValue) (*Config, *Sources
 		all = readSecrets(c, sources)
 	}
 	if len(all) > 0 {
-		return nil, nil, misuse{all}
+		return nil, nil, all
 	}
 	return c, sources, nil
 }
 
-// read is [Load] without the checks that look further than one value.
-func read(file string, variables []string, flags []flagValue) (*Config, *Sources, error) {
-	c, sources := defaultConfig(), &Sources{map[string]Source{}}
+// Read is [Load] without the checks that look further than one value.
+func Read(file string, variables []string, flags []Flag) (*Config, *Sources, error) {
+	c, sources := Default(), &Sources{map[string]Source{}}
 	vars := ownVariables(variables)
 	if file == "" {
 		file = vars["MODPROXY_CONFIG"]
 	}
 	delete(vars, "MODPROXY_CONFIG")
-	var all problems
+	var all Error
 	if file != "" {
 		all = append(all, loadFile(c, sources, file)...)
 	}
 	all = append(all, loadVariables(c, sources, vars)...)
 	all = append(all, loadFlags(c, sources, flags)...)
 	if len(all) > 0 {
-		return nil, nil, misuse{all}
+		return nil, nil, all
 	}
 	return c, sources, nil
 }
 
-func loadFile(c *Config, sources *Sources, name string) problems {
+func loadFile(c *Config, sources *Sources, name string) Error {
 	text, err := readFile(name)
 	if err != nil {
-		return problems{fmt.Errorf("configuration: %w", err)}
+		return Error{fmt.Errorf("configuration: %w", err)}
 	}
 	d := &document{name: name, lines: true, sources: sources}
 	if n := d.parse(text); n != nil {
@@ -103,8 +104,8 @@ func ownVariables(variables []string) map[string]string {
 	return own
 }
 
-func loadVariables(c *Config, sources *Sources, vars map[string]string) problems {
-	var all problems
+func loadVariables(c *Config, sources *Sources, vars map[string]string) Error {
+	var all Error
 	known := []string{"MODPROXY_CONFIG"}
 	for _, k := range keysOf(c) {
 		name := variable(k.path)
@@ -122,29 +123,29 @@ func loadVariables(c *Config, sources *Sources, vars map[string]string) problems
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		all = append(all, withHint(fmt.Errorf("unknown variable %.80s", name),
-			didYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
+		all = append(all, hint.With(fmt.Errorf("unknown variable %.80s", name),
+			hint.DidYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
 	}
 	return all
 }
 
-func loadFlags(c *Config, sources *Sources, flags []flagValue) problems {
-	var all problems
+func loadFlags(c *Config, sources *Sources, flags []Flag) Error {
+	var all Error
 	keys := keysOf(c)
 	for _, f := range flags {
-		i := slices.IndexFunc(keys, func(k key) bool { return k.path == f.key })
-		all = append(all, loadText(sources, keys[i], "--"+f.name, f.value)...)
+		i := slices.IndexFunc(keys, func(k key) bool { return k.path == f.Key })
+		all = append(all, loadText(sources, keys[i], "--"+f.Name, f.Value)...)
 	}
 	return all
 }
 
 // loadText sets a key to what the variable or the flag name says.
-func loadText(sources *Sources, k key, name, text string) problems {
+func loadText(sources *Sources, k key, name, text string) Error {
 	if k.value.Kind() == reflect.Slice {
 		return loadList(sources, k, name, text)
 	}
 	if err := setText(k.value, text); err != nil {
-		return problems{fmt.Errorf("%s: %w", name, err)}
+		return Error{fmt.Errorf("%s: %w", name, err)}
 	}
 	sources.set(k.path, Source{Name: name})
 	return nil
@@ -152,7 +153,7 @@ func loadText(sources *Sources, k key, name, text string) problems {
 
 // loadList reads a list: values with commas between them, or YAML, of which JSON
 // is a part.
-func loadList(sources *Sources, k key, name, text string) problems {
+func loadList(sources *Sources, k key, name, text string) Error {
 	element := k.value.Type().Elem()
 	trimmed := strings.TrimSpace(text)
 	if element.Kind() != reflect.Struct && !strings.HasPrefix(trimmed, "[") {
@@ -160,7 +161,7 @@ func loadList(sources *Sources, k key, name, text string) problems {
 		for entry := range strings.SplitSeq(text, ",") {
 			v := reflect.New(element).Elem()
 			if err := setText(v, strings.TrimSpace(entry)); err != nil {
-				return problems{fmt.Errorf("%s: %w", name, err)}
+				return Error{fmt.Errorf("%s: %w", name, err)}
 			}
 			list = reflect.Append(list, v)
 		}
@@ -183,8 +184,8 @@ func loadList(sources *Sources, k key, name, text string) problems {
 }
 
 // readSecrets reads the secrets that are in files of their own.
-func readSecrets(c *Config, sources *Sources) problems {
-	var all problems
+func readSecrets(c *Config, sources *Sources) Error {
+	var all Error
 	read := func(path string, secret *egress.Secret, file string) {
 		if file == "" {
 			return
@@ -215,3 +216,6 @@ func readSecrets(c *Config, sources *Sources) problems {
 func cutNewline(s string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
 }
+
+// Flag is a flag that was given on the command line.
+type Flag struct{ Name, Key, Value string }

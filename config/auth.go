@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// asks reports whether clients have to show a credential.
-func (c *Config) asks() bool { return c.askedBecause() != "" }
+// RequiresToken reports whether clients have to show a credential.
+func (c *Config) RequiresToken() bool { return c.RequiresTokenBecause() != "" }
 
-// askedBecause is why clients have to show a credential; empty if they have not. On
+// RequiresTokenBecause is why clients have to show a credential; empty if they have not. On
 // a loopback address they have to where something stands in front, for others: it
 // hands their requests on, and is itself on this machine.
-func (c *Config) askedBecause() string {
+func (c *Config) RequiresTokenBecause() string {
 	loopback, err := parseListen(c.Listen)
 	switch {
 	case c.Anonymous:
@@ -28,7 +28,7 @@ func (c *Config) askedBecause() string {
 		return "auth.required is true"
 	case err != nil || !loopback:
 		return "other machines can reach " + c.Listen
-	case c.PublicURL != "" && !leadsHere(c.PublicURL):
+	case c.PublicURL != "" && !IsLocalURL(c.PublicURL):
 		return "other machines are told of it: public_url is " + c.PublicURL
 	case len(c.TrustedProxies) > 0:
 		return "it has trusted_proxies, which stand in front of it for others"
@@ -36,8 +36,8 @@ func (c *Config) askedBecause() string {
 	return ""
 }
 
-// leadsHere reports whether a URL has a host that is this machine for whoever uses it.
-func leadsHere(base string) bool {
+// IsLocalURL reports whether a URL has a host that is this machine for whoever uses it.
+func IsLocalURL(base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {
 		return false
@@ -51,7 +51,7 @@ func (k *checker) auth(c *Config) {
 	anonymous := ""
 	if c.Anonymous {
 		anonymous = fmt.Sprintf("nobody is asked who they are, by anonymous: true (%s)", k.sources.Of("anonymous"))
-	} else if !c.asks() {
+	} else if !c.RequiresToken() {
 		anonymous = "nobody is asked who they are on a loopback address: say auth.required: true"
 	}
 	if c.Anonymous && c.Auth.Required {
@@ -89,7 +89,7 @@ func (k *checker) issuer(path string, issuer *Issuer) {
 			k.fail(path+".name", "missing")
 		}
 		for j, s := range g.Scopes {
-			if _, err := parseScope(s); err != nil {
+			if _, err := ParseScope(s); err != nil {
 				k.fail(fmt.Sprintf("%s.scopes[%d]", path, j), "%w", err)
 			}
 		}
@@ -103,13 +103,13 @@ func (k *checker) issuer(path string, issuer *Issuer) {
 	if len(k.problems) > before {
 		return
 	}
-	if _, err := newVerifier([]Issuer{*issuer}, http.DefaultTransport, nil); err != nil {
+	if _, err := NewVerifier([]Issuer{*issuer}, http.DefaultTransport, nil); err != nil {
 		k.fail(path, "%w", err)
 	}
 }
 
-// parseScope reads a scope with its host as people write it.
-func parseScope(s string) (auth.Scope, error) {
+// ParseScope reads a scope with its host as people write it.
+func ParseScope(s string) (auth.Scope, error) {
 	host, namespace, ok := strings.Cut(s, "/")
 	if ok && host != "*" {
 		normalised, err := hostname.Parse(host)
@@ -121,11 +121,11 @@ func parseScope(s string) (auth.Scope, error) {
 	return auth.ParseScope(s)
 }
 
-// covers tells of a module whether one of the scopes covers it; nil without scopes.
-func covers(scopes []string) (func(modproxy.Module) bool, error) {
+// Covers tells of a module whether one of the scopes covers it; nil without scopes.
+func Covers(scopes []string) (func(modproxy.Module) bool, error) {
 	var list []auth.Scope
 	for _, s := range scopes {
-		scope, err := parseScope(s)
+		scope, err := ParseScope(s)
 		if err != nil {
 			return nil, err
 		}
@@ -153,9 +153,9 @@ func parseMatch(pairs []string) (map[string]string, error) {
 	return match, nil
 }
 
-// newVerifier knows people and jobs by the tokens of issuers, which have been
+// NewVerifier knows people and jobs by the tokens of issuers, which have been
 // checked.
-func newVerifier(issuers []Issuer, transport http.RoundTripper, observe func(issuer string, err error)) (*oidc.Verifier, error) {
+func NewVerifier(issuers []Issuer, transport http.RoundTripper, observe func(issuer string, err error)) (*oidc.Verifier, error) {
 	cfg := oidc.Config{Transport: transport, Observe: observe}
 	for _, i := range issuers {
 		issuer := oidc.Issuer{URL: i.URL, Audience: i.Audience, Algorithms: i.Algorithms, GroupsClaim: i.GroupsClaim}
@@ -166,7 +166,7 @@ func newVerifier(issuers []Issuer, transport http.RoundTripper, observe func(iss
 			}
 			group := oidc.Group{Name: g.Name, Values: g.Values, Match: match, Grant: auth.Grant{Admin: g.Admin}}
 			for _, s := range g.Scopes {
-				scope, err := parseScope(s)
+				scope, err := ParseScope(s)
 				if err != nil {
 					return nil, err
 				}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"strings"
@@ -30,8 +30,8 @@ func TestWhoIsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if got := c.askedBecause(); got != because || c.asks() != (because != "") {
-			t.Errorf("%s: asked %v, because %q; want %q", strings.ReplaceAll(file, "\n", "; "), c.asks(), got, because)
+		if got := c.RequiresTokenBecause(); got != because || c.RequiresToken() != (because != "") {
+			t.Errorf("%s: asked %v, because %q; want %q", strings.ReplaceAll(file, "\n", "; "), c.RequiresToken(), got, because)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"time"
@@ -348,17 +348,17 @@ type Log struct {
 	Level string `yaml:"level"`
 }
 
-// defaultConfig has the value of every key that is not set.
-func defaultConfig() *Config {
+// Default has the value of every key that is not set.
+func Default() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
 		Auth:      Auth{SignedPaths: time.Hour},
 		Data:      "modproxy-data",
 		Upstreams: []Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}},
-		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, MaxVersions: 256 * mebibyte, Memory: 64 * mebibyte},
+		Cache:     Cache{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, MaxVersions: 256 * MiB, Memory: 64 * MiB},
 		Fetch: Fetch{
 			Timeout: 15 * time.Minute, AtOnce: 8,
-			MaxReceived: 1024 * mebibyte, MaxUnpacked: 2048 * mebibyte, MaxFiles: 100_000,
+			MaxReceived: 1024 * MiB, MaxUnpacked: 2048 * MiB, MaxFiles: 100_000,
 		},
 		Limits:   Limits{Connections: 4096, Requests: 1024},
 		Log:      Log{Level: "info"},

@@ -1,10 +1,10 @@
-package main
+package hint
 
 import "fmt"
 
-// nearest is the candidate that is fewest edits away from s, or empty when none
+// Nearest returns the candidate that is fewest edits away from s, or empty when none
 // is near enough to be meant. Of equally near ones it is the first.
-func nearest(s string, candidates []string) string {
+func Nearest(s string, candidates []string) string {
 	best, least := "", 1+max(1, len(s)/3)
 	for _, c := range candidates {
 		if d := distance(s, c, least); d < least {
@@ -14,9 +14,9 @@ func nearest(s string, candidates []string) string {
 	return best
 }
 
-// didYouMean is a hint: the nearest candidate, or otherwise.
-func didYouMean(s string, candidates []string, otherwise string) string {
-	if near := nearest(s, candidates); near != "" {
+// DidYouMean returns a hint that names the nearest candidate, or otherwise.
+func DidYouMean(s string, candidates []string, otherwise string) string {
+	if near := Nearest(s, candidates); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return otherwise

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // checker finds what is wrong with values that are well formed for themselves.
 type checker struct {
 	sources  *Sources
-	problems problems
+	problems Error
 }
 
 // check finds everything that is wrong with c, and normalises its hostnames.
-func check(c *Config, sources *Sources) problems {
+func check(c *Config, sources *Sources) Error {
 	k := &checker{sources: sources}
 	k.listener(c)
 	k.auth(c)
@@ -57,12 +57,12 @@ func (k *checker) listener(c *Config) {
 		k.fail("listen", "%w", err)
 	}
 	if c.PublicURL != "" {
-		if err := checkURL(c.PublicURL); err != nil {
+		if err := CheckURL(c.PublicURL); err != nil {
 			k.fail("public_url", "%w", err)
 		}
 	}
 	for i, proxy := range c.TrustedProxies {
-		if _, err := parsePrefix(proxy); err != nil {
+		if _, err := ParseNetwork(proxy); err != nil {
 			k.fail(fmt.Sprintf("trusted_proxies[%d]", i), "%w", err)
 		}
 	}
@@ -101,9 +101,9 @@ func parseListen(s string) (loopback bool, err error) {
 	return false, nil
 }
 
-// checkURL says what keeps s from being an absolute URL to which paths can be
+// CheckURL says what keeps s from being an absolute URL to which paths can be
 // added. It does not repeat s, which may carry a credential.
-func checkURL(s string) error {
+func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "":
@@ -121,8 +121,8 @@ func checkURL(s string) error {
 	return nil
 }
 
-// parsePrefix reads a network or a single address.
-func parsePrefix(s string) (netip.Prefix, error) {
+// ParseNetwork reads a network or a single address.
+func ParseNetwork(s string) (netip.Prefix, error) {
 	if prefix, err := netip.ParsePrefix(s); err == nil {
 		return prefix.Masked(), nil
 	}
@@ -150,12 +150,12 @@ func (k *checker) upstreams(upstreams []Upstream) {
 		}
 		seen[u.Host] = u.Host != ""
 		if u.Modules != "" {
-			if err := checkURL(u.Modules); err != nil {
+			if err := CheckURL(u.Modules); err != nil {
 				k.fail(path+".modules", "%w", err)
 			}
 		}
 		if u.Providers != "" {
-			if err := checkURL(u.Providers); err != nil {
+			if err := CheckURL(u.Providers); err != nil {
 				k.fail(path+".providers", "%w", err)
 			}
 		}
@@ -203,7 +203,7 @@ func (k *checker) routes(c *Config) {
 
 func (k *checker) egress(e Egress) {
 	for i, allowed := range e.Allow {
-		_, notPrefix := parsePrefix(allowed)
+		_, notPrefix := ParseNetwork(allowed)
 		_, notAddrPort := netip.ParseAddrPort(allowed)
 		if notPrefix != nil && notAddrPort != nil {
 			// As written: without its port 443 an exception would be for every port.
@@ -226,7 +226,7 @@ func (k *checker) reach(c *Config) {
 	}
 	for i, u := range c.Upstreams {
 		at, err := url.Parse(u.Modules)
-		if u.Modules == "" || err != nil || checkURL(u.Modules) != nil {
+		if u.Modules == "" || err != nil || CheckURL(u.Modules) != nil {
 			continue
 		}
 		if err := policy.Check(context.Background(), at); err != nil {
@@ -257,7 +257,7 @@ func (k *checker) credentials(credentials []Credential) {
 			k.fail(path, "want both ssh_key_file and known_hosts_file, or neither")
 		}
 		for j, s := range c.Scopes {
-			if _, err := parseScope(s); err != nil {
+			if _, err := ParseScope(s); err != nil {
 				k.fail(fmt.Sprintf("%s.scopes[%d]", path, j), "%w", err)
 			}
 		}
@@ -298,7 +298,7 @@ func (k *checker) bounds(c *Config) {
 		k.fail("cache.max_size", "must not be less than 0")
 	}
 	for i, s := range c.Cache.Pinned {
-		if _, err := parseScope(s); err != nil {
+		if _, err := ParseScope(s); err != nil {
 			k.fail(fmt.Sprintf("cache.pinned[%d]", i), "%w", err)
 		}
 	}

@@ -1,10 +1,12 @@
-package main
+package config
 
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/modproxy/modproxy/egress"
 )
+
+var update = flag.Bool("update", false, "write what is printed to testdata/golden")
 
 // Two secrets that must never be seen.
 const (
@@ -69,27 +73,48 @@ cache: {memory: 1536KiB, max_stale: 36h15m}
 	return "modproxy.yaml"
 }
 
-func TestConfigGolden(t *testing.T) {
+// TestGolden holds what "modproxy config" prints; go test -update writes it.
+func TestGolden(t *testing.T) {
+	dir, err := filepath.Abs(filepath.Join("testdata", "golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := secretConfig(t)
 	variables := []string{"MODPROXY_CONFIG=" + file, "MODPROXY_FETCH_AT_ONCE=2", `MODPROXY_EGRESS_ALLOW=["10.0.0.0/8"]`}
-	text := command(t, variables, "config", "--offline")
-	golden(t, "config.yaml", text.stdout)
-
-	asJSON := command(t, variables, "config", "--json", "--offline")
-	golden(t, "config.json", asJSON.stdout)
-	var described map[string]struct {
-		Value  any
-		Source string
+	c, sources, err := Load("", variables, []Flag{{"offline", "offline", "true"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(asJSON.stdout), &described); err != nil {
+	var text, asJSON bytes.Buffer
+	if err := Print(&text, c, sources); err != nil {
+		t.Fatal(err)
+	}
+	out := json.NewEncoder(&asJSON)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	described := Describe(c, sources)
+	if err := out.Encode(described); err != nil {
 		t.Fatal(err)
 	}
 	if len(described) != len(keysOf(&Config{})) {
-		t.Errorf("config --json has %d keys, want %d", len(described), len(keysOf(&Config{})))
+		t.Errorf("%d keys are described, want %d", len(described), len(keysOf(&Config{})))
 	}
-	for _, out := range []result{text, asJSON} {
-		if strings.Contains(out.stdout, "s3cr3t") || out.code != exitDone || out.stderr != "" {
-			t.Errorf("exit code %d, secret shown: %v, stderr %s", out.code, strings.Contains(out.stdout, "s3cr3t"), out.stderr)
+	for name, got := range map[string]string{"config.yaml": text.String(), "config.json": asJSON.String()} {
+		if strings.Contains(got, "s3cr3t") {
+			t.Errorf("%s shows a secret", name)
+		}
+		name = filepath.Join(dir, name)
+		if *update {
+			if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
 }
@@ -102,7 +127,7 @@ func TestConfigPrintedIsConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	var printed bytes.Buffer
-	if err := printConfig(&printed, c, sources); err != nil {
+	if err := Print(&printed, c, sources); err != nil {
 		t.Fatal(err)
 	}
 	again, sources, err := Load(writeFile(t, "again.yaml", printed.String()), nil, nil)
@@ -160,16 +185,18 @@ func TestNoSecretShown(t *testing.T) {
 		"egress: {allow: ['https://u:s3cr3t@a.example']}",
 		"credentials: [{host: git.example.com, ssh_key_file: x, passwrd: s3cr3t}]",
 	} {
-		for _, out := range []result{
-			command(t, nil, "config", "--config", writeFile(t, "wrong.yaml", wrong)),
-			command(t, []string{"MODPROXY_UPSTREAMS=" + strings.TrimPrefix(wrong, "upstreams: ")}, "config"),
+		for _, err := range []error{
+			loadError(Load(writeFile(t, "wrong.yaml", wrong), nil, nil)),
+			loadError(Load("", []string{"MODPROXY_UPSTREAMS=" + strings.TrimPrefix(wrong, "upstreams: ")}, nil)),
 		} {
-			if out.code != exitMisuse || strings.Contains(out.stderr, "s3cr3t") {
-				t.Errorf("%s\nexit code %d: %s", wrong, out.code, out.stderr)
+			if err == nil || strings.Contains(messages(err), "s3cr3t") {
+				t.Errorf("%s\n%v", wrong, err)
 			}
 		}
 	}
 }
+
+func loadError(_ *Config, _ *Sources, err error) error { return err }
 
 // Every secret can be in a file of its own, and that file is read.
 func TestSecretTwins(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"go/ast"
@@ -17,7 +17,7 @@ import (
 
 // config.example.yaml has every key, and each with its default.
 func TestExample(t *testing.T) {
-	const name = "../../config.example.yaml"
+	const name = "../config.example.yaml"
 	c, sources, err := Load(name, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults := keysOf(defaultConfig())
+	defaults := keysOf(Default())
 	for i, k := range keysOf(c) {
 		if sources.Of(k.path).Name != name {
 			t.Errorf("%s is missing", k.path)
@@ -54,7 +54,7 @@ func checkExample(t *testing.T, example []byte, path string, element reflect.Typ
 
 // What is commented out in config.example.yaml is right when it is not.
 func TestExampleComments(t *testing.T) {
-	example, err := os.ReadFile("../../config.example.yaml")
+	example, err := os.ReadFile("../config.example.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestExampleComments(t *testing.T) {
 	text = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(text, "$1")
 	text = strings.Replace(text, "required: false", "required: true", 1) // else no issuer counts
 	text = strings.Replace(text, `  # - host: "*"`, "  - host: \"*\"\n  - host: registry.acme.example", 1)
-	c, sources, err := read(writeFile(t, "modproxy.yaml", text), nil, nil)
+	c, sources, err := Read(writeFile(t, "modproxy.yaml", text), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,13 +123,13 @@ func TestReference(t *testing.T) {
 			}
 		}
 	}
-	walk(reflect.ValueOf(defaultConfig()).Elem(), false)
+	walk(reflect.ValueOf(Default()).Elem(), false)
 }
 
 // The image and docker-compose.yml configure modproxy so that it starts, asks
 // clients for a credential, and itself, for its health, where it listens.
 func TestContainer(t *testing.T) {
-	dockerfile, err := os.ReadFile("../../Dockerfile")
+	dockerfile, err := os.ReadFile("../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestContainer(t *testing.T) {
 		t.Fatal("the Dockerfile sets no variables")
 	}
 
-	module, err := os.ReadFile("../../go.mod")
+	module, err := os.ReadFile("../go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestContainer(t *testing.T) {
 		t.Errorf("the Dockerfile does not build with the Go of go.mod: want %q", want)
 	}
 
-	text, err := os.ReadFile("../../docker-compose.yml")
+	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,10 +174,10 @@ func TestContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.asks() {
+	if !c.RequiresToken() {
 		t.Error("the container is open to everybody without being told to")
 	}
-	if base, err := localURL(c); err != nil || base != "http://localhost:8080" {
+	if base, err := c.LocalURL(); err != nil || base != "http://localhost:8080" {
 		t.Errorf("the container asks itself at %s, %v", base, err)
 	}
 	if !slices.Equal(s.Ports, []string{"127.0.0.1:8080:8080"}) || !slices.Equal(s.Volumes, []string{"data:" + c.Data}) {

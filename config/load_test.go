@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"strings"
@@ -38,7 +38,7 @@ tls:
 		"MODPROXY_SERVICE_HOST=10.0.0.1", "MODPROXY_SERVICE_PORT=80", "MODPROXY_SERVICE_PORT_HTTP=80", "MODPROXY_PORT=tcp://10.0.0.1:80",
 		"MODPROXY_PORT_80_TCP=tcp://10.0.0.1:80", "MODPROXY_PORT_80_TCP_ADDR=10.0.0.1", "MODPROXY_PORT_80_TCP_PORT=80", "MODPROXY_PORT_80_TCP_PROTO=tcp",
 	}
-	flags := []flagValue{{"listen", "listen", "127.0.0.1:3"}, {"public-url", "public_url", ""}}
+	flags := []Flag{{"listen", "listen", "127.0.0.1:3"}, {"public-url", "public_url", ""}}
 	c, sources, err := Load("", variables, flags)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package modproxy_test
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ var homes = map[string][]string{
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
 	"golang.org/x/mod":                           {"pack", "ledger", "lock", "cmd/modproxy"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
-	"github.com/goccy/go-yaml":                   {"cmd/modproxy"},
+	"github.com/goccy/go-yaml":                   {"config"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
 	"github.com/spf13/pflag":                     {"cmd/modproxy"},
 	"golang.org/x/net":                           {"egress"},
@@ -55,6 +55,8 @@ var layers = map[string][]string{
 	"ledger":        {""},
 	"lock":          {"", "hostname"},
 	"cache/disk":    {"", "cache"},
+	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "internal/hint"},
+	"internal/hint": {},
 	"upstream":      {"", "fair", "pack", "egress", "fetch/git", "fetch/archive"},
 	"egress":        {},
 	"fetch/git":     {"", "egress"},

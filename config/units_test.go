@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"testing"
@@ -50,9 +50,9 @@ func TestFormatDuration(t *testing.T) {
 		0: "0s", 30 * time.Second: "30s", 5 * time.Minute: "5m", 90 * time.Second: "1m30s", 720 * time.Hour: "720h", 90 * time.Minute: "1h30m",
 		10 * time.Minute: "10m", 100 * time.Hour: "100h", time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s",
 	} {
-		got := formatDuration(d)
+		got := FormatDuration(d)
 		if again, err := time.ParseDuration(got); got != want || err != nil || again != d {
-			t.Errorf("formatDuration(%v) = %s, want %s", d, got, want)
+			t.Errorf("FormatDuration(%v) = %s, want %s", d, got, want)
 		}
 	}
 }
@@ -62,25 +62,13 @@ func TestParseDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{
 		"30s": 30 * time.Second, "1h30m": 90 * time.Minute, "30d": 30 * day, "1d12h": 36 * time.Hour, "0d": 0, "106750d": 106750 * day, "-1s": -time.Second,
 	} {
-		if got, err := parseDuration(s); got != want || err != nil {
-			t.Errorf("parseDuration(%q) = %v, %v; want %v", s, got, err, want)
+		if got, err := ParseDuration(s); got != want || err != nil {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", s, got, err, want)
 		}
 	}
 	for _, s := range []string{"", "d", "-1d", "1.5d", "1d24h", "1d-1h", "30", "1d2d", "soon", "106752d", "9999999999d", "+1d", "1 d"} {
-		if got, err := parseDuration(s); err == nil {
-			t.Errorf("parseDuration(%q) = %v; want an error", s, got)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	keys := []string{"listen", "public_url", "data", "tls", "upstreams", "log", "cache", "fetch"}
-	for in, want := range map[string]string{
-		"listen": "listen", "lisen": "listen", "lsiten": "listen", "public-url": "public_url", "upstream": "upstreams", "Cache": "cache",
-		"cahce": "cache", "lgo": "log", "x": "", "": "", "frobnicate": "", "datum": "", "listeners": "listen", "tl": "tls",
-	} {
-		if got := nearest(in, keys); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
+		if got, err := ParseDuration(s); err == nil {
+			t.Errorf("ParseDuration(%q) = %v; want an error", s, got)
 		}
 	}
 }

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+// BaseURL returns the URL under which clients find this proxy, without a slash at
+// its end.
+func (c *Config) BaseURL() (string, error) {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/"), nil
+	}
+	return c.LocalURL()
+}
+
+// LocalURL returns the URL under which this machine finds the proxy.
+func (c *Config) LocalURL() (string, error) {
+	if _, err := parseListen(c.Listen); err != nil {
+		return "", Error{fmt.Errorf("listen: %w", err)}
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "", err
+	}
+	if port == "0" {
+		return "", Error{hint.With(errors.New("nobody knows the port: listen says any free one"), "say --url")}
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http://"
+	if c.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port), nil
+}
+
+// HasUpstream reports whether the registry of that name may be asked.
+func (c *Config) HasUpstream(host string) bool {
+	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+// What is wrong in a file is told with its line and its key. FILE stands for the
+// name of the file.
+func TestFileErrors(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"unknown key": {"listen: 127.0.0.1:1\ncahce: {fresh: 5m}",
+			"FILE:2: unknown key \"cahce\"\nhint: did you mean cache?\n"},
+		"unknown inner key": {"cache:\n  max_stael: 1h\n  memroy: 1MiB",
+			"FILE:2: unknown key \"cache.max_stael\"\nhint: did you mean cache.max_stale?\n" +
+				"FILE:3: unknown key \"cache.memroy\"\nhint: did you mean cache.memory?\n"},
+		"key in the wrong place": {"cert_file: x", "FILE:1: unknown key \"cert_file\"\nhint: did you mean tls.cert_file?\n"},
+		"key from nowhere":       {"frobnicate: 1", "FILE:1: unknown key \"frobnicate\"\nhint: config.example.yaml has every key\n"},
+		"unknown key in a list":  {"upstreams:\n- host: a.example\n- hots: b.example", "FILE:3: unknown key \"upstreams[1].hots\"\nhint: did you mean upstreams[1].host?\n"},
+		"twice":                  {"data: a\nlisten: 127.0.0.1:1\ndata: b", "FILE:3: data: set for the second time; the first is in line 1\n"},
+		"twice, inside":          {"cache: {fresh: 5m, fresh: 6m}", "FILE:1: cache.fresh: set for the second time; the first is in line 1\n"},
+		"number for text":        {"\ndata: 8", "FILE:2: data: want text; put it in quotes if it looks like something else\n"},
+		"text for number":        {"fetch: {at_once: '8'}", "FILE:1: fetch.at_once: want a whole number\n"},
+		"fraction for number":    {"fetch: {at_once: 8.5}", "FILE:1: fetch.at_once: want a whole number\n"},
+		"huge number":            {"fetch: {at_once: 99999999999999999999}", "FILE:1: fetch.at_once: want a whole number\n"},
+		"no for false":           {"offline: no", "FILE:1: offline: want true or false\n"},
+		"quoted truth":           {"offline: 'true'", "FILE:1: offline: want true or false\n"},
+		"bare number as duration": {"cache:\n\n  fresh: 5",
+			"FILE:3: cache.fresh: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
+		"days":              {"cache: {max_stale: 30 d}", "FILE:1: cache.max_stale: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
+		"size":              {"cache: {memory: 64MB}", "FILE:1: cache.memory: want a size with its unit, such as 64MiB or 50GiB\n"},
+		"group for text":    {"data: {dir: x}", "FILE:1: data: want text; put it in quotes if it looks like something else\n"},
+		"text for group":    {"cache: big", "FILE:1: cache: want keys with values\n"},
+		"list for group":    {"- a\n- b", "FILE:1: want keys with values\n"},
+		"text for list":     {"trusted_proxies: 10.0.0.1", "FILE:1: trusted_proxies: want a list\n"},
+		"nothing in a list": {"egress:\n  allow:\n  - git.example.com\n  -\n", "FILE:4: egress.allow[1]: nothing in it\n"},
+		"text in a list":    {"routes:\n- acme", "FILE:2: routes[0]: want keys with values\n"},
+		"alias":             {"data: &d x\nlisten: *d", "FILE:1: data: anchors, aliases and tags are not supported\nFILE:2: listen: anchors, aliases and tags are not supported\n"},
+		"merge":             {"cache:\n  <<: {fresh: 5m}", "FILE:2: cache: anchors, aliases and tags are not supported\n"},
+		"two documents":     {"data: a\n---\ndata: b", "FILE:3: want one YAML document, not several\n"},
+		"no YAML":           {"data: \"a\nlisten: b", "FILE:1: not YAML: could not find end character of double-quoted text\n"},
+		"tab":               {"cache:\n\tfresh: 5m", "FILE:2: not YAML: found character '\t' that cannot start any token\n"},
+	} {
+		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	}
+}
+
+// What is well formed and still wrong.
+func TestCheckErrors(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"log level":           {"log:\n  level: loud", "FILE:2: log.level: want debug, info, warn or error, not \"loud\"\n"},
+		"listen host":         {"listen: 'a b:80'\nanonymous: true", "FILE:1: listen: invalid: hostname \"a b\"\n"},
+		"listen port":         {"listen: 127.0.0.1:http", "FILE:1: listen: want a port from 0 to 65535, not \"http\"\n"},
+		"public URL":          {"public_url: modules.example.com", "FILE:1: public_url: want an absolute URL, such as https://modules.example.com\n"},
+		"public URL, query":   {"public_url: https://a.example/?x=1", "FILE:1: public_url: must not have a query or fragment\n"},
+		"public URL, port":    {"public_url: https://a.example:99999", "FILE:1: public_url: port \"99999\" is none\n"},
+		"trusted proxy":       {"trusted_proxies:\n- 10.0.0.1\n- lb.example.com", "FILE:3: trusted_proxies[1]: want an address or a network, such as 10.0.0.0/8, not \"lb.example.com\"\n"},
+		"no data":             {"data: ''", "FILE:1: data: want a directory\n"},
+		"certificate alone":   {"tls:\n  cert_file: a.pem", "FILE:2: tls.cert_file: tls.key_file is missing\n"},
+		"key alone":           {"tls:\n  key_file: a.pem", "FILE:2: tls.key_file: tls.cert_file is missing\n"},
+		"no upstreams":        {"upstreams: []", "FILE:1: upstreams: want at least one\n"},
+		"no host":             {"upstreams:\n- modules: https://a.example/", "FILE:2: upstreams[0].host: missing\n"},
+		"URL for host":        {"upstreams: [{host: 'https://u:p@a.example'}]", "FILE:1: upstreams[0].host: want a hostname, not a URL\n"},
+		"host":                {"upstreams: [{host: 'a b'}]", "FILE:1: upstreams[0].host: invalid: hostname \"a b\"\n"},
+		"same host":           {"upstreams:\n- host: a.example\n- host: A.Example:443", "FILE:3: upstreams[1].host: a.example is there twice\n"},
+		"token for everybody": {"upstreams: [{host: '*', token: x}]", "FILE:1: upstreams[0]: what every registry would get or be needs a host of its own, not \"*\"\n"},
+		"modules":             {"upstreams: [{host: a.example, modules: /v1/modules/}]", "FILE:1: upstreams[0].modules: want an absolute URL, such as https://modules.example.com\n"},
+		"both tokens":         {"upstreams: [{host: a.example, token: x, token_file: y}]", "FILE:1: upstreams[0]: token and token_file are both set\n"},
+		"route":               {"routes: [{namespace: a/b, upstream: a.example}]", "FILE:1: routes[0].namespace: invalid: namespace \"a/b\": want 1 to 64 letters, digits, - and _, with a letter or digit at both ends\nFILE:1: routes[0].upstream: \"a.example\" is not one of the upstreams\n"},
+		"route to nowhere":    {"routes: [{namespace: a}]", "FILE:1: routes[0].upstream: missing\n"},
+		"same route":          {"routes: [{namespace: a, upstream: registry.terraform.io}, {namespace: a, upstream: registry.opentofu.org}]", "FILE:1: routes[1].namespace: a is there twice\n"},
+		"egress":              {"egress: {allow: ['10.0.0.0/8', '[fd00::5]:8443', '10.0.0.5:443', a.example, 'a b'], ports: [0]}", "FILE:1: egress.allow[4]: invalid: hostname \"a b\"\nFILE:1: egress.ports[0]: want a port from 1 to 65535, not 0\n"},
+		"credential":          {"credentials:\n- host: a.example", "FILE:2: credentials[0]: want a password or an SSH key\n"},
+		"name alone":          {"credentials:\n- {host: a.example, username: u}", "FILE:2: credentials[0].username: password is missing\n"},
+		"both passwords":      {"credentials: [{host: a.example, password: x, password_file: y}]", "FILE:1: credentials[0]: password and password_file are both set\n"},
+		"unknown SSH host":    {"credentials: [{host: a.example, ssh_key_file: x}]", "FILE:1: credentials[0]: want both ssh_key_file and known_hosts_file, or neither\n"},
+		"same credential":     {"credentials: [{host: a.example, password: x}, {host: A.example, password: y}]", "FILE:1: credentials[1].host: a.example is there twice\n"},
+		"bounds":              {"cache: {fresh: 0s, memory: 0B}\nfetch: {at_once: -1}", "FILE:1: cache.fresh: must be more than 0\nFILE:1: cache.memory: must be more than 0\nFILE:2: fetch.at_once: must be more than 0\n"},
+		"limits":              {"limits: {connections: 0, requests: -1, rate: -1}", "FILE:1: limits.connections: must be more than 0\nFILE:1: limits.requests: must be more than 0\nFILE:1: limits.rate: must not be less than 0\n"},
+		"stale before old":    {"cache: {max_stale: 1m}", "FILE:1: cache.max_stale: must not be less than cache.fresh\n"},
+	} {
+		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	}
+}
+
+// Rules about who may ask that contradict each other, would not count, or would count
+// for everybody.
+func TestAuthErrors(t *testing.T) {
+	const asked = "auth:\n  required: true\n  issuers:\n  - url: https://idp.example.com\n    audience: here\n"
+	for name, test := range map[string]struct{ file, want string }{
+		"anonymous and asked": {"anonymous: true\nauth:\n  required: true", "FILE:3: auth.required: nobody is asked who they are, by anonymous: true (FILE:1)\n"},
+		"anonymous, issuers":  {"anonymous: true\nauth:\n  issuers:\n  - {url: https://idp.example.com, audience: here}", "FILE:4: auth.issuers: nobody is asked who they are, by anonymous: true (FILE:1)\n"},
+		"loopback, issuers":   {"auth:\n  issuers: [{url: https://idp.example.com, audience: here}]", "FILE:2: auth.issuers: nobody is asked who they are on a loopback address: say auth.required: true\n"},
+		"short life":          {"auth: {signed_paths: 5s}", "FILE:1: auth.signed_paths: invalid: life of signed paths 5s: want whole seconds, 1m0s to 168h0m0s\n"},
+		"no life":             {"auth: {signed_paths: 0s}", "FILE:1: auth.signed_paths: must be more than 0\n"},
+		"no issuer":           {"listen: :80\nauth: {issuers: [{audience: x}]}", "FILE:2: auth.issuers[0].url: missing\n"},
+		"no audience":         {"listen: :80\nauth:\n  issuers:\n  - url: https://idp.example.com", "FILE:4: auth.issuers[0].audience: missing: it is the name of this proxy in the tokens that are for it\n"},
+		"plain issuer":        {"listen: :80\nauth: {issuers: [{url: http://idp.example.com, audience: x}]}", "FILE:2: auth.issuers[0]: invalid: issuer \"http://idp.example.com\": want an https URL without user and fragment\n"},
+		"same issuer":         {asked + "  - {url: https://idp.example.com, audience: there}", "FILE:6: auth.issuers[1].url: https://idp.example.com is there twice\n"},
+		"algorithm":           {asked + "    algorithms: [HS256]", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": algorithm \"HS256\": want one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA\n"},
+		"no group name":       {asked + "    groups:\n    - match: [a=b]\n      admin: true", "FILE:7: auth.issuers[0].groups[0].name: missing\n"},
+		"group of everybody":  {asked + "    groups:\n    - name: all\n      admin: true", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"all\": it would be everybody: want values or match\n"},
+		"group for nothing":   {asked + "    groups:\n    - name: all\n      match: [a=b]", "FILE:7: auth.issuers[0].groups[0]: it could do nothing: want scopes or admin: true\n"},
+		"no claim": {asked + "    groups:\n    - name: a\n      match: [a]\n      scopes: ['*']",
+			"FILE:8: auth.issuers[0].groups[0].match: invalid: want claim=value, not \"a\"\n"},
+		"claim twice": {asked + "    groups:\n    - name: a\n      match: [a=b, a=c]\n      scopes: ['*']",
+			"FILE:8: auth.issuers[0].groups[0].match: invalid: the claim \"a\" is there twice, and has one value\n"},
+		"scope": {asked + "    groups:\n    - name: a\n      match: [a=b]\n      scopes:\n      - registry.example.com/ac*",
+			"FILE:10: auth.issuers[0].groups[0].scopes[0]: invalid: scope \"registry.example.com/ac*\": want {host}/{namespace}, as in registry.terraform.io/acme, where either may be * as a whole, or * for everything\n"},
+		"scope's host": {asked + "    groups:\n    - name: a\n      match: [a=b]\n      scopes: ['*.example.com/acme']",
+			"FILE:9: auth.issuers[0].groups[0].scopes[0]: invalid: hostname \"*.example.com\": idna: disallowed rune U+002A\n"},
+	} {
+		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	}
+}
+
+func TestVariableErrors(t *testing.T) {
+	for variable, want := range map[string]string{
+		"MODPROXY_CACH_FRESH=5m":                         "unknown variable MODPROXY_CACH_FRESH\nhint: did you mean MODPROXY_CACHE_FRESH?\n",
+		"MODPROXY_TLS_CERT=x":                            "unknown variable MODPROXY_TLS_CERT\nhint: did you mean MODPROXY_TLS_CERT_FILE?\n",
+		"MODPROXY_FROBNICATE=x":                          "unknown variable MODPROXY_FROBNICATE\nhint: \"modproxy config\" prints every key; cache.fresh is MODPROXY_CACHE_FRESH\n",
+		"MODPROXY_OFFLINE=maybe":                         "MODPROXY_OFFLINE: want true or false\n",
+		"MODPROXY_CACHE_MEMORY=9999999999TiB":            "MODPROXY_CACHE_MEMORY: 9999999999TiB is too large\n",
+		"MODPROXY_EGRESS_PORTS=22,ssh":                   "MODPROXY_EGRESS_PORTS: want a whole number\n",
+		"MODPROXY_UPSTREAMS=registry.terraform.io":       "MODPROXY_UPSTREAMS: want a list in YAML or JSON, such as [{host: registry.example.com}]\n",
+		"MODPROXY_UPSTREAMS=[{host: a.example, hots: b}": "MODPROXY_UPSTREAMS: not YAML: sequence end token ']' not found\n",
+		"MODPROXY_UPSTREAMS=# none":                      "MODPROXY_UPSTREAMS: want a list\n",
+		"MODPROXY_UPSTREAMS=[{hots: a.example}]":         "MODPROXY_UPSTREAMS: unknown key \"upstreams[0].hots\"\nhint: did you mean upstreams[0].host?\n",
+		"MODPROXY_UPSTREAMS=- host: a\n- hots: b":        "MODPROXY_UPSTREAMS:2: unknown key \"upstreams[1].hots\"\nhint: did you mean upstreams[1].host?\n",
+		"MODPROXY_LOG_LEVEL=loud":                        "MODPROXY_LOG_LEVEL: log.level: want debug, info, warn or error, not \"loud\"\n",
+	} {
+		t.Run(variable, func(t *testing.T) { checkErrors(t, "", []string{variable}, want) })
+	}
+}
+
+func checkErrors(t *testing.T, text string, variables []string, want string) {
+	t.Helper()
+	file := writeFile(t, "modproxy.yaml", text)
+	_, _, err := Load(file, variables, nil)
+	if diff := cmp.Diff(want, strings.ReplaceAll(messages(err), file, "FILE")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// messages are the mistakes of an [Error], each in a line, with its hints.
+func messages(err error) string {
+	var text strings.Builder
+	var wrong Error
+	if !errors.As(err, &wrong) {
+		return fmt.Sprintf("%v, which is no Error", err)
+	}
+	for _, mistake := range wrong {
+		fmt.Fprintln(&text, mistake)
+		for _, h := range hint.Of(mistake) {
+			fmt.Fprintln(&text, "hint: "+h)
+		}
+	}
+	return text.String()
+}
+
+// writeFile makes a file in a directory of the test.
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
