@@ -16,7 +16,7 @@ func (l *Log) Add(r Record) error {
 	if r.Reason != "" {
 		return fmt.Errorf("%w: the first sight of a version has no reason", modproxy.ErrInvalid)
 	}
-	text, err := r.Text()
+	text, err := Text(r)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (l *Log) Accept(r Record) error {
 	if r.Reason == "" {
 		return fmt.Errorf("%w: there must be a reason", modproxy.ErrInvalid)
 	}
-	text, err := r.Text()
+	text, err := Text(r)
 	if err != nil {
 		return err
 	}

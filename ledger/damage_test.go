@@ -197,7 +197,7 @@ func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"
 	drift := ledger.Drift{Module: vpc, Version: "1.0.0", Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
-	for what, records := range map[string][]interface{ Text() ([]byte, error) }{
+	for what, records := range map[string][]any{
 		"a second first sight":           {first, record("1.0.0", "b")},
 		"a record twice":                 {first, first},
 		"an acceptance of nothing":       {accepted},

@@ -112,9 +112,17 @@ func forge(t testing.TB, dir string, texts ...[]byte) {
 	write(t, head, dir, "head")
 }
 
-func textOf(t testing.TB, r interface{ Text() ([]byte, error) }) []byte {
+// textOf returns the text of a record or a drift.
+func textOf(t testing.TB, entry any) []byte {
 	t.Helper()
-	text, err := r.Text()
+	var text []byte
+	var err error
+	switch e := entry.(type) {
+	case ledger.Record:
+		text, err = ledger.Text(e)
+	case ledger.Drift:
+		text, err = e.Text()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

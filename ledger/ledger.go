@@ -59,15 +59,7 @@ type Ledger interface {
 }
 
 // Record says what a version is.
-type Record struct {
-	Module  modproxy.Module
-	Version string // canonical
-	Sum     modproxy.Sum
-	Subdir  string          // the module's directory in the package; "." for all of it; empty: not recorded, and not held
-	Source  modproxy.Source // where the content came from; may be zero
-	Time    time.Time       // when it was first seen, or accepted; not zero
-	Reason  string          // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
-}
+type Record = modproxy.Record
 
 // Drift is content that was offered for a version and is not what is recorded.
 type Drift struct {

@@ -92,7 +92,7 @@ func (r *Registry) at(ctx context.Context, rec Record) (*modproxy.Package, error
 func (r *Registry) hold(m modproxy.Module, version string, p *modproxy.Package) error {
 	rec, err := r.Ledger.Lookup(m, version)
 	if errors.Is(err, fs.ErrNotExist) {
-		rec = Record{Module: m, Version: version, Sum: p.Sum, Subdir: Subdir(p.Subdir), Source: p.Source, Time: time.Now()}
+		rec = Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: p.Sum, Subdir: Subdir(p.Subdir), Source: p.Source, Time: time.Now()}
 		err = r.Ledger.Add(rec)
 		if err == nil {
 			r.observe(Event{Kind: Recorded, Module: m, Version: version, Sum: p.Sum, Source: p.Source})
@@ -118,11 +118,6 @@ func Subdir(of string) string {
 		return "."
 	}
 	return of
-}
-
-// Is tells whether a package of that sum and Subdir is what r says.
-func (r Record) Is(sum modproxy.Sum, subdir string) bool {
-	return r.Sum == sum && (r.Subdir == "" || r.Subdir == Subdir(subdir))
 }
 
 // drifted keeps the observation that what is offered is not what rec says, and is

@@ -41,7 +41,7 @@ const driftPrefix = "drift "
 //
 // Errors are [modproxy.ErrInvalid]. A source with user information or a query is
 // one: what is in a log cannot be taken out of it again.
-func (r Record) Text() ([]byte, error) {
+func Text(r Record) ([]byte, error) {
 	key, err := Key(r.Module, r.Version)
 	if err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func ParseRecord(text []byte) (Record, error) {
 	if err != nil {
 		return Record{}, badText(text)
 	}
-	r := Record{Module: m, Version: version, Sum: modproxy.Sum(words[2])}
+	r := Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: modproxy.Sum(words[2])}
 	r.Time, r.Source, rest = parseCommon(rest)
 	r.Subdir, rest = cutLine(rest, "subdir")
 	r.Reason, _ = cutLine(rest, "reason")
-	if again, err := r.Text(); err != nil || !bytes.Equal(again, text) {
+	if again, err := Text(r); err != nil || !bytes.Equal(again, text) {
 		return Record{}, badText(text)
 	}
 	return r, nil

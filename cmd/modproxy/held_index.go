@@ -128,5 +128,5 @@ func recordOf(m modproxy.Module, version string, rec cache.PackageRecord) ledger
 	if seen.IsZero() {
 		seen = time.Now()
 	}
-	return ledger.Record{Module: m, Version: version, Sum: rec.Sum, Subdir: ledger.Subdir(rec.Subdir), Source: rec.Source, Time: seen}
+	return ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: rec.Sum, Subdir: ledger.Subdir(rec.Subdir), Source: rec.Source, Time: seen}
 }

@@ -127,7 +127,7 @@ func accept(book ledger.Ledger, a acceptance, forget func(m modproxy.Module, ver
 	} else if err != nil {
 		return out, err
 	}
-	r := ledger.Record{Module: m, Version: version, Sum: a.Sum, Subdir: a.Subdir, Time: time.Now(), Reason: a.Reason}
+	r := ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: a.Sum, Subdir: a.Subdir, Time: time.Now(), Reason: a.Reason}
 	out.Before = before.Sum
 	if out.Offered, err = offered(book, &r); err != nil {
 		return out, err

@@ -82,7 +82,7 @@ func TestHeldIndex(t *testing.T) {
 		t.Errorf("recorded %v, %v; told %d times", r, err, behind)
 	}
 	// What is kept and does not count is not there.
-	must(t, x.book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	must(t, x.book.Accept(ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "1.0.0"}, Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
 	if _, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("Package of what does not count = %v, want fs.ErrNotExist", err)
 	}
@@ -209,7 +209,7 @@ func TestRemoteLedger(t *testing.T) {
 	if _, err := l.record(vpc, "4.0.0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("record of what is not there = %v", err)
 	}
-	must(t, book.Accept(ledger.Record{Module: vpc, Version: "1.0.0", Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	must(t, book.Accept(ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "1.0.0"}, Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
 	if r, err := remote(book.VerifierKey()).record(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("b") {
 		t.Errorf("record of what was accepted = %+v, %v", r, err)
 	}

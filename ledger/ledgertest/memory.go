@@ -94,7 +94,7 @@ func (l *Memory) Accept(r ledger.Record) error {
 }
 
 func (l *Memory) put(r ledger.Record, accept bool) error {
-	text, err := r.Text()
+	text, err := ledger.Text(r)
 	if err != nil {
 		return err
 	}

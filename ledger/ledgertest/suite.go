@@ -39,7 +39,7 @@ func Sum(seed string) modproxy.Sum {
 // NewRecord is a record of first sight with every field set.
 func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
 	return ledger.Record{
-		Module: m, Version: version, Sum: Sum(seed), Subdir: "modules/ü", Time: when,
+		ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: Sum(seed), Subdir: "modules/ü", Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/" + m.Name + ".git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
 	}
 }
@@ -144,7 +144,7 @@ func testAbsent(t *testing.T, a, b Handle) {
 
 func testFirst(t *testing.T, a, b Handle) {
 	full := NewRecord(vpc, "1.2.3", "a")
-	bare := ledger.Record{Module: vpc, Version: "2.0.0", Sum: Sum("b"), Time: when.Truncate(time.Second)}
+	bare := ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "2.0.0"}, Sum: Sum("b"), Time: when.Truncate(time.Second)}
 	zoned := NewRecord(vpc, "3.0.0", "c")
 	zoned.Time = when.In(time.FixedZone("", 3600))
 	must(t, a.Add(full))
