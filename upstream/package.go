@@ -21,17 +21,16 @@ import (
 // packs it. What it returns is read from a file without a name, which closing
 // removes.
 func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	m, version := v.Module, v.Version
-	return c.PackageAt(ctx, m, version, "")
+	return c.PackageAt(ctx, v, "")
 }
 
 // PackageAt is Package, but what the git repository has at commit, unless that is
 // empty, wherever the ref in the location points. What does not come from git in the
 // end is [modproxy.ErrInvalid].
-func (c *Client) PackageAt(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
-	p, err := c.fetchPackage(ctx, m, version, commit)
+func (c *Client) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
+	p, err := c.fetchPackage(ctx, v.Module, v.Version, commit)
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: m, Version: version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: err}
 	}
 	return p, nil
 }

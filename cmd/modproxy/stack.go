@@ -97,10 +97,15 @@ func newStack(ctx context.Context, c *config.Config, listening net.Addr, log *za
 		held := ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
 		s.provider = client.Provider
 		s.recheck = recheck{
-			Every: c.Ledger.Recheck, Ledger: s.book, Commit: client.Commit, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
+			Every: c.Ledger.Recheck, Ledger: s.book, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
+			Commit: func(ctx context.Context, m modproxy.Module, version string) (string, error) {
+				return client.Commit(ctx, m.At(version))
+			},
 		}
 		serving := held
-		serving.At = client.PackageAt
+		serving.At = func(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
+			return client.PackageAt(ctx, m.At(version), commit)
+		}
 		reg = &serving
 		if locked != nil {
 			reg, s.recheck = &readOnly{reg, locked}, recheck{}
