@@ -1,0 +1,143 @@
+// Package durable changes files so that the change survives a power cut once the call has returned, and opens
+// files in directories whose owner need not be trusted.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// ErrSync is wrapped by errors of flushes. Nothing is known after one: the change may be on the disk or not, and
+// another flush of the same file may succeed without writing anything.
+var ErrSync = errors.New("cannot flush to the disk")
+
+// Disk makes changes durable. The zero value is ready to use.
+type Disk struct {
+	// Sync flushes an open file or directory. Nil is (*os.File).Sync; tests replace it.
+	Sync func(*os.File) error
+}
+
+// Flush flushes an open file. Its error is [ErrSync].
+func (d Disk) Flush(f *os.File) error {
+	sync := d.Sync
+	if sync == nil {
+		sync = (*os.File).Sync
+	}
+	if err := sync(f); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrSync, f.Name(), err)
+	}
+	return nil
+}
+
+// FlushDir flushes the names in a directory, where the system and the file system can do that.
+func (d Disk) FlushDir(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	err = d.Flush(f)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || !canFlushDir {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+// WriteFile replaces the file with the given name by what write writes. After a power cut there is the whole old
+// file or the whole new one, and the new one once WriteFile has returned nil. When the error is not [ErrSync] the
+// old file is still there. The mode of the new file is 0600, unless write changes it.
+//
+// The system calls, for write of one []byte:
+//
+//	openat(dir/name.123.tmp, O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0600) = 3
+//	write(3, content)
+//	fsync(3)
+//	close(3)
+//	renameat(dir/name.123.tmp, dir/name)
+//	openat(dir, O_RDONLY|O_CLOEXEC) = 3
+//	fsync(3)
+//	close(3)
+func (d Disk) WriteFile(name string, write func(*os.File) error) error {
+	temp, err := d.WriteTemp(filepath.Dir(name), filepath.Base(name), write)
+	if err != nil {
+		return err
+	}
+	return d.Rename(temp, name)
+}
+
+// WriteTemp is the first half of WriteFile. It returns the name of a flushed temporary file, dir/base.*.tmp. When
+// it fails there is no such file.
+func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp string, err error) {
+	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
+	if err != nil {
+		return "", err
+	}
+	if err = write(f); err == nil {
+		err = d.Flush(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// Rename is the second half of WriteFile. When it fails there is no temporary file.
+func (d Disk) Rename(temp, name string) error {
+	if err := os.Rename(temp, name); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	err := d.FlushDir(filepath.Dir(name))
+	if from := filepath.Dir(temp); err == nil && from != filepath.Dir(name) {
+		err = d.FlushDir(from)
+	}
+	return err
+}
+
+const tempSuffix = ".tmp"
+
+// RemoveTemps removes the temporary files in dir that a process has left which was killed. Their names begin with
+// base. The caller has the lock under which such files are made.
+func RemoveTemps(dir, base string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), base) && strings.HasSuffix(e.Name(), tempSuffix) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// MkdirAll makes a directory, and those above it, with mode 0700. It returns an error where there is something
+// else by the name.
+func (d Disk) MkdirAll(name string) error {
+	err := os.Mkdir(name, 0o700)
+	above := filepath.Dir(name)
+	if errors.Is(err, fs.ErrNotExist) && above != name {
+		if err := d.MkdirAll(above); err != nil {
+			return err
+		}
+		err = os.Mkdir(name, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return isDir(name)
+	}
+	if err != nil {
+		return err
+	}
+	return d.FlushDir(above)
+}
+
+func isDir(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: symbolic link to nothing: %w", name, fs.ErrNotExist)
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
+	}
+	return err
+}
