@@ -2,18 +2,17 @@ package egress
 
 import "net/netip"
 
-// block is a range of addresses that nothing on the internet is reached by.
-type block struct {
+// blocks are the ranges that the IANA special-purpose address registries
+// (https://www.iana.org/assignments/iana-ipv4-special-registry/ and
+// https://www.iana.org/assignments/iana-ipv6-special-registry/) do not list as
+// globally reachable, multicast, and every range of IPv6 that carries an IPv4
+// address: where such a packet ends is decided by a translator. The globally
+// reachable parts of 192.0.0.0/24 and 2001::/23 serve protocols that are not used
+// here.
+var blocks = []struct {
 	prefix netip.Prefix
 	what   string
-}
-
-// blocks4 is what the IANA IPv4 Special-Purpose Address Registry
-// (https://www.iana.org/assignments/iana-ipv4-special-registry/) does not list as
-// globally reachable, and multicast
-// (https://www.iana.org/assignments/multicast-addresses/). Globally reachable parts
-// of 192.0.0.0/24 serve protocols of which none is used here; they stay refused.
-var blocks4 = []block{
+}{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this network (RFC 791)"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private-use (RFC 1918)"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "shared address space (RFC 6598)"},
@@ -29,29 +28,18 @@ var blocks4 = []block{
 	{netip.MustParsePrefix("203.0.113.0/24"), "for documentation (RFC 5737)"},
 	{netip.MustParsePrefix("224.0.0.0/4"), "multicast (RFC 5771)"},
 	{netip.MustParsePrefix("240.0.0.0/4"), "reserved (RFC 1112)"},
-	// Not in the registry: the address by which Azure's hosts serve their guests
+	// Not in the registry: Azure's hosts serve their guests at this address
 	// (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 	{netip.MustParsePrefix("168.63.129.16/32"), "the platform of a cloud"},
-}
 
-// blocks6 is what the IANA IPv6 Special-Purpose Address Registry
-// (https://www.iana.org/assignments/iana-ipv6-special-registry/) does not list as
-// globally reachable, multicast, and every range that carries an IPv4 address in
-// it: where such a packet ends is decided by a translator, and not seen here.
-var blocks6 = []block{
 	{netip.MustParsePrefix("::1/128"), "loopback (RFC 4291)"},
-	{netip.MustParsePrefix("::/128"), "unspecified (RFC 4291)"},
-	{netip.MustParsePrefix("::ffff:0:0/96"), "IPv4-mapped (RFC 4291)"},
 	{netip.MustParsePrefix("64:ff9b::/96"), "translated to IPv4 (RFC 6052)"},
 	{netip.MustParsePrefix("64:ff9b:1::/48"), "translated to IPv4 (RFC 8215)"},
-	{netip.MustParsePrefix("100::/64"), "discard-only (RFC 6666)"},
-	{netip.MustParsePrefix("100:0:0:1::/64"), "a dummy prefix (RFC 9780)"},
 	{netip.MustParsePrefix("2001::/32"), "Teredo (RFC 4380)"},
 	{netip.MustParsePrefix("2001::/23"), "for protocol assignments (RFC 2928)"},
 	{netip.MustParsePrefix("2001:db8::/32"), "for documentation (RFC 3849)"},
 	{netip.MustParsePrefix("2002::/16"), "6to4 (RFC 3056)"},
 	{netip.MustParsePrefix("3fff::/20"), "for documentation (RFC 9637)"},
-	{netip.MustParsePrefix("5f00::/16"), "for segment routing (RFC 9602)"},
 	{netip.MustParsePrefix("fc00::/7"), "unique-local (RFC 4193)"},
 	{netip.MustParsePrefix("fe80::/10"), "link-local (RFC 4291)"},
 	{netip.MustParsePrefix("ff00::/8"), "multicast (RFC 4291)"},
@@ -61,14 +49,9 @@ var blocks6 = []block{
 // (https://www.iana.org/assignments/ipv6-address-space/).
 var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
-// special says what keeps ip from being an address on the internet; empty if
-// nothing does.
+// special returns why ip, which is unmapped, is not an address on the internet; empty
+// if it is one.
 func special(ip netip.Addr) string {
-	ip = ip.Unmap()
-	blocks := blocks6
-	if ip.Is4() {
-		blocks = blocks4
-	}
 	if ip.Zone() != "" {
 		return "of one link only"
 	}
@@ -77,7 +60,7 @@ func special(ip netip.Addr) string {
 			return b.what
 		}
 	}
-	if !ip.Is4() && !globalUnicast6.Contains(ip) {
+	if ip.Is6() && !globalUnicast6.Contains(ip) {
 		return "not global unicast (RFC 4291)"
 	}
 	return ""

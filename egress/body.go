@@ -3,128 +3,132 @@ package egress
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
-// acceptable is [ErrAnswer] for a success that is not what r asked for. Other
-// answers are the caller's to judge.
-func acceptable(resp *http.Response, r Request) error {
-	if resp.StatusCode/100 != 2 {
-		return nil
-	}
-	if resp.StatusCode == http.StatusPartialContent && r.Header.Get("Range") == "" {
-		return fmt.Errorf("%w: a part of the body (status 206)", ErrAnswer)
-	}
-	if err := codingError(resp, r); err != nil {
-		return err
-	}
-	if r.Archive && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 {
-		return fmt.Errorf("%w: neither Content-Length nor chunks tell where the body ends, so that a broken connection would look like its end", ErrAnswer)
-	}
-	return nil
-}
-
-func codingError(resp *http.Response, r Request) error {
-	switch coding := resp.Header.Get("Content-Encoding"); coding {
-	case "", "identity":
-		return nil
-	case "gzip", "x-gzip":
-		if !r.Archive {
-			return nil
-		}
-		return fmt.Errorf("%w: Content-Encoding %s, for stored bytes; the server must send them as they are", ErrAnswer, coding)
-	default:
-		return fmt.Errorf("%w: Content-Encoding %.40q", ErrAnswer, coding)
-	}
-}
-
-// guard puts the bounds of r around the body of resp.
-func guard(ctx context.Context, resp *http.Response, r Request, cfg Config, cancel context.CancelCauseFunc) {
-	url := Redact(resp.Request.URL)
-	b := &body{close: resp.Body.Close, ctx: ctx, cancel: cancel, url: url}
-	slow := newPace(resp.Body, cfg.MinRate, cfg.RateWindow, func() { cancel(ErrTooSlow) })
-	b.r = &capped{r: slow, left: r.MaxBytes, max: r.MaxBytes, declared: resp.ContentLength}
-	if err := codingError(resp, r); err != nil {
-		b.r = broken{err}
-	} else if coding := resp.Header.Get("Content-Encoding"); coding == "gzip" || coding == "x-gzip" {
-		b.r = &capped{r: &unzip{src: b.r}, left: r.MaxBytes, max: r.MaxBytes, declared: -1}
-		resp.Header.Del("Content-Encoding")
-		resp.Header.Del("Content-Length")
-		resp.ContentLength = -1
-		resp.Uncompressed = true
-	}
-	resp.Body = b
-}
-
-// body is a guarded body.
+// body is the body of an answer within the bounds of its request. Its first error
+// stays.
 type body struct {
+	io.Closer
 	r      io.Reader
-	close  func() error
+	unzip  bool // before the first byte is read
+	max    int64
+	err    error
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	url    string
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
+func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, resp *http.Response, r Request) *body {
+	b := &body{Closer: resp.Body, max: r.MaxBytes, ctx: ctx, cancel: cancel, url: Redact(resp.Request.URL)}
+	b.r = b.bounded(newPace(resp.Body, minRate, c.window, func() { cancel(ErrTooSlow) }))
+	if resp.ContentLength > r.MaxBytes {
+		b.fail(fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, resp.ContentLength, r.MaxBytes))
+	}
+	var err error
+	if b.unzip, err = isGzip(resp, r); err != nil {
+		b.fail(err)
+	}
+	if b.unzip {
+		resp.Header.Del("Content-Encoding")
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
+		resp.Uncompressed = true
+	}
+	return b
+}
+
+func (b *body) bounded(r io.Reader) io.Reader {
+	return http.MaxBytesReader(nil, io.NopCloser(r), b.max)
+}
+
+func (b *body) Read(p []byte) (n int, err error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if b.unzip {
+		b.unzip = false
+		z, err := gzip.NewReader(b.r)
+		if err != nil { // io.EOF if there is nothing to undo
+			return 0, b.fail(err)
+		}
+		b.r = b.bounded(z)
+	}
+	n, err = b.r.Read(p)
+	return n, b.fail(err)
+}
+
+// fail remembers err, as it is told to the reader.
+func (b *body) fail(err error) error {
 	if err == io.EOF && b.ctx.Err() != nil {
 		// A server that sees the connection go may well write a proper end.
 		err = context.Cause(b.ctx)
 	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.max)
+	}
 	if err != nil && err != io.EOF {
 		err = fmt.Errorf("body of %s: %w", b.url, err)
 	}
-	return n, err
+	b.err = err
+	return err
 }
 
+// Close ends the request.
 func (b *body) Close() error {
 	b.cancel(nil)
-	return b.close()
+	return b.Closer.Close()
 }
 
-// capped gives at most max bytes of r, and [ErrTooLarge] if there are more.
-type capped struct {
-	r         io.Reader
-	left, max int64
-	declared  int64 // the length that was announced; negative if none was
+// pace reads from a network and gives up when too little comes. What counts is
+// the time spent waiting for bytes: a reader that takes its time costs nothing.
+type pace struct {
+	r      io.Reader
+	need   int64         // bytes in each window
+	window time.Duration // of waiting
+	abort  func()        // makes a Read of r that is under way return
+
+	got  int64         // in this window
+	left time.Duration // of this window
+	err  error
 }
 
-func (c *capped) Read(p []byte) (int, error) {
-	if c.declared > c.max {
-		return 0, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, c.declared, c.max)
+// newPace wants rate bytes per second, on average over a window, but one at least.
+func newPace(r io.Reader, rate int64, window time.Duration, abort func()) *pace {
+	need := max(int64(float64(rate)*window.Seconds()), 1)
+	return &pace{r: r, need: need, window: window, left: window, abort: abort}
+}
+
+func (p *pace) Read(b []byte) (int, error) {
+	if p.err != nil {
+		return 0, p.err
 	}
-	if int64(len(p)) > c.left+1 {
-		p = p[:c.left+1]
+	patience := p.left
+	if p.got >= p.need { // this window has enough, and the next may bring nothing
+		patience += p.window
 	}
-	n, err := c.r.Read(p)
-	if int64(n) > c.left {
-		c.declared = c.max + 1 // for the next Read
-		return int(c.left), fmt.Errorf("%w: more than %d bytes", ErrTooLarge, c.max)
+	start, timer := time.Now(), time.AfterFunc(patience, p.abort)
+	n, err := p.r.Read(b)
+	aborted := !timer.Stop()
+	if p.left -= time.Since(start); p.left <= 0 && p.got >= p.need {
+		p.got, p.left = 0, p.left+p.window
 	}
-	c.left -= int64(n)
+	p.got += int64(n)
+	slow := aborted
+	if p.left <= 0 {
+		slow = slow || p.got < p.need
+		p.got, p.left = 0, p.window
+	}
+	if slow {
+		p.err = fmt.Errorf("%w: less than %d bytes in %v", ErrTooSlow, p.need, p.window)
+	}
+	if slow && (aborted || err != io.EOF) { // late but whole is good; after an abort an end proves nothing
+		return n, p.err
+	}
 	return n, err
 }
-
-// unzip reads gzip; the empty body of an answer that has none stays empty.
-type unzip struct {
-	src io.Reader
-	z   *gzip.Reader
-}
-
-func (u *unzip) Read(p []byte) (int, error) {
-	if u.z == nil {
-		z, err := gzip.NewReader(u.src)
-		if err != nil {
-			return 0, err
-		}
-		u.z = z
-	}
-	return u.z.Read(p)
-}
-
-// broken is a body that cannot be read.
-type broken struct{ err error }
-
-func (b broken) Read([]byte) (int, error) { return 0, b.err }

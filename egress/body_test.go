@@ -110,14 +110,14 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 		<-r.Context().Done()
 	}
 	s := serve(t, "https", "127.0.0.1", hang)
-	cfg := up()
-	cfg.MinRate, cfg.RateWindow = 1000, 20*time.Millisecond
-	c := client(t, cfg)
+	c := client(t, up())
+	c.SetTimes(time.Minute, 20*time.Millisecond, time.Minute)
 	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/body")}); !errors.Is(err, egress.ErrTooSlow) {
 		t.Errorf("a body that drips: got %v, want ErrTooSlow", err)
 	}
-	cfg.HeaderTimeout = 20 * time.Millisecond
-	if _, err := fetch(t.Context(), client(t, cfg), egress.Request{URL: s.at("https", "up.test", "/header")}); err == nil {
+	hasty := client(t, up())
+	hasty.SetTimes(20*time.Millisecond, time.Minute, time.Minute)
+	if _, err := fetch(t.Context(), hasty, egress.Request{URL: s.at("https", "up.test", "/header")}); err == nil {
 		t.Error("a header that never comes is waited for")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

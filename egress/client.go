@@ -14,109 +14,91 @@ import (
 	"time"
 )
 
+const (
+	maxHeaderBytes = 64 << 10
+	connsPerHost   = 64 // and port
+	connectTimeout = 10 * time.Second
+	tlsTimeout     = 10 * time.Second
+	headerTimeout  = 30 * time.Second // from the request to the end of the answer's header
+	idleTimeout    = 2 * time.Minute  // for a tunnelled connection on which nothing moves
+	minRate        = 1024             // bytes per second of a body, on average over rateWindow
+	rateWindow     = 30 * time.Second // spent waiting for the body
+)
+
 // Client connects to where the policy allows, and nowhere else. It is safe for
 // concurrent use.
 type Client struct {
-	cfg    Config
-	policy *policy
-	roots  *x509.CertPool
+	policy    *policy
+	resolver  Resolver
+	userAgent string
+	tls       *tls.Config
+	proxy     func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
+	names     bool                             // Config.ProxyNames
 
 	secure, plain *http.Transport // to where the request goes
 	forward       *http.Transport // of http, to the proxy that is sent the whole URL
+
+	idle, window time.Duration // idleTimeout and rateWindow, but for tests
 }
 
-const (
-	maxHeaderBytes = 64 << 10
-	idleConns      = 64
-	idlePerHost    = 4
-	idleFor        = 90 * time.Second
-)
-
-// New makes a Client. Its errors say which setting is wrong. Proxies that the
-// environment names are those it names now.
+// New returns a Client. Its errors say which setting is wrong.
 func New(cfg Config) (*Client, error) {
-	p, err := newPolicy(cfg)
+	c := &Client{
+		resolver: cfg.Resolver, userAgent: cmp.Or(cfg.UserAgent, "modproxy"), names: cfg.ProxyNames,
+		idle: idleTimeout, window: rateWindow,
+	}
+	if c.resolver == nil {
+		c.resolver = net.DefaultResolver
+	}
+	var err error
+	if c.policy, err = newPolicy(cfg); err != nil {
+		return nil, err
+	}
+	if c.proxy, err = proxyOfEnvironment(); err != nil {
+		return nil, err
+	}
+	roots, err := rootCertificates(cfg.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Proxy == nil {
-		if cfg.Proxy, err = environment(); err != nil {
-			return nil, err
-		}
-	}
-	c := &Client{cfg: cfg.withDefaults(), policy: p}
-	if c.roots, err = roots(cfg.CAFile); err != nil {
-		return nil, err
-	}
-	c.secure = c.transport(func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return c.dialFor(ctx, addr, false)
-	})
-	c.plain = c.transport(func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return c.dialFor(ctx, addr, true)
-	})
-	// What this one connects to is the proxy, which the operator chose: net/http
-	// asks Proxy first, and Proxy never says that there is none.
-	c.forward = c.transport((&net.Dialer{Timeout: c.cfg.ConnectTimeout}).DialContext)
-	c.forward.Proxy = func(r *http.Request) (*url.URL, error) {
-		proxy, err := c.proxy(r.URL)
-		if err == nil && proxy == nil {
-			err = errors.New("the proxy for this URL is gone")
-		}
-		return proxy, err
-	}
+	c.tls = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	c.secure, c.plain = c.transport(false), c.transport(true)
+	// It connects to the proxy only, which the operator chose.
+	c.forward = c.transport(true)
+	c.forward.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	c.forward.Proxy = func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) }
 	return c, nil
 }
 
-func (cfg Config) withDefaults() Config {
-	cfg.UserAgent = cmp.Or(cfg.UserAgent, "modproxy")
-	cfg.ConnsPerHost = cmp.Or(cfg.ConnsPerHost, 64)
-	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 10*time.Second)
-	cfg.TLSTimeout = cmp.Or(cfg.TLSTimeout, 10*time.Second)
-	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 30*time.Second)
-	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Minute)
-	cfg.MinRate = cmp.Or(cfg.MinRate, 1024)
-	cfg.RateWindow = cmp.Or(cfg.RateWindow, 30*time.Second)
-	if cfg.Resolver == nil {
-		cfg.Resolver = net.DefaultResolver
-	}
-	return cfg
-}
-
-// transport makes a transport that connects with dial. It speaks HTTP/1.1 only, so
-// that the bound on connections is one on requests too.
-func (c *Client) transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
+// transport returns a transport that connects under the policy. It speaks HTTP/1.1
+// only, so that the bound on connections is one on requests too.
+func (c *Client) transport(plain bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
-		DialContext:            dial,
-		TLSClientConfig:        c.tlsConfig(),
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			t, err := parseHostport(addr)
+			if err != nil {
+				return nil, err
+			}
+			t.plain = plain
+			return c.connect(ctx, t)
+		},
+		TLSClientConfig:        c.tls.Clone(),
 		Protocols:              protocols,
-		TLSHandshakeTimeout:    c.cfg.TLSTimeout,
-		ResponseHeaderTimeout:  c.cfg.HeaderTimeout,
+		TLSHandshakeTimeout:    tlsTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxConnsPerHost:        c.cfg.ConnsPerHost,
-		MaxIdleConns:           idleConns,
-		MaxIdleConnsPerHost:    idlePerHost,
-		IdleConnTimeout:        idleFor,
-		DisableCompression:     true, // a Get decodes, within its bound
+		MaxConnsPerHost:        connsPerHost,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // body undoes it, within its bound
 	}
 }
 
-func (c *Client) tlsConfig() *tls.Config {
-	return &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}
-}
-
-func (c *Client) dialFor(ctx context.Context, addr string, plain bool) (net.Conn, error) {
-	t, err := parseHostport(addr)
-	if err != nil {
-		return nil, err
-	}
-	t.plain = plain
-	return c.connect(ctx, t)
-}
-
-// roots is the system's root certificates and those of file; nil if file is empty.
-func roots(file string) (*x509.CertPool, error) {
+// rootCertificates returns the system's and those of file; nil if file is empty.
+func rootCertificates(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -133,6 +115,49 @@ func roots(file string) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// roundTrip sends one request under the policy, over the transport that is right for
+// it. Nothing else sends requests.
+func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
+	t, err := targetOf(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.policy.check(t); err != nil {
+		return nil, err
+	}
+	if !t.plain {
+		return c.secure.RoundTrip(r)
+	}
+	p, err := c.proxy(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	// A proxy by http takes the URL of a request that is not encrypted, name and all.
+	if p != nil && !isSOCKS(p) && c.byName(p, t) {
+		if err := c.admitThrough(r.Context(), t); err != nil {
+			return nil, err
+		}
+		return c.forward.RoundTrip(r)
+	}
+	return c.plain.RoundTrip(r)
+}
+
+// Transport returns c as an [http.RoundTripper]. It sends GET requests without a body
+// and without credentials, once each, and returns a redirect as an answer; the body
+// has at most maxBytes. Its errors are those of [Client.Get].
+func (c *Client) Transport(maxBytes int64) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet || r.Body != nil && r.Body != http.NoBody {
+			return nil, errors.New("egress: only GET is ever sent, without a body")
+		}
+		return c.Get(r.Context(), Request{URL: r.URL.String(), Header: r.Header, MaxBytes: maxBytes})
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Close closes idle connections. It ends no request and no tunnel.
 func (c *Client) Close() error {

@@ -15,8 +15,8 @@ const (
 	stagger  = 250 * time.Millisecond // until the next address is tried as well (RFC 8305, section 5)
 )
 
-// Check is [ErrRefused] if u is sure to be refused, by its form, its scheme, its
-// port or its literal address. It resolves and connects nothing.
+// Check returns [ErrRefused] if u is sure to be refused, for its form, its scheme,
+// its port or its literal address. It resolves and connects nothing.
 func (c *Client) Check(_ context.Context, u *url.URL) error {
 	t, err := targetOf(u)
 	if err != nil {
@@ -25,8 +25,8 @@ func (c *Client) Check(_ context.Context, u *url.URL) error {
 	return c.policy.check(t)
 }
 
-// Resolve is an address of host that may be connected to on port. Who connects
-// to it does so without asking for the name again.
+// Resolve returns an address of host that may be connected to on port, without
+// looking the name up again.
 //
 // Errors: [ErrRefused] if there is no such address, those of the resolver.
 func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {
@@ -34,7 +34,7 @@ func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.Addr
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	addrs, err := c.addresses(ctx, t)
 	if err != nil {
@@ -43,22 +43,16 @@ func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.Addr
 	return netip.AddrPortFrom(addrs[0], t.port), nil
 }
 
-// Dial connects to host:port over TCP, never through a proxy. It is for protocols
-// that protect themselves, such as ssh.
-func (c *Client) Dial(ctx context.Context, network, hostport string) (net.Conn, error) {
-	if network != "tcp" {
-		return nil, fmt.Errorf("egress: network %q: want tcp", network)
-	}
-	t, err := parseHostport(hostport)
+// connect connects to t, through a proxy if there is one for it.
+func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
+	p, err := c.proxy(t.url())
 	if err != nil {
 		return nil, err
 	}
-	return c.dial(ctx, t)
-}
-
-// dial connects to t directly.
-func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConnectTimeout, fmt.Errorf("%s: no connection within %v", t.hostport(), c.cfg.ConnectTimeout))
+	if p != nil {
+		return c.connectThrough(ctx, p, t)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("%s: no connection within %v", t.hostport(), connectTimeout))
 	defer cancel()
 	addrs, err := c.addresses(ctx, t)
 	if err != nil {
@@ -74,8 +68,8 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 	return conn, err
 }
 
-// dialer connects for t. Its check, of the address that is connected to and at that
-// moment, is what the policy rests on; all that is checked before only saves the way.
+// dialer returns a dialer for t. It judges the address that is connected to, when it
+// is; the policy rests on that, and all checks before only save the way.
 func (p *policy) dialer(t target) *net.Dialer {
 	return &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -86,8 +80,8 @@ func (p *policy) dialer(t target) *net.Dialer {
 	}}
 }
 
-// addresses is, never empty, what t may be connected to at. Addresses that the
-// policy refuses are left out; if there are no others the error says why.
+// addresses returns the addresses that t may be connected to at, never none. It
+// leaves out those that the policy refuses; if there are no others the error says why.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) {
 	if err := c.policy.check(t); err != nil {
 		return nil, err
@@ -95,7 +89,7 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) 
 	all := []netip.Addr{t.ip}
 	if !t.ip.IsValid() {
 		var err error
-		if all, err = c.cfg.Resolver.LookupNetIP(ctx, "ip", t.host); err != nil {
+		if all, err = c.resolver.LookupNetIP(ctx, "ip", t.host); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +108,7 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) 
 	return addrs, nil
 }
 
-// race dials one address after the other, without waiting long for any, and
+// race dials the addresses, each when the one before has failed or takes long, and
 // returns the first connection, or the first error if there is none.
 func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	type result struct {
@@ -124,46 +118,41 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan result, len(addrs))
-	started, pending := 0, 0
-	start := func() {
-		ip := addrs[started]
-		started, pending = started+1, pending+1
+	var before chan struct{} // closed when the dial of the address before failed
+	for i, ip := range addrs {
+		turn, failed := before, make(chan struct{})
+		before = failed
 		go func() {
+			if i > 0 {
+				select {
+				case <-turn:
+				case <-time.After(time.Duration(i) * stagger):
+				case <-ctx.Done():
+				}
+			}
 			conn, err := dial(ctx, ip)
+			if err != nil {
+				close(failed)
+			}
 			results <- result{conn, err}
 		}()
 	}
-	start()
 	var first error
-	for {
-		var later <-chan time.Time
-		if started < len(addrs) {
-			later = time.After(stagger)
-		}
-		select {
-		case <-later:
-			start()
-			continue
-		case r := <-results:
-			pending--
-			if r.err == nil {
-				go func() { // those that come too late
-					for range pending {
-						if r := <-results; r.err == nil {
-							r.conn.Close()
-						}
+	for i := range addrs {
+		r := <-results
+		if r.err == nil {
+			go func() { // those that come too late
+				for range len(addrs) - i - 1 {
+					if late := <-results; late.err == nil {
+						late.conn.Close()
 					}
-				}()
-				return r.conn, nil
-			}
-			if first == nil {
-				first = r.err
-			}
+				}
+			}()
+			return r.conn, nil
 		}
-		if started < len(addrs) {
-			start()
-		} else if pending == 0 {
-			return nil, first
+		if first == nil {
+			first = r.err
 		}
 	}
+	return nil, first
 }

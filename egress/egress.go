@@ -1,28 +1,25 @@
 // Package egress makes every connection that leaves modproxy.
 //
 // Invariant: no byte is sent to an address that the policy does not allow. The
-// policy looks at the address that is being connected to, at the moment it is
-// connected to; what a name resolved to earlier, what a URL looked like and what
-// a redirect promised count for nothing. git, which connects by itself, is given
-// a [Tunnel] that holds it to the same policy.
+// address is judged when it is connected to; what a name resolved to before, what a
+// URL looked like and what a redirect promised do not count. git, which connects by
+// itself, is given a [Tunnel] that holds it to the same policy.
 //
-// Allowed are globally reachable addresses, on port 443 and the ports of
-// [Config.Ports], with TLS. What else is needed is excepted by [Config.Allow],
-// and only what is excepted: an internal address, another port or plain http.
+// The policy allows globally reachable addresses, on port 443 and the ports of
+// [Config.Ports], with TLS. [Config.Allow] excepts what else is needed, and nothing
+// more: an internal address, another port or plain http.
 package egress
 
 import (
 	"context"
 	"errors"
 	"net/netip"
-	"net/url"
-	"time"
 )
 
-// What can be wrong, beside what package net, crypto/tls and context report.
+// Errors of this package, beside those of packages net, crypto/tls and context.
 var (
-	// ErrRefused: the policy does not allow the destination, or the URL is not
-	// one that is ever followed. Trying again does not help.
+	// ErrRefused: the policy does not allow the destination, or never follows such
+	// a URL. Trying again does not help.
 	ErrRefused = errors.New("destination not allowed")
 	// ErrTooLarge: a body, or all that a session received, is larger than allowed.
 	ErrTooLarge = errors.New("larger than allowed")
@@ -34,6 +31,9 @@ var (
 )
 
 // Config is how a [Client] is set up. The zero value is safe.
+//
+// HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment of [New] say
+// which URLs are reached through a proxy, by http, https, socks5 or socks5h.
 type Config struct {
 	// Allow lists exceptions: a hostname ("git.example.com"), an address
 	// ("10.0.0.5", "fd00::5"), either with a port ("10.0.0.5:8443",
@@ -43,36 +43,21 @@ type Config struct {
 	Allow []string
 	// Ports may be connected to beside 443.
 	Ports []int
+	// Listening are the addresses that this process listens on. They are refused
+	// even if Allow has them. An unspecified one (0.0.0.0, ::) stands for every
+	// address of this machine.
+	Listening []netip.AddrPort
+	// ProxyNames has a proxy by http or https asked for names, which it looks up.
+	// Without it such a proxy is asked for an address that the policy allows, or
+	// for a hostname that is in Allow. A proxy by socks5 is asked for addresses
+	// only, one by socks5h for names.
+	ProxyNames bool
 	// CAFile names a PEM file of root certificates to trust beside the system's.
 	CAFile string
 	// UserAgent is sent with every request; "modproxy" if empty.
 	UserAgent string
-	// Self reports whether an address is one that this process listens on. Such
-	// an address is refused even if Allow has it.
-	Self func(netip.AddrPort) bool
-	// Proxy says through which proxy a URL is to be reached; nil for none. It is
-	// one by http, https, socks5 or socks5h. If Proxy itself is nil, HTTPS_PROXY,
-	// HTTP_PROXY, ALL_PROXY and NO_PROXY decide.
-	Proxy func(*url.URL) (*url.URL, error)
-	// ProxyNames has a proxy by http or https asked for names, which it looks up, as
-	// one by socks5h is. Without it such a proxy is asked for an address that the
-	// policy allows, or for a hostname that is in Allow; as one by socks5 is for
-	// addresses alone.
-	ProxyNames bool
 	// Resolver looks names up; the system's if nil.
 	Resolver Resolver
-	// ConnsPerHost bounds the connections to one host and port; 0 is 64.
-	ConnsPerHost int
-
-	ConnectTimeout time.Duration // for a TCP connection; 0 is 10s
-	TLSTimeout     time.Duration // for a TLS handshake; 0 is 10s
-	HeaderTimeout  time.Duration // from the request to the end of the answer's header; 0 is 30s
-	IdleTimeout    time.Duration // for a tunnelled connection on which nothing moves; 0 is 2m
-
-	// A body that brings less than MinRate bytes per second, on average over
-	// RateWindow spent waiting for it, is given up. 0 is 1024 and 30s.
-	MinRate    int64
-	RateWindow time.Duration
 }
 
 // Resolver looks up the addresses of a host. [net.Resolver] is one. Network is

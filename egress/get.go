@@ -21,11 +21,11 @@ import (
 // Errors carry the URL without user information and query, and are, by
 // [errors.Is], [ErrRefused], [ErrAnswer], the error of ctx, or of the network.
 func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
-	r, err := r.settled()
+	r, err := r.checked()
 	if err != nil {
 		return nil, err
 	}
-	u, _, err := parseURL(r.URL)
+	u, err := resolve(nil, r.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -35,109 +35,103 @@ func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	guard(ctx, resp, r, c.cfg, cancel)
+	resp.Body = c.newBody(ctx, cancel, resp, r)
 	return resp, nil
 }
 
 // follow asks hop by hop until there is an answer.
 func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Response, err error) {
 	told := r.secrets()
-	defer func() { err = hide(err, told) }()
-	for hop := 0; ; hop++ {
+	defer func() {
+		if err != nil {
+			err = hide(fmt.Errorf("get %s: %w", Redact(u), err), told)
+		}
+	}()
+	for n := 0; ; n++ {
 		told = append(told, secretsOf(u)...)
 		resp, location, err := c.ask(ctx, r, u)
 		if err != nil {
-			return nil, fmt.Errorf("get %s: %w", Redact(u), err)
+			return nil, err
 		}
 		if location == "" || r.Redirects == 0 {
 			if err := acceptable(resp, r); err != nil {
 				resp.Body.Close()
-				return nil, fmt.Errorf("get %s: %w", Redact(u), err)
+				return nil, err
 			}
 			return resp, nil
 		}
 		resp.Body.Close()
-		if hop == r.Redirects {
-			return nil, fmt.Errorf("get %s: %w: more than %d redirects", Redact(u), ErrAnswer, r.Redirects)
+		if n == r.Redirects {
+			return nil, fmt.Errorf("%w: more than %d redirects", ErrAnswer, r.Redirects)
 		}
-		next, err := redirect(u, location)
+		next, err := resolve(u, location)
 		if err != nil {
-			return nil, fmt.Errorf("get %s: redirect: %w", Redact(u), err)
+			return nil, fmt.Errorf("redirect: %w", err)
 		}
 		u = next
 	}
 }
 
-// redirect is where location leads from u.
-func redirect(u *url.URL, location string) (*url.URL, error) {
-	if len(location) > maxURL {
-		return nil, fmt.Errorf("%w: a location of %d bytes", ErrRefused, len(location))
-	}
-	ref, err := url.Parse(location)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the location cannot be parsed", ErrRefused)
-	}
-	next, _, err := settle(u.ResolveReference(ref))
-	return next, err
-}
-
-// ask sends one request, more than once if need be. The second result is where
-// the answer redirects to.
+// ask sends one request, more than once if need be. The second result is where the
+// answer redirects to.
 func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
-	req.Header = r.header(u, c.cfg.UserAgent)
-	retryable, err := retryablehttp.FromRequest(req)
+	req.Header = r.header(u, c.userAgent)
+	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
+	resp, err := h.retrying().Do(&retryablehttp.Request{Request: req})
 	if err != nil {
+		var withURL *url.Error // whose query may be secret
+		if errors.As(err, &withURL) {
+			err = withURL.Err
+		}
 		return nil, "", err
-	}
-	hop := &hop{wire: wire{c}, budget: r.Budget}
-	resp, err := retrying(hop, r.Budget.attempts(r.Attempts)).Do(retryable)
-	if err != nil {
-		return nil, "", tidy(err)
 	}
 	// The server may put anything behind the number, also what it was told.
 	resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
-	location := hop.location
-	if location != "" {
-		resp.Header.Set("Location", location)
+	if h.location != "" {
+		resp.Header.Set("Location", h.location)
 	}
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return resp, location, nil
+		return resp, h.location, nil
 	}
 	return resp, "", nil
 }
 
-// hop hides the location of a redirect from package net/http, which would have its
-// own way with it, and has what it sends on a budget.
-type hop struct {
-	wire
-	budget   *Budget
-	location string
+// acceptable returns [ErrAnswer] for a success that is not what r asked for. Other
+// answers are the caller's to judge.
+func acceptable(resp *http.Response, r Request) error {
+	if resp.StatusCode/100 != 2 {
+		return nil
+	}
+	if resp.StatusCode == http.StatusPartialContent && r.Header.Get("Range") == "" {
+		return fmt.Errorf("%w: a part of the body (status 206)", ErrAnswer)
+	}
+	if _, err := isGzip(resp, r); err != nil {
+		return err
+	}
+	if r.Archive && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 {
+		return fmt.Errorf("%w: neither Content-Length nor chunks tell where the body ends, so that a broken connection would look like its end", ErrAnswer)
+	}
+	return nil
 }
 
-func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := h.budget.take(); err != nil {
-		return nil, err
+// isGzip reports whether the body of resp is compressed. Its error is [ErrAnswer] for
+// a coding that r did not ask for.
+func isGzip(resp *http.Response, r Request) (bool, error) {
+	switch coding := resp.Header.Get("Content-Encoding"); coding {
+	case "", "identity":
+		return false, nil
+	case "gzip", "x-gzip":
+		if !r.Archive {
+			return true, nil
+		}
+		return false, fmt.Errorf("%w: Content-Encoding %s, for stored bytes; the server must send them as they are", ErrAnswer, coding)
+	default:
+		return false, fmt.Errorf("%w: Content-Encoding %.40q", ErrAnswer, coding)
 	}
-	resp, err := h.wire.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	h.location = resp.Header.Get("Location")
-	resp.Header.Del("Location")
-	return resp, nil
-}
-
-// tidy takes the URL out of err, whose query may be secret.
-func tidy(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

@@ -9,13 +9,12 @@ import (
 	"sync"
 )
 
-// policy says where connections may go.
+// policy decides where connections may go.
 type policy struct {
 	ports  []uint16
 	names  map[string][]uint16 // excepted hostnames and their ports
 	ranges []exceptedRange
-	self   func(netip.AddrPort) bool
-	own    sync.Map // the netip.AddrPort of each tunnel
+	own    sync.Map // the netip.AddrPort of each listener of this process
 }
 
 // exceptedRange is an excepted address or CIDR. Port 0 is every port.
@@ -25,9 +24,9 @@ type exceptedRange struct {
 }
 
 func newPolicy(cfg Config) (*policy, error) {
-	p := &policy{ports: []uint16{443}, names: map[string][]uint16{}, self: cfg.Self}
-	if p.self == nil {
-		p.self = func(netip.AddrPort) bool { return false }
+	p := &policy{ports: []uint16{443}, names: map[string][]uint16{}}
+	for _, addr := range cfg.Listening {
+		p.own.Store(addr, nil)
 	}
 	for _, port := range cfg.Ports {
 		if port < 1 || port > 65535 {
@@ -73,50 +72,49 @@ func (p *policy) exceptsName(t target) bool {
 	return slices.Contains(ports, 0) || slices.Contains(ports, t.port)
 }
 
+// exceptsAddr reports whether ip, or any address if it is not valid, is excepted.
 func (p *policy) exceptsAddr(ip netip.Addr, port uint16) bool {
 	return slices.ContainsFunc(p.ranges, func(r exceptedRange) bool {
-		return r.prefix.Contains(ip) && (r.port == 0 || r.port == port)
+		return (!ip.IsValid() || r.prefix.Contains(ip)) && (r.port == 0 || r.port == port)
 	})
 }
 
-// check refuses what is refused whatever t.host resolves to.
+// check returns an error if t is refused whatever t.host resolves to.
 func (p *policy) check(t target) error {
-	if t.ip.IsValid() {
+	switch {
+	case t.ip.IsValid():
 		return p.admit(t, t.ip)
-	}
-	if p.exceptsName(t) {
-		return nil
-	}
-	// Only an address in an excepted range can make up for this.
-	if slices.ContainsFunc(p.ranges, func(r exceptedRange) bool { return r.port == 0 || r.port == t.port }) {
+	case p.exceptsName(t), p.exceptsAddr(netip.Addr{}, t.port):
 		return nil
 	}
 	return p.ordinary(t)
 }
 
-// admit decides whether a connection for t may be made to ip.
+// admit returns an error unless a connection for t may be made to ip.
 func (p *policy) admit(t target, ip netip.Addr) error {
 	ip = ip.Unmap()
-	addr := netip.AddrPortFrom(ip, t.port)
-	if _, own := p.own.Load(addr); own || p.self(addr) {
-		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, t.where(ip))
+	where := t.hostport()
+	if !t.ip.IsValid() {
+		where = fmt.Sprintf("%s, for %s,", ip, where)
 	}
-	if ip.IsUnspecified() { // the kernel takes it for this machine
-		return fmt.Errorf("%w: %s is no address of a host", ErrRefused, t.where(ip))
-	}
-	if p.exceptsName(t) || p.exceptsAddr(ip, t.port) {
+	switch {
+	case p.isOwn(netip.AddrPortFrom(ip, t.port)):
+		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, where)
+	case ip.IsUnspecified(): // the kernel takes it for this machine
+		return fmt.Errorf("%w: %s is not the address of a host", ErrRefused, where)
+	case p.exceptsName(t), p.exceptsAddr(ip, t.port):
 		return nil
 	}
 	if err := p.ordinary(t); err != nil {
 		return err
 	}
 	if what := special(ip); what != "" {
-		return fmt.Errorf("%w: %s is %s; egress.allow can except it", ErrRefused, t.where(ip), what)
+		return fmt.Errorf("%w: %s is %s; egress.allow can except it", ErrRefused, where, what)
 	}
 	return nil
 }
 
-// ordinary refuses what only an exception allows, as far as no address matters.
+// ordinary returns an error if t needs an exception whatever its address is.
 func (p *policy) ordinary(t target) error {
 	if t.plain {
 		return fmt.Errorf("%w: http to %s would not be encrypted; egress.allow can except it", ErrRefused, t.hostport())
@@ -127,30 +125,19 @@ func (p *policy) ordinary(t target) error {
 	return nil
 }
 
-func (t target) where(ip netip.Addr) string {
-	if t.ip.IsValid() {
-		return t.hostport()
-	}
-	return fmt.Sprintf("%s, for %s,", ip, t.hostport())
+// isOwn reports whether this process listens on to.
+func (p *policy) isOwn(to netip.AddrPort) bool {
+	found := false
+	p.own.Range(func(key, _ any) bool {
+		own := key.(netip.AddrPort)
+		found = own.Port() == to.Port() &&
+			(own.Addr().Unmap() == to.Addr() || own.Addr().IsUnspecified() && isLocal(to.Addr()))
+		return !found
+	})
+	return found
 }
 
-// Listeners makes a [Config.Self] of the addresses that this process listens on.
-// An unspecified one (0.0.0.0, ::) stands for every address of this machine.
-func Listeners(addrs ...netip.AddrPort) func(netip.AddrPort) bool {
-	return func(to netip.AddrPort) bool {
-		return slices.ContainsFunc(addrs, func(own netip.AddrPort) bool {
-			if own.Port() != to.Port() {
-				return false
-			}
-			if own.Addr().IsUnspecified() {
-				return isLocal(to.Addr().Unmap())
-			}
-			return own.Addr().Unmap() == to.Addr().Unmap()
-		})
-	}
-}
-
-// isLocal reports whether ip is, or for all that can be known might be, this machine.
+// isLocal reports whether ip may be an address of this machine.
 func isLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() || ip.IsUnspecified() {
 		return true

@@ -115,8 +115,8 @@ func TestOwnListenersAreRefused(t *testing.T) {
 	target := canary(t)
 	other := serve(t, "https", "127.0.0.1", hello)
 	for _, listen := range []string{"127.0.0.1", "0.0.0.0", "::"} {
-		self := egress.Listeners(netip.AddrPortFrom(netip.MustParseAddr(listen), uint16(target.port)))
-		c := client(t, egress.Config{Allow: []string{"127.0.0.0/8", "::1", "me.test"}, Self: self, Resolver: loopback{}})
+		own := netip.AddrPortFrom(netip.MustParseAddr(listen), uint16(target.port))
+		c := client(t, egress.Config{Allow: []string{"127.0.0.0/8", "::1", "me.test"}, Listening: []netip.AddrPort{own}, Resolver: loopback{}})
 		for _, host := range []string{"127.0.0.1", "me.test", "[::ffff:127.0.0.1]"} {
 			if _, err := c.Get(t.Context(), egress.Request{URL: target.at("https", host, "/")}); !errors.Is(err, egress.ErrRefused) {
 				// ::1 is another address than 127.0.0.1, and nothing listens there.

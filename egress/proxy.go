@@ -13,53 +13,68 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/net/proxy"
 )
 
-// lookupBeforeProxy bounds a lookup that only serves to check what a proxy is
-// asked for. Where names of the internet cannot be looked up, it is lost time.
+// lookupBeforeProxy bounds a lookup that only serves to check what a proxy is asked
+// for: it is lost time where names of the internet cannot be looked up.
 const lookupBeforeProxy = 3 * time.Second
 
-// proxy is the proxy that u is reached through, or nil. Its error shows nothing of
-// the setting, which may hold a password.
-func (c *Client) proxy(u *url.URL) (*url.URL, error) {
-	p, err := c.cfg.Proxy(u)
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", errProxy)
+// proxyOfEnvironment returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say now, and
+// ALL_PROXY in place of the first two. It refuses a setting that cannot be followed,
+// because requests would go past the proxy; the error shows nothing of the setting.
+func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
+	cfg := httpproxy.FromEnvironment()
+	all := cmp.Or(os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
+	for name, setting := range map[string]*string{"HTTPS_PROXY": &cfg.HTTPSProxy, "HTTP_PROXY": &cfg.HTTPProxy} {
+		if *setting == "" && all != "" {
+			name, *setting = "ALL_PROXY", all
+		}
+		if *setting == "" {
+			continue
+		}
+		u, err := url.Parse(*setting)
+		if err != nil || u.Scheme == "" || u.Host == "" { // host:port is a proxy by http
+			u, err = url.Parse("http://" + *setting)
+		}
+		if err != nil || strings.Trim(u.Path, "/") != "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || proxyPorts[u.Scheme] == "" {
+			return nil, fmt.Errorf("egress: %s: want the URL of a proxy, http://host:port, or with https, socks5 or socks5h", name)
+		}
+		*setting = u.String()
 	}
-	if p == nil {
-		return nil, nil
-	}
-	if err := checkProxy(p); err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
-	}
-	return p, nil
+	return cfg.ProxyFunc(), nil
 }
 
-// byName reports whether p is asked for t's name, and so for whatever that is for p.
+var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
+func proxyAddress(p *url.URL) string {
+	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
+}
+
+func isSOCKS(p *url.URL) bool { return strings.HasPrefix(p.Scheme, "socks5") }
+
+// byName reports whether p is asked for t's name, and so for what the name is there.
 func (c *Client) byName(p *url.URL, t target) bool {
-	switch p.Scheme {
-	case "socks5":
-		return false
-	case "socks5h":
-		return true
-	}
-	return c.cfg.ProxyNames || c.policy.exceptsName(t)
+	return p.Scheme == "socks5h" || !isSOCKS(p) && (c.names || c.policy.exceptsName(t))
 }
 
-// admitThrough decides whether a proxy may be asked for t by its name. An address
-// must be one that may be connected to directly. A name that can be looked up here
-// must have no other addresses. A name that cannot be, which is how it is behind many
-// proxies, is left to the proxy and its rules, unless it needs an exception that
-// only an address could have.
+// admitThrough returns an error unless a proxy may be asked for t by its name. An
+// address must be one that may be connected to directly. A name that can be looked up
+// here must have no other addresses. A name that cannot be, as behind many proxies, is
+// left to the proxy and its rules, unless it needs an exception for an address.
 func (c *Client) admitThrough(ctx context.Context, t target) error {
 	if err := c.policy.check(t); err != nil || t.ip.IsValid() || c.policy.exceptsName(t) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupBeforeProxy)
 	defer cancel()
-	addrs, err := c.cfg.Resolver.LookupNetIP(ctx, "ip", t.host)
-	if err != nil {
+	addrs, err := c.resolver.LookupNetIP(ctx, "ip", t.host)
+	if err != nil || len(addrs) == 0 {
 		return c.policy.ordinary(t)
 	}
 	for _, ip := range addrs {
@@ -67,37 +82,23 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	if len(addrs) == 0 {
-		return c.policy.ordinary(t)
-	}
 	return nil
 }
 
-// connect connects to t, through a proxy if there is one for it.
-func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
-	p, err := c.proxy(t.url())
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return c.dial(ctx, t)
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout+c.cfg.TLSTimeout)
+// connectThrough connects to t through the proxy p. Unless p may be asked for names,
+// the name is looked up here, and p is asked for an address that the policy allows:
+// what p thinks of the name does not count.
+func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout+tlsTimeout)
 	defer cancel()
-	conn, err := c.connectThrough(ctx, p, t)
-	if err != nil && !errors.Is(err, ErrRefused) {
-		err = fmt.Errorf("proxy %s: %w", p.Host, err)
-	}
-	return conn, err
-}
-
-// connectThrough connects to t through the proxy p. Unless p may be asked for names, a
-// name is looked up here, and p is asked for an address that the policy allows: what
-// p thinks of the name counts for nothing.
-func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (net.Conn, error) {
+	defer func() {
+		if err != nil && !errors.Is(err, ErrRefused) {
+			err = fmt.Errorf("proxy %s: %w", p.Host, err)
+		}
+	}()
 	ask := c.askHTTP
 	if isSOCKS(p) {
-		ask = c.askSOCKS
+		ask = askSOCKS
 	}
 	if c.byName(p, t) {
 		if err := c.admitThrough(ctx, t); err != nil {
@@ -117,17 +118,25 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (net.
 	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
 		return ask(ctx, p, netip.AddrPortFrom(ip, t.port).String())
 	})
-	var status *connectStatus
-	if errors.As(err, &status) && !t.ip.IsValid() {
+	var answer connectError
+	if errors.As(err, &answer) && !t.ip.IsValid() {
 		err = fmt.Errorf("%w (that is for %s; with egress.proxy_names the proxy is asked for the name)", err, t.hostport())
 	}
 	return conn, err
 }
 
-// proxyAddress is what a proxy is connected to at.
-func proxyAddress(p *url.URL) string {
-	ports := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
-	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), ports[p.Scheme]))
+// askSOCKS asks the SOCKS proxy p for a connection to hostport.
+func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
+	var auth *proxy.Auth
+	if p.User != nil {
+		password, _ := p.User.Password()
+		auth = &proxy.Auth{User: p.User.Username(), Password: password}
+	}
+	dialer, err := proxy.SOCKS5("tcp", proxyAddress(p), auth, &net.Dialer{})
+	if err != nil {
+		return nil, err
+	}
+	return dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", hostport)
 }
 
 // askHTTP asks the proxy p, by http or https, for a connection to hostport.
@@ -138,7 +147,7 @@ func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (net.
 	}
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if p.Scheme == "https" {
-		cfg := c.tlsConfig()
+		cfg := c.tls.Clone()
 		cfg.ServerName = p.Hostname()
 		conn = tls.Client(conn, cfg)
 	}
@@ -163,35 +172,34 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}
-	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
-	buffered := bufio.NewReader(limited)
+	buffered := bufio.NewReader(&io.LimitedReader{R: conn, N: maxHeaderBytes})
 	resp, err := http.ReadResponse(buffered, r)
 	if err != nil {
 		return nil, errors.New("no answer to CONNECT that is HTTP")
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, &connectStatus{hostport, resp.StatusCode}
+		return nil, connectError(fmt.Sprintf("CONNECT %s: status %d", hostport, resp.StatusCode))
 	}
-	early, _ := buffered.Peek(buffered.Buffered()) // what is buffered is there
-	return &earlyConn{Conn: conn, early: early}, nil
+	return newEarlyConn(conn, buffered), nil
 }
 
-// connectStatus is the answer of a proxy that does not connect.
-type connectStatus struct {
-	hostport string
-	status   int
-}
+// connectError is the answer of a proxy that does not connect.
+type connectError string
 
-func (e *connectStatus) Error() string {
-	return fmt.Sprintf("CONNECT %s: status %d", e.hostport, e.status)
-}
+func (e connectError) Error() string { return string(e) }
 
-// earlyConn gives first what was read from Conn too early.
+// earlyConn is a connection of which some bytes were read before their time.
 type earlyConn struct {
 	net.Conn
 	early []byte
 }
 
+func newEarlyConn(conn net.Conn, read *bufio.Reader) *earlyConn {
+	early, _ := read.Peek(read.Buffered())
+	return &earlyConn{conn, early}
+}
+
+// Read reads the early bytes first.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	if len(c.early) > 0 {
 		n := copy(p, c.early)
@@ -208,35 +216,3 @@ func (c *earlyConn) CloseWrite() error {
 	}
 	return nil
 }
-
-// wire sends one request over the right connection. It is the only transport that
-// is ever used.
-type wire struct{ *Client }
-
-func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, err := targetOf(r.URL)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.policy.check(t); err != nil {
-		return nil, err
-	}
-	p, err := w.proxy(r.URL)
-	if err != nil {
-		return nil, err
-	}
-	transport := w.secure
-	if t.plain {
-		transport = w.plain
-	}
-	// A proxy by http takes the URL of a request that is not encrypted, name and all.
-	if t.plain && p != nil && !isSOCKS(p) && w.byName(p, t) {
-		if err := w.admitThrough(r.Context(), t); err != nil {
-			return nil, err
-		}
-		transport = w.forward
-	}
-	return transport.RoundTrip(r)
-}
-
-var _ Resolver = (*net.Resolver)(nil)

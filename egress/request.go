@@ -12,21 +12,21 @@ import (
 // Request is one question to a server. Only GET is ever sent.
 type Request struct {
 	URL string
-	// Header is sent as it is, to every hop, and beside User-Agent and
-	// Accept-Encoding nothing else is. It must not carry credentials: those
-	// belong to an origin, and are in Credentials.
+	// Header is sent as it is, to every hop, with User-Agent and Accept-Encoding and
+	// nothing else. It must not carry credentials: they belong to an origin, and are
+	// in Credentials.
 	Header http.Header
-	// Credentials are sent each to its origin only.
+	// Credentials are each sent to its origin only.
 	Credentials []Credential
-	// Redirects is how many may be followed. With 0 a redirect is an answer like
-	// any other; beyond the number it is [ErrAnswer]. At most 20.
+	// Redirects is how many may be followed, at most 20. With 0 a redirect is an
+	// answer like any other; one too many is [ErrAnswer].
 	Redirects int
 	// Budget, unless nil, bounds what is sent for this and all the other requests
 	// that have it together. Beyond it is [ErrAnswer].
 	Budget *Budget
 	// Attempts is how often each hop is tried while there is no answer, or a 5xx
-	// (not 501); 0 is 1, at most 10. A Retry-After that is short is waited for;
-	// an answer with a longer one is the caller's.
+	// (not 501); 0 is 1, at most 10. A short Retry-After is waited for; an answer
+	// with a longer one is returned.
 	Attempts int
 	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more
 	// is [ErrTooLarge].
@@ -42,33 +42,23 @@ type Credential struct {
 	Authorization Secret // the whole value of the Authorization header
 }
 
-// Budget is how many times a server may be asked: by requests, by the redirects that
+// Budget is how many times servers may be asked: by requests, by the redirects that
 // they follow, and by further attempts. It is for one goroutine at a time.
 type Budget struct{ most, left int }
 
-// NewBudget is a Budget that lasts for so many.
+// NewBudget returns a Budget for so many.
 func NewBudget(most int) *Budget { return &Budget{most, most} }
 
-// attempts is how many of what is wanted are left, but at least the one that take
-// may have to refuse.
-func (b *Budget) attempts(want int) int {
-	if b == nil {
-		return want
-	}
-	return max(1, min(want, b.left))
-}
-
 // Spent reports whether nothing is left.
-func (b *Budget) Spent() bool { return b.left == 0 }
+func (b *Budget) Spent() bool { return b != nil && b.left == 0 }
 
 func (b *Budget) take() error {
-	if b == nil {
-		return nil
-	}
-	if b.left == 0 {
+	if b.Spent() {
 		return fmt.Errorf("%w: more than %d redirects and requests for one location", ErrAnswer, b.most)
 	}
-	b.left--
+	if b != nil {
+		b.left--
+	}
 	return nil
 }
 
@@ -78,14 +68,14 @@ const (
 	maxAttempts     = 10
 )
 
-// bearing are the header fields that are not the caller's to send: credentials,
-// what tells one server about another, and what this package sets itself.
-var bearing = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
+// reserved are the header fields that callers must not set: credentials, what tells
+// one server about another, and what this package sets itself.
+var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
 
-// settled is r with its defaults, after checking what only a mistake gets wrong.
-func (r Request) settled() (Request, error) {
+// checked returns r with its defaults. Only a mistake of the caller is an error.
+func (r Request) checked() (Request, error) {
 	for name := range r.Header {
-		if slices.Contains(bearing, http.CanonicalHeaderKey(name)) {
+		if slices.Contains(reserved, http.CanonicalHeaderKey(name)) {
 			return r, fmt.Errorf("egress: a request's header must not have %s", name)
 		}
 	}
@@ -106,7 +96,7 @@ func (r Request) settled() (Request, error) {
 	return r, nil
 }
 
-// header is what is sent to u.
+// header returns what is sent to u.
 func (r Request) header(u *url.URL, userAgent string) http.Header {
 	h := r.Header.Clone()
 	if h == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,45 +13,67 @@ import (
 )
 
 const (
-	retryMin = 200 * time.Millisecond
-	retryMax = 5 * time.Second
+	retryMin   = 150 * time.Millisecond // before the second attempt; longer each time
+	retryMax   = 300 * time.Millisecond
+	maxWaiting = 5 * time.Second // for what a server says in Retry-After
 )
 
-// retrying is a client that asks up to attempts times over rt. It never follows a
-// redirect and keeps no cookies.
-func retrying(rt http.RoundTripper, attempts int) *retryablehttp.Client {
+// hop is one request, and the attempts at it.
+type hop struct {
+	client   *Client
+	budget   *Budget
+	attempts int    // that are left
+	location string // of a redirect
+}
+
+// retrying returns a client for the hop, which has no cookies.
+func (h *hop) retrying() *retryablehttp.Client {
 	return &retryablehttp.Client{
-		HTTPClient: &http.Client{
-			Transport:     rt,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		RetryMax:     attempts - 1,
+		HTTPClient:   &http.Client{Transport: h},
+		RetryMax:     h.attempts,
 		RetryWaitMin: retryMin,
 		RetryWaitMax: retryMax,
-		CheckRetry:   newRetryCheck(attempts),
+		CheckRetry:   h.again,
 		Backoff:      backoff,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
 }
 
-// newRetryCheck counts attempts, so that the body of the last answer is not taken
-// for one that is dropped.
-func newRetryCheck(attempts int) retryablehttp.CheckRetry {
-	return func(ctx context.Context, resp *http.Response, err error) (bool, error) {
-		attempts--
-		if attempts <= 0 || ctx.Err() != nil {
-			return false, nil
-		}
-		if err != nil {
-			return MayPass(err), nil
-		}
-		if !worthAnother(ctx, resp) {
-			return false, nil
-		}
-		resp.Body.Close() // unread: it may take its time
-		resp.Body = http.NoBody
-		return true, nil
+// RoundTrip makes one attempt. It hides the location of a redirect from package
+// net/http, which would follow it.
+func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := h.budget.take(); err != nil {
+		return nil, err
 	}
+	h.attempts--
+	resp, err := h.client.roundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	h.location = resp.Header.Get("Location")
+	resp.Header.Del("Location")
+	return resp, nil
+}
+
+// again decides whether there is another attempt. It closes the body of an answer
+// that is dropped, unread, because that may take long.
+func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if h.attempts <= 0 || h.budget.Spent() || ctx.Err() != nil {
+		return false, nil
+	}
+	if err != nil {
+		return MayPass(err), nil
+	}
+	wait, told := retryAfter(resp)
+	if resp.StatusCode == http.StatusNotImplemented || resp.StatusCode < 500 && !told || wait > maxWaiting {
+		return false, nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false, nil
+	}
+	resp.Body.Close()
+	resp.Body = http.NoBody
+	return true, nil
 }
 
 // MayPass reports whether the next attempt may do better than err, an error of this
@@ -69,46 +90,26 @@ func MayPass(err error) bool {
 	return true
 }
 
-// worthAnother reports whether resp is one to ask again after, and whether that
-// can be done in the time that is left.
-func worthAnother(ctx context.Context, resp *http.Response) bool {
-	wait, told := retryAfter(resp)
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests:
-		if !told {
-			return false
-		}
-	case resp.StatusCode < 500, resp.StatusCode == http.StatusNotImplemented:
-		return false
-	}
-	if wait > retryMax {
-		return false
-	}
-	deadline, ok := ctx.Deadline()
-	return !ok || time.Until(deadline) > wait
-}
-
-// backoff is how long to wait: what the server says, else longer each time.
+// backoff returns how long to wait: what the server says, else longer each time.
 func backoff(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {
 		if wait, told := retryAfter(resp); told {
 			return wait
 		}
 	}
-	wait := min(least<<min(attempt, 8), most)
-	return wait/2 + rand.N(wait/2+1)
+	return retryablehttp.LinearJitterBackoff(least, most, attempt, resp)
 }
 
-// retryAfter is what the server says about when to come back
-// (https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3).
-func retryAfter(resp *http.Response) (time.Duration, bool) {
+// retryAfter returns what an answer that means a wait says about it.
+func retryAfter(resp *http.Response) (wait time.Duration, told bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
 	}
 	return ParseRetryAfter(resp.Header.Get("Retry-After"))
 }
 
-// ParseRetryAfter reads the value of a Retry-After header: seconds, or a date.
+// ParseRetryAfter reads the value of a Retry-After header, seconds or a date
+// (https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3).
 func ParseRetryAfter(value string) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second, true

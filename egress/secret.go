@@ -1,11 +1,16 @@
 package egress
 
-import "fmt"
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+)
 
-// Secret is a text that is never shown: however it is printed, logged or
-// encoded, it reads "[redacted]". Reveal is the only way to its content.
+// Secret is a text that is never shown. However it is printed, logged or encoded, it
+// reads "[redacted]"; only Reveal returns its content.
 type Secret struct {
-	text *string // a pointer, so that not even fmt's look into unexported fields shows it
+	text *string // a pointer, because fmt looks into unexported fields
 }
 
 const redacted = "[redacted]"
@@ -13,7 +18,7 @@ const redacted = "[redacted]"
 // NewSecret hides text. The zero Secret hides the empty text.
 func NewSecret(text string) Secret { return Secret{&text} }
 
-// Reveal is the text itself: for the wire, never for a person.
+// Reveal returns the text itself: for the wire, never for a person.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -21,26 +26,107 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// IsZero reports whether there is nothing to hide.
+// IsZero reports whether the text is empty.
 func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
-// String is "[redacted]".
+// String returns "[redacted]".
 func (s Secret) String() string { return redacted }
-
-// GoString is "[redacted]".
-func (s Secret) GoString() string { return redacted }
 
 // Format writes "[redacted]" for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-// MarshalText is "[redacted]".
+// MarshalText returns "[redacted]".
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// MarshalJSON is "[redacted]", as a JSON string.
-func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
 
 // UnmarshalText hides text.
 func (s *Secret) UnmarshalText(text []byte) error {
 	*s = NewSecret(string(text))
 	return nil
+}
+
+// secrets returns the texts by which a server that was sent r might betray it: in the
+// URL of a redirect, or in a malformed answer that is quoted.
+func (r Request) secrets() []string {
+	var all []string
+	for _, c := range r.Credentials {
+		scheme, token, _ := strings.Cut(c.Authorization.Reveal(), " ")
+		all = append(all, token)
+		if plain, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "Basic") {
+			_, password, _ := strings.Cut(string(plain), ":")
+			all = append(all, password)
+		}
+	}
+	return all
+}
+
+// secretsOf returns the values in the query of u, as they stand there and decoded.
+func secretsOf(u *url.URL) []string {
+	var all []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		_, value, _ := strings.Cut(pair, "=")
+		all = append(all, value)
+		if plain, err := url.QueryUnescape(value); err == nil {
+			all = append(all, plain)
+		}
+	}
+	return all
+}
+
+// leastSecret is the length of the shortest text that is hidden: shorter ones are in
+// every other word.
+const leastSecret = 6
+
+// hide returns err with none of the secrets in its text, whatever the case of their
+// letters: hostnames are shown in lower case.
+func hide(err error, secrets []string) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, secret := range secrets {
+		if len(secret) >= leastSecret {
+			text = replaceFold(text, secret, redacted)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return &hidden{text, err}
+}
+
+// hidden is an error with another text.
+type hidden struct {
+	text string
+	err  error
+}
+
+func (h *hidden) Error() string { return h.text }
+func (h *hidden) Unwrap() error { return h.err }
+
+// replaceFold replaces old by new, whatever the case of its ASCII letters. Both may
+// be any bytes: servers choose them.
+func replaceFold(text, old, new string) string {
+	folded, old := foldASCII(text), foldASCII(old)
+	var out strings.Builder
+	for {
+		i := strings.Index(folded, old)
+		if i < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		out.WriteString(text[:i])
+		out.WriteString(new)
+		text, folded = text[i+len(old):], folded[i+len(old):]
+	}
+}
+
+// foldASCII returns s in lower case, byte by byte: its length stays.
+func foldASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }

@@ -2,15 +2,16 @@ package egress
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Session is one use of a [Tunnel]. It is safe for concurrent use.
@@ -28,22 +29,25 @@ type Session struct {
 	reason error
 }
 
-// URL is http://user:password@127.0.0.1:port, for git's http.proxy, together with
-// http.proxyAuthMethod=basic. It is secret: it is handed over in the environment
-// (GIT_CONFIG_COUNT), never as an argument. That environment must not have NO_PROXY,
-// which goes around the tunnel.
-func (s *Session) URL() string { return s.tunnel.url(s.user, s.password) }
+// URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together
+// with http.proxyAuthMethod=basic. It is secret: it belongs into the environment
+// (GIT_CONFIG_COUNT), never into an argument. That environment must not have
+// NO_PROXY, which goes around the tunnel.
+func (s *Session) URL() string {
+	u := url.URL{Scheme: "http", User: url.UserPassword(s.user, s.password), Host: s.tunnel.addr.String()}
+	return u.String()
+}
 
-// Refused is the first reason for which a connection was not made, or was cut:
-// [ErrRefused], [ErrTooLarge], [ErrTooSlow] or an error of the network; nil if all
-// went well. A refusal takes precedence over what came before it.
+// Refused returns the first reason for which a connection was not made, or was cut:
+// [ErrRefused], [ErrTooLarge], [ErrTooSlow] or an error of the network; nil if there
+// was none. A refusal takes precedence over what came before it.
 func (s *Session) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason
 }
 
-// Received is the number of bytes that came in so far, TLS included.
+// Received returns the number of bytes that came in so far, TLS included.
 func (s *Session) Received() int64 { return s.received.Load() }
 
 // Close makes the session's credential worthless, cuts its connections and waits
@@ -61,12 +65,7 @@ func (s *Session) end() {
 	s.using.Wait()
 }
 
-func (s *Session) knows(password string) bool {
-	return subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) == 1
-}
-
-// fail notes why something went wrong. What goes wrong because the session ends
-// is not noted.
+// fail notes why something went wrong, unless the session has ended.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Session) count(n int) error {
 	return err
 }
 
-// deny answers a request that came to nothing.
+// deny answers a request with why it failed.
 func (s *Session) deny(w http.ResponseWriter, err error) {
 	s.fail(err)
 	status := http.StatusBadGateway
@@ -96,49 +95,88 @@ func (s *Session) deny(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// connect serves CONNECT: whatever is sent through is the user's, and TLS.
-func (s *Session) connect(w http.ResponseWriter, r *http.Request) {
+// connect serves CONNECT: what is sent through is the user's, and TLS.
+func (s *Session) connect(w http.ResponseWriter, r *http.Request) error {
 	to, err := parseHostport(r.RequestURI)
 	if err != nil {
-		s.deny(w, err)
-		return
+		return err
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	server, err := s.tunnel.client.connect(ctx, to)
+	server, err := s.tunnel.client.connect(r.Context(), to)
 	if err != nil {
-		s.deny(w, err)
-		return
+		return err
 	}
 	defer server.Close()
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		s.deny(w, err)
-		return
+		return err
 	}
 	defer client.Close()
-	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return
+	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
+		s.relay(newEarlyConn(client, buffered.Reader), server)
 	}
-	s.relay(&earlyConn{Conn: client, early: early}, server)
+	return nil
+}
+
+// relay copies between client and server until both have ended, the session ends,
+// its bound is reached or nothing has moved for too long. An error ends both
+// directions, because what follows could not be whole.
+func (s *Session) relay(client, server net.Conn) {
+	hangUp := func() {
+		client.Close()
+		server.Close()
+	}
+	defer context.AfterFunc(s.ctx, hangUp)()
+	patience := s.tunnel.client.idle
+	idle := time.AfterFunc(patience, func() {
+		s.fail(fmt.Errorf("%w: nothing moved on a connection in %v", ErrTooSlow, patience))
+		hangUp()
+	})
+	defer idle.Stop()
+	pass := func(dst, src net.Conn, count func(n int) error) {
+		_, err := io.Copy(dst, counted{src, func(n int) error {
+			idle.Reset(patience)
+			return count(n)
+		}})
+		half, ok := dst.(interface{ CloseWrite() error })
+		if err != nil || !ok || half.CloseWrite() != nil {
+			hangUp()
+		}
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		pass(server, client, func(int) error { return nil })
+	}()
+	pass(client, server, s.count)
+	<-sent
+}
+
+// counted is a reader that tells count how much it has read, and ends with its error.
+type counted struct {
+	io.Reader
+	count func(n int) error
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if over := c.count(n); over != nil {
+		return 0, over
+	}
+	return n, err
 }
 
 // forward serves a request for an http URL, which only an exception allows.
-func (s *Session) forward(w http.ResponseWriter, r *http.Request) {
-	u, to, err := settle(r.URL)
-	if err == nil && !to.plain {
+func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
+	u, err := resolve(nil, r.URL.String())
+	if err == nil && u.Scheme != "http" {
 		err = fmt.Errorf("%w: https without CONNECT", ErrRefused)
 	}
 	if err != nil {
-		s.deny(w, err)
-		return
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	idle := s.tunnel.client.cfg.IdleTimeout
+	patience := s.tunnel.client.idle
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host = u, u.Host
@@ -146,35 +184,22 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) {
 				pr.Out.Header.Del(name)
 			}
 		},
-		Transport:     wire{s.tunnel.client},
+		Transport:     roundTripper(s.tunnel.client.roundTrip),
 		FlushInterval: -1,
-		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorLog:      noLog,
 		ModifyResponse: func(resp *http.Response) error {
-			slow := newPace(resp.Body, 0, idle, func() {
-				s.fail(fmt.Errorf("%s: %w: nothing came in %v", Redact(u), ErrTooSlow, idle))
+			slow := newPace(resp.Body, 0, patience, func() {
+				s.fail(fmt.Errorf("%s: %w: nothing came in %v", Redact(u), ErrTooSlow, patience))
 				cancel()
 			})
 			resp.Body = struct {
 				io.Reader
 				io.Closer
-			}{countedReader{slow, s}, resp.Body}
+			}{counted{slow, s.count}, resp.Body}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.deny(w, err) },
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// countedReader counts what a session receives.
-type countedReader struct {
-	io.Reader
-	session *Session
-}
-
-func (c countedReader) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if over := c.session.count(n); over != nil {
-		return 0, over
-	}
-	return n, err
+	return nil
 }

@@ -22,30 +22,28 @@ const (
 	maxHost = 253
 )
 
-// parseURL reads a URL that may be followed. Its error is [ErrRefused] and shows
-// nothing of a URL that cannot be taken apart.
-func parseURL(s string) (*url.URL, target, error) {
-	if len(s) > maxURL {
-		return nil, target{}, fmt.Errorf("%w: a URL of %d bytes, longer than %d", ErrRefused, len(s), maxURL)
+// resolve returns the URL that ref stands for, relative to base unless that is nil, in
+// its one spelling. Its error is [ErrRefused] and shows nothing of a ref that cannot be
+// parsed.
+func resolve(base *url.URL, ref string) (*url.URL, error) {
+	if len(ref) > maxURL {
+		return nil, fmt.Errorf("%w: a URL of %d bytes, longer than %d", ErrRefused, len(ref), maxURL)
 	}
-	u, err := url.Parse(s)
+	u, err := url.Parse(ref)
 	if err != nil {
-		return nil, target{}, fmt.Errorf("%w: the URL cannot be parsed", ErrRefused)
+		return nil, fmt.Errorf("%w: the URL cannot be parsed", ErrRefused)
 	}
-	return settle(u)
-}
-
-// settle checks u and returns it in its one spelling.
-func settle(u *url.URL) (*url.URL, target, error) {
+	if base != nil {
+		u = base.ResolveReference(u)
+	}
 	t, err := targetOf(u)
 	if err != nil {
-		return nil, target{}, err
+		return nil, err
 	}
-	v := *u
-	v.Host = t.authority()
-	v.Fragment, v.RawFragment = "", ""
-	v.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
-	return &v, t, nil
+	u.Host = t.authority()
+	u.Fragment, u.RawFragment = "", ""
+	u.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
+	return u, nil
 }
 
 // targetOf reads where u leads.
@@ -109,10 +107,9 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// parseHost reads a hostname or an address. An address has one spelling for IPv4,
-// four decimal numbers, and none with a zone for IPv6. What a resolver of another
-// program would read as a number (0x7f.1, 2130706433, 127.1, 0177.0.0.1) is
-// neither, and so is a name with a dot at its end, or one not in ASCII.
+// parseHost reads a hostname in ASCII or an address: four decimal numbers for IPv4,
+// no zone for IPv6. It refuses what other programs read as an address (0x7f.1,
+// 2130706433, 127.1, 0177.0.0.1), and a name that ends with a dot.
 func parseHost(s string) (target, error) {
 	refused := fmt.Errorf("%w: host %.80q is neither a hostname in ASCII nor a plain address", ErrRefused, s)
 	if ip, err := netip.ParseAddr(s); err == nil {
@@ -123,7 +120,7 @@ func parseHost(s string) (target, error) {
 		return target{host: ip.String(), ip: ip}, nil
 	}
 	name := strings.ToLower(s)
-	if name == "" || len(name) > maxHost {
+	if len(name) > maxHost {
 		return target{}, refused
 	}
 	last := ""
@@ -141,24 +138,16 @@ func parseHost(s string) (target, error) {
 }
 
 func isLabel(s string) bool {
-	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// hostport is for dialling: the port is always there.
+// hostport returns what is dialled: the port is always there.
 func (t target) hostport() string {
 	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// authority is for URLs: without the port that goes without saying.
+// authority returns what stands in a URL: without the scheme's own port.
 func (t target) authority() string {
 	if t.port == 443 && !t.plain || t.port == 80 && t.plain {
 		return strings.TrimSuffix(t.hostport(), ":"+strconv.Itoa(int(t.port)))
@@ -166,26 +155,24 @@ func (t target) authority() string {
 	return t.hostport()
 }
 
-func (t target) scheme() string {
+func (t target) url() *url.URL {
 	if t.plain {
-		return "http"
+		return &url.URL{Scheme: "http", Host: t.authority()}
 	}
-	return "https"
+	return &url.URL{Scheme: "https", Host: t.authority()}
 }
 
-func (t target) url() *url.URL { return &url.URL{Scheme: t.scheme(), Host: t.authority()} }
-
-// Origin is scheme://host, with the port if it is not the scheme's own: what a
+// Origin returns scheme://host, with the port if it is not the scheme's own: what a
 // [Credential] is bound to. It is empty for a URL that is never followed.
 func Origin(u *url.URL) string {
 	t, err := targetOf(u)
 	if err != nil {
 		return ""
 	}
-	return t.scheme() + "://" + t.authority()
+	return t.url().String()
 }
 
-// Redact is a URL for people: without user information, query and fragment.
+// Redact returns u for people: without user information, query and fragment.
 func Redact(u *url.URL) string {
 	if u.Opaque != "" {
 		return u.Scheme + ":" + redacted

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 
@@ -18,17 +18,15 @@ import (
 )
 
 // Tunnel is a forward proxy on a loopback port, for programs that connect by
-// themselves. It holds them to the policy of its [Client], and serves only those
-// who have the credential of a [Session]. It is safe for concurrent use.
+// themselves. It holds them to the policy of its [Client], and serves only requests
+// with the credential of a [Session]. It is safe for concurrent use.
 type Tunnel struct {
 	client *Client
 	addr   netip.AddrPort
 	server *http.Server
-	stop   func() bool // of the context's hold on the tunnel
 
 	mu       sync.Mutex
-	sessions map[string]*Session // by user name
-	closed   bool
+	sessions map[string]*Session // by user name; nil once the tunnel is closed
 }
 
 const (
@@ -36,40 +34,33 @@ const (
 	tunnelHeaders = 10 * time.Second
 )
 
-// ListenTunnel starts a Tunnel. It ends with ctx, or by Close.
-//
-// The tunnel uses the proxies of the environment as requests do.
+var noLog = log.New(io.Discard, "", 0)
+
+// ListenTunnel starts a Tunnel, which connects through the proxies of the
+// environment as requests do. The caller closes it.
 func (c *Client) ListenTunnel(ctx context.Context) (*Tunnel, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("tunnel: %w", err)
 	}
-	t := &Tunnel{client: c, sessions: map[string]*Session{}}
-	t.addr = ln.Addr().(*net.TCPAddr).AddrPort()
+	t := &Tunnel{client: c, sessions: map[string]*Session{}, addr: ln.Addr().(*net.TCPAddr).AddrPort()}
 	t.server = &http.Server{
-		Handler:           t,
+		Handler:           http.HandlerFunc(t.serve),
 		ReadHeaderTimeout: tunnelHeaders,
-		IdleTimeout:       c.cfg.IdleTimeout,
+		IdleTimeout:       c.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(io.Discard, "", 0),
+		ErrorLog:          noLog,
 	}
-	c.policy.own.Store(t.addr, true)
-	t.stop = context.AfterFunc(ctx, func() { t.close() })
+	c.policy.own.Store(t.addr, nil)
 	go t.server.Serve(netutil.LimitListener(ln, tunnelConns))
 	return t, nil
 }
 
 // Close ends the tunnel and all its sessions.
 func (t *Tunnel) Close() error {
-	t.stop()
-	return t.close()
-}
-
-func (t *Tunnel) close() error {
 	t.mu.Lock()
-	t.closed = true
 	sessions := t.sessions
-	t.sessions = map[string]*Session{}
+	t.sessions = nil
 	t.mu.Unlock()
 	err := t.server.Close()
 	for _, s := range sessions {
@@ -87,8 +78,8 @@ func (t *Tunnel) Session(maxBytes int64) *Session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		s.reason = errors.New("the tunnel is closed")
+	if t.sessions == nil {
+		s.fail(errors.New("the tunnel is closed"))
 		s.end()
 		return s
 	}
@@ -96,8 +87,7 @@ func (t *Tunnel) Session(maxBytes int64) *Session {
 	return s
 }
 
-// ServeHTTP serves one request of a session. It is exported for package net/http only.
-func (t *Tunnel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (t *Tunnel) serve(w http.ResponseWriter, r *http.Request) {
 	s := t.session(r)
 	if s == nil {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="modproxy"`)
@@ -105,14 +95,19 @@ func (t *Tunnel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.using.Done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	answer := s.forward
 	if r.Method == http.MethodConnect {
-		s.connect(w, r)
-	} else {
-		s.forward(w, r)
+		answer = s.connect
+	}
+	if err := answer(w, r.WithContext(ctx)); err != nil {
+		s.deny(w, err)
 	}
 }
 
-// session is the session that r has the credential of, marked as in use, or nil.
+// session returns the session that r has the credential of, marked as in use, or nil.
 func (t *Tunnel) session(r *http.Request) *Session {
 	asBasic := http.Request{Header: http.Header{"Authorization": r.Header.Values("Proxy-Authorization")}}
 	user, password, ok := asBasic.BasicAuth()
@@ -122,14 +117,9 @@ func (t *Tunnel) session(r *http.Request) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.sessions[user]
-	if s == nil || !s.knows(password) {
+	if s == nil || subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 {
 		return nil
 	}
 	s.using.Add(1)
 	return s
-}
-
-func (t *Tunnel) url(user, password string) string {
-	u := url.URL{Scheme: "http", User: url.UserPassword(user, password), Host: t.addr.String()}
-	return u.String()
 }

@@ -137,9 +137,9 @@ func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
-	cfg := up()
-	cfg.IdleTimeout = 50 * time.Millisecond
-	tunnel := listen(t, client(t, cfg))
+	hasty := client(t, up())
+	hasty.SetTimes(time.Minute, time.Minute, 50*time.Millisecond)
+	tunnel := listen(t, hasty)
 	session := tunnel.Session(1 << 20)
 	if _, err := through(t, session).Get(hang.at("https", "up.test", "/")); err == nil || !errors.Is(session.Refused(), egress.ErrTooSlow) {
 		t.Errorf("idle: got %v, refused: %v", err, session.Refused())

@@ -24,7 +24,6 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	t.Helper()
 	out, err := egress.New(egress.Config{
 		Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile,
-		Proxy: nil,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -179,7 +179,7 @@ func newEgress(c *config.Config, listening net.Addr) (*egress.Client, error) {
 	client, err := egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
 		UserAgent: "modproxy/" + buildVersion(),
-		Self:      egress.Listeners(own),
+		Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
 		return nil, misuse{fmt.Errorf("egress: %w", err)}
