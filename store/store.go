@@ -64,18 +64,20 @@ type Records interface {
 	// Get returns a record. Errors: [fs.ErrNotExist], [ErrDamaged].
 	Get(ctx context.Context, ref Ref) (Record, error)
 	// Put keeps r if the record has the revision r.Revision now, and returns its next
-	// one. A damaged record has the revision zero. Errors: [ErrConflict], and
-	// [fs.ErrNotExist] if a blob in Needs is not there.
+	// one. A damaged record has the revision zero. Errors: [ErrConflict]; then
+	// [fs.ErrNotExist] if a blob in Needs is not there; [modproxy.ErrInvalid] if r is
+	// beyond the bounds of [Record].
 	Put(ctx context.Context, r Record) (revision uint64, err error)
-	// Delete removes a record if it has that revision now. Blobs stay. Errors:
-	// [ErrConflict]; a record that is not there is no error.
+	// Delete removes a record if it has that revision now, which is zero for a damaged
+	// one. Blobs stay. Errors: [ErrConflict]; a record that is not there is no error.
 	Delete(ctx context.Context, ref Ref, revision uint64) error
 	// List yields the records of a kind whose keys begin with prefix, in the order of
 	// their keys, each as it was at some time during the iteration. An empty kind stands
 	// for every kind, with an empty prefix. A damaged record comes with its Ref and
 	// [ErrDamaged]; any other error ends the sequence. Records may be changed meanwhile.
 	List(ctx context.Context, kind Kind, prefix string) iter.Seq2[Record, error]
-	// Needing returns the records that need a blob, without their values.
+	// Needing returns the records that need a blob, without their values. A damaged one
+	// has the revision zero and no Needs.
 	Needing(ctx context.Context, d modproxy.Digest) ([]Record, error)
 }
 
@@ -93,8 +95,9 @@ type Blobs interface {
 	// Stat returns what is known about a blob. Errors are those of Open.
 	Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error)
 	// Remove removes blobs in one of the ways of [Removal], and returns those that it has
-	// removed. One that is not there is no error. A crash may leave the blob, but none of
-	// the records that go with it.
+	// removed, also beside an error. One that is not there is no error. It works on a
+	// full disk. A crash may leave a blob whose records are gone, and on a full disk a
+	// record may stay whose blob is gone: to its readers that is [fs.ErrNotExist].
 	Remove(ctx context.Context, how Removal, list ...modproxy.Digest) (removed []BlobInfo, err error)
 	// Blobs yields what is there, each once and in any order, also what Open finds
 	// damaged. An error ends the sequence. Blobs may be put and removed meanwhile.
@@ -111,7 +114,8 @@ type Removal int
 const (
 	// Evict removes the blob and every record that needs it.
 	Evict Removal = iota
-	// Collect removes the blob unless a record needs it. Those that stay are no error.
+	// Collect removes the blob unless a record needs it, be it damaged. A blob that stays
+	// is no error.
 	Collect
 	// SetAside is Evict, and the bytes are kept apart, as evidence.
 	SetAside
@@ -129,4 +133,19 @@ type BlobInfo struct {
 	Size   int64     // in bytes
 	Time   time.Time // when it was put
 	Used   time.Time // when it was last used, as far as Touch was told; else Time
+}
+
+// Aside is what was set aside: damaged blobs, and what else the storage keeps as
+// evidence.
+type Aside interface {
+	// Aside returns how much was set aside more than age ago. Zero stands for all.
+	Aside(ctx context.Context, age time.Duration) (Amount, error)
+	// Purge removes what was set aside more than age ago. Zero stands for all.
+	Purge(ctx context.Context, age time.Duration) (Amount, error)
+}
+
+// Amount is a number of blobs and their bytes.
+type Amount struct {
+	Blobs int   `json:"packages"`
+	Bytes int64 `json:"bytes"`
 }
