@@ -14,7 +14,7 @@ const self = "github.com/modproxy/modproxy"
 
 // homes says where a dependency may be imported, and so where it can be replaced.
 var homes = map[string][]string{
-	"go.uber.org/zap":                            {"proxy", "cmd/modproxy"},
+	"go.uber.org/zap":                            {"proxy", "app"},
 	"github.com/gorilla/mux":                     {"proxy"},
 	"github.com/prometheus/client_golang":        {"proxy"},
 	"go.etcd.io/bbolt":                           {"cache/disk"},
@@ -26,13 +26,13 @@ var homes = map[string][]string{
 	"golang.org/x/sync":                          {"cache", "upstream"},
 	"github.com/klauspost/compress":              {"pack", "fetch/archive"},
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
-	"golang.org/x/mod":                           {"pack", "ledger", "lock", "cmd/modproxy"},
+	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "cmd/modproxy"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"config"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
 	"github.com/spf13/pflag":                     {"cmd/modproxy"},
 	"golang.org/x/net":                           {"egress"},
-	"golang.org/x/net/netutil":                   {"egress", "cmd/modproxy"},
+	"golang.org/x/net/netutil":                   {"egress", "app"},
 	"golang.org/x/sys/unix":                      {"fetch/git", "cache/disk"},
 	"golang.org/x/text":                          {"pack"},
 	"github.com/rogpeppe/go-internal/txtar":      {"test/registrytest"},
@@ -44,7 +44,8 @@ var homes = map[string][]string{
 // anywhere are the packages of ours that all others may import.
 var anywhere = []string{"internal/durable", "internal/filelock"}
 
-// layers are the packages that meet in the root package and in cmd only. What one
+// layers are the packages that meet in the root package, in app and in
+// cmd only. What one
 // of them may import all the same stands behind it.
 var layers = map[string][]string{
 	"auth":          {""},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -46,3 +47,12 @@ func (c *Config) LocalURL() (string, error) {
 func (c *Config) HasUpstream(host string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
 }
+
+// LedgerDir returns the directory of the ledger in the data directory.
+func (c *Config) LedgerDir() string { return filepath.Join(c.Data, "ledger") }
+
+// TokensFile returns the file of the tokens.
+func (c *Config) TokensFile() string { return filepath.Join(c.Data, "auth", "tokens.json") }
+
+// KeyFile returns the file of the key that package paths are signed with.
+func (c *Config) KeyFile() string { return filepath.Join(c.Data, "auth", "key") }

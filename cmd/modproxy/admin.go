@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,12 +31,6 @@ import (
 //
 // What a verb says is in a JSON object or in the query, what it is told is a JSON
 // object, or a stream where that would be large.
-
-// mounts are what modproxy answers beside the protocol while it serves.
-func (s *stack) mounts() []proxy.Mount {
-	kept := &storage{store: s.store, cache: s.cache, book: s.book}
-	return slices.Concat(sumdbMounts(s.book), ledgerMounts(s.book, s.forget), kept.mounts(), s.refresh.mounts())
-}
 
 // open makes what answers while modproxy does not serve; done releases it.
 type open func(c *config.Config) (mounts []proxy.Mount, done func() error, err error)
@@ -80,7 +73,7 @@ func answerInside(c *config.Config, own *claim, open open, f func(*api) error) (
 	inside := newInside()
 	api := &http.Server{
 		Handler:           proxy.New(proxy.Config{Mounts: mounts, Operator: own.admits}),
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go api.Serve(inside) // ends with Close
 	defer api.Close()

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -94,7 +95,7 @@ func openPlain(name string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: errNotRegular}
+		err = &fs.PathError{Op: "open", Path: name, Err: durable.ErrNotRegular}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

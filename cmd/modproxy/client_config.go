@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strings"
-	"text/template"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -25,6 +23,9 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 modules and providers of every upstream. Source addresses stay unchanged.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
+			if tool != "" && !slices.Contains(tools, tool) {
+				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
+			}
 			if base != "" {
 				if err := config.CheckURL(base); err != nil {
 					return misuse{fmt.Errorf("--url: %w", err)}
@@ -39,92 +40,10 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 					return err
 				}
 			}
-			return clientConfig(env.stdout, base, tool, c.Upstreams, c.RequiresToken())
+			return app.ClientConfig(env.stdout, base, tool, c.Upstreams, c.RequiresToken())
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
 	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu` (default both)")
 	return cmd
-}
-
-var clientConfigText = template.Must(template.New("").Parse(
-	`{{if eq .Tool "terraform" -}}
-# For ~/.terraformrc (%APPDATA%\terraform.rc on Windows), or for the file that
-# TF_CLI_CONFIG_FILE names.
-{{- else if eq .Tool "tofu" -}}
-# For ~/.tofurc (%APPDATA%\tofu.rc on Windows), or for the file that
-# TF_CLI_CONFIG_FILE names.
-{{- else -}}
-# For Terraform: ~/.terraformrc (%APPDATA%\terraform.rc on Windows).
-# For OpenTofu: ~/.tofurc (%APPDATA%\tofu.rc on Windows).
-# For either: the file that TF_CLI_CONFIG_FILE names.
-{{- end}}
-#
-# A host block stands in for everything that the host says of itself. Clients show
-# the token for the host to every URL in it, so all of them are this proxy's: it
-# passes on what the host answers about its providers.
-{{- if .Asks}}
-#
-# This proxy wants a token, which "modproxy token create" makes. Clients show it for
-# the host that stands in the source address: with the lines below, or where the
-# host has no port, with a variable.
-{{- end}}
-{{range .Hosts}}
-{{- if .Warn}}
-# Terraform cannot use a hostname that is not ASCII; OpenTofu can.
-{{- end}}
-host "{{.Name}}" {
-  services = {
-    "modules.v1"   = "{{.Base}}modules/"
-    "providers.v1" = "{{.Base}}providers/"
-  }
-}
-{{- if $.Asks}}
-# credentials "{{.Name}}" {
-#   token = "mp_…"
-# }
-{{- with .Variable}}
-# or {{.}}=mp_…
-{{- end}}
-{{- end}}
-{{end}}`))
-
-// clientHost is one host block.
-type clientHost struct {
-	Name, Base string
-	Variable   string // of the token
-	Warn       bool
-}
-
-// clientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
-// or, for both, empty) ask the proxy at the URL base for the modules and
-// providers of upstreams. An upstream of any name has no block. asks tells that the proxy wants a token.
-func clientConfig(w io.Writer, base, tool string, upstreams []config.Upstream, asks bool) error {
-	if tool != "" && tool != "terraform" && tool != "tofu" {
-		return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
-	}
-	var hosts []clientHost
-	for _, u := range upstreams {
-		if u.Host == "*" {
-			continue
-		}
-		name := hostname.Display(u.Host)
-		hosts = append(hosts, clientHost{
-			Name:     name,
-			Base:     strings.TrimRight(base, "/") + "/" + u.Host + "/v1/",
-			Variable: hostname.TokenVariable(u.Host),
-			Warn:     name != u.Host && tool != "tofu",
-		})
-	}
-	var text strings.Builder
-	err := clientConfigText.Execute(&text, struct {
-		Tool  string
-		Hosts []clientHost
-		Asks  bool
-	}{tool, hosts, asks})
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text.String())
-	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 )
 
@@ -37,7 +38,7 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 			for _, asks := range []bool{true, false} {
 				upstreams := []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
 				var out bytes.Buffer
-				if err := clientConfig(&out, base, tool, upstreams, asks); err != nil {
+				if err := app.ClientConfig(&out, base, tool, upstreams, asks); err != nil {
 					t.Fatal(err)
 				}
 				all := urls.FindAllString(out.String(), -1)
@@ -74,8 +75,7 @@ func TestClientConfigBase(t *testing.T) {
 }
 
 func TestClientConfigTool(t *testing.T) {
-	var out bytes.Buffer
-	if err := clientConfig(&out, "http://127.0.0.1:8080", "terragrunt", nil, false); exitCode(err) != exitMisuse || out.Len() > 0 {
-		t.Errorf("an unknown tool: %v, and printed %q", err, out.String())
+	if got := command(t, nil, "client-config", "--tool", "terragrunt"); got.code != exitMisuse || got.stdout != "" {
+		t.Errorf("an unknown tool: %+v", got)
 	}
 }

@@ -55,7 +55,7 @@ func haveLedger(c *config.Config) error {
 	if err := haveData(c.Data); err != nil {
 		return err
 	}
-	return haveDir(ledgerDir(c), "ledger")
+	return haveDir(c.LedgerDir(), "ledger")
 }
 
 func haveDir(dir, what string) error {

@@ -37,7 +37,7 @@ they expire, or until the second rotation.`,
 			if err := haveData(c.Data); err != nil {
 				return err
 			}
-			if err := auth.RotateKey(keyFile(c), time.Now()); err != nil {
+			if err := auth.RotateKey(c.KeyFile(), time.Now()); err != nil {
 				return hint.With(err, keyHint(err, c.Data))
 			}
 			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
@@ -184,7 +185,7 @@ func openOldLedger(c *config.Config) ([]proxy.Mount, func() error, error) {
 // that is lost or damaged does not hinder it, nor does a ledger that is not there
 // yet: an import fills it.
 func openLedger(c *config.Config) ([]proxy.Mount, func() error, error) {
-	book, err := ledger.Open(ledgerDir(c), "")
+	book, err := ledger.Open(c.LedgerDir(), "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -211,7 +212,7 @@ func beginLedger(c *config.Config) (records int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	book, err := ledger.Open(ledgerDir(c), "")
+	book, err := ledger.Open(c.LedgerDir(), "")
 	if err != nil {
 		return 0, err
 	}
@@ -222,7 +223,7 @@ func beginLedger(c *config.Config) (records int64, err error) {
 	}
 	for kept, err := range store.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = book.Add(recordOf(kept.Module, kept.Version, kept.Record))
+			err = book.Add(app.RecordOf(kept.Module, kept.Version, kept.Record))
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -35,7 +36,7 @@ type remoteLedger struct {
 // newRemoteLedger asks the proxy at a URL, with a bearer token unless that is
 // empty. Without a verifier key the proxy is asked for its own.
 func newRemoteLedger(ctx context.Context, base, key, token string) (*remoteLedger, error) {
-	o := &sumdbOps{ctx: ctx, base: strings.TrimRight(base, "/") + strings.TrimSuffix(sumdbPath, "/"), token: token, kept: map[string][]byte{}}
+	o := &sumdbOps{ctx: ctx, base: strings.TrimRight(base, "/") + strings.TrimSuffix(app.SumDBPath, "/"), token: token, kept: map[string][]byte{}}
 	if key == "" {
 		said, err := o.ReadRemote("/key")
 		if err != nil {

@@ -5,13 +5,12 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
@@ -49,66 +48,15 @@ func packageOf(seed string) cache.PackageRecord {
 	return cache.PackageRecord{Digest: modproxy.Digest{1}, Sum: ledgertest.Sum(seed), Size: 1, Subdir: "modules/ü", Fetched: time.Unix(1e9, 0).UTC()}
 }
 
-func TestHeldIndex(t *testing.T) {
-	dir := t.TempDir()
-	disagreed, behind := 0, 0
-	x := &heldIndex{
-		store: mustOpenStore(t, dir), book: mustOpenBook(t, filepath.Join(dir, "ledger")),
-		disagrees: func(modproxy.Module, string, error) { disagreed++ },
-		behind:    func(modproxy.Module, string) { behind++ },
-	}
-	must(t, x.book.Add(ledgertest.NewRecord(vpc, "1.0.0", "a")))
-	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
-	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("a") {
-		t.Fatalf("Package = %v, %v", rec, err)
-	}
-	if err := x.PutPackage(vpc, "1.0.0", packageOf("b")); !errors.Is(err, modproxy.ErrChanged) {
-		t.Errorf("PutPackage of what is not recorded = %v, want ErrChanged", err)
-	}
-	// In the index somebody may have named another directory.
-	evil := packageOf("a")
-	evil.Subdir = "examples/evil"
-	must(t, x.store.PutPackage(vpc, "1.0.0", evil))
-	if rec, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || disagreed != 1 {
-		t.Errorf("Package of another directory = %v, %v; told %d times", rec, err, disagreed)
-	}
-	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
-	// What is kept and not recorded is recorded, and told.
-	must(t, x.store.PutPackage(vpc, "2.0.0", packageOf("c")))
-	if _, err := x.Package(vpc, "2.0.0"); err != nil {
-		t.Error(err)
-	}
-	if r, err := x.book.Lookup(vpc, "2.0.0"); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) || behind != 1 {
-		t.Errorf("recorded %v, %v; told %d times", r, err, behind)
-	}
-	// What is kept and does not count is not there.
-	must(t, x.book.Accept(ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "1.0.0"}, Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
-	if _, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrChanged) {
-		t.Errorf("Package of what does not count = %v, want fs.ErrNotExist", err)
-	}
-	var kept []string
-	for k, err := range x.Packages(vpc) {
-		must(t, err)
-		kept = append(kept, k.Version)
-	}
-	if len(kept) != 1 || kept[0] != "2.0.0" || disagreed != 3 {
-		t.Errorf("kept %v, disagreed %d times", kept, disagreed)
-	}
-	must(t, x.PutPackage(vpc, "1.0.0", packageOf("b")))
-	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("b") {
-		t.Errorf("Package = %v, %v", rec, err)
-	}
-}
-
 // A ledger that was lost beside packages is not begun anew in silence.
 func TestOpenBook(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	store := mustOpenStore(t, c.Data)
-	book, err := openBook(c, store)
+	book, err := app.OpenLedger(c, store)
 	must(t, err)
 	must(t, book.Close())
 	must(t, store.PutPackage(vpc, "1.0.0", packageOf("a")))
-	if _, err := openBook(c, store); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
+	if _, err := app.OpenLedger(c, store); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
 		t.Errorf("a ledger without records beside packages: %v", err)
 	}
 	store.Close()
@@ -118,7 +66,7 @@ func TestOpenBook(t *testing.T) {
 	if _, err := beginLedger(c); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a ledger was begun over another: %v", err)
 	}
-	book, err = openBook(c, mustOpenStore(t, c.Data))
+	book, err = app.OpenLedger(c, mustOpenStore(t, c.Data))
 	must(t, err)
 	defer book.Close()
 	if r, err := book.Lookup(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("a") {
@@ -128,20 +76,20 @@ func TestOpenBook(t *testing.T) {
 
 // A ledger whose beginning was interrupted is gone on with, and no other.
 func TestBeginLedgerAgain(t *testing.T) {
-	accepted := recordOf(vpc, "1.0.0", packageOf("b"))
+	accepted := app.RecordOf(vpc, "1.0.0", packageOf("b"))
 	accepted.Reason = "announced"
 	for what, c := range map[string]struct {
 		has  []ledger.Record
 		goes bool
 	}{
-		"the half of it":                   {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a"))}, true},
-		"all of it":                        {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), recordOf(vpc, "2.0.0", packageOf("a"))}, false},
-		"other content":                    {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("b"))}, false},
-		"a version that is not kept":       {[]ledger.Record{recordOf(vpc, "3.0.0", packageOf("a"))}, false},
-		"what somebody accepted meanwhile": {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), accepted}, false},
+		"the half of it":                   {[]ledger.Record{app.RecordOf(vpc, "1.0.0", packageOf("a"))}, true},
+		"all of it":                        {[]ledger.Record{app.RecordOf(vpc, "1.0.0", packageOf("a")), app.RecordOf(vpc, "2.0.0", packageOf("a"))}, false},
+		"other content":                    {[]ledger.Record{app.RecordOf(vpc, "1.0.0", packageOf("b"))}, false},
+		"a version that is not kept":       {[]ledger.Record{app.RecordOf(vpc, "3.0.0", packageOf("a"))}, false},
+		"what somebody accepted meanwhile": {[]ledger.Record{app.RecordOf(vpc, "1.0.0", packageOf("a")), accepted}, false},
 	} {
 		conf := &config.Config{Data: t.TempDir()}
-		store, book := mustOpenStore(t, conf.Data), mustOpenBook(t, ledgerDir(conf))
+		store, book := mustOpenStore(t, conf.Data), mustOpenBook(t, conf.LedgerDir())
 		for _, version := range []string{"1.0.0", "2.0.0"} {
 			must(t, store.PutPackage(vpc, version, packageOf("a")))
 		}
@@ -161,7 +109,7 @@ func TestBeginLedgerAgain(t *testing.T) {
 		if c.goes {
 			want = 2
 		}
-		if got := mustOpenBook(t, ledgerDir(conf)).Tree().N; got != want {
+		if got := mustOpenBook(t, conf.LedgerDir()).Tree().N; got != want {
 			t.Errorf("a ledger that has %s has %d records now, want %d", what, got, want)
 		}
 	}
@@ -193,7 +141,7 @@ func TestRemoteLedger(t *testing.T) {
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
 		must(t, book.Add(ledgertest.NewRecord(vpc, v, v)))
 	}
-	server := httptest.NewServer(proxy.New(proxy.Config{Mounts: sumdbMounts(book)}))
+	server := httptest.NewServer(proxy.New(proxy.Config{Mounts: app.SumDBMounts(book)}))
 	defer server.Close()
 	remote := func(key string) *remoteLedger {
 		l, err := newRemoteLedger(t.Context(), server.URL+"/", key, "")
@@ -222,29 +170,5 @@ func TestRemoteLedger(t *testing.T) {
 	}
 	if res, err := http.Get(server.URL + "/-/sumdb/modproxy/supported"); err != nil || res.StatusCode != 200 {
 		t.Errorf("supported: %v, %v", res.Status, err)
-	}
-}
-
-// Who is asked who they are is shown what they may read.
-func TestMayLookUp(t *testing.T) {
-	scope, err := auth.ParseScope("registry.example.com/acme")
-	must(t, err)
-	acme := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{scope}}}
-	for path, want := range map[string]bool{
-		"/latest":              true,
-		"/tile/8/0/000.p/3":    true,
-		"/tile/8/data/000.p/3": false,
-		"/lookup/registry.example.com/acme/vpc/aws@v1.0.0":    true,
-		"/lookup/registry.example.com/other/vpc/aws@v1.0.0":   false,
-		"/lookup/registry.example.com/acme/!v!p!c/aws@v1.0.0": true,
-		"/lookup/nonsense": false,
-	} {
-		if err := mayLookUp(acme, path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v, want %v", path, err, want)
-		}
-		admin := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Admin: true}}
-		if err := errors.Join(mayLookUp(admin, path), mayLookUp(auth.Principal{}, path)); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
 	}
 }

@@ -53,7 +53,7 @@ func (env *environment) readLedger(f func(c *config.Config, book *ledger.Log) er
 	if err := haveLedger(c); err != nil {
 		return err
 	}
-	book, err := ledger.OpenReadOnly(ledgerDir(c))
+	book, err := ledger.OpenReadOnly(c.LedgerDir())
 	if err != nil {
 		return err
 	}

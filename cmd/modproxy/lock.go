@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
@@ -175,7 +176,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 }
 
 func readLock(name string) ([]lock.Entry, error) {
-	text, err := readRegular(name, lock.MaxSize)
+	text, err := durable.ReadRegular(name, lock.MaxSize)
 	if err != nil {
 		return nil, err
 	}
@@ -208,15 +209,15 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 		if err != nil {
 			return "", err
 		}
-		if _, err := os.Stat(ledgerDir(c)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(c.LedgerDir()); errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		book, err := ledger.OpenReadOnly(ledgerDir(c))
+		book, err := ledger.OpenReadOnly(c.LedgerDir())
 		if err != nil {
 			return "", err
 		}
 		defer book.Close()
-		record, asked = book.Lookup, ledgerDir(c)
+		record, asked = book.Lookup, c.LedgerDir()
 	}
 	var wrong problems
 	for _, e := range entries {

@@ -47,7 +47,7 @@ modproxy must not be serving from the data directory.`,
 
 func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bool) error {
 	var pinned func(modproxy.Module, string) (modproxy.Sum, error)
-	if book, err := ledger.OpenReadOnly(ledgerDir(c)); err == nil { // the index can be made without it
+	if book, err := ledger.OpenReadOnly(c.LedgerDir()); err == nil { // the index can be made without it
 		defer book.Close()
 		pinned = (&storage{book: book}).pinned
 	}

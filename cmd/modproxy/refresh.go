@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/proxy"
@@ -161,14 +161,15 @@ func (env *environment) openRefresher(ctx context.Context) ([]proxy.Mount, func(
 	}
 	inside := *c
 	inside.Anonymous = true
-	s, err := newStack(ctx, &inside, nil, zap.NewNop())
+	a, err := app.Open(ctx, &inside, app.Options{Version: buildVersion()})
 	if err != nil {
 		return nil, nil, err
 	}
-	if why := s.store.ReadOnly(); why != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the data directory is read-only: %w", why), s.close())
+	if why := a.Store.ReadOnly(); why != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the data directory is read-only: %w", why), a.Close())
 	}
-	return s.refresh.mounts(), s.close, nil
+	ask := &refresher{cache: a.Cache, hosts: c.HasUpstream}
+	return ask.mounts(), a.Close, nil
 }
 
 // refresh prints what the API says. Its error has those of the modules.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
@@ -31,16 +32,16 @@ type storage struct {
 
 // openStorage opens the storage while modproxy does not serve.
 func openStorage(c *config.Config) ([]proxy.Mount, func() error, error) {
-	store, err := openStore(c.Data)
+	store, err := app.OpenStore(c.Data)
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &storage{store: store, cache: &cache.Registry{Index: store, Blobs: store, Uses: store, References: store.References}}
-	if err := stayPut(s.cache, store, c); err != nil {
+	if err := app.StayPut(s.cache, store, c); err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	if _, err := os.Stat(ledgerDir(c)); !errors.Is(err, fs.ErrNotExist) {
-		s.book, s.damage = ledger.OpenReadOnly(ledgerDir(c))
+	if _, err := os.Stat(c.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
+		s.book, s.damage = ledger.OpenReadOnly(c.LedgerDir())
 	}
 	done := func() error {
 		errs := []error{s.cache.Close(context.Background()), store.Close()}

@@ -41,7 +41,7 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	tokens, err := auth.OpenTokens(tokensFile(c))
+	tokens, err := auth.OpenTokens(c.TokensFile())
 	return c, tokens, err
 }
 
@@ -62,10 +62,10 @@ func (env *environment) firstTokens() (*config.Config, *auth.Tokens, error) {
 	if err := makeData(c.Data); err != nil {
 		return nil, nil, err
 	}
-	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {
+	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
 		return nil, nil, err
 	}
-	tokens, err := auth.OpenTokens(tokensFile(c))
+	tokens, err := auth.OpenTokens(c.TokensFile())
 	return c, tokens, err
 }
 
@@ -158,7 +158,7 @@ five seconds.`,
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(tokensFile(c)); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
 				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
 			}
 			revoked, err := tokens.Revoke(args[0])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
@@ -76,7 +77,7 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		end = "It expires at " + t.Expires.Format(time.RFC3339)
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
-		t.Name, t.ID, absolute(tokensFile(c)), end, shellQuote(t.Name))
+		t.Name, t.ID, app.Absolute(c.TokensFile()), end, shellQuote(t.Name))
 	base, err := c.BaseURL()
 	own := hostOf(base, err)
 	for _, host := range tokenHosts(c, t, own) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -35,7 +36,7 @@ func (s *storage) checkLedger() *damage {
 	if err == nil && s.book != nil {
 		err = s.book.Recheck()
 	}
-	d := disk.Damage{Kind: ledgerMissing, Text: errNoLedger.Error() + ": " + strings.Join(noLedgerRemedies, ", ")}
+	d := disk.Damage{Kind: ledgerMissing, Text: app.ErrNoLedger.Error() + ": " + strings.Join(app.NoLedgerRemedies, ", ")}
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
 		d.Kind, d.Text = ledgerDamaged, err.Error()

@@ -1,11 +1,9 @@
-package main
+package app
 
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -13,12 +11,13 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // certificate is the TLS certificate in force. It follows its files: a changed
 // pair is used from the next connection on, and a broken one is not.
 type certificate struct {
-	files   config.TLS
+	paths   config.TLS
 	current atomic.Pointer[tls.Certificate]
 
 	mu     sync.Mutex // held while the files are read
@@ -30,13 +29,13 @@ type certificate struct {
 const certificateInterval = time.Second
 
 // newCertificate is nil when none is configured.
-func newCertificate(files config.TLS) (*certificate, error) {
-	if files.CertFile == "" {
+func newCertificate(paths config.TLS) (*certificate, error) {
+	if paths.CertFile == "" {
 		return nil, nil
 	}
-	c := &certificate{files: files}
+	c := &certificate{paths: paths}
 	if err := c.reload(); err != nil {
-		return nil, misuse{err}
+		return nil, config.Error{err}
 	}
 	return c, nil
 }
@@ -74,21 +73,21 @@ func (c *certificate) reload() error {
 // read is called with c.mu held.
 func (c *certificate) read() error {
 	c.looked = time.Now()
-	stamp, err := stampOf(c.files.CertFile, c.files.KeyFile)
+	stamp, err := stampOf(c.paths.CertFile, c.paths.KeyFile)
 	if err != nil || stamp == c.stamp {
 		return err
 	}
-	cert, err := readRegular(c.files.CertFile, maxPEM)
+	cert, err := durable.ReadRegular(c.paths.CertFile, maxPEM)
 	if err != nil {
 		return err
 	}
-	key, err := readRegular(c.files.KeyFile, maxPEM)
+	key, err := durable.ReadRegular(c.paths.KeyFile, maxPEM)
 	if err != nil {
 		return err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.files.CertFile, err)
+		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
 	}
 	if pair.Leaf == nil {
 		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
@@ -114,27 +113,3 @@ func stampOf(names ...string) (string, error) {
 
 // maxPEM bounds a file with a certificate or a key, in bytes.
 const maxPEM = 1 << 20
-
-// readRegular reads a file of at most so many bytes that is one, or a link to one:
-// reading a pipe might take for ever.
-func readRegular(name string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|noWait, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w", name, errNotRegular)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s: more than %d bytes", name, most)
-	}
-	return text, err
-}
-
-var errNotRegular = errors.New("not a regular file")

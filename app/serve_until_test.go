@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -19,7 +19,8 @@ func TestLoggedStart(t *testing.T) {
 	var out bytes.Buffer
 	log, flush := newLog(&out, "info")
 	c := config.Default()
-	logStarted(log, c, "http://127.0.0.1:8080", "modproxy.yaml")
+	a := &App{log: log, config: c, url: "http://127.0.0.1:8080", options: Options{ConfigFile: "modproxy.yaml"}}
+	a.logStarted()
 	flush()
 	got := regexp.MustCompile(`"version":"[^"]*"`).ReplaceAllString(strings.TrimSpace(out.String()), `"version":"V"`)
 	if !strings.HasSuffix(got, loggedStart) {

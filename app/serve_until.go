@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 )
 
 // serveUntil serves until ctx ends, and then until nothing is under way or grace is over.
-func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, stack *stack) error {
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, stack *App) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
@@ -61,8 +61,8 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener,
 }
 
 // linger waits for the fetches that run, and then for a moment, but no longer than ctx.
-func (s *stack) linger(ctx context.Context) {
-	running := s.cache.Fetching()
+func (s *App) linger(ctx context.Context) {
+	running := s.Cache.Fetching()
 	if len(running) == 0 {
 		return
 	}
@@ -95,10 +95,10 @@ const (
 	fieldSeconds = "seconds"
 )
 
-func logStarted(log *zap.Logger, c *config.Config, listen, file string) {
-	log.Info(idStarted,
-		zap.String(fieldVersion, buildVersion()), zap.String(fieldListen, listen), zap.String(fieldData, c.Data),
-		zap.String(fieldConfig, file), zap.Bool(fieldOffline, c.Offline), zap.Bool(fieldAuth, c.RequiresToken()))
+func (s *App) logStarted() {
+	s.log.Info(idStarted,
+		zap.String(fieldVersion, s.options.Version), zap.String(fieldListen, s.url), zap.String(fieldData, s.config.Data),
+		zap.String(fieldConfig, s.options.ConfigFile), zap.Bool(fieldOffline, s.config.Offline), zap.Bool(fieldAuth, s.config.RequiresToken()))
 }
 
 // signalOf is the signal that has ended ctx.
@@ -106,14 +106,10 @@ func signalOf(ctx context.Context) string {
 	return strings.TrimSuffix(context.Cause(ctx).Error(), " signal received")
 }
 
-// listensEverywhere reports whether an address to listen on is of every interface.
-func listensEverywhere(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
-}
+// TokensUnprotected reports whether clients show their tokens unencrypted, as far as
+// is known.
+func (s *App) TokensUnprotected() bool { return unprotected(s.config, s.listener.Addr()) }
 
-// unprotected reports whether clients show their tokens unencrypted, as far as is known.
 func unprotected(c *config.Config, listening net.Addr) bool {
 	tcp, ok := listening.(*net.TCPAddr)
 	return ok && c.RequiresToken() && !tcp.IP.IsLoopback() && c.TLS.CertFile == "" && !strings.HasPrefix(c.PublicURL, "https://")

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"go.uber.org/zap"
@@ -9,7 +9,7 @@ import (
 )
 
 // observe measures and logs what goes on behind the requests.
-func (s *stack) observe(e cache.Event) {
+func (s *App) observe(e cache.Event) {
 	level := zapcore.InfoLevel
 	switch e.Kind {
 	case cache.VersionsAsked:
@@ -21,7 +21,7 @@ func (s *stack) observe(e cache.Event) {
 		level = zapcore.DebugLevel
 	case cache.FetchEnded:
 		s.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
-		s.store.Doubt(e.Err) // packages are packed in the data directory, too
+		s.Store.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
 		s.metrics.StaleServed()
 		return // the request's own entry says so

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
@@ -69,7 +67,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		return c
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	s, err := newStack(t.Context(), configure(data), nil, zap.NewNop())
+	s, err := Open(t.Context(), configure(data), Options{})
 	must(t, err)
 
 	var served atomic.Int64                // versions below it were served
@@ -103,33 +101,33 @@ func TestBackupUnderLoad(t *testing.T) {
 		want[i], err = sumServed(t.Context(), s, i)
 		must(t, err)
 	}
-	must(t, s.close())
+	must(t, s.Close())
 
 	for _, b := range backups {
-		s, err := newStack(t.Context(), configure(b.dir), nil, zap.NewNop())
+		s, err := Open(t.Context(), configure(b.dir), Options{})
 		if err != nil { // the index was copied while it was written
 			for _, name := range []string{"index.db", "layout.json", "blobs", "packages"} {
 				must(t, os.RemoveAll(filepath.Join(b.dir, name)))
 			}
-			s, err = newStack(t.Context(), configure(b.dir), nil, zap.NewNop())
+			s, err = Open(t.Context(), configure(b.dir), Options{})
 		}
 		must(t, err)
 		for i := range b.has {
-			if r, err := s.book.Lookup(vpc, numbered(i)); err != nil || r.Sum != want[i] {
+			if r, err := s.Ledger.Lookup(vpc, numbered(i)); err != nil || r.Sum != want[i] {
 				t.Errorf("a copy after %d versions: the ledger has %v, %v of %s; want %s", b.has, r.Sum, err, numbered(i), want[i])
 			}
 			if got, err := sumServed(t.Context(), s, int(i)); err != nil || got != want[i] {
 				t.Errorf("a copy after %d versions: %s is %s, %v; want %s", b.has, numbered(i), got, err, want[i])
 			}
 		}
-		must(t, s.close())
+		must(t, s.Close())
 	}
 }
 
 func numbered[T int | int64](i T) string { return fmt.Sprintf("1.%d.0", i) }
 
-func sumServed(ctx context.Context, s *stack, i int) (modproxy.Sum, error) {
-	p, err := s.registry.Package(ctx, vpc.At(numbered(i)))
+func sumServed(ctx context.Context, s *App, i int) (modproxy.Sum, error) {
+	p, err := s.Registry.Package(ctx, vpc.At(numbered(i)))
 	if err != nil {
 		return "", err
 	}

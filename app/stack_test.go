@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestGitCredentialIsForModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	fetcher, err := (&stack{egress: out}).newGit(c, t.TempDir())
+	fetcher, err := (&App{egress: out}).newGit(c, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"github.com/modproxy/modproxy/cache"
@@ -6,9 +6,9 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// stayPut tells r what does not go when room is made: what was set aside, and the
+// StayPut tells r what does not go when room is made: what was set aside, and the
 // packages that are pinned. The scopes have been checked.
-func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
+func StayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
 	r.Beside = func() (int64, error) {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"net"
@@ -13,29 +13,24 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// tokensFile and keyFile are where the tokens are kept, and what package paths are
-// signed with. "modproxy token" changes the first beside a proxy that serves.
-func tokensFile(c *config.Config) string { return filepath.Join(c.Data, "auth", "tokens.json") }
-func keyFile(c *config.Config) string    { return filepath.Join(c.Data, "auth", "key") }
-
 // maxIssuerAnswer bounds what an issuer says of itself and its keys, in bytes.
 const maxIssuerAnswer = 1 << 20
 
 // newAuth puts the layer on top that answers clients only what they may read, if
 // they are asked who they are.
-func (s *stack) newAuth(c *config.Config, listening net.Addr) error {
+func (s *App) newAuth(c *config.Config, listening net.Addr) error {
 	if !c.RequiresToken() {
-		if tokens, err := auth.OpenTokens(tokensFile(c)); err != nil {
+		if tokens, err := auth.OpenTokens(c.TokensFile()); err != nil {
 			s.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
 		} else {
 			s.operators = &auth.Authenticator{Tokens: tokens}
 		}
 		return nil
 	}
-	if err := auth.MakeDir(filepath.Dir(tokensFile(c))); err != nil {
+	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
 		return err
 	}
-	tokens, err := auth.OpenTokens(tokensFile(c))
+	tokens, err := auth.OpenTokens(c.TokensFile())
 	if err != nil {
 		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
 	}
@@ -52,27 +47,27 @@ func (s *stack) newAuth(c *config.Config, listening net.Addr) error {
 		}
 		who.JWT, paths.Rules = verifier, verifier.Rules()
 	}
-	if who.Signer, err = auth.OpenSigner(keyFile(c), paths); err != nil {
+	if who.Signer, err = auth.OpenSigner(c.KeyFile(), paths); err != nil {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
 	s.auth = who
-	s.registry = &auth.Registry{Next: s.registry}
+	s.Registry = &auth.Registry{Next: s.Registry}
 	return nil
 }
 
 // toIssuers asks issuers for their keys, offline too: they are none of those that
 // modules come from.
-func (s *stack) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
+func (s *App) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
 	if s.egress == nil {
 		var err error
-		if s.egress, err = newEgress(c, listening); err != nil {
+		if s.egress, err = s.newEgress(c, listening); err != nil {
 			return nil, err
 		}
 	}
 	return s.egress.Transport(maxIssuerAnswer), nil
 }
 
-func (s *stack) observeIssuer(issuer string, err error) {
+func (s *App) observeIssuer(issuer string, err error) {
 	if err != nil {
 		s.log.Warn("the keys of an issuer cannot be fetched", zap.String("issuer", issuer), zap.Error(err))
 		return
@@ -81,7 +76,7 @@ func (s *stack) observeIssuer(issuer string, err error) {
 }
 
 // authReady is what hinders the proxy from letting clients in.
-func (s *stack) authReady() error {
+func (s *App) authReady() error {
 	if s.auth == nil {
 		return nil
 	}
@@ -91,9 +86,9 @@ func (s *stack) authReady() error {
 	return s.auth.Signer.Check()
 }
 
-// nobodyMayAsk reports whether there is no token and no issuer that would let
-// anybody in.
-func (s *stack) nobodyMayAsk() bool {
+// NobodyHasToken reports whether clients need a token and nobody can have one: none
+// was made, and no issuer makes any.
+func (s *App) NobodyHasToken() bool {
 	if s.auth == nil || s.auth.JWT != nil {
 		return false
 	}

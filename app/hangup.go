@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func hangups() (came <-chan os.Signal, stop func()) {
 }
 
 // followHangups reloads for each SIGHUP until ctx ends.
-func (s *stack) followHangups(ctx context.Context, came <-chan os.Signal) {
+func (s *App) followHangups(ctx context.Context, came <-chan os.Signal) {
 	for {
 		select {
 		case <-came:
@@ -40,7 +40,7 @@ func (s *stack) followHangups(ctx context.Context, came <-chan os.Signal) {
 // by the key of the configuration. On an error what was read before goes on to
 // count. The rest of the configuration needs a restart; tokens and keys are followed
 // without being told.
-func (s *stack) reload() (what []string, err error) {
+func (s *App) reload() (what []string, err error) {
 	what = []string{}
 	if s.tls != nil {
 		if err := s.tls.reload(); err != nil {

@@ -1,11 +1,10 @@
-package main
+package app
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -22,45 +21,40 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// ledgerName is the ledger's directory in the data directory.
-const ledgerName = "ledger"
-
-func ledgerDir(c *config.Config) string { return filepath.Join(c.Data, ledgerName) }
-
-// openBook opens the ledger. Where packages are kept it has had records: to go on
+// OpenLedger opens the ledger. Where packages are kept it has had records: to go on
 // with none would unpin every version.
-func openBook(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
-	book, err := ledger.Open(ledgerDir(c), "")
+func OpenLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
+	book, err := ledger.Open(c.LedgerDir(), "")
 	if errors.Is(err, syscall.EROFS) {
-		book, err = ledger.OpenReadOnly(ledgerDir(c))
+		book, err = ledger.OpenReadOnly(c.LedgerDir())
 	}
 	if err != nil || book.Tree().N > 0 {
 		return book, err
 	}
 	for _, err := range index.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = hint.With(fmt.Errorf("%s: %w", ledgerDir(c), errNoLedger), noLedgerRemedies...)
+			err = hint.With(fmt.Errorf("%s: %w", c.LedgerDir(), ErrNoLedger), NoLedgerRemedies...)
 		}
 		return nil, errors.Join(err, book.Close())
 	}
 	return book, nil
 }
 
-var errNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
+var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
 
-var noLedgerRemedies = []string{
+var NoLedgerRemedies = []string{
 	"put its backup back",
 	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
 	`or begin one with what the kept packages are: "modproxy ledger init"`,
 }
 
-// forget makes what is in memory of a version be looked at again.
-func (s *stack) forget(m modproxy.Module, version string) { s.cache.Forget(m, version) }
+// Forget makes what is in memory of a version be looked at again.
+func (s *App) Forget(m modproxy.Module, version string) { s.Cache.Forget(m, version) }
 
 // heldIndex is the index as far as it agrees with the ledger.
-func (s *stack) heldIndex() *heldIndex {
+func (s *App) heldIndex() *heldIndex {
 	return &heldIndex{
-		store: s.store, book: s.book,
+		store: s.Store, book: s.Ledger,
 		disagrees: func(m modproxy.Module, version string, err error) {
 			s.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
 		},
@@ -71,7 +65,7 @@ func (s *stack) heldIndex() *heldIndex {
 }
 
 // observeLedger measures and logs what the ledger's layer tells.
-func (s *stack) observeLedger(e ledger.Event) {
+func (s *App) observeLedger(e ledger.Event) {
 	s.metrics.Ledger(string(e.Kind))
 	fields := []zap.Field{zap.Stringer("module", e.Module), zap.String("version", e.Version)}
 	switch e.Kind {
@@ -86,12 +80,12 @@ func (s *stack) observeLedger(e ledger.Event) {
 	}
 }
 
-const sumdbPath = "/-/sumdb/"
+const SumDBPath = "/-/sumdb/"
 
-// sumdbMounts serve the ledger as the go command knows a checksum database, with
+// SumDBMounts serve the ledger as the go command knows a checksum database, with
 // what it asks a proxy for one ("supported") and the key to check it with.
-func sumdbMounts(book *ledger.Log) []proxy.Mount {
-	prefix := sumdbPath + book.Name()
+func SumDBMounts(book *ledger.Log) []proxy.Mount {
+	prefix := SumDBPath + book.Name()
 	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
 	text := func(s string) func(http.ResponseWriter, *http.Request) error {
 		return func(w http.ResponseWriter, _ *http.Request) error {
@@ -101,7 +95,7 @@ func sumdbMounts(book *ledger.Log) []proxy.Mount {
 		}
 	}
 	return []proxy.Mount{
-		{Method: "GET", Path: sumdbPath + "key", Kind: "ledger", Known: true, Sparing: true, Handle: text(book.VerifierKey() + "\n")},
+		{Method: "GET", Path: SumDBPath + "key", Kind: "ledger", Known: true, Sparing: true, Handle: text(book.VerifierKey() + "\n")},
 		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Known: true, Sparing: true, Handle: text("")},
 		{Method: "GET", Path: prefix + "/", Kind: "ledger", Known: true, Sparing: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
 			if err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix)); err != nil {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package app
 
 // openFiles is how many files the process may have open; zero when nobody knows.
 func openFiles() uint64 { return 0 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -31,15 +31,14 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// stack is the layers of registries, and what they stand on.
-type stack struct {
-	registry  modproxy.Registry
-	cache     *cache.Registry
-	store     *disk.Store
-	book      *ledger.Log
-	recheck   recheck         // does nothing when offline
-	provider  proxy.Providers // nil when offline
-	refresh   refresher
+// App is the layers of registries, and what they stand on.
+type App struct {
+	Registry  modproxy.Registry
+	Cache     *cache.Registry
+	Store     *disk.Store
+	Ledger    *ledger.Log
+	recheck   recheck             // does nothing when offline
+	provider  proxy.Providers     // nil when offline
 	auth      *auth.Authenticator // nil when nobody is asked
 	operators *auth.Authenticator // of the API, when nobody else is asked
 	egress    *egress.Client      // nil when offline and without issuers
@@ -47,36 +46,45 @@ type stack struct {
 	tls       *certificate        // nil without TLS
 	metrics   *proxy.Metrics
 	log       *zap.Logger
-	claim     *claim // of the data directory
 	draining  atomic.Bool
 
-	listening net.Addr
-	noGit     error // why nothing can be fetched from git
+	config   *config.Config
+	options  Options
+	listener net.Listener
+	url      string
+	flush    func() // of the log
+
+	noGit error // why nothing can be fetched from git
 }
 
-// newStack makes the layers. Read from the end it is the path of a request.
-func newStack(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Logger) (_ *stack, err error) {
-	s := &stack{metrics: proxy.NewMetrics(), log: log}
+// Open opens what c describes without listening for clients. It does not log.
+func Open(ctx context.Context, c *config.Config, o Options) (*App, error) {
+	return open(ctx, c, nil, zap.NewNop(), o)
+}
+
+// open makes the layers. Read from the end it is the path of a request.
+func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Logger, o Options) (_ *App, err error) {
+	s := &App{metrics: proxy.NewMetrics(), log: log, flush: func() {}, options: o, config: c}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.store, err = openStore(c.Data); err != nil {
+	if s.Store, err = OpenStore(c.Data); err != nil {
 		return nil, err
 	}
-	locked := s.store.ReadOnly()
+	locked := s.Store.ReadOnly()
 	if locked != nil {
 		log.Warn("data_read_only", zap.Error(locked))
 	}
-	if n := s.store.Mended(); n > 0 {
+	if n := s.Store.Mended(); n > 0 {
 		log.Warn("index_mended", zap.Int("records", n))
 	}
-	if s.book, err = openBook(c, s.store); err != nil {
+	if s.Ledger, err = OpenLedger(c, s.Store); err != nil {
 		return nil, err
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
-	scratch := absolute(filepath.Join(c.Data, "scratch"))
+	scratch := Absolute(filepath.Join(c.Data, "scratch"))
 	if locked == nil {
 		err = emptyScratch(scratch)
 	}
@@ -94,10 +102,10 @@ func newStack(ctx context.Context, c *config.Config, listening net.Addr, log *za
 		// A version is recorded before its package is kept. A record without a
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
-		held := ledger.Registry{Next: client, Ledger: s.book, Observe: s.observeLedger}
+		held := ledger.Registry{Next: client, Ledger: s.Ledger, Observe: s.observeLedger}
 		s.provider = client.Provider
 		s.recheck = recheck{
-			Every: c.Ledger.Recheck, Ledger: s.book, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
+			Every: c.Ledger.Recheck, Ledger: s.Ledger, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
 			Commit: func(ctx context.Context, m modproxy.Module, version string) (string, error) {
 				return client.Commit(ctx, m.At(version))
 			},
@@ -111,28 +119,27 @@ func newStack(ctx context.Context, c *config.Config, listening net.Addr, log *za
 			reg, s.recheck = &readOnly{reg, locked}, recheck{}
 		}
 	}
-	s.cache = &cache.Registry{
-		Next: reg, Index: s.heldIndex(), Blobs: s.store, Uses: s.store, References: s.store.References, MaxSize: int64(c.Cache.MaxSize),
+	s.Cache = &cache.Registry{
+		Next: reg, Index: s.heldIndex(), Blobs: s.Store, Uses: s.Store, References: s.Store.References, MaxSize: int64(c.Cache.MaxSize),
 		MaxVersions: int64(c.Cache.MaxVersions),
 		Fresh:       c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
-	s.recheck.Turn = s.cache.Turn
-	if err := stayPut(s.cache, s.store, c); err != nil {
+	s.recheck.Turn = s.Cache.Turn
+	if err := StayPut(s.Cache, s.Store, c); err != nil {
 		return nil, err
 	}
-	s.refresh = refresher{cache: s.cache, hosts: c.HasUpstream}
-	s.metrics.Storage(s.cache.Usage, int64(c.Cache.MaxSize))
-	s.cache.Start()
-	s.registry = &rewrite.Registry{Next: s.cache}
+	s.metrics.Storage(s.Cache.Usage, int64(c.Cache.MaxSize))
+	s.Cache.Start()
+	s.Registry = &rewrite.Registry{Next: s.Cache}
 	return s, s.newAuth(c, listening)
 }
 
 // newUpstream makes the client that asks registries and fetches packages.
-func (s *stack) newUpstream(ctx context.Context, c *config.Config, listening net.Addr, scratch string) (*upstream.Client, error) {
+func (s *App) newUpstream(ctx context.Context, c *config.Config, listening net.Addr, scratch string) (*upstream.Client, error) {
 	var err error
-	if s.egress, err = newEgress(c, listening); err != nil {
+	if s.egress, err = s.newEgress(c, listening); err != nil {
 		return nil, err
 	}
 	if s.tunnel, err = s.egress.ListenTunnel(context.WithoutCancel(ctx)); err != nil {
@@ -171,25 +178,25 @@ func (s *stack) newUpstream(ctx context.Context, c *config.Config, listening net
 }
 
 // newEgress makes every connection that leaves this process, but none back to it.
-func newEgress(c *config.Config, listening net.Addr) (*egress.Client, error) {
+func (s *App) newEgress(c *config.Config, listening net.Addr) (*egress.Client, error) {
 	own := netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
 		own = tcp.AddrPort()
 	}
 	client, err := egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + buildVersion(),
+		UserAgent: "modproxy/" + s.options.Version,
 		Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
-		return nil, misuse{fmt.Errorf("egress: %w", err)}
+		return nil, config.Error{fmt.Errorf("egress: %w", err)}
 	}
 	return client, nil
 }
 
 // newGit makes what fetches from git for a module, with the credentials whose scopes
 // cover it.
-func (s *stack) newGit(c *config.Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
+func (s *App) newGit(c *config.Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
 	type scoped struct {
 		config.Credential
 		covers func(modproxy.Module) bool // nil: any module
@@ -227,7 +234,7 @@ func (s *stack) newGit(c *config.Config, scratch string) (func(modproxy.Module) 
 		fetcher.SSH = func(host string) (git.SSHIdentity, bool) {
 			credential, ok := of(host)
 			return git.SSHIdentity{
-				KeyFile: absolute(credential.SSHKeyFile), KnownHostsFile: absolute(credential.KnownHostsFile),
+				KeyFile: Absolute(credential.SSHKeyFile), KnownHostsFile: Absolute(credential.KnownHostsFile),
 			}, ok && credential.SSHKeyFile != ""
 		}
 		return &fetcher
@@ -258,8 +265,8 @@ func emptyScratch(scratch string) error {
 	return os.Chmod(scratch, 0o700)
 }
 
-// absolute is for programs that run in another directory than this one.
-func absolute(path string) string {
+// Absolute is for programs that run in another directory than this one.
+func Absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
 	}
@@ -267,14 +274,14 @@ func absolute(path string) string {
 }
 
 // ready is what hinders the proxy from doing its work.
-func (s *stack) ready() []proxy.Hindrance {
+func (s *App) ready() []proxy.Hindrance {
 	if s.draining.Load() {
 		return []proxy.Hindrance{{State: "shutting down"}}
 	}
 	var list []proxy.Hindrance
 	for _, h := range []proxy.Hindrance{
-		{State: "nothing more is kept", Err: s.store.Ready()},
-		{State: "nothing more is recorded", Err: s.book.Failed()},
+		{State: "nothing more is kept", Err: s.Store.Ready()},
+		{State: "nothing more is recorded", Err: s.Ledger.Failed()},
 		{State: "nobody is let in", Err: s.authReady()},
 	} {
 		if h.Err != nil {
@@ -288,20 +295,20 @@ func (s *stack) ready() []proxy.Hindrance {
 }
 
 // drain waits for the fetches that run, until ctx ends.
-func (s *stack) drain(ctx context.Context) {
-	left := s.cache.Fetching()
-	if err := s.cache.Close(ctx); err != nil {
+func (s *App) drain(ctx context.Context) {
+	left := s.Cache.Fetching()
+	if err := s.Cache.Close(ctx); err != nil {
 		s.log.Warn("fetches_cut", zap.Strings("modules", slices.Sorted(maps.Keys(left))), zap.Error(err))
 	}
 }
 
-// close releases what the stack stands on. What is fetching must have ended.
-func (s *stack) close() error {
+// Close releases what the stack stands on. What is fetching must have ended.
+func (s *App) Close() error {
 	var errs []error
-	if s.cache != nil {
+	if s.Cache != nil {
 		gone, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		errs = append(errs, s.cache.Close(gone))
+		errs = append(errs, s.Cache.Close(gone))
 	}
 	if s.tunnel != nil {
 		errs = append(errs, s.tunnel.Close())
@@ -309,11 +316,15 @@ func (s *stack) close() error {
 	if s.egress != nil {
 		errs = append(errs, s.egress.Close())
 	}
-	if s.book != nil {
-		errs = append(errs, s.book.Close())
+	if s.Ledger != nil {
+		errs = append(errs, s.Ledger.Close())
 	}
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
+	if s.Store != nil {
+		errs = append(errs, s.Store.Close())
 	}
+	if s.listener != nil {
+		s.listener.Close() // which the server may have done
+	}
+	s.flush()
 	return errors.Join(errs...)
 }
