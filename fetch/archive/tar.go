@@ -20,7 +20,7 @@ func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builde
 	case TarBzip2:
 		r = newBzip2Reader(compressed)
 	case TarXz:
-		r = &xzReader{in: xzInput{r: compressed}}
+		r = &xzReader{r: compressed}
 	}
 	if err != nil {
 		return err

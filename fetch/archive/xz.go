@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"hash"
 	"hash/crc32"
+	"hash/crc64"
 	"io"
+	"slices"
 
 	"github.com/ulikunitz/xz/lzma"
 )
@@ -21,50 +23,31 @@ const (
 	maxDictionaries = 4 << 30
 )
 
-var (
-	xzMagic       = []byte("\xfd7zXZ\x00")
-	xzFooterMagic = []byte("YZ")
-)
+var xzMagic = []byte("\xfd7zXZ\x00")
 
 // An xzReader decompresses the .xz container
 // (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The decoder of LZMA2 is
-// that of ulikunitz/xz; its reader for the container is not used, because that makes
-// a dictionary as large as a block's header asks for, up to 4 GiB.
+// that of ulikunitz/xz. Its reader of the container is not used: that makes a
+// dictionary as large as a block asks for, up to 4 GiB, and takes a file that ends
+// between two blocks for a whole one.
 type xzReader struct {
-	in  xzInput
-	err error
+	r      *bufio.Reader
+	n      int64 // bytes taken from r
+	err    error
+	isLast bool // what follows this stream is not read
 
 	streams      int
-	isLast       bool // what follows this stream is not read
+	inStream     bool
 	check        byte
-	block        *xzBlock
 	blocks       uint64
-	records      hash.Hash // what the index should have
+	records      []byte // of the index, one for each block
 	dictionaries int64
-}
 
-// An xzInput counts what is taken from the compressed file.
-type xzInput struct {
-	r *bufio.Reader
-	n int64
-}
-
-func (in *xzInput) Read(p []byte) (int, error) {
-	n, err := in.r.Read(p)
-	in.n += int64(n)
-	return n, err
-}
-
-// next takes exactly n bytes.
-func (in *xzInput) next(n int) ([]byte, error) {
-	p := make([]byte, n)
-	if _, err := io.ReadFull(in, p); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
-	}
-	return p, nil
+	block        *lzma.Reader2 // nil between blocks
+	start, data  int64         // where the header of the block and its content begin
+	stated       [2]int64      // compressed and uncompressed size; -1 where the header has none
+	uncompressed int64         // bytes of its content, so far
+	sum          hash.Hash     // of its content; nil for none
 }
 
 var errXz = errors.New("not a valid xz file")
@@ -74,185 +57,187 @@ func xzError(what string) error { return fmt.Errorf("%w: %s", errXz, what) }
 func (x *xzReader) last() { x.isLast = true }
 
 func (x *xzReader) Read(p []byte) (n int, err error) {
-	if x.err != nil {
-		return 0, x.err
-	}
-	// The decoder of LZMA2 meets a stranger's bytes here, and answers some that
-	// cannot be with a panic.
+	// The decoder of LZMA2 panics at some input that is not valid.
 	defer func() {
 		if r := recover(); r != nil {
 			x.err = xzError(fmt.Sprint(r))
 			n, err = 0, x.err
 		}
 	}()
-	for x.err == nil {
-		if x.block == nil {
+	for n == 0 && x.err == nil {
+		switch {
+		case x.block != nil:
+			n, x.err = x.block.Read(p)
+			x.uncompressed += int64(n)
+			if x.sum != nil {
+				x.sum.Write(p[:n])
+			}
+			if x.err == io.EOF {
+				x.err = x.endBlock()
+			}
+		case x.inStream:
 			x.err = x.nextBlock()
-			continue
-		}
-		n, err := x.block.Read(p)
-		if err == io.EOF {
-			err = x.endBlock()
-		}
-		x.err = err
-		if n > 0 {
-			return n, x.err
+		default:
+			x.err = x.nextStream()
 		}
 	}
-	return 0, x.err
+	return n, x.err
 }
 
-// nextBlock reads up to the content of the next block, in this stream or another one.
-// It is io.EOF where the file ends.
-func (x *xzReader) nextBlock() error {
-	if x.records == nil {
-		return x.nextStream()
-	}
-	size, err := x.in.next(1)
-	if err != nil {
-		return err
-	}
-	if size[0] == 0 {
-		return x.endStream()
-	}
-	start := x.in.n - 1
-	rest, err := x.in.next((int(size[0])+1)*4 - 1)
-	if err != nil {
-		return err
-	}
-	h, err := parseXzBlock(append(size, rest...))
-	if err != nil {
-		return err
-	}
-	if h.dictionary > maxDictionary {
-		return fmt.Errorf("asks for a dictionary of %d bytes, more than the %d that are allowed", h.dictionary, maxDictionary)
-	}
-	if x.dictionaries += h.dictionary; x.dictionaries > maxDictionaries {
-		return errors.New("has too many blocks")
-	}
-	x.block = &xzBlock{h: h, in: &x.in, start: start, data: x.in.n, sum: newXzCheck(x.check)}
-	config := lzma.Reader2Config{DictCap: max(lzma.MinDictCap, int(h.dictionary))}
-	x.block.r, err = config.NewReader2(&x.in)
-	return err
+// xzCompressed is what the decoder of LZMA2 reads, and counts.
+type xzCompressed struct{ *xzReader }
+
+func (c xzCompressed) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
-// nextStream reads a stream's header, and the padding before it.
-func (x *xzReader) nextStream() error {
-	if x.isLast {
-		return io.EOF
+// take reads exactly n bytes.
+func (x *xzReader) take(n int) ([]byte, error) {
+	p := make([]byte, n)
+	if _, err := io.ReadFull(xzCompressed{x}, p); err != nil {
+		return nil, noEOF(err)
 	}
-	for {
-		word, err := x.in.r.Peek(4)
-		if len(word) == 0 && err == io.EOF && x.streams > 0 {
-			return io.EOF
-		}
-		if len(word) < 4 {
-			return noEOF(err)
-		}
-		if x.streams == 0 || !bytes.Equal(word, make([]byte, 4)) {
-			break
-		}
-		x.in.r.Discard(4) // it was peeked at
-	}
-	h, err := x.in.next(12)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(h[:6], xzMagic) || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != binary.LittleEndian.Uint32(h[8:]) {
-		return xzError("stream header")
-	}
-	if newXzCheck(h[7]) == nil {
-		return xzError(fmt.Sprintf("unknown check %d", h[7]))
-	}
-	x.streams++
-	x.check, x.blocks, x.records = h[7], 0, sha256.New()
-	return nil
-}
-
-// endBlock checks what follows a block's content, and notes it for the index.
-func (x *xzReader) endBlock() error {
-	b := x.block
-	x.block = nil
-	unpadded, err := b.end()
-	if err != nil {
-		return err
-	}
-	x.blocks++
-	noteXzRecord(x.records, uint64(unpadded), uint64(b.n))
-	return nil
-}
-
-func noteXzRecord(h hash.Hash, unpadded, uncompressed uint64) {
-	h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, unpadded), uncompressed))
-}
-
-// endStream reads the index, whose first byte was read, and the footer.
-func (x *xzReader) endStream() error {
-	start := x.in.n - 1
-	sum := crc32.NewIEEE()
-	sum.Write([]byte{0})
-	r := byteReader{io.TeeReader(&x.in, sum)}
-	count, err := readXzInt(r)
-	if err != nil {
-		return err
-	}
-	if count != x.blocks {
-		return xzError("the index has another number of blocks")
-	}
-	records := sha256.New()
-	for range count {
-		unpadded, err := readXzInt(r)
-		if err != nil {
-			return err
-		}
-		uncompressed, err := readXzInt(r)
-		if err != nil {
-			return err
-		}
-		noteXzRecord(records, unpadded, uncompressed)
-	}
-	for (x.in.n-start)%4 != 0 {
-		if c, err := r.ReadByte(); err != nil || c != 0 {
-			return errors.Join(xzError("index padding"), err)
-		}
-	}
-	want := sum.Sum32()
-	footer, err := x.in.next(4 + 12)
-	if err != nil {
-		return err
-	}
-	indexSize := x.in.n - 12 - start
-	footerSum, footer := footer[:4], footer[4:]
-	switch {
-	case binary.LittleEndian.Uint32(footerSum) != want:
-		return xzError("the index has another checksum")
-	case !bytes.Equal(records.Sum(nil), x.records.Sum(nil)):
-		return xzError("the index does not describe the blocks")
-	case crc32.ChecksumIEEE(footer[4:10]) != binary.LittleEndian.Uint32(footer),
-		!bytes.Equal(footer[10:], xzFooterMagic),
-		footer[8] != 0 || footer[9] != x.check,
-		(int64(binary.LittleEndian.Uint32(footer[4:]))+1)*4 != indexSize:
-		return xzError("stream footer")
-	}
-	x.records = nil
-	return nil
+	return p, nil
 }
 
 // noEOF is the error of a read that had to find something.
 func noEOF(err error) error {
-	if err == io.EOF || err == nil {
+	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// byteReader reads no further than it is asked to.
-type byteReader struct{ io.Reader }
-
-func (r byteReader) ReadByte() (byte, error) {
-	var p [1]byte
-	if _, err := io.ReadFull(r.Reader, p[:]); err != nil {
-		return 0, noEOF(err)
+// nextStream reads the header of a stream, and the padding before it. It returns io.EOF
+// where the file ends.
+func (x *xzReader) nextStream() error {
+	if x.isLast {
+		return io.EOF
 	}
-	return p[0], nil
+	word, err := x.r.Peek(4)
+	if x.streams > 0 && len(word) == 0 {
+		return err
+	}
+	if x.streams > 0 && bytes.Equal(word, make([]byte, 4)) {
+		_, err := x.take(4)
+		return err
+	}
+	h, err := x.take(12)
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(h, xzMagic) || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != little.Uint32(h[8:]) {
+		return xzError("stream header")
+	}
+	if xzChecks[h[7]] == nil {
+		return xzError(fmt.Sprintf("unknown check %d", h[7]))
+	}
+	x.streams++
+	x.inStream, x.check, x.blocks, x.records = true, h[7], 0, x.records[:0]
+	return nil
+}
+
+// nextBlock reads the header of a block (section 3.1), or the end of the stream.
+func (x *xzReader) nextBlock() error {
+	size, err := x.r.Peek(1)
+	if err != nil {
+		return noEOF(err)
+	}
+	if size[0] == 0 {
+		return x.endStream()
+	}
+	x.start = x.n
+	h, err := x.take((int(size[0]) + 1) * 4)
+	if err != nil {
+		return err
+	}
+	body, flags := h[:len(h)-4], h[1]
+	if crc32.ChecksumIEEE(body) != little.Uint32(h[len(body):]) || flags&0x3c != 0 {
+		return xzError("block header")
+	}
+	rest := body[2:]
+	for i, flag := range []byte{0x40, 0x80} {
+		x.stated[i] = -1
+		if flags&flag != 0 {
+			size, n := binary.Uvarint(rest)
+			x.stated[i], rest = int64(size), rest[max(n, 0):]
+		}
+	}
+	// The number of LZMA2, the length of its properties, and the one property.
+	if flags&3 != 0 || len(rest) < 3 || rest[0] != 0x21 || rest[1] != 1 {
+		return xzError("has another filter than LZMA2")
+	}
+	dictionary, err := lzma.DecodeDictCap(rest[2])
+	if err != nil || len(bytes.Trim(rest[3:], "\x00")) != 0 {
+		return xzError("block header")
+	}
+	if dictionary > maxDictionary {
+		return fmt.Errorf("asks for a dictionary of %d bytes, more than the %d that are allowed", dictionary, maxDictionary)
+	}
+	if x.dictionaries += dictionary; x.dictionaries > maxDictionaries {
+		return errors.New("has too many blocks")
+	}
+	x.data, x.uncompressed, x.sum = x.n, 0, xzChecks[x.check]()
+	x.block, err = lzma.Reader2Config{DictCap: int(dictionary)}.NewReader2(xzCompressed{x})
+	return err
+}
+
+// xzChecks has the hash of every check, nil for none.
+var xzChecks = map[byte]func() hash.Hash{
+	0:  func() hash.Hash { return nil },
+	1:  func() hash.Hash { return crc32.NewIEEE() },
+	4:  func() hash.Hash { return crc64.New(crc64Table) },
+	10: sha256.New,
+}
+
+var crc64Table = crc64.MakeTable(crc64.ECMA)
+
+// endBlock checks what follows the content of a block, and notes it for the index.
+func (x *xzReader) endBlock() error {
+	x.block = nil
+	for i, size := range []int64{x.n - x.data, x.uncompressed} {
+		if x.stated[i] >= 0 && x.stated[i] != size {
+			return xzError("a block is not as long as it says")
+		}
+	}
+	padding := int(x.data-x.n) & 3
+	end := make([]byte, padding)
+	if x.sum != nil {
+		end = x.sum.Sum(end)
+		if x.sum.Size() <= 8 {
+			slices.Reverse(end[padding:]) // little-endian, other than Go's
+		}
+	}
+	got, err := x.take(len(end))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, end) {
+		return xzError("a block has another checksum or padding")
+	}
+	x.blocks++
+	x.records = binary.AppendUvarint(x.records, uint64(x.n-x.start-int64(padding)))
+	x.records = binary.AppendUvarint(x.records, uint64(x.uncompressed))
+	return nil
+}
+
+// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow
+// from the blocks.
+func (x *xzReader) endStream() error {
+	want := append(binary.AppendUvarint([]byte{0}, x.blocks), x.records...)
+	want = append(want, make([]byte, -len(want)&3)...)
+	want = little.AppendUint32(want, crc32.ChecksumIEEE(want))
+	footer := append(little.AppendUint32(nil, uint32(len(want)/4-1)), 0, x.check)
+	want = append(append(little.AppendUint32(want, crc32.ChecksumIEEE(footer)), footer...), "YZ"...)
+	got, err := x.take(len(want))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return xzError("the index or the footer does not describe the blocks")
+	}
+	x.inStream = false
+	return nil
 }

@@ -102,17 +102,17 @@ func TestXz(t *testing.T) {
 		{"reserved flags", xzOf(xzBlock(4, 0x21, 1, 8), data, 0, 0), "block header"},
 		{"two filters", xzOf(xzBlock(1, 4, 0, 0x21, 1, 8), data, 0, 0), "another filter than LZMA2"},
 		{"another filter", xzOf(xzBlock(0, 4, 0, 0), data, 0, 0), "another filter than LZMA2"},
-		{"header padding", xzOf(xzBlock(0, 0x21, 1, 8, 0, 0, 1), data, 0, 0), "block header padding"},
-		{"endless integer", xzOf(xzBlock(0x40, bytes.Repeat([]byte{0xff}, 10)...), data, 0, 0), "integer"},
+		{"header padding", xzOf(xzBlock(0, 0x21, 1, 8, 0, 0, 1), data, 0, 0), "block header"},
+		{"endless integer", xzOf(xzBlock(0x40, bytes.Repeat([]byte{0xff}, 10)...), data, 0, 0), "another filter than LZMA2"},
 		{"compressed size", sized(len(data)-1, len(content)), "is not as long as it says"},
-		{"smaller than its content", sized(len(data), len(content)-1), "longer than it says"},
+		{"smaller than its content", sized(len(data), len(content)-1), "is not as long as it says"},
 		{"larger than its content", sized(len(data), len(content)+1), "is not as long as it says"},
 		{"LZMA2 without an end", xzOf(xzBlock(0, 0x21, 1, 8), data[:len(data)-1], 0, 0), ""},
 		{"LZMA2 without a beginning", xzOf(xzBlock(0, 0x21, 1, 8), []byte{2, 0, 0, 'a', 0}, 0, 0), "lzma"},
 		{"index of another block", xzOf(xzBlock(0, 0x21, 1, 8), data, 12+len(data), len(content)+1), "does not describe the blocks"},
-		{"index checksum", changed(-13, 1), "the index has another checksum"},
-		{"footer", changed(-1, 'X'), "stream footer"},
-		{"footer size", changed(-8, 9), "stream footer"},
+		{"index checksum", changed(-13, 1), "does not describe the blocks"},
+		{"footer", changed(-1, 'X'), "does not describe the blocks"},
+		{"footer size", changed(-8, 9), "does not describe the blocks"},
 		{"wrong checksum", func() []byte {
 			b := compressed(t, content, toXz)
 			b[bytes.LastIndexByte(b[:len(b)-24], 0)+1] ^= 1
