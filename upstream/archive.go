@@ -193,7 +193,7 @@ func sniff(f io.ReaderAt) (archive.Format, error) {
 	head := make([]byte, 6)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
-		return 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+		return "", fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	for magic, format := range map[string]archive.Format{
 		"PK\x03\x04":   archive.Zip,
@@ -205,5 +205,5 @@ func sniff(f io.ReaderAt) (archive.Format, error) {
 			return format, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz", modproxy.ErrInvalid)
+	return "", fmt.Errorf("%w: neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz", modproxy.ErrInvalid)
 }

@@ -99,8 +99,8 @@ func TestParseSource(t *testing.T) {
 		"https://h.example/x.tar.gz":                           "tar.gz https://h.example/x.tar.gz",
 		"https://h.example/x?zz=1&sig=a%2Fb%20c&archive=zip":   "zip https://h.example/x?zz=1&sig=a%2Fb%20c",
 		"https://h.example/x.tgz?checksum=sha256:" + sum:       "tar.gz https://h.example/x.tgz",
-		"https://h.example/x.zip?archive=false":                "Format(0) https://h.example/x.zip",
-		"https://h.example/x":                                  "Format(0) https://h.example/x",
+		"https://h.example/x.zip?archive=false":                " https://h.example/x.zip",
+		"https://h.example/x":                                  " https://h.example/x",
 		"https://u:p@h.example:8443/x.zip":                     "zip https://h.example:8443/x.zip for https://h.example:8443",
 		"https://h.example/x?checksum=sha256:" + sum:           "", // of what is no archive
 		"https://h.example/x.zip?checksum=file:https://h/SUMS": "",
@@ -113,14 +113,14 @@ func TestParseSource(t *testing.T) {
 			}
 			continue
 		}
-		got := s.format.String() + " " + s.url.String()
+		got := string(s.format) + " " + s.url.String()
 		if s.user != nil {
 			got += " for " + s.user.Origin
 		}
 		if got != want {
 			t.Errorf("%s: %q; want %q", in, got, want)
 		}
-		if s.archive != (s.format != 0) || (s.checksum != nil) != strings.Contains(in, "checksum") {
+		if s.archive != (s.format != "") || (s.checksum != nil) != strings.Contains(in, "checksum") {
 			t.Errorf("%s: archive %v, checksum %v", in, s.archive, s.checksum)
 		}
 	}

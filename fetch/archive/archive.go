@@ -1,25 +1,23 @@
-// Package archive reads one archive that a stranger's server sent, and hands what is
-// in it to a [pack.Builder].
+// Package archive reads one archive that an untrusted server sent, and adds its entries
+// to a [pack.Builder].
 //
-// An archive is read as the clients read it (the decompressors of go-getter): what a
-// client unpacks becomes part of the package, in its order, and what it takes no
-// notice of is ignored: what follows the end of a tar archive or a zip file, what comes
-// before a zip file or between its entries. Nothing is unpacked to disk, every limit
-// counts what was actually read, and a limit that is hit is an error, never a
-// truncation. Refused all the same are
+// An archive is read as the decompressors of go-getter read it: what a client unpacks
+// becomes part of the package, in its order, and what a client ignores is ignored: bytes
+// behind the end of a tar archive or a zip file, before a zip file, or between its
+// entries. Nothing is unpacked to disk. A limit that is hit is an error, never a
+// truncation. Refused besides is
 //
-//   - content whose checksum or length is not the one that the archive says, or that
-//     is cut short: what was damaged on its way would be what the version is for ever;
+//   - content whose checksum or length differs from what the archive says, or that
+//     is cut short: damage would become part of the version for ever;
 //   - entries of a zip file that share bytes: a small file expands without end;
-//   - headers of one entry that contradict each other, and headers that speak for
-//     other entries: two programs see two files, so that what was looked at is not what
-//     is installed;
+//   - a zip file whose records contradict each other, and tar headers that apply to other
+//     entries: two programs see two files, and what was reviewed is not what is
+//     installed;
 //   - encrypted content, sparse files, devices, named pipes, and directories and links
-//     with content: there is nothing that they could become.
+//     with content.
 //
-// Which files become part of the package, and how links are treated, is package
-// pack's to say. What is called .git is left out there: the archive of a work tree is
-// not refused for having it. An archive within an archive is just a file.
+// Package pack decides which files become part of the package, and how links are
+// treated. An archive within an archive is just a file.
 package archive
 
 import (
@@ -34,34 +32,19 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Format is how an archive is written. The zero value is none that can be read.
-type Format int
+// A Format is how an archive is written. The zero value is no format.
+type Format string
 
 // The formats that both clients unpack.
 const (
-	_ Format = iota
-	Zip
-	TarGzip
-	TarBzip2
-	TarXz
+	Zip      Format = "zip"
+	TarGzip  Format = "tar.gz"
+	TarBzip2 Format = "tar.bz2"
+	TarXz    Format = "tar.xz"
 )
 
-func (f Format) String() string {
-	switch f {
-	case Zip:
-		return "zip"
-	case TarGzip:
-		return "tar.gz"
-	case TarBzip2:
-		return "tar.bz2"
-	case TarXz:
-		return "tar.xz"
-	}
-	return fmt.Sprintf("Format(%d)", int(f))
-}
-
-// The names of go-getter's decompressors (decompress.go), as far as they make
-// directories.
+// formats has the names of go-getter's decompressors (decompress.go), as far as they make
+// directories. No name ends in a dot and another one.
 var formats = map[string]Format{
 	"zip":      Zip,
 	"tar.gz":   TarGzip,
@@ -73,10 +56,10 @@ var formats = map[string]Format{
 	"txz":      TarXz,
 }
 
-// FormatOf tells the format of an archive as the clients do (go-getter's client.go):
-// by the argument archive of the query, where there is one, else by the suffix of
-// the URL's path. Case counts. It is false for what a client takes for no archive,
-// for example when archive is "false".
+// FormatOf returns the format of an archive by the clients' rule (go-getter's
+// client.go): the argument archive of the query, where there is one, else the suffix of
+// the URL's path. Case counts. It returns false for what is no archive to a client, for
+// example when archive is "false".
 func FormatOf(path, archive string) (Format, bool) {
 	if archive != "" {
 		f, ok := formats[archive]
@@ -84,57 +67,22 @@ func FormatOf(path, archive string) (Format, bool) {
 	}
 	for name, f := range formats {
 		if strings.HasSuffix(path, "."+name) {
-			return f, true // no name of another format ends in this one
+			return f, true // tar.tbz2 and tbz2 are one format
 		}
 	}
-	return 0, false
+	return "", false
 }
 
-// Limits bound one archive. A zero field stands for its default. What becomes part of
-// the package is bounded by [pack.Limits] as well.
-type Limits struct {
-	// Entries bounds the entries, of whatever type: 100,000.
-	Entries int
-	// Bytes bounds what the archive expands to, tar headers counted: 2 GiB.
-	Bytes int64
-	// Ratio bounds how many bytes one byte of the archive expands to: 100. An
-	// archive that expands to no more than 64 MiB is not held to it.
-	Ratio int64
-}
-
-const (
-	// unrationed is what the smallest of archives may expand to.
-	unrationed = 64 << 20
-	// maxHeader bounds the tar blocks that describe one entry.
-	maxHeader = 256 << 10
-	// maxTarget bounds the length of a symbolic link's target.
-	maxTarget = 4096
-)
-
-func (l Limits) withDefaults() Limits {
-	if l.Entries == 0 {
-		l.Entries = 100_000
-	}
-	if l.Bytes == 0 {
-		l.Bytes = 2 << 30
-	}
-	if l.Ratio == 0 {
-		l.Ratio = 100
-	}
-	return l
-}
-
-// refuse is the error for an archive that is not read.
+// refuse returns the error for an archive that is not read.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: archive: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Unpack reads the archive that f holds in its first size bytes into b. The archive
-// is read from its beginning to its end, whatever its entries are.
+// Unpack reads the archive in the first size bytes of f into b.
 //
-// Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry where
-// it is one entry's fault; [modproxy.ErrUnavailable] when f or the builder's spool
-// cannot be read or written; the context's own when it ended.
+// Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry if one
+// is at fault; [modproxy.ErrUnavailable] when f or the builder's file cannot be read or
+// written; the context's own when it ended.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder, l Limits) error {
 	l = l.withDefaults()
 	if size == 0 {
@@ -167,9 +115,9 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	return refuse("%s: %w", format, err) // a decoder's own
 }
 
-// cleanName is the name under which a client unpacks an entry: relative to where it
-// unpacks to, whatever dots and slashes there are. A name with ".." stays as it is, for
-// package pack to refuse. It is empty for the root.
+// cleanName returns the name under which a client unpacks an entry: relative to the
+// directory that it unpacks to, without dots and double slashes. A name with ".."
+// stays as it is, for package pack to refuse. The name of the root is empty.
 func cleanName(name string) string {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {

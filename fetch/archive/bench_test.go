@@ -34,7 +34,7 @@ func BenchmarkUnpack(b *testing.B) {
 		{archive.TarXz, compressed(b, tarball, toXz)},
 		{archive.Zip, zipOf(b, nil, parts...)},
 	} {
-		b.Run(bench.format.String(), func(b *testing.B) {
+		b.Run(string(bench.format), func(b *testing.B) {
 			dir := b.TempDir()
 			b.SetBytes(int64(len(tarball)))
 			b.ReportAllocs()

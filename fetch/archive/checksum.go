@@ -28,9 +28,9 @@ var checksums = []Checksum{
 }
 
 // ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256:
-// or sha512: and hexadecimal digits, or the digits alone, whose number then tells
-// which it is (go-getter's checksum.go). That a file elsewhere has the checksum,
-// file:, is refused. Its error is [modproxy.ErrInvalid].
+// or sha512: and hexadecimal digits, or the digits alone, whose number tells the
+// algorithm (go-getter's checksum.go). The name of a file with the checksum, file:, is
+// refused. The error is [modproxy.ErrInvalid].
 func ParseChecksum(s string) (*Checksum, error) {
 	name, digits, named := strings.Cut(s, ":")
 	if !named {
@@ -43,28 +43,24 @@ func ParseChecksum(s string) (*Checksum, error) {
 	if err != nil {
 		return nil, refuse("checksum: want hexadecimal digits")
 	}
-	known := false
 	for _, c := range checksums {
-		fits := len(want) == c.hash().Size()
-		switch {
-		case named && name == c.name && !fits:
-			return nil, refuse("checksum: %d digits are not a %s", len(digits), name)
-		case fits && (!named || name == c.name):
+		if fits := len(want) == c.hash().Size(); fits && (!named || name == c.name) {
 			c.want = want
 			return &c, nil
+		} else if named && name == c.name {
+			return nil, refuse("checksum: %d digits are not a %s", len(digits), name)
 		}
-		known = known || name == c.name
 	}
 	if named {
-		return nil, refuse("checksum: %.20q is none of md5, sha1, sha256 and sha512", name)
+		return nil, refuse("checksum: unknown algorithm %.20q, want md5, sha1, sha256 or sha512", name)
 	}
-	return nil, refuse("checksum: %d digits are none of an md5, sha1, sha256 or sha512", len(digits))
+	return nil, refuse("checksum: %d digits are not an md5, sha1, sha256 or sha512", len(digits))
 }
 
-// Verify reads the first size bytes of f and compares. Errors are those of [Unpack].
+// Verify reads the first size bytes of f and compares. Its errors are those of [Unpack].
 func (c *Checksum) Verify(ctx context.Context, f io.ReaderAt, size int64) error {
 	h := c.hash()
-	if _, err := io.CopyBuffer(h, io.NewSectionReader(&input{ctx: ctx, f: f}, 0, size), make([]byte, 128<<10)); err != nil {
+	if _, err := io.Copy(h, io.NewSectionReader(&input{ctx: ctx, f: f}, 0, size)); err != nil {
 		return err
 	}
 	if got := h.Sum(nil); subtle.ConstantTimeCompare(got, c.want) != 1 {

@@ -11,26 +11,16 @@ import (
 )
 
 func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder, l Limits) error {
-	compressed := bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10)
-	var r member
-	var err error
-	switch format {
-	case TarGzip:
-		r, err = newGzipReader(compressed)
-	case TarBzip2:
-		r = newBzip2Reader(compressed)
-	case TarXz:
-		r = &xzReader{r: compressed}
-	}
+	r, err := newDecompressor(format, bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10))
 	if err != nil {
 		return err
 	}
-	s := &stream{r: r, out: out}
+	s := &expanded{r: r, out: out}
 	if err := readTar(s, b, l); err != nil {
 		return err
 	}
-	// Nobody reads what follows the end of the tar archive. But what is compressed
-	// with it has its checksum behind it, and that is read.
+	// Clients ignore what follows the end of the tar archive. But the member in which it
+	// ends is read to its end, where its checksum is.
 	r.last()
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		return fmt.Errorf("after the end of the tar archive: %w", err)
@@ -38,13 +28,35 @@ func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builde
 	return nil
 }
 
-func readTar(s *stream, b *pack.Builder, l Limits) error {
+// An expanded is what a decompressor expands, within the limits.
+type expanded struct {
+	r   io.Reader
+	out *output
+
+	inTarHeader bool
+	header      int // bytes of the current tar header
+}
+
+func (e *expanded) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err := e.out.add(n); err != nil {
+		return 0, err
+	}
+	if e.inTarHeader {
+		if e.header += n; e.header > maxHeader {
+			return 0, e.out.stop(refuse("more than the %d bytes that are allowed for one header", maxHeader))
+		}
+	}
+	return n, err
+}
+
+func readTar(s *expanded, b *pack.Builder, l Limits) error {
 	tr := tar.NewReader(s)
 	last := ""
 	for n := 0; ; n++ {
-		s.expectHeader()
+		s.inTarHeader, s.header = true, 0
 		h, err := tr.Next()
-		s.expectContent()
+		s.inTarHeader = false
 		switch {
 		case err == io.EOF:
 			return nil
@@ -56,17 +68,17 @@ func readTar(s *stream, b *pack.Builder, l Limits) error {
 			return refuse("%.200q: more than the %d entries that are allowed", h.Name, l.Entries)
 		}
 		last = h.Name
-		if err := tarEntry(h, tr, b); err != nil {
+		if err := unpackTarEntry(h, tr, b); err != nil {
 			return err
 		}
-		// What the builder did not ask for is still counted as content.
+		// Content that the builder did not read still counts as content, not as header.
 		if _, err := io.Copy(io.Discard, tr); err != nil {
 			return fmt.Errorf("%.200q: %w", h.Name, err)
 		}
 	}
 }
 
-func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
+func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	kind := h.Typeflag
 	if kind != tar.TypeXGlobalHeader && h.FileInfo().IsDir() {
 		kind = tar.TypeDir // by its mode, if not by its type: clients go by either
@@ -74,7 +86,7 @@ func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	name := cleanName(h.Name)
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
-			return refuse("%.200q: is a sparse file", h.Name)
+			kind = tar.TypeGNUSparse
 		}
 	}
 	if h.Size != 0 && (kind == tar.TypeDir || kind == tar.TypeLink || kind == tar.TypeSymlink) {
@@ -101,11 +113,11 @@ func tarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	case tar.TypeFifo:
 		return refuse("%.200q: is a named pipe", h.Name)
 	}
-	return refuse("%.200q: has the type %q, which is none that a package has", h.Name, h.Typeflag)
+	return refuse("%.200q: has the unknown type %q", h.Name, h.Typeflag)
 }
 
-// checkGlobal ignores a header that is meant for all entries that follow, as the
-// clients do, unless it says something that other readers of tar heed.
+// checkGlobal refuses a header that sets for all entries that follow what other readers
+// of tar heed. The clients ignore it.
 func checkGlobal(h *tar.Header) error {
 	for _, key := range []string{"path", "linkpath", "size"} {
 		if _, ok := h.PAXRecords[key]; ok {

@@ -1,146 +1,132 @@
 package archive
 
 import (
-	"bufio"
+	"archive/zip"
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"slices"
-
-	"github.com/klauspost/compress/flate"
+	"strings"
 
 	"github.com/modproxy/modproxy/pack"
 )
 
-// unpackZip reads a zip archive
-// (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) by the directory at its
-// end, with which the headers before the entries must agree.
+// unpackZip reads a zip archive by archive/zip, as the clients do, within the limits.
+// It checks first that other programs see the same entries.
 func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
-	dir, err := findZipDirectory(in, size, l)
+	end, err := readZipEnd(in, size, l)
 	if err != nil {
 		return err
 	}
-	entries, err := dir.read(in, out.max)
-	if err != nil {
+	source := &zipSource{ReaderAt: io.NewSectionReader(in, 0, size), inDirectory: true, bytes: maxZipDirectory, entries: end.entries + maxTwice}
+	r, err := zip.NewReader(source, size)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // package pack checks the names
+		return fmt.Errorf("the directory cannot be read: %w", err)
+	}
+	if len(r.File) != end.entries {
+		return refuse("its directory has %d entries, but its end says %d", len(r.File), end.entries)
+	}
+	source.inDirectory = false
+	if err := checkZipEntries(r.File, source, end.directory); err != nil {
 		return err
 	}
-	placed := slices.SortedFunc(slices.Values(entries), func(a, b *zipEntry) int { return cmp.Compare(a.offset, b.offset) })
-	for i, e := range placed {
-		next := dir.offset
-		if i+1 < len(placed) {
-			next = placed[i+1].offset
-		}
-		if err := e.checkLocal(in, next); err != nil {
-			return err
-		}
-	}
-	z := zipContents{in: in, out: out, inflate: flate.NewReader(nil)}
-	for _, e := range entries {
-		if err := z.add(e, b); err != nil {
+	for _, f := range r.File {
+		if err := unpackZipEntry(f, out, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// zipContents reads entry after entry.
-type zipContents struct {
-	in      *input
-	out     *output
-	inflate io.ReadCloser
-	packed  bufio.Reader
+// checkZipEntries checks the header of every entry. No entry may share bytes with
+// another one or with the directory, which begins at directory.
+func checkZipEntries(files []*zip.File, source *zipSource, directory int64) error {
+	type place struct {
+		f           *zip.File
+		header, end int64
+	}
+	places := make([]place, 0, len(files))
+	for _, f := range files {
+		data, err := f.DataOffset()
+		if err != nil {
+			return fmt.Errorf("%.200q: no header is where the directory says: %w", f.Name, err)
+		}
+		header := source.last // the one read of DataOffset began there
+		if f.CompressedSize64 > uint64(max(0, directory-data)) {
+			return refuse("%.200q: overlaps the directory", f.Name)
+		}
+		if err := checkZipHeader(f, source, header, data); err != nil {
+			return err
+		}
+		places = append(places, place{f, header, data + int64(f.CompressedSize64)})
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.header, b.header) })
+	for i := 1; i < len(places); i++ {
+		if places[i-1].end > places[i].header {
+			return refuse("%.200q: overlaps the entry %.200q", places[i-1].f.Name, places[i].f.Name)
+		}
+	}
+	return nil
 }
 
-func (z *zipContents) add(e *zipEntry, b *pack.Builder) error {
-	kind, err := e.kind()
+func unpackZipEntry(f *zip.File, out *output, b *pack.Builder) error {
+	content, err := f.Open()
 	if err != nil {
-		return err
+		return fmt.Errorf("%.200q: %w", f.Name, err)
 	}
-	r, err := z.open(e)
-	if err != nil {
-		return err
-	}
-	name := cleanName(e.name)
-	switch kind {
-	case kindFile:
-		err = b.File(name, e.executable(), r)
-	case kindLink:
-		var target []byte
-		if target, err = io.ReadAll(io.LimitReader(r, maxTarget+1)); err == nil {
-			err = b.Link(name, string(target))
+	defer content.Close()
+	r := &zipContent{f: f, r: &expanded{r: content, out: out}}
+	name, mode := cleanName(f.Name), f.Mode()
+	switch kind := mode.Type(); {
+	case kind == fs.ModeDir && !strings.HasSuffix(f.Name, "/"):
+		return refuse("%.200q: is a directory by its attributes, but not by its name", f.Name)
+	case kind == fs.ModeDir && f.UncompressedSize64 != 0:
+		return refuse("%.200q: is a directory, and has content", f.Name)
+	case kind == fs.ModeDir && name == "":
+		return nil
+	case kind == fs.ModeDir:
+		return b.Dir(name)
+	case kind == fs.ModeSymlink:
+		target, err := io.ReadAll(io.LimitReader(r, maxTarget+1))
+		if err != nil {
+			return err
 		}
-	case kindDirectory:
-		if name != "" {
-			err = b.Dir(name)
+		if err := b.Link(name, string(target)); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
+	case kind == 0:
+		if err := b.File(name, mode&0o100 != 0, r); err != nil {
+			return err
+		}
+	default:
+		return refuse("%.200q: is a device, a named pipe or a socket", f.Name)
 	}
 	// What the builder did not ask for is still checked.
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("%.200q: %w", e.name, err)
-	}
-	return nil
+	_, err = io.Copy(io.Discard, r)
+	return err
 }
 
-func (z *zipContents) open(e *zipEntry) (io.Reader, error) {
-	z.packed.Reset(io.NewSectionReader(z.in, e.data, e.packed))
-	r := &zipReader{e: e, r: &z.packed, packed: &z.packed, out: z.out}
-	if e.method == deflated {
-		if err := z.inflate.(flate.Resetter).Reset(&z.packed, nil); err != nil {
-			return nil, err
-		}
-		r.r = z.inflate
-	}
-	return r, nil
+// A zipContent is the content of f. archive/zip compares its length and its checksum
+// with the directory, but leaves a checksum of zero unchecked.
+type zipContent struct {
+	f   *zip.File
+	r   *expanded
+	crc uint32
 }
 
-// A zipReader is the content of one entry, which must be what its headers say.
-type zipReader struct {
-	e      *zipEntry
-	r      io.Reader
-	packed *bufio.Reader
-	out    *output
-	n      int64
-	crc    uint32
-	end    error
-}
-
-func (r *zipReader) Read(p []byte) (int, error) {
-	if r.end != nil {
-		return 0, r.end
+func (c *zipContent) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if c.f.CRC32 == 0 {
+		c.crc = crc32.Update(c.crc, crc32.IEEETable, p[:n])
 	}
-	n, err := r.r.Read(p)
-	r.n += int64(n)
-	r.crc = crc32.Update(r.crc, crc32.IEEETable, p[:n])
-	r.end = r.check(n, err)
-	return n, r.end
-}
-
-// check judges a read of n bytes that ended in err.
-func (r *zipReader) check(n int, err error) error {
-	stop := func(format string, args ...any) error {
-		return r.out.stop(refuse("%.200q: %w", r.e.name, fmt.Errorf(format, args...)))
+	switch {
+	case err == io.EOF && c.crc != 0:
+		return n, c.r.out.stop(refuse("%.200q: %w", c.f.Name, zip.ErrChecksum))
+	case err != nil && err != io.EOF:
+		return n, c.r.out.stop(refuse("%.200q: the content is not what its header says: %w", c.f.Name, err))
 	}
-	if err := r.out.add(n); err != nil {
-		return err
-	}
-	if r.n > r.e.size {
-		return stop("has more than the %d bytes that its header says", r.e.size)
-	}
-	if err != io.EOF {
-		return err
-	}
-	if r.n != r.e.size {
-		return stop("has %d bytes, but its header says %d", r.n, r.e.size)
-	}
-	if r.crc != r.e.crc {
-		return stop("has another checksum than its header says")
-	}
-	if _, err := r.packed.ReadByte(); err != io.EOF {
-		return stop("something follows its compressed content")
-	}
-	return io.EOF
+	return n, err
 }

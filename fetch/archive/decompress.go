@@ -8,27 +8,35 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A member is a reader of compressed members, one behind the other, each with a
-// checksum at its end.
-type member interface {
+// A decompressor reads compressed members, one behind the other, each with a checksum
+// at its end.
+type decompressor interface {
 	io.Reader
-	// last makes io.EOF of the end of the member that is being read.
+	// last makes Read return io.EOF at the end of the current member.
 	last()
 }
 
-type gzipReader struct {
-	*gzip.Reader
-	compressed *bufio.Reader
-	isLast     bool
-}
-
-func newGzipReader(compressed *bufio.Reader) (*gzipReader, error) {
+func newDecompressor(format Format, compressed *bufio.Reader) (decompressor, error) {
+	switch format {
+	case TarBzip2:
+		b := &bzip2Reader{compressed: zeroEnded{Reader: compressed}}
+		b.r = bzip2.NewReader(&b.compressed)
+		return b, nil
+	case TarXz:
+		return &xzReader{r: compressed}, nil
+	}
 	r, err := gzip.NewReader(compressed)
 	if err != nil {
 		return nil, err
 	}
 	r.Multistream(false)
 	return &gzipReader{Reader: r, compressed: compressed}, nil
+}
+
+type gzipReader struct {
+	*gzip.Reader
+	compressed *bufio.Reader
+	isLast     bool
 }
 
 func (g *gzipReader) last() { g.isLast = true }
@@ -40,25 +48,19 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 			return n, err
 		}
 		if err := g.Reset(g.compressed); err != nil {
-			return 0, err // io.EOF where there is none
+			return 0, err // io.EOF without another member
 		}
 		g.Multistream(false)
 	}
 }
 
+// A bzip2Reader has two zeros follow the file: by them the decoder sees that there is
+// no other member, and returns errNoMember, whatever the file ends with.
 type bzip2Reader struct {
 	r          io.Reader
 	compressed zeroEnded
 	isLast     bool
 	err        error // of the last Read
-}
-
-// newBzip2Reader has two zeros follow the file: by them the decoder sees that there is
-// no other member, and says errNoMember, whatever the file ends with.
-func newBzip2Reader(compressed *bufio.Reader) *bzip2Reader {
-	b := &bzip2Reader{compressed: zeroEnded{Reader: compressed}}
-	b.r = bzip2.NewReader(&b.compressed)
-	return b
 }
 
 const errNoMember = bzip2.StructuralError("bad magic value in continuation file")
