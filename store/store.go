@@ -53,8 +53,6 @@ var (
 	ErrConflict = errors.New("the record has changed")
 	// ErrDamaged: what is kept is not what was put.
 	ErrDamaged = errors.New("damaged")
-	// ErrNeeded: a record needs the blob.
-	ErrNeeded = errors.New("the blob is needed")
 )
 
 // Records keeps records. Its methods are safe for concurrent use by many processes. A
