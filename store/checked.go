@@ -1,0 +1,196 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"sync/atomic"
+
+	"github.com/modproxy/modproxy"
+)
+
+const (
+	pieceSize = 64 << 10 // how much of a blob is read at a time, in bytes
+	withheld  = 32 << 10 // what the last piece has at least, if the blob has as much
+)
+
+// checked reads a blob and never gives all of one that is damaged. Read from start to
+// end, bytes are hashed as they go by, and the last piece is given only if the digest
+// is right. To read only a part, seek first: then the whole blob is checked before a
+// byte is given, and each piece that is read after the check must be what was checked.
+//
+// A part may begin at the start. Whoever wants such a part seeks to the start while
+// being there, as http.ServeContent does for every range; for the whole it does not,
+// because it comes back from the end.
+//
+// It is not safe for concurrent use.
+type checked struct {
+	blob   Blob
+	size   int64
+	want   modproxy.Digest
+	found  func(error)    // called once, when the blob turns out to be damaged or unreadable
+	learn  func([][]byte) // called with states when they are right; they do not change then
+	closed atomic.Bool
+	close  func() // called once
+
+	offset   int64 // of the next byte for the caller
+	streamed int64 // how far the caller has read from the start without a check
+	part     bool  // the caller may want a part that begins at the start
+
+	// states are those of the blob's hash at the beginning of each piece, as far as they
+	// are known. With the bytes of a piece one state becomes the next.
+	states [][]byte
+	sound  bool   // all states are known, and the last one leads to the digest
+	data   []byte // of the piece that was read last; nil if there is none
+	at     int64  // which piece that is
+	err    error  // what was found
+}
+
+// newChecked returns a reader of blob, of which an earlier check has learned states, or
+// nil.
+func newChecked(blob Blob, want modproxy.Digest, states [][]byte) *checked {
+	c := &checked{blob: blob, size: blob.Size(), want: want, states: states, sound: states != nil}
+	if states == nil {
+		c.states = [][]byte{stateOf(sha256.New())}
+	}
+	return c
+}
+
+// Close implements [io.Closer]. A second one does nothing.
+func (c *checked) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	if c.close != nil {
+		defer c.close()
+	}
+	return c.blob.Close()
+}
+
+// Seek implements [io.Seeker]. It reads nothing.
+func (c *checked) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += c.offset
+	case io.SeekEnd:
+		offset += c.size
+	default:
+		return 0, fmt.Errorf("%w: seek: whence %d", modproxy.ErrInvalid, whence)
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
+	}
+	c.part = c.part || offset == 0 && c.offset == 0
+	c.offset = offset
+	return offset, nil
+}
+
+// Read implements [io.Reader].
+func (c *checked) Read(p []byte) (int, error) {
+	switch {
+	case c.err != nil:
+		return 0, c.err
+	case len(p) == 0:
+		return 0, nil
+	case c.offset >= c.size && c.size > 0:
+		return 0, io.EOF
+	}
+	if c.part || c.offset != c.streamed || c.size == 0 {
+		if err := c.check(); err != nil {
+			return 0, err
+		}
+		if c.size == 0 {
+			return 0, io.EOF
+		}
+	}
+	at := min(c.offset/pieceSize, c.last())
+	if c.data == nil || c.at != at {
+		if err := c.load(at); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.data[c.offset-at*pieceSize:])
+	if c.offset == c.streamed {
+		c.streamed += int64(n)
+	}
+	c.offset += int64(n)
+	return n, nil
+}
+
+// last returns the number of the last piece. The first one is 0.
+func (c *checked) last() int64 { return max(0, c.size-withheld) / pieceSize }
+
+// check reads what has not been hashed yet, and compares.
+func (c *checked) check() error {
+	for c.err == nil && !c.sound {
+		_ = c.load(int64(len(c.states) - 1)) // which keeps the error
+	}
+	return c.err
+}
+
+// load reads a piece whose state is known. It is an error if the piece does not lead to
+// the next state, or the last piece to the digest.
+func (c *checked) load(at int64) error {
+	begin, end := at*pieceSize, (at+1)*pieceSize
+	if at == c.last() {
+		end = c.size
+	}
+	if int64(cap(c.data)) < end-begin {
+		c.data = make([]byte, min(c.size, pieceSize+withheld))
+	}
+	data := c.data[:end-begin]
+	if _, err := c.blob.Seek(begin, io.SeekStart); err != nil {
+		return c.broken(err)
+	}
+	if _, err := io.ReadFull(c.blob, data); err != nil {
+		return c.broken(err)
+	}
+	h := sha256.New()
+	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[at]); err != nil {
+		return c.broken(err)
+	}
+	h.Write(data)
+	switch next := int(at) + 1; {
+	case at == c.last():
+		if modproxy.Digest(h.Sum(nil)) != c.want {
+			return c.broken(ErrDamaged)
+		}
+		if !c.sound && c.learn != nil {
+			c.learn(c.states)
+		}
+		c.sound = true
+	case next == len(c.states):
+		c.states = append(c.states, stateOf(h))
+	case !bytes.Equal(stateOf(h), c.states[next]):
+		return c.broken(ErrDamaged)
+	}
+	c.data, c.at = data, at
+	return nil
+}
+
+// stateOf returns what a SHA-256 depends on, as sha256.New documents it.
+func stateOf(h hash.Hash) []byte {
+	state, _ := h.(encoding.BinaryMarshaler).MarshalBinary() // of crypto/sha256 there is no error
+	return state
+}
+
+// broken keeps the error that every later Read returns. An end that comes early is
+// damage.
+func (c *checked) broken(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("%w: shorter than %d bytes", ErrDamaged, c.size)
+	case !errors.Is(err, ErrDamaged):
+		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	c.data, c.err = nil, fmt.Errorf("%w: blob %v: %w", modproxy.ErrUnavailable, c.want, err)
+	if c.found != nil {
+		c.found(c.err)
+	}
+	return c.err
+}
