@@ -48,7 +48,7 @@ var anywhere = []string{"internal/durable", "internal/filelock"}
 // cmd only. What one
 // of them may import all the same stands behind it.
 var layers = map[string][]string{
-	"auth":          {""},
+	"auth":          {"", "internal/durable", "internal/filelock"},
 	"auth/oidc":     {"", "auth"},
 	"hostname":      {""},
 	"pack":          {""},

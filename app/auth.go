@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -18,7 +19,7 @@ const maxIssuerAnswer = 1 << 20
 
 // newAuth puts the layer on top that answers clients only what they may read, if
 // they are asked who they are.
-func (s *App) newAuth(c *config.Config, listening net.Addr) error {
+func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr) error {
 	if !c.RequiresToken() {
 		if tokens, err := auth.OpenTokens(c.TokensFile()); err != nil {
 			s.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
@@ -47,7 +48,7 @@ func (s *App) newAuth(c *config.Config, listening net.Addr) error {
 		}
 		who.JWT, paths.Rules = verifier, verifier.Rules()
 	}
-	if who.Signer, err = auth.OpenSigner(c.KeyFile(), paths); err != nil {
+	if who.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
 	s.auth = who

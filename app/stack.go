@@ -133,7 +133,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 	s.metrics.Storage(s.Cache.Usage, int64(c.Cache.MaxSize))
 	s.Cache.Start()
 	s.Registry = &rewrite.Registry{Next: s.Cache}
-	return s, s.newAuth(c, listening)
+	return s, s.newAuth(ctx, c, listening)
 }
 
 // newUpstream makes the client that asks registries and fetches packages.

@@ -1,9 +1,9 @@
-// Package auth knows who asks, and what they may read.
+// Package auth identifies clients, and decides what they may read.
 //
-// Invariant: nobody is anybody but by showing, unaltered and in time, what was
-// given to them: a token, or a signed package path. What an id or a name looks
-// like gives no right. What cannot be checked, because a file is damaged or gone,
-// is refused. What somebody may not read is to them as if it were not there.
+// Invariant: a client is identified only by what was given to it, shown unaltered and
+// in time: a token, or a signed package path. What an id or a name looks like gives
+// no right. What cannot be checked, because a file is damaged or gone, is refused. A
+// module that a client may not read does not exist for it.
 //
 // A change of the token file or of the key file counts in every process that
 // has it open within a second while requests come in, and never later than five; a
@@ -21,20 +21,17 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Kind is how somebody is known.
+// Kind is how a principal was identified.
 type Kind uint8
 
 const (
-	Nobody    Kind = iota // not known; may do nothing
-	Anonymous             // showed nothing, where that is allowed
-	ByToken               // showed a token of [Tokens]
-	ByIssuer              // showed a token that an identity provider signed
+	Nobody   Kind = iota // not identified; may do nothing
+	ByToken              // showed a token of [Tokens]
+	ByIssuer             // showed a token that an identity provider signed
 )
 
 func (k Kind) String() string {
 	switch k {
-	case Anonymous:
-		return "anonymous"
 	case ByToken:
 		return "token"
 	case ByIssuer:
@@ -43,7 +40,7 @@ func (k Kind) String() string {
 	return "nobody"
 }
 
-// Grant is what somebody may do. The zero Grant is nothing.
+// Grant is what a principal may do. The zero Grant is nothing.
 type Grant struct {
 	Scopes []Scope // whose modules may be read
 	Admin  bool    // may operate the proxy; it does not make anything readable
@@ -51,12 +48,7 @@ type Grant struct {
 
 // MayRead reports whether one of the scopes covers m.
 func (g Grant) MayRead(m modproxy.Module) bool {
-	for _, s := range g.Scopes {
-		if s.Covers(m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.Scopes, func(s Scope) bool { return s.Covers(m) })
 }
 
 // MayReadOf reports whether one of the scopes covers modules of a namespace of host,
@@ -70,8 +62,8 @@ func (g Grant) MayReadOf(host, namespace string) bool {
 // MayReadAll reports whether one of the scopes covers every module.
 func (g Grant) MayReadAll() bool { return slices.Contains(g.Scopes, Everything) }
 
-// Principal is who asks. The zero Principal is nobody. Its slices are shared:
-// they are not changed.
+// Principal is the client that sent a request. The zero Principal is [Nobody]. Its
+// slices are shared: they are not changed.
 type Principal struct {
 	Kind   Kind
 	ID     string    // unique within Kind; not secret
@@ -93,9 +85,9 @@ func (p Principal) String() string {
 	return s
 }
 
-// Refused is the error for everybody who is not known. Its text, which they are
-// shown, is always the same, but for whether they have shown a credential; Why is for
-// the log, and has nothing secret.
+// Refused is the error for clients that are not identified. Its text, which they are
+// shown, tells only whether they showed a credential. Why is for the log, and has
+// nothing secret.
 //
 // It is [modproxy.ErrUnauthorized].
 type Refused struct{ Why string }
@@ -107,23 +99,64 @@ func (r *Refused) Error() string {
 	return "unauthorized: the token is not known, has expired or was revoked"
 }
 
-// noCredential is why somebody is refused who has shown none.
 const noCredential = "no credential"
 
 func (*Refused) Unwrap() error { return modproxy.ErrUnauthorized }
 
 type contextKey struct{}
 
-// WithPrincipal is a context of a request from p.
+// WithPrincipal returns a context of a request from p.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, &p)
 }
 
-// PrincipalOf is who sent the request that ctx is of: the zero Principal if
-// nobody said so.
+// PrincipalOf returns the principal that sent the request of ctx; the zero Principal
+// unless [WithPrincipal] gave it one.
 func PrincipalOf(ctx context.Context) Principal {
 	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
 		return *p
 	}
 	return Principal{}
+}
+
+// Registry gives the principal of the context the answers of Next. A module that the
+// principal may not read is not found, and Next is not asked. A context without a
+// principal is refused.
+type Registry struct {
+	Next modproxy.Registry
+}
+
+// Versions returns the answer of Next.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	if err := mayRead(ctx, "versions", m.At("")); err != nil {
+		return nil, err
+	}
+	return r.Next.Versions(ctx, m)
+}
+
+// Location returns the answer of Next.
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	if err := mayRead(ctx, "location", v); err != nil {
+		return modproxy.Location{}, err
+	}
+	return r.Next.Location(ctx, v)
+}
+
+// Package returns the answer of Next.
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if err := mayRead(ctx, "package", v); err != nil {
+		return nil, err
+	}
+	return r.Next.Package(ctx, v)
+}
+
+func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
+	p := PrincipalOf(ctx)
+	switch {
+	case p.Kind == Nobody:
+		return &Refused{"the request has no principal"}
+	case !p.MayRead(v.Module):
+		return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}
+	}
+	return nil
 }

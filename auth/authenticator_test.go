@@ -38,34 +38,32 @@ func TestIdentify(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
 	text, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
 	all := &auth.Authenticator{Tokens: tokens, JWT: issuer{"aa.bb.cc"}}
-	open := &auth.Authenticator{Tokens: tokens, Anyone: &auth.Grant{Scopes: acme}}
+	open := &auth.Authenticator{Tokens: tokens}
 	for name, c := range map[string]struct {
 		a      *auth.Authenticator
 		values []string
 		want   auth.Kind
 	}{
-		"bearer":                   {all, []string{"Bearer " + text}, auth.ByToken},
-		"bearer in any case":       {all, []string{"bEARER  " + text + " "}, auth.ByToken},
-		".netrc":                   {all, []string{basic("any:" + text)}, auth.ByToken},
-		".netrc without a login":   {all, []string{basic(":" + text)}, auth.ByToken},
-		"JWT":                      {all, []string{"Bearer aa.bb.cc"}, auth.ByIssuer},
-		"JWT in .netrc":            {all, []string{basic("job:aa.bb.cc")}, auth.ByIssuer},
-		"another's JWT":            {all, []string{"Bearer aa.bb.cd"}, auth.Nobody},
-		"a JWT, and no issuer":     {open, []string{"Bearer aa.bb.cc"}, auth.Nobody},
-		"a token, and no tokens":   {&auth.Authenticator{JWT: issuer{text}}, []string{"Bearer " + text}, auth.Nobody},
-		"nothing":                  {all, nil, auth.Nobody},
-		"empty":                    {all, []string{""}, auth.Nobody},
-		"bearer of nothing":        {all, []string{"Bearer "}, auth.Nobody},
-		"no scheme":                {all, []string{text}, auth.Nobody},
-		"another scheme":           {all, []string{"Digest " + text}, auth.Nobody},
-		"token as the login":       {all, []string{basic(text + ":")}, auth.Nobody},
-		"no base64":                {all, []string{"Basic " + text}, auth.Nobody},
-		"two":                      {all, []string{"Bearer " + text, "Bearer " + text}, auth.Nobody},
-		"somebody else's":          {all, []string{"Bearer 0123456789.atlasv1.0123456789"}, auth.Nobody},
-		"too long":                 {all, []string{"Bearer " + strings.Repeat(" ", 40<<10) + text}, auth.Nobody},
-		"anyone":                   {open, nil, auth.Anonymous},
-		"anyone who shows a token": {open, []string{"Bearer " + text}, auth.ByToken},
-		"anyone who shows a bad":   {open, []string{"Bearer mp_x"}, auth.Nobody},
+		"bearer":                 {all, []string{"Bearer " + text}, auth.ByToken},
+		"bearer in any case":     {all, []string{"bEARER  " + text + " "}, auth.ByToken},
+		".netrc":                 {all, []string{basic("any:" + text)}, auth.ByToken},
+		".netrc without a login": {all, []string{basic(":" + text)}, auth.ByToken},
+		"JWT":                    {all, []string{"Bearer aa.bb.cc"}, auth.ByIssuer},
+		"JWT in .netrc":          {all, []string{basic("job:aa.bb.cc")}, auth.ByIssuer},
+		"another's JWT":          {all, []string{"Bearer aa.bb.cd"}, auth.Nobody},
+		"a JWT, and no issuer":   {open, []string{"Bearer aa.bb.cc"}, auth.Nobody},
+		"a token, and no tokens": {&auth.Authenticator{JWT: issuer{text}}, []string{"Bearer " + text}, auth.Nobody},
+		"nothing":                {all, nil, auth.Nobody},
+		"empty":                  {all, []string{""}, auth.Nobody},
+		"bearer of nothing":      {all, []string{"Bearer "}, auth.Nobody},
+		"no scheme":              {all, []string{text}, auth.Nobody},
+		"another scheme":         {all, []string{"Digest " + text}, auth.Nobody},
+		"token as the login":     {all, []string{basic(text + ":")}, auth.Nobody},
+		"no base64":              {all, []string{"Basic " + text}, auth.Nobody},
+		"two":                    {all, []string{"Bearer " + text, "Bearer " + text}, auth.Nobody},
+		"somebody else's":        {all, []string{"Bearer 0123456789.atlasv1.0123456789"}, auth.Nobody},
+		"too long":               {all, []string{"Bearer " + strings.Repeat(" ", 40<<10) + text}, auth.Nobody},
+		"half a token":           {open, []string{"Bearer mp_x"}, auth.Nobody},
 	} {
 		header := http.Header{}
 		if c.values != nil {

@@ -1,103 +1,54 @@
 package auth
 
 import (
-	"crypto/hmac"
+	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"os"
-	"sync"
 	"time"
-
-	"github.com/modproxy/modproxy"
 )
 
-const (
-	keyFormat = "modproxy key 1"
-	keyLength = 32
-)
+const keyLength = 32
 
-// keyFile are the keys that package paths are signed with.
-type keyFile struct {
+// keys are what package paths are signed with.
+type keys struct {
 	Current  []byte    `json:"current"`            // signs
 	Previous []byte    `json:"previous,omitempty"` // is good for what it signed before it was replaced
 	Replaced time.Time `json:"replaced,omitzero"`
 }
 
-// keys are a keyFile, ready for use.
-type keys struct {
-	current  *macKey
-	previous *macKey // nil if there is none
-	replaced time.Time
-}
-
-func parseKeyFile(file []byte) (keyFile, error) {
-	var f keyFile
-	if err := unseal(keyFormat, file, &f); err != nil {
-		return keyFile{}, err
+func (k *keys) check() error {
+	if len(k.Current) != keyLength || len(k.Previous) != 0 && len(k.Previous) != keyLength {
+		return errDamaged
 	}
-	if len(f.Current) != keyLength || len(f.Previous) != 0 && len(f.Previous) != keyLength {
-		return keyFile{}, errDamaged
-	}
-	return f, nil
+	return nil
 }
 
-func parseKeys(file []byte) (*keys, error) {
-	f, err := parseKeyFile(file)
-	if err != nil {
-		return nil, err
-	}
-	k := &keys{current: newMACKey(f.Current), replaced: f.Replaced}
-	if len(f.Previous) > 0 {
-		k.previous = newMACKey(f.Previous)
-	}
-	return k, nil
+func newKeyFile(path string) *file[keys] {
+	return &file[keys]{path: path, what: "key of the package paths", format: "modproxy key 1", check: (*keys).check}
 }
 
-// macKey computes HMAC-SHA-256 under one key.
-type macKey struct{ ready sync.Pool }
-
-func newMACKey(key []byte) *macKey {
-	return &macKey{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
-}
-
-func (k *macKey) mac(text []byte) (sum [macLength]byte) {
-	h := k.ready.Get().(hash.Hash)
-	h.Reset()
-	h.Write(text)
-	h.Sum(sum[:0])
-	k.ready.Put(h)
-	return sum
-}
-
-// openKeys opens the keys at path, and makes them if there are none.
-func openKeys(path string, start time.Time) (*watched[*keys], error) {
+// openKeys opens the keys at path, and makes them if there is no file.
+func openKeys(ctx context.Context, path string, start time.Time) (*file[keys], error) {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := locked(path, func() error { return makeKeys(path) }); err != nil {
-			return nil, err
-		}
-	case err != nil:
-		return nil, err
-	case info.Mode()&0o007 != 0:
+	case err == nil && info.Mode()&0o007 != 0:
 		return nil, fmt.Errorf("%s: everybody on this machine may read or change it: take that away (chmod o= %s) and run modproxy key rotate twice", path, path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
 	}
-	return watch(path, start, nil, parseKeys)
-}
-
-func makeKeys(path string) error {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err // another process was faster
+	f := newKeyFile(path)
+	if err := f.open(start); err != nil {
+		return nil, err
 	}
-	content, err := seal(keyFormat, keyFile{Current: newKey()})
-	if err != nil {
-		return err
-	}
-	return replace(path, content)
+	return f, f.change(ctx, func(old *keys) (*keys, error) {
+		if old.Current != nil {
+			return nil, nil
+		}
+		return &keys{Current: newKey()}, nil
+	})
 }
 
 func newKey() []byte {
@@ -111,24 +62,15 @@ func newKey() []byte {
 // expires; after another rotation it does not. now is the wall clock's time.
 //
 // Its error is [modproxy.ErrUnavailable].
-func RotateKey(path string, now time.Time) error {
-	err := locked(path, func() error {
-		old, _, err := readFile(path)
-		if err != nil {
-			return err
-		}
-		before, err := parseKeyFile(old)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		content, err := seal(keyFormat, keyFile{Current: newKey(), Previous: before.Current, Replaced: now.UTC()})
-		if err != nil {
-			return err
-		}
-		return replace(path, content)
-	})
-	if err != nil {
-		return fmt.Errorf("%w: key of the package paths: %w", modproxy.ErrUnavailable, err)
+func RotateKey(ctx context.Context, path string, now time.Time) error {
+	f := newKeyFile(path)
+	if err := f.open(time.Now()); err != nil {
+		return f.wrong(err)
 	}
-	return nil
+	return f.change(ctx, func(old *keys) (*keys, error) {
+		if old.Current == nil {
+			return nil, f.wrong(&fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist})
+		}
+		return &keys{Current: newKey(), Previous: old.Current, Replaced: now.UTC()}, nil
+	})
 }

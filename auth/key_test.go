@@ -39,7 +39,7 @@ func TestRotateKey(t *testing.T) {
 	job := f.signFor(t, f.job, vpcPath, f.now)
 	rotate := func() {
 		t.Helper()
-		if err := auth.RotateKey(f.key(), f.now); err != nil {
+		if err := auth.RotateKey(t.Context(), f.key(), f.now); err != nil {
 			t.Fatal(err)
 		}
 		f.now = f.now.Add(time.Second) // within which the signer sees it
@@ -99,10 +99,10 @@ func TestKeyMisused(t *testing.T) {
 		if _, err := f.signer.Sign(f.token, vpcPath, f.now); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := auth.OpenSigner(f.key(), auth.SignerConfig{}); err == nil {
+		if _, err := auth.OpenSigner(t.Context(), f.key(), auth.SignerConfig{}); err == nil {
 			t.Errorf("%s: opened", name)
 		}
-		if err := auth.RotateKey(f.key(), f.now); !errors.Is(err, modproxy.ErrUnavailable) {
+		if err := auth.RotateKey(t.Context(), f.key(), f.now); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%s: rotated: %v", name, err)
 		}
 		if err := f.signer.Check(); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), f.key()) {
@@ -115,7 +115,7 @@ func TestKeyMisused(t *testing.T) {
 	if err := os.Chmod(f.key(), 0o604); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auth.OpenSigner(f.key(), auth.SignerConfig{}); err == nil || !strings.Contains(err.Error(), "chmod") {
+	if _, err := auth.OpenSigner(t.Context(), f.key(), auth.SignerConfig{}); err == nil || !strings.Contains(err.Error(), "chmod") {
 		t.Errorf("everybody may read the key: %v", err)
 	}
 }
@@ -127,7 +127,7 @@ func TestOpenSignerMakesOneKey(t *testing.T) {
 	now := time.Now()
 	for i := range segments {
 		all.Go(func() {
-			s, err := auth.OpenSigner(path, auth.SignerConfig{Life: 24 * time.Hour})
+			s, err := auth.OpenSigner(t.Context(), path, auth.SignerConfig{Life: 24 * time.Hour})
 			if err != nil {
 				t.Error(err)
 				return
@@ -145,7 +145,7 @@ func TestOpenSignerMakesOneKey(t *testing.T) {
 		}
 	}
 	for _, life := range []time.Duration{-time.Hour, time.Second, 8 * 24 * time.Hour, time.Minute + 1} {
-		if _, err := auth.OpenSigner(path, auth.SignerConfig{Life: life}); !errors.Is(err, modproxy.ErrInvalid) {
+		if _, err := auth.OpenSigner(t.Context(), path, auth.SignerConfig{Life: life}); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("life %v: %v", life, err)
 		}
 	}
@@ -211,7 +211,7 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if signer, err := auth.OpenSigner(path, auth.SignerConfig{}); err == nil {
+		if signer, err := auth.OpenSigner(t.Context(), path, auth.SignerConfig{}); err == nil {
 			if _, err := signer.Sign(s.job, vpcPath, s.now); err != nil {
 				t.Fatal(err)
 			}

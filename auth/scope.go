@@ -7,15 +7,15 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// any is the segment that equals every segment.
+// anySegment is the segment that equals every segment.
 const anySegment = "*"
 
 // maxHost bounds the host of a scope, in bytes.
 const maxHost = 259
 
-// Scope is whose modules may be read: those of one registry and namespace. Each
-// segment is the one string that it equals, byte for byte, or "*" for every; there
-// are no prefixes and no patterns inside a segment. The zero Scope covers nothing.
+// Scope covers the modules of one registry and namespace. Each segment equals one
+// string, byte for byte, or is "*" for every; there are no prefixes and no patterns
+// inside a segment. The zero Scope covers nothing.
 type Scope struct {
 	Host      string // as package hostname normalises it, or "*"
 	Namespace string // as the module address has it, or "*"
@@ -42,20 +42,15 @@ func ParseScope(s string) (Scope, error) {
 }
 
 func (s Scope) valid() bool {
-	any := modproxy.Module{Namespace: s.Namespace, Name: "a", System: "a"}
-	return (s.Host == anySegment || isHost(s.Host)) && (s.Namespace == anySegment || any.Check() == nil)
+	m := modproxy.Module{Namespace: s.Namespace, Name: "a", System: "a"}
+	return (s.Host == anySegment || isHost(s.Host)) && (s.Namespace == anySegment || m.Check() == nil)
 }
 
-// isHost reports whether s can be a normalised host. It need not be exact: what is
-// none equals no module's host.
+// isHost reports whether s can be a normalised host. It need not be exact: another
+// string equals no module's host.
 func isHost(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9') && (i == 0 || c != '-' && c != '.' && c != ':') {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= maxHost
+	return 0 < len(s) && len(s) <= maxHost && strings.IndexByte("-.:", s[0]) < 0 &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
 }
 
 // Covers reports whether m is one of the scope's modules.
@@ -67,7 +62,7 @@ func covers(segment, of string) bool {
 	return segment != "" && (segment == anySegment || segment == of)
 }
 
-// String is what [ParseScope] reads.
+// String returns what [ParseScope] reads.
 func (s Scope) String() string {
 	if s == Everything {
 		return anySegment

@@ -16,22 +16,20 @@ import (
 //	16 bytes the id of the principal
 //	32 bytes HMAC-SHA-256
 //
-// An underscore makes it none that can be a hostname, and the proxy has no route
-// that begins with s_.
+// No hostname has an underscore, and the proxy has no route that begins with s_.
 const (
 	segmentPrefix  = "s_"
 	segmentVersion = 1
 	expiryAt       = 2
 	idAt           = expiryAt + 4
 	macAt          = idAt + idLength
-	segmentBytes   = macAt + macLength
+	segmentBytes   = macAt + 32
 	segmentLength  = len(segmentPrefix) + (segmentBytes*8+5)/6
-	macLength      = 32
 )
 
 var segmentCoding = base64.RawURLEncoding.Strict()
 
-// segment is a signed segment, taken apart.
+// segment is a signed segment, decoded.
 type segment [segmentBytes]byte
 
 func parseSegment(text string) (s segment, ok bool) {
@@ -42,12 +40,7 @@ func parseSegment(text string) (s segment, ok bool) {
 	return s, err == nil && n == segmentBytes && s[0] == segmentVersion
 }
 
-func (s *segment) text() string {
-	var text [segmentLength]byte
-	copy(text[:], segmentPrefix)
-	segmentCoding.Encode(text[len(segmentPrefix):], s[:])
-	return string(text[:])
-}
+func (s *segment) text() string { return segmentPrefix + segmentCoding.EncodeToString(s[:]) }
 
 func (s *segment) kind() Kind { return Kind(s[1]) }
 
@@ -57,25 +50,24 @@ func (s *segment) expiry() time.Time {
 
 func (s *segment) id() string { return string(s[idAt:macAt]) }
 
-// CutSegment takes a signed segment off the beginning of a path from the root.
-// There is none in a path whose first segment does not have its form, be it good
-// or not; then rest is path.
+// CutSegment cuts a signed segment, good or not, off the beginning of a path from the
+// root. If the first segment does not have its form, the segment is empty and rest is
+// path.
 func CutSegment(path string) (segment, rest string) {
-	after, ok := strings.CutPrefix(path, "/"+segmentPrefix)
-	if !ok {
+	if !strings.HasPrefix(path, "/"+segmentPrefix) {
 		return "", path
 	}
-	end := strings.IndexByte(after, '/')
-	if end < 0 {
-		end = len(after)
+	end := strings.IndexByte(path[1:], '/') + 1
+	if end == 0 {
+		end = len(path)
 	}
-	return path[1 : 1+len(segmentPrefix)+end], after[end:]
+	return path[1:end], path[end:]
 }
 
-// Redact is a path, or a text that has what somebody sent in it, without what is
-// secret, for a log or an answer: a segment at the beginning of a path, good or not,
-// and what looks like a signed segment, a token or a JSON Web Token anywhere else,
-// where people have put it by mistake.
+// Redact returns a path, or a text with parts of a request, without secrets, for a log
+// or an answer. It redacts a segment at the beginning of a path, good or not, and what
+// looks like a signed segment, a token or a JSON Web Token anywhere else, where people
+// have put it by mistake.
 func Redact(text string) string {
 	prefix, rest := "", text
 	if segment, after := CutSegment(text); segment != "" {
@@ -89,9 +81,9 @@ func Redact(text string) string {
 	return prefix + rest
 }
 
-// secretPattern is a token, of which everything behind the id counts, a segment or
-// what may be either, or most of one, or a JSON Web Token with some of its signature,
-// in any case of its letters. Each has one of secretMarks.
+// secretPattern matches a token from its id on, most of a segment or of a token, or a
+// JSON Web Token with some of its signature, in any case of its letters. What it
+// matches has one of secretMarks.
 var (
 	secretPattern = regexp.MustCompile(`(` + tokenPrefix + `)[a-z2-7]{16}_[A-Za-z0-9_-]+` +
 		`|(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}` +

@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"context"
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -19,20 +21,20 @@ const (
 // SignerConfig is how a [Signer] is set up.
 type SignerConfig struct {
 	// Life is how long a signed path is good at least; at most it is twice as
-	// long. Time is cut into periods of this length, and a path is good
-	// to the end of the period after the one in which it was signed. So who asks
-	// again within a period is given the same path, which caches of the client's
-	// side know. 0 is an hour; at least a minute, at most 7 days.
+	// long. Time is cut into periods of this length, and a path is good to the end
+	// of the period after the one in which it was signed. So a client that asks
+	// again within a period is given the same path, which caches on its side know.
+	// 0 is an hour; at least a minute, at most 7 days.
 	Life time.Duration
-	// Tokens are asked, when a path comes back, whether the token of who it was
-	// signed for is still good. Nil: no path that was signed for a token is.
+	// Tokens knows, when a path comes back, whether the token that it was signed for
+	// is still good. Nil: no path that was signed for a token is.
 	Tokens *Tokens
 	// Rules stands for what principals known [ByIssuer] may do: paths that were
 	// signed for them under other rules are not good.
 	Rules string
 }
 
-// Check is nil if Life is one of those that it may be, else [modproxy.ErrInvalid].
+// Check returns [modproxy.ErrInvalid] if Life is out of its bounds.
 func (c SignerConfig) Check() error {
 	if c.Life != 0 && (c.Life < minLife || c.Life > maxLife || c.Life%time.Second != 0) {
 		return fmt.Errorf("%w: life of signed paths %v: want whole seconds, %v to %v", modproxy.ErrInvalid, c.Life, minLife, maxLife)
@@ -45,19 +47,19 @@ func (c SignerConfig) Check() error {
 //
 // A signed path is good for the principal and the package that it was signed for,
 // until it expires. For a token it ends with the token, and with the scope that
-// covers the module; who is known by an issuer cannot be asked about again, so
-// their path is good for its one package until it expires.
+// covers the module. A principal known by an issuer cannot be looked up again, so its
+// path is good for its one package until it expires.
 //
 // Time is counted from the start of the process: while it runs, turning the wall
 // clock makes a path good for neither longer nor shorter.
 type Signer struct {
 	cfg   SignerConfig
 	clock Clock
-	keys  *watched[*keys]
+	keys  *file[keys]
 }
 
 // OpenSigner opens the key at path, 32 random bytes, and makes it if there is none.
-func OpenSigner(path string, cfg SignerConfig) (*Signer, error) {
+func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
@@ -66,24 +68,22 @@ func OpenSigner(path string, cfg SignerConfig) (*Signer, error) {
 	}
 	s := &Signer{cfg: cfg, clock: NewClock()}
 	var err error
-	s.keys, err = openKeys(path, s.clock.start)
+	s.keys, err = openKeys(ctx, path, s.clock.start)
 	return s, err
 }
 
-// Check is nil, or why no path can be signed or is good.
+// Check returns why no path can be signed or is good; nil if it can.
 func (s *Signer) Check() error {
-	if _, err := s.keys.get(time.Now()); err != nil {
-		return fmt.Errorf("%w: key of the package paths: %w", modproxy.ErrUnavailable, err)
-	}
-	return nil
+	_, err := s.keys.get(time.Now())
+	return err
 }
 
-// Sign makes the segment that p's client puts before path. path is that of a
+// Sign returns the segment that p's client puts before path. path is that of a
 // package which p may read, from the root and in its one spelling. now is from
 // [time.Now].
 //
-// Errors: [modproxy.ErrUnauthorized] unless p is known [ByToken] or [ByIssuer],
-// [modproxy.ErrUnavailable] while the key cannot be used.
+// Errors: [modproxy.ErrUnauthorized] for [Nobody], [modproxy.ErrUnavailable] while the
+// key cannot be used.
 func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
 		return "", &Refused{"nothing is signed for " + p.String()}
@@ -92,33 +92,24 @@ func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
 	if err != nil {
 		return "", errFile
 	}
+	life := int64(s.cfg.Life / time.Second)
+	expiry := (s.clock.Steady(now).Unix()/life + 2) * life
 	made := segment{0: segmentVersion, 1: byte(p.Kind)}
-	binary.BigEndian.PutUint32(made[expiryAt:], uint32(s.expiry(now).Unix()))
+	binary.BigEndian.PutUint32(made[expiryAt:], uint32(expiry))
 	copy(made[idAt:], p.ID)
-	mac := s.mac(keys.current, &made, path)
-	copy(made[macAt:], mac[:])
+	copy(made[macAt:], s.mac(keys.Current, &made, path))
 	return made.text(), nil
 }
 
-// Path is path as p is to be told it: signed, or as it is where no credential is
-// wanted. Its errors are those of Sign.
+// Path returns path with the segment of Sign before it.
 func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
-	if p.Kind == Anonymous {
-		return path, nil
-	}
 	segment, err := s.Sign(p, path, now)
 	return "/" + segment + path, err
 }
 
-// expiry is when what is signed now expires.
-func (s *Signer) expiry(now time.Time) time.Time {
-	life := int64(s.cfg.Life / time.Second)
-	return time.Unix((s.clock.Steady(now).Unix()/life+2)*life, 0)
-}
-
-// mac is the MAC of a segment before a path: over what makes it one thing and no
-// other, each part behind its length.
-func (s *Signer) mac(key *macKey, of *segment, path string) [macLength]byte {
+// mac returns the HMAC-SHA-256 of a segment before a path: over what makes it one
+// thing and no other, each part behind its length.
+func (s *Signer) mac(key []byte, of *segment, path string) []byte {
 	text := make([]byte, 0, 512)
 	text = appendPart(text, "modproxy package path")
 	text = appendPart(text, of[:expiryAt])
@@ -127,7 +118,9 @@ func (s *Signer) mac(key *macKey, of *segment, path string) [macLength]byte {
 	if of.kind() == ByIssuer {
 		text = appendPart(text, s.cfg.Rules)
 	}
-	return key.mac(appendPart(text, path))
+	h := hmac.New(sha256.New, key)
+	h.Write(appendPart(text, path))
+	return h.Sum(nil)
 }
 
 // appendPart appends so that no other sequence of parts gives the same.
@@ -135,13 +128,13 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(part))), part...)
 }
 
-// Redeem says for whom the segment before path was signed: path is that of a
-// package of m, in its one spelling, and now is from [time.Now]. The principal is
-// good for this package only.
+// Redeem returns the principal that the segment text before path was signed for. path
+// is that of a package of m, in its one spelling, and now is from [time.Now]. The
+// principal is good for this package only.
 //
-// Errors: [modproxy.ErrNotFound] if the principal, which is then known all the same,
-// may no longer read m, a [*Refused] for whatever else is wrong with the segment, and
-// [modproxy.ErrUnavailable] while a file cannot be used.
+// Errors: [modproxy.ErrNotFound], with the principal, if it may no longer read m, a
+// [*Refused] for whatever else is wrong with the segment, and [modproxy.ErrUnavailable]
+// while a file cannot be used.
 func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
@@ -159,25 +152,6 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	} else if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
 		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
 	}
-	return s.bearer(&given, m, now)
-}
-
-// signed reports whether one of the keys made the MAC. The previous one may have,
-// of what does not last longer than what it last signed.
-func (s *Signer) signed(keys *keys, given *segment, path string) bool {
-	mac := s.mac(keys.current, given, path)
-	if hmac.Equal(given[macAt:], mac[:]) {
-		return true
-	}
-	if keys.previous == nil {
-		return false
-	}
-	mac = s.mac(keys.previous, given, path)
-	return hmac.Equal(given[macAt:], mac[:]) && !given.expiry().After(keys.replaced.Add(2*s.cfg.Life+maxSkew))
-}
-
-// bearer is the principal that a segment was signed for.
-func (s *Signer) bearer(given *segment, m modproxy.Module, now time.Time) (Principal, error) {
 	if given.kind() == ByIssuer {
 		return Principal{
 			Kind: ByIssuer, ID: given.id(), Until: given.expiry(), Grant: Grant{Scopes: []Scope{{m.Host, m.Namespace}}},
@@ -190,6 +164,16 @@ func (s *Signer) bearer(given *segment, m modproxy.Module, now time.Time) (Princ
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
-	p.Admin = false // the path was given to who fetches a package
+	p.Admin = false // the path is for fetching a package
 	return p, err
+}
+
+// signed reports whether one of the keys made the MAC. The previous one may have,
+// of what does not last longer than what it last signed.
+func (s *Signer) signed(keys *keys, given *segment, path string) bool {
+	if hmac.Equal(given[macAt:], s.mac(keys.Current, given, path)) {
+		return true
+	}
+	return keys.Previous != nil && hmac.Equal(given[macAt:], s.mac(keys.Previous, given, path)) &&
+		!given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
 }

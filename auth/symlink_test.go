@@ -29,7 +29,7 @@ func TestLockFileIsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		tokens := open(t, filepath.Join(dir, "tokens.json"))
-		if _, _, err := tokens.Create(auth.TokenSpec{Name: "ci", Scopes: acme}); err == nil {
+		if _, _, err := tokens.Create(t.Context(), auth.TokenSpec{Name: "ci", Scopes: acme}); err == nil {
 			t.Errorf("%s: a token was made", name)
 		}
 		if _, err := os.Lstat(victim + ".absent"); err == nil {

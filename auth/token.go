@@ -16,6 +16,7 @@ import (
 const (
 	tokenPrefix = "mp_"
 	idLength    = 16 // 80 random bits
+	idBytes     = idLength * 5 / 8
 	secretBytes = 32
 	secretLen   = 52
 	tokenLength = len(tokenPrefix) + idLength + 1 + secretLen
@@ -23,7 +24,7 @@ const (
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is what is known of a token: not its text, which only its owner has.
+// Token is what is kept of a token; its text is not.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
@@ -39,13 +40,23 @@ func (t Token) Live(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
+// ended returns when a token that is not live ended.
+func (t Token) ended() time.Time {
+	if t.Revoked.IsZero() || !t.Expires.IsZero() && t.Expires.Before(t.Revoked) {
+		return t.Expires
+	}
+	return t.Revoked
+}
+
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@"
+
 // TokenSpec is what a new token is to be.
 type TokenSpec struct {
 	// Name is for people: 1 to 64 letters, digits, -, _, . and @, and no other
 	// token that is live has it.
 	Name    string
 	Expires time.Time // zero: never
-	Scopes  []Scope   // what may be read
+	Scopes  []Scope   // whose modules may be read
 	Admin   bool
 }
 
@@ -54,7 +65,7 @@ func (s TokenSpec) check(now time.Time) error {
 		return fmt.Errorf("%w: token: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 	}
 	switch {
-	case !isTokenName(s.Name):
+	case s.Name == "" || len(s.Name) > 64 || strings.Trim(s.Name, nameLetters) != "":
 		return bad("name %.80q: want 1 to 64 letters, digits, -, _, . and @", s.Name)
 	case isID(s.Name):
 		return bad("name %q looks like the id of a token", s.Name)
@@ -73,57 +84,38 @@ func (s TokenSpec) check(now time.Time) error {
 	return nil
 }
 
-func isTokenName(s string) bool {
-	for _, c := range []byte(s) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.@", c) >= 0) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= 64
-}
-
 func isID(s string) bool {
-	for _, c := range []byte(s) {
-		if !('a' <= c && c <= 'z' || '2' <= c && c <= '7') {
-			return false
-		}
-	}
-	return len(s) == idLength
+	return len(s) == idLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
 // newToken makes the text of a token, and what is kept of it.
 func newToken() (text, id string, hash modproxy.Digest) {
-	random := make([]byte, idLength*5/8+secretBytes)
+	random := make([]byte, idBytes+secretBytes)
 	rand.Read(random) // never fails
-	id = base32Lower.EncodeToString(random[:idLength*5/8])
-	secret := base32Lower.EncodeToString(random[idLength*5/8:])
+	id = base32Lower.EncodeToString(random[:idBytes])
+	secret := base32Lower.EncodeToString(random[idBytes:])
 	return tokenPrefix + id + "_" + secret, id, sha256.Sum256([]byte(secret))
 }
 
 // looksLikeToken reports whether text claims to be a token of ours.
 func looksLikeToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
-// parseToken takes the text of a token apart: its id, and the hash of its secret.
+// parseToken returns the id in the text of a token, and the hash of its secret.
 func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
 	if len(text) != tokenLength || !looksLikeToken(text) {
 		return "", hash, false
 	}
 	id, rest := text[len(tokenPrefix):][:idLength], text[len(tokenPrefix)+idLength:]
-	if rest[0] != '_' || !isID(id) {
-		return "", hash, false
-	}
-	var secret [secretLen]byte // on the stack
-	copy(secret[:], rest[1:])
-	return id, sha256.Sum256(secret[:]), true
+	return id, sha256.Sum256([]byte(rest[1:])), rest[0] == '_' && isID(id)
 }
 
-// IDOf makes the id of a principal out of what makes it unique: hidden, and in
-// the form of the ids of tokens.
+// IDOf returns the id of a principal, in the form of the ids of tokens. It is made of
+// what makes the principal unique, and hides that.
 func IDOf(parts ...string) string {
 	var text []byte
 	for _, part := range parts {
 		text = appendPart(text, part)
 	}
 	sum := sha256.Sum256(text)
-	return base32Lower.EncodeToString(sum[:idLength*5/8])
+	return base32Lower.EncodeToString(sum[:idBytes])
 }

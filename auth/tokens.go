@@ -2,8 +2,8 @@ package auth
 
 import (
 	"cmp"
+	"context"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	tokensFormat = "modproxy tokens 1"
-	maxTokens    = 10_000
-	maxScopes    = 100
-	keepDead     = 90 * 24 * time.Hour // for how long a token is listed after its end
+	maxTokens = 10_000
+	maxScopes = 100
+	keepDead  = 90 * 24 * time.Hour // for how long a token is listed after its end
 )
 
-// errFile is what everybody is told while a file cannot be used; Check has why.
+// errFile is what clients are told while a file cannot be used; Check has why.
 var errFile = fmt.Errorf("%w: nobody can be let in now; the proxy's operator is told why", modproxy.ErrUnavailable)
 
 // Tokens are the tokens in a file, which other processes may change at any time.
@@ -27,7 +26,7 @@ var errFile = fmt.Errorf("%w: nobody can be let in now; the proxy's operator is 
 // While the file is damaged, or is gone after it was there, no token is good.
 type Tokens struct {
 	clock Clock
-	file  *watched[tokenSet]
+	file  file[tokenSet]
 }
 
 // tokenRecord is a token in the file.
@@ -36,19 +35,22 @@ type tokenRecord struct {
 	Hash modproxy.Digest `json:"sha256"` // of the secret's text
 }
 
-type tokenFile struct {
-	Tokens []tokenRecord `json:"tokens"`
-}
-
-// tokenSet is the file, read. The zero tokenSet has no tokens.
+// tokenSet is what the file has.
 type tokenSet struct {
-	records []tokenRecord
-	byID    map[string]*tokenEntry
+	Tokens []tokenRecord `json:"tokens"`
+	byID   map[string]*tokenRecord
 }
 
-type tokenEntry struct {
-	*tokenRecord
-	principal Principal
+func (s *tokenSet) check() error {
+	s.byID = make(map[string]*tokenRecord, len(s.Tokens))
+	for i := range s.Tokens {
+		r := &s.Tokens[i]
+		if s.byID[r.ID] != nil || !isID(r.ID) || r.Hash.IsZero() {
+			return errDamaged
+		}
+		s.byID[r.ID] = r
+	}
+	return nil
 }
 
 // OpenTokens opens the file at path, which need not be there: then there are no
@@ -56,31 +58,12 @@ type tokenEntry struct {
 // is damaged is an error.
 func OpenTokens(path string) (*Tokens, error) {
 	t := &Tokens{clock: NewClock()}
-	var err error
-	t.file, err = watch(path, t.clock.start, tokenSet{}, parseTokens)
-	return t, err
+	t.file.path, t.file.what, t.file.format, t.file.check = path, "tokens", "modproxy tokens 1", (*tokenSet).check
+	return t, t.file.open(t.clock.start)
 }
 
-func parseTokens(file []byte) (tokenSet, error) {
-	var content tokenFile
-	if err := unseal(tokensFormat, file, &content); err != nil {
-		return tokenSet{}, err
-	}
-	set := tokenSet{content.Tokens, make(map[string]*tokenEntry, len(content.Tokens))}
-	for i := range set.records {
-		r := &set.records[i]
-		if _, twice := set.byID[r.ID]; twice || !isID(r.ID) || r.Hash.IsZero() {
-			return tokenSet{}, errDamaged
-		}
-		set.byID[r.ID] = &tokenEntry{r, Principal{
-			Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin},
-		}}
-	}
-	return set, nil
-}
-
-// Verify says whose token text is. now is from [time.Now]: a wall clock that was
-// turned back while the process runs makes no token last longer.
+// Verify returns the principal that has the token text. now is from [time.Now]: a wall
+// clock that was turned back while the process runs makes no token last longer.
 //
 // Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot
 // be used. Whether the id is known makes no difference to what is done.
@@ -90,82 +73,69 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 		return Principal{}, &Refused{"not the form of a token"}
 	}
 	set, err := t.file.get(now)
+	if err == nil && set.find(id, hash) == nil { // it may have been made just now
+		set, err = t.file.look(now, lookSoon)
+	}
 	if err != nil {
 		return Principal{}, errFile
 	}
-	entry := set.find(id, hash)
-	if entry == nil { // it may have been made just now
-		if set, err = t.file.again(now); err != nil {
-			return Principal{}, errFile
-		}
-		entry = set.find(id, hash)
-	}
-	if entry == nil {
-		return Principal{}, &Refused{"no such token"}
-	}
-	return t.live(entry, now)
+	return t.principal(set.find(id, hash), now)
 }
 
-// find is the token with an id whose secret has the hash, or nil.
-func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenEntry {
-	entry, known := s.byID[id]
+// find returns the token with an id whose secret has the hash, or nil.
+func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
+	r, known := s.byID[id]
 	if !known {
-		entry = &unknown
+		r = &unknown
 	}
-	if same := subtle.ConstantTimeCompare(hash[:], entry.Hash[:]); same != 1 || !known {
+	if same := subtle.ConstantTimeCompare(hash[:], r.Hash[:]); same != 1 || !known {
 		return nil
 	}
-	return entry
+	return r
 }
 
 // unknown is compared with where there is no token.
-var unknown = tokenEntry{tokenRecord: &tokenRecord{}}
+var unknown tokenRecord
 
-// byID is the principal of a token of which only the id was shown: by somebody
-// whom the one with the token vouched for.
+// byID returns the principal of a token of which only the id was shown, in a segment
+// that was signed for it.
 func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 	set, err := t.file.get(now)
 	if err != nil {
 		return Principal{}, errFile
 	}
-	entry, known := set.byID[id]
-	if !known {
+	return t.principal(set.byID[id], now)
+}
+
+// principal returns the principal of a live token. r may be nil.
+func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
+	if r == nil {
 		return Principal{}, &Refused{"no such token"}
 	}
-	return t.live(entry, now)
-}
-
-func (t *Tokens) live(e *tokenEntry, now time.Time) (Principal, error) {
+	p := Principal{Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin}}
 	switch {
-	case !e.Revoked.IsZero():
-		return Principal{}, &Refused{e.principal.String() + " was revoked"}
-	case t.clock.expired(e.Expires, now):
-		return Principal{}, &Refused{e.principal.String() + " has expired"}
+	case !r.Revoked.IsZero():
+		return Principal{}, &Refused{p.String() + " was revoked"}
+	case !r.Live(t.clock.Latest(now)):
+		return Principal{}, &Refused{p.String() + " has expired"}
 	}
-	return e.principal, nil
+	return p, nil
 }
 
-// Check is nil, or why no token is good.
+// Check returns why no token is good; nil if some may be.
 func (t *Tokens) Check() error {
 	_, err := t.file.get(time.Now())
-	return tokensErr(err)
+	return err
 }
 
-func tokensErr(err error) error {
-	if err != nil {
-		return fmt.Errorf("%w: tokens: %w", modproxy.ErrUnavailable, err)
-	}
-	return nil
-}
-
-// List is every token, those that ended less than 90 days ago included, by name.
+// List returns every token, with those that ended less than 90 days ago, by name.
 func (t *Tokens) List() ([]Token, error) {
-	set, err := t.file.fresh()
+	set, err := t.file.look(time.Now(), 0)
 	if err != nil {
-		return nil, tokensErr(err)
+		return nil, err
 	}
-	list := make([]Token, len(set.records))
-	for i, r := range set.records {
+	list := make([]Token, len(set.Tokens))
+	for i, r := range set.Tokens {
 		list[i] = r.Token
 	}
 	slices.SortStableFunc(list, func(a, b Token) int {
@@ -174,29 +144,32 @@ func (t *Tokens) List() ([]Token, error) {
 	return list, nil
 }
 
-// Create makes a token. Its text is in nothing but the answer. The token is kept,
-// whatever happens, when Create has returned without an error.
+// Create makes a token. Its text is in nothing but the answer. The token is durable
+// when Create has returned without an error.
 //
 // Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable]
 // for the file.
-func (t *Tokens) Create(spec TokenSpec) (text string, made Token, err error) {
+func (t *Tokens) Create(ctx context.Context, spec TokenSpec) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	if err := spec.check(now); err != nil {
 		return "", Token{}, err
 	}
 	text, id, hash := newToken()
 	made = Token{ID: id, Name: spec.Name, Created: now, Expires: spec.Expires.UTC(), Scopes: spec.Scopes, Admin: spec.Admin}
-	err = t.change(func(records []tokenRecord) ([]tokenRecord, error) {
-		records = slices.DeleteFunc(records, func(r tokenRecord) bool { return !r.Live(now) && !ended(r.Token).After(now.Add(-keepDead)) })
-		for _, r := range records {
+	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
+		var records []tokenRecord
+		for _, r := range old.Tokens {
 			if r.Name == spec.Name && r.Live(now) {
 				return nil, fmt.Errorf("%w: token: there is one with the name %s; revoke it first, or take another name", modproxy.ErrInvalid, spec.Name)
+			}
+			if r.Live(now) || r.ended().After(now.Add(-keepDead)) {
+				records = append(records, r)
 			}
 		}
 		if len(records) >= maxTokens {
 			return nil, fmt.Errorf("%w: token: there are %d, which is the most; those that are revoked go after 90 days", modproxy.ErrInvalid, maxTokens)
 		}
-		return append(records, tokenRecord{made, hash}), nil
+		return &tokenSet{Tokens: append(records, tokenRecord{made, hash})}, nil
 	})
 	if err != nil {
 		return "", Token{}, err
@@ -204,21 +177,14 @@ func (t *Tokens) Create(spec TokenSpec) (text string, made Token, err error) {
 	return text, made, nil
 }
 
-// ended is when a token that is not live ended.
-func ended(t Token) time.Time {
-	if t.Revoked.IsZero() || !t.Expires.IsZero() && t.Expires.Before(t.Revoked) {
-		return t.Expires
-	}
-	return t.Revoked
-}
-
 // Revoke ends the token with an id, or the live one with a name, for good, with
 // all the package paths that were signed for it. To revoke again does nothing.
 //
 // Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
-func (t *Tokens) Revoke(idOrName string) (revoked Token, err error) {
+func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
-	err = t.change(func(records []tokenRecord) ([]tokenRecord, error) {
+	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
+		records := slices.Clone(old.Tokens)
 		i := slices.IndexFunc(records, func(r tokenRecord) bool {
 			return r.ID == idOrName || r.Name == idOrName && r.Live(now)
 		})
@@ -229,37 +195,7 @@ func (t *Tokens) Revoke(idOrName string) (revoked Token, err error) {
 			records[i].Revoked = now
 		}
 		revoked = records[i].Token
-		return records, nil
+		return &tokenSet{Tokens: records}, nil
 	})
 	return revoked, err
-}
-
-// change replaces the file. edit may change what it is given; its error is change's.
-func (t *Tokens) change(edit func([]tokenRecord) ([]tokenRecord, error)) error {
-	var refused error
-	err := locked(t.file.path, func() error {
-		set, err := t.file.fresh()
-		if err != nil {
-			return err
-		}
-		var records []tokenRecord
-		if records, refused = edit(slices.Clone(set.records)); refused != nil {
-			return nil
-		}
-		content, err := seal(tokensFormat, tokenFile{records})
-		if err != nil {
-			return err
-		}
-		return errors.Join(replace(t.file.path, content), t.see())
-	})
-	if refused != nil {
-		return refused
-	}
-	return tokensErr(err)
-}
-
-// see takes notice of the file as it is now.
-func (t *Tokens) see() error {
-	_, err := t.file.fresh()
-	return err
 }

@@ -27,7 +27,7 @@ func open(t testing.TB, path string) *auth.Tokens {
 
 func create(t testing.TB, tokens *auth.Tokens, spec auth.TokenSpec) (string, auth.Token) {
 	t.Helper()
-	text, made, err := tokens.Create(spec)
+	text, made, err := tokens.Create(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestVerify(t *testing.T) {
 	text, made := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme, Expires: now.Add(time.Hour)})
 	other, _ := create(t, tokens, auth.TokenSpec{Name: "other", Admin: true})
 	gone, _ := create(t, tokens, auth.TokenSpec{Name: "gone", Scopes: acme})
-	if _, err := tokens.Revoke("gone"); err != nil {
+	if _, err := tokens.Revoke(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := tokens.Verify(text, now)
@@ -132,14 +132,14 @@ func TestCreateRefuses(t *testing.T) {
 		"scopes":         {Name: "x", Scopes: make([]auth.Scope, 101)},
 		"expired":        {Name: "x", Scopes: acme, Expires: time.Now().Add(-time.Second)},
 	} {
-		if text, _, err := tokens.Create(spec); !errors.Is(err, modproxy.ErrInvalid) || text != "" {
+		if text, _, err := tokens.Create(t.Context(), spec); !errors.Is(err, modproxy.ErrInvalid) || text != "" {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}
 	if list, err := tokens.List(); err != nil || len(list) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
-	if _, err := tokens.Revoke("nobody"); !errors.Is(err, modproxy.ErrNotFound) {
+	if _, err := tokens.Revoke(t.Context(), "nobody"); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -147,11 +147,11 @@ func TestCreateRefuses(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
 	first, made := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
-	if _, err := tokens.Revoke("ci"); err != nil {
+	if _, err := tokens.Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme}) // the name is free again
-	again, err := tokens.Revoke(made.ID)
+	again, err := tokens.Revoke(t.Context(), made.ID)
 	if err != nil || again.Name != "ci" || again.ID != made.ID {
 		t.Fatal(again, err)
 	}
@@ -179,7 +179,7 @@ func TestTokensAreKeptByManyHands(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if texts[i], _, err = tokens.Create(auth.TokenSpec{Name: fmt.Sprint("ci", i), Scopes: acme}); err != nil {
+			if texts[i], _, err = tokens.Create(t.Context(), auth.TokenSpec{Name: fmt.Sprint("ci", i), Scopes: acme}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -203,7 +203,7 @@ func TestTokensAreKeptByManyHands(t *testing.T) {
 			t.Error("the file has a secret")
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.tmp"))
 	if err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}

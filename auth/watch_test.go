@@ -23,7 +23,7 @@ func TestRevocationCountsElsewhere(t *testing.T) {
 	if _, err := server.Verify(text, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, path).Revoke("ci"); err != nil {
+	if _, err := open(t, path).Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := server.Verify(text, now.Add(time.Second)); !strings.Contains(why(err), "revoked") {
@@ -50,7 +50,7 @@ func TestRevocationCountsForAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci", Scopes: acme})
 	server := open(t, path)
-	if _, err := open(t, path).Revoke("ci"); err != nil {
+	if _, err := open(t, path).Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
 	late := time.Now().Add(6 * time.Second)
@@ -96,7 +96,7 @@ func TestDamagedFileLetsNobodyIn(t *testing.T) {
 		if err := server.Check(); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, _, err := server.Create(auth.TokenSpec{Name: "new", Scopes: acme}); !errors.Is(err, modproxy.ErrUnavailable) {
+		if _, _, err := server.Create(t.Context(), auth.TokenSpec{Name: "new", Scopes: acme}); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%s: created beside what cannot be read: %v", name, err)
 		}
 		if _, err := auth.OpenTokens(path); (err == nil) != (name == "gone") {

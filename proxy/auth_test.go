@@ -34,13 +34,13 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := auth.OpenSigner(filepath.Join(dir, "key"), auth.SignerConfig{Tokens: kept})
+	signer, err := auth.OpenSigner(t.Context(), filepath.Join(dir, "key"), auth.SignerConfig{Tokens: kept})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tokens = map[string]string{}
 	for name, scope := range map[string]auth.Scope{"acme": {Host: host, Namespace: "acme"}, "other": {Host: host, Namespace: "other"}, "reader": auth.Everything, "operator": {Host: "nowhere.example", Namespace: "none"}} {
-		text, _, err := kept.Create(auth.TokenSpec{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
+		text, _, err := kept.Create(t.Context(), auth.TokenSpec{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestWhoMayAsk(t *testing.T) {
 func TestRevokedTokenTakesItsPathsAlong(t *testing.T) {
 	h, tokens, kept := guarded(t, plain)
 	signed := signedPath(t, h, tokens["acme"])
-	if _, err := kept.Revoke("acme"); err != nil {
+	if _, err := kept.Revoke(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	for path, header := range map[string][]string{base + "/versions": bearer(tokens["acme"]), signed: nil} {

@@ -29,7 +29,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 		Long: `Sign package paths with a new key from now on. Paths signed before stay valid until
 they expire, or until the second rotation.`,
 		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 			if err != nil {
 				return err
@@ -37,7 +37,7 @@ they expire, or until the second rotation.`,
 			if err := haveData(c.Data); err != nil {
 				return err
 			}
-			if err := auth.RotateKey(c.KeyFile(), time.Now()); err != nil {
+			if err := auth.RotateKey(cmd.Context(), c.KeyFile(), time.Now()); err != nil {
 				return hint.With(err, keyHint(err, c.Data))
 			}
 			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -88,7 +89,7 @@ The data directory is created if it does not exist, unless --data names it.`,
   modproxy token create me --scope '*' --expires never
   modproxy token create prometheus --admin`,
 		Args: arguments(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := auth.TokenSpec{Name: args[0], Admin: admin}
 			var err error
 			if spec.Expires, err = parseExpiry(expires, time.Now()); err != nil {
@@ -105,7 +106,7 @@ The data directory is created if it does not exist, unless --data names it.`,
 				return misuse{hint.With(errors.New("it could do nothing: no --scope is given"),
 					"--scope registry.terraform.io/acme is for the modules of one namespace", "--scope '*' is for every module")}
 			}
-			return env.createToken(spec)
+			return env.createToken(cmd.Context(), spec)
 		},
 	}
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
@@ -126,12 +127,12 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return now.Add(d).Truncate(time.Second), nil
 }
 
-func (env *environment) createToken(spec auth.TokenSpec) error {
+func (env *environment) createToken(ctx context.Context, spec auth.TokenSpec) error {
 	c, tokens, err := env.firstTokens()
 	if err != nil {
 		return err
 	}
-	text, made, err := tokens.Create(spec)
+	text, made, err := tokens.Create(ctx, spec)
 	if errors.Is(err, modproxy.ErrInvalid) {
 		return misuse{err}
 	}
@@ -153,7 +154,7 @@ func newTokenRevokeCommand(env *environment) *cobra.Command {
 with every package path that was signed for it. A serving proxy refuses it within
 five seconds.`,
 		Args: arguments(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, tokens, err := env.tokens()
 			if err != nil {
 				return err
@@ -161,7 +162,7 @@ five seconds.`,
 			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
 				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
 			}
-			revoked, err := tokens.Revoke(args[0])
+			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
 				return hint.With(err, `"modproxy token list" lists them`)
 			}

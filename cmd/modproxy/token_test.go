@@ -131,7 +131,7 @@ func TestKeyRotate(t *testing.T) {
 	if err := auth.MakeDir(filepath.Dir(key)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auth.OpenSigner(key, auth.SignerConfig{}); err != nil {
+	if _, err := auth.OpenSigner(t.Context(), key, auth.SignerConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(key)

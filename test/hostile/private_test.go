@@ -213,7 +213,7 @@ func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 	}
 	const expiry, id, mac = 2, 6, 22
 	change("kind", func(b []byte) { b[1] = byte(auth.ByIssuer) })
-	change("anonymous", func(b []byte) { b[1] = byte(auth.Anonymous) })
+	change("nobody", func(b []byte) { b[1] = byte(auth.Nobody) })
 	change("principal", func(b []byte) { copy(b[id:mac], others[len("Bearer mp_"):][:16]) })
 	change("later", func(b []byte) { b[expiry+2]++ })
 	change("never", func(b []byte) { copy(b[expiry:id], "\xff\xff\xff\xff") })
@@ -238,7 +238,7 @@ func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 // program's own key, as it would have been some minutes ago.
 func expiry(t *testing.T, p *proxy, ours, path string) {
 	end, life := endsSoon()
-	signer, err := auth.OpenSigner(filepath.Join(p.data, "auth", "key"), auth.SignerConfig{Life: life})
+	signer, err := auth.OpenSigner(t.Context(), filepath.Join(p.data, "auth", "key"), auth.SignerConfig{Life: life})
 	if err != nil {
 		t.Fatal(err)
 	}

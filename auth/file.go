@@ -1,0 +1,257 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
+)
+
+const (
+	lookSoon  = 10 * time.Millisecond
+	lookAgain = time.Second     // what was seen less long ago counts without looking
+	maxUnseen = 5 * time.Second // what was seen longer ago never counts
+	settling  = 2 * time.Second // a file that was changed more recently is read again: clocks of file systems are coarse
+	maxFile   = 8 << 20         // bytes
+)
+
+var (
+	errGone    = errors.New("it was there, and is gone: put it back, or restart modproxy to do without")
+	errDamaged = errors.New("damaged, or changed by hand: put its backup back")
+)
+
+// file is a T that is kept in a file, which other processes may replace at any time.
+// That there is no file is an error only once it has been there; else the T is zero.
+type file[T any] struct {
+	path, format string
+	what         string         // for errors
+	check        func(*T) error // of what was read, and prepares it
+	start        time.Time      // with a monotonic reading
+	mu           sync.Mutex     // looks
+	last         atomic.Pointer[seen[T]]
+}
+
+// seen is what a file had, and when.
+type seen[T any] struct {
+	value   *T
+	err     error
+	at      time.Duration // since the start
+	info    fs.FileInfo   // nil if there was no file
+	settled bool          // a change would have changed info
+}
+
+func (f *file[T]) open(start time.Time) error {
+	f.start = start
+	s := f.read(&seen[T]{}, 0)
+	f.last.Store(s)
+	return s.err
+}
+
+// get returns what the file has, as of at most maxUnseen before now. While one caller
+// looks, the others go on with what was seen before.
+func (f *file[T]) get(now time.Time) (*T, error) {
+	s := f.last.Load()
+	age := (now.Sub(f.start) - s.at).Abs()
+	if age < lookAgain || age < maxUnseen && !f.mu.TryLock() {
+		return s.value, f.wrong(s.err)
+	}
+	if age >= maxUnseen {
+		f.mu.Lock()
+	}
+	defer f.mu.Unlock()
+	return f.looked(now, lookAgain)
+}
+
+// look returns what the file has, as of less than recent before now.
+func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looked(now, recent)
+}
+
+// looked is look, with mu held.
+func (f *file[T]) looked(now time.Time, recent time.Duration) (*T, error) {
+	at, s := now.Sub(f.start), f.last.Load()
+	if (at - s.at).Abs() >= recent {
+		s = f.read(s, at)
+		f.last.Store(s)
+	}
+	return s.value, f.wrong(s.err)
+}
+
+func (f *file[T]) wrong(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, f.what, err)
+	}
+	return err
+}
+
+func (f *file[T]) read(before *seen[T], at time.Duration) *seen[T] {
+	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = nil; before.info != nil || before.err != nil {
+			err = fmt.Errorf("%s: %w", f.path, errGone)
+		}
+		return &seen[T]{value: new(T), err: err, at: at}
+	}
+	if err == nil && before.settled && os.SameFile(before.info, info) &&
+		before.info.ModTime().Equal(info.ModTime()) && before.info.Size() == info.Size() {
+		again := *before
+		again.at = at
+		return &again
+	}
+	s := &seen[T]{value: new(T), at: at}
+	if s.info, err = f.decode(s.value); err != nil {
+		return &seen[T]{value: new(T), err: fmt.Errorf("%s: %w", f.path, err), at: at}
+	}
+	s.settled = time.Since(s.info.ModTime()) > settling
+	return s
+}
+
+// sealed is the form of the files: content, and a checksum of it without the
+// white space between its tokens.
+type sealed struct {
+	Format  string          `json:"format"`
+	SHA256  modproxy.Digest `json:"sha256"`
+	Content json.RawMessage `json:"content"`
+}
+
+// decode reads the file into value, and tells of the file that was read.
+func (f *file[T]) decode(value *T) (info fs.FileInfo, err error) {
+	r, err := durable.OpenRegular(f.path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if info, err = r.Stat(); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	var s sealed
+	var raw bytes.Buffer
+	if decodeStrictly(content, &s) != nil || json.Compact(&raw, s.Content) != nil || sha256.Sum256(raw.Bytes()) != s.SHA256 {
+		return nil, errDamaged
+	}
+	if s.Format != f.format {
+		return nil, fmt.Errorf("the format is %.40q, and this modproxy reads %q", s.Format, f.format)
+	}
+	if err := decodeStrictly(raw.Bytes(), value); err != nil {
+		return nil, err
+	}
+	return info, f.check(value)
+}
+
+// decodeStrictly reads one JSON value, all of whose fields v has.
+func decodeStrictly(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errDamaged
+	}
+	return nil
+}
+
+// change replaces the file durably by what edit returns, unless that is nil; no other
+// process does so meanwhile. edit does not change what it is given. Its error is
+// change's; all others are [modproxy.ErrUnavailable].
+func (f *file[T]) change(ctx context.Context, edit func(*T) (*T, error)) error {
+	lock, err := openLock(f.path + ".lock")
+	if err != nil {
+		return f.wrong(err)
+	}
+	defer lock.Close() // which unlocks
+	if err := filelock.Lock(ctx, lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return f.wrong(err)
+	}
+	value, err := f.look(time.Now(), 0)
+	if err != nil {
+		return err
+	}
+	if value, err = edit(value); err != nil || value == nil {
+		return err
+	}
+	if err := f.write(value); err != nil {
+		return f.wrong(err)
+	}
+	_, err = f.look(time.Now(), 0)
+	return err
+}
+
+func (f *file[T]) write(value *T) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	content, err := json.MarshalIndent(sealed{f.format, sha256.Sum256(raw), raw}, "", "\t")
+	if err != nil {
+		return err
+	}
+	if len(content) >= maxFile {
+		return fmt.Errorf("the file would be larger than %d bytes", maxFile)
+	}
+	dir, base := filepath.Split(f.path)
+	if err := durable.RemoveTemps(filepath.Clean(dir), base+"."); err != nil {
+		return err
+	}
+	return durable.Disk{}.WriteFile(f.path, func(temp *os.File) error {
+		_, err := temp.Write(append(content, '\n'))
+		return errors.Join(err, durable.InheritOwner(temp))
+	})
+}
+
+// openLock opens a file to lock, and makes it if there is none. It gives away only a
+// file that was made here.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // follows no link
+	if errors.Is(err, fs.ErrExist) {
+		return durable.OpenRegular(path, os.O_RDWR|durable.NoFollow)
+	}
+	if err == nil {
+		err = durable.InheritOwner(f)
+	}
+	return f, err
+}
+
+// MakeDir makes the directory for the files, unless it is there. Only its owner may
+// use it, who is the owner of the directory that it is in.
+//
+// Its error is [modproxy.ErrUnavailable].
+func MakeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	var d *os.File
+	if err == nil {
+		d, err = os.OpenFile(dir, os.O_RDONLY|durable.NoFollow, 0)
+	}
+	if err == nil {
+		err = errors.Join(durable.InheritOwner(d), d.Close(), durable.Disk{}.FlushDir(filepath.Dir(dir)))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: directory of tokens: %w", modproxy.ErrUnavailable, err)
+	}
+	return nil
+}
