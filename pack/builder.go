@@ -1,38 +1,65 @@
 package pack
 
-import "io"
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/modproxy/modproxy"
+)
 
 // A Builder collects the tree of one package. It is not safe for concurrent use.
 //
-// Whatever refuses the package is [modproxy.ErrInvalid], and names the entry; trouble
-// with the spool is [modproxy.ErrUnavailable]; the error of a reader or writer that
-// the caller passed in is wrapped and keeps its identity. After an error of a
-// method that adds, every later call returns that error.
+// An entry that refuses the package is [modproxy.ErrInvalid]; trouble with the temporary
+// file is [modproxy.ErrUnavailable]; the error of the caller's reader or writer is
+// wrapped. After an error of a method that adds, every later call returns that error.
 type Builder struct {
 	root  node
 	tally tally
-	spool *spool
 	err   error
+
+	file    *os.File // has the content of all files, one after the other
+	content *bufio.Writer
+	size    int64 // of what was written to content
 }
 
 // New makes a Builder for one package. The content is kept in one temporary file in
 // dir, which is unlinked at once: nothing is left behind whatever happens, and no
 // name of an entry ever becomes the name of a file.
 func New(dir string, l Limits) (*Builder, error) {
-	s, err := newSpool(dir)
+	f, err := os.CreateTemp(dir, "package-*")
 	if err != nil {
-		return nil, err
+		return nil, unavailable(err)
 	}
-	return &Builder{tally: tally{Limits: l.withDefaults()}, spool: s}, nil
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, unavailable(errors.Join(err, f.Close()))
+	}
+	b := &Builder{tally: tally{Limits: l.withDefaults()}, file: f}
+	// The file's own ReadFrom would take a buffer for every entry.
+	b.content = bufio.NewWriterSize(struct{ io.Writer }{f}, 128<<10)
+	return b, nil
 }
 
-// Close gives the spool's disk space back. It may be called twice.
-func (b *Builder) Close() error { return b.spool.close() }
+// unavailable returns the error for trouble with the temporary file.
+func unavailable(err error) error {
+	return fmt.Errorf("%w: package: temporary file: %w", modproxy.ErrUnavailable, err)
+}
+
+// Close gives the disk space back. It may be called twice.
+func (b *Builder) Close() error {
+	if err := b.file.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
+		return unavailable(err)
+	}
+	return nil
+}
 
 // File adds a regular file with the content of r, which is read to its end. The name
 // is relative to the root, slash-separated and clean.
 //
-// What packages leave out is not added, and r is not read for it.
+// Files that packages leave out are not added, and r is not read.
 func (b *Builder) File(name string, executable bool, r io.Reader) error {
 	return b.add(name, &node{kind: file, executable: executable}, r)
 }
@@ -49,17 +76,16 @@ func (b *Builder) Hardlink(name, target string) error {
 	return b.add(name, &node{kind: hardlink, target: target}, nil)
 }
 
-// Dir adds a directory. Directories are in no package, and those that something is
-// in need not be added; but a link or the root of the package may name an empty one.
+// Dir adds a directory. A package has no directories, and the parents of an entry need
+// not be added; but a link or the root of the package may name an empty one.
 func (b *Builder) Dir(name string) error {
 	return b.add(name, &node{kind: directory}, nil)
 }
 
 func (b *Builder) add(name string, n *node, r io.Reader) error {
-	if b.err != nil {
-		return b.err
+	if b.err == nil {
+		b.err = b.tryAdd(name, n, r)
 	}
-	b.err = b.tryAdd(name, n, r)
 	return b.err
 }
 
@@ -70,13 +96,14 @@ func (b *Builder) tryAdd(name string, n *node, r io.Reader) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if leftOut(name) {
+	isLink := n.kind == symlink || n.kind == hardlink
+	switch {
+	case leftOut(name):
 		return nil
-	}
-	if n.kind == symlink || n.kind == hardlink {
-		if err := checkTarget(name, n); err != nil {
-			return err
-		}
+	case isLink && n.target == "":
+		return refuse("%q: is %s to nothing", name, n.kind)
+	case len(n.target) > maxTarget:
+		return refuse("%q: is %s to a target of %d bytes, more than the %d that are allowed", name, n.kind, len(n.target), maxTarget)
 	}
 	if err := b.root.insert(name, n, &b.tally); err != nil {
 		return err
@@ -84,17 +111,41 @@ func (b *Builder) tryAdd(name string, n *node, r io.Reader) error {
 	if n.kind != file {
 		return nil
 	}
-	var err error
-	n.off, n.size, err = b.spool.add(name, r, &b.tally)
-	return err
-}
-
-func checkTarget(name string, n *node) error {
-	switch target := n.target; {
-	case target == "":
-		return refuse("%q: is %s to nothing", name, n.kind)
-	case len(target) > maxTarget:
-		return refuse("%q: is %s to a target of %d bytes, more than the %d that are allowed", name, n.kind, len(target), maxTarget)
+	in := &source{r: r, max: b.tally.Bytes - b.tally.bytes}
+	size, err := b.content.ReadFrom(in)
+	n.offset, n.size = b.size, size
+	b.size += size
+	if err := b.tally.content(name, size); err != nil {
+		return err
+	}
+	switch {
+	case in.err != nil:
+		return fmt.Errorf("package: %q: %w", name, in.err)
+	case err != nil:
+		return unavailable(err)
 	}
 	return nil
+}
+
+// A source is a reader that fails after more than max bytes. It keeps its error, which
+// is not the fault of what reads from it.
+type source struct {
+	r      io.Reader
+	n, max int64
+	err    error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if s.n > s.max {
+		err = refuse("more than the %d bytes that are allowed", s.max)
+	}
+	if err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }

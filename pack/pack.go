@@ -1,71 +1,66 @@
-// Package pack makes the one form a package has here: a canonical tar.gz.
+// Package pack makes the one form that packages have here: a canonical tar.gz.
 //
 // # The form
 //
-// A package is what a client would have had on disk, had it fetched the same
-// source itself, written so that every client unpacks it to the same tree:
+// A package is what a client would have had on disk after fetching the same source
+// itself, written so that every client unpacks it to the same tree:
 //
-//   - The whole package is at the root of the archive: no directory around it, and
-//     nothing taken out of it but what the next rule names.
-//   - What is called .git, file or directory, at any level and in any case, is left
-//     out. A name that some file system takes for .git without its being spelled so
-//     is refused.
+//   - The root of the archive is the root of the package, without a directory around it.
+//     Everything is in it but what the next rule names.
+//   - Files and directories called .git, at any level and in any case, are left out. A
+//     name that some file system takes for .git without its being spelled so is refused.
 //   - The archive has regular files only. A symbolic or hard link is written as the
 //     file it names, a link to a directory as the files below that directory: the
-//     clients' unpacker turns a link in a tar archive into an empty file. A link to
-//     a directory that it is in itself is written once: in the files that stand for
-//     it, it is left out. A link that names nothing in the package, what is absolute
-//     or outside it included, is left out and noted; what is outside is never read.
+//     clients turn a link in a tar archive into an empty file. A link to a directory
+//     that it is in itself is written once, and left out of the files that stand for
+//     it. A link that names nothing in the package, including any absolute path, is left
+//     out and noted. What is outside the package is never read.
 //   - Directories have no entries, so empty ones are not kept. There is at least one
 //     file.
-//   - A name is what it is at the source: upper and lower case, composed or not, with
-//     whatever dots, spaces and colons. Names that some file system takes for the
-//     same are kept, as a client keeps them on Linux, and noted. Two are the same for
-//     some file system when they differ only in case (Unicode simple folding), in
-//     being composed, in what follows a colon, or in dots and spaces at the end of a
-//     component. With [Limits.StrictNames] they refuse the package.
+//   - A name is the one at the source, byte by byte. Names that some file system takes
+//     for the same are kept, as a client keeps them on Linux, and noted: names that
+//     differ only in case (Unicode simple folding), in being composed, in what follows
+//     a colon, or in dots and spaces at the end of a component. [Limits.StrictNames]
+//     refuses them.
 //   - Entries are sorted by name, byte by byte.
-//   - The mode is 0755 when the owner may execute the file at the source, else 0644.
-//     Other bits, owners, groups and times are not kept: they are zero or empty.
+//   - The mode is 0755 if the owner may execute the file at the source, else 0644. Other
+//     bits, owners, groups and times are zero or empty.
 //   - A header is USTAR, and PAX only where USTAR cannot hold the name.
-//   - One gzip member, without name, comment, extra field or time.
+//   - There is one gzip member, without name, comment, extra field or time.
 //
-// The same tree packed twice by one build of modproxy gives the same bytes. Another
-// build may compress differently: what names the content whatever its bytes is the
-// [modproxy.Sum].
+// One build of modproxy always packs the same tree to the same bytes. Another build may
+// compress differently: the [modproxy.Sum] names the content whatever its bytes are.
 //
 // # What is refused
 //
-// What a client installs by itself is packed, but for these:
+// What a client installs by itself is packed, except:
 //
-//   - A name with a component "..", an empty one or ".", an absolute one, one with a
-//     drive letter at its start or with a backslash: on some system it is unpacked
-//     outside the directory that it is meant for.
+//   - A name that is absolute, has an empty component, "." or "..", begins with a drive
+//     letter or has a backslash: some system unpacks it outside the directory that it is
+//     meant for.
 //   - A name that NTFS or HFS+ takes for .git without its being spelled so: a package
 //     that brings a repository of its own makes the user's git run its hooks.
 //   - A name with control characters, or those of bidirectional text (U+202A to
-//     U+202E, U+2066 to U+2069): where it is shown, to a reviewer or in a terminal, it
-//     passes for another, and a line break forges a line of the hashed list that a sum
-//     is of.
+//     U+202E, U+2066 to U+2069): a reviewer or a terminal sees another name, and a line
+//     break forges a line of the list that a sum is made of.
 //   - A name that is not UTF-8, a component of more than 255 bytes, a name of more
 //     than [Limits.Path] bytes: not every client can make such a file.
-//   - A name that is a file and a directory: no file system has both.
+//   - A name that is both a file and a directory: no file system has both.
 //   - Links that lead back to themselves, or over more than 40 others: following them
 //     has no end.
 //
 // # Notes
 //
-// What is otherwise than at the source, or on some file systems, is noted in words:
-// names that are the same for some file system, of which a client there has one only;
-// names that are in an archive more than once, of which the last counts; and links that
-// are left out. Of many notes the first are kept, and the number of
-// the others.
+// Notes say in words what differs from the source, or differs on some file systems:
+// names that are the same for some file system, which keeps only one of them; names
+// that an archive has more than once, of which the last counts; and links that are left
+// out. The first are kept, and the number of the others.
 //
 // # Limits
 //
-// Everything is counted as it is read and as it is written, and whatever is over a
-// limit refuses the package; nothing is ever cut short. Memory grows with the number
-// of entries, not with their size.
+// Everything is counted as it is read and as it is written. What exceeds a limit refuses
+// the package; nothing is cut short. Memory grows with the number of entries, not with
+// their size.
 package pack
 
 import (
@@ -97,7 +92,7 @@ const (
 	maxTarget = 4096
 	// maxHops is how many symbolic links Linux follows in one path.
 	maxHops = 40
-	// maxNames bounds the memory that one package's names and targets take, each
+	// maxNames bounds the bytes of all names and targets of one package, each
 	// directory's from the root.
 	maxNames = 16 << 20
 )
@@ -118,7 +113,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// refuse is the error for a package that cannot be had in this form.
+// refuse returns the error for a package that cannot have this form.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
@@ -131,10 +126,10 @@ type tally struct {
 	names   int
 }
 
-// entry counts one more entry with the given name, or refuses the package.
-func (t *tally) entry(name string, more int) error {
+// entry counts one more entry, and its link's target of so many bytes.
+func (t *tally) entry(name string, target int) error {
 	t.entries++
-	t.names += len(name) + more
+	t.names += len(name) + target
 	switch {
 	case len(name) > t.Path:
 		return refuse("%.80q…: a name of %d bytes, more than the %d that are allowed", name, len(name), t.Path)
@@ -146,7 +141,7 @@ func (t *tally) entry(name string, more int) error {
 	return nil
 }
 
-// content counts n more bytes of the named entry, or refuses the package.
+// content counts n more bytes of the named entry.
 func (t *tally) content(name string, n int64) error {
 	if n > t.Bytes-t.bytes {
 		return refuse("%q: more content than the %d bytes that are allowed", name, t.Bytes)

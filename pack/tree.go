@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"path"
 	"strings"
 )
 
@@ -23,12 +24,12 @@ type node struct {
 	name   string // one component; empty for the root
 	parent *node  // nil for the root
 
-	kids  map[string]*node // of a directory
-	twice bool             // another one was there
-	busy  bool             // a link that is being followed, or whose directory is being listed
+	children map[string]*node // of a directory
+	twice    bool             // replaced another one
+	busy     bool             // a link that is being followed, or whose directory is being listed
 
-	executable bool // file
-	off, size  int64
+	executable   bool  // file
+	offset, size int64 // of its content
 
 	target  string // link
 	to      *node  // what it names, once that is known
@@ -36,42 +37,31 @@ type node struct {
 	hops    int    // how many links were followed for it
 }
 
-// path is n's name from the root of the tree.
+// path returns n's name from the root of the tree.
 func (n *node) path() string {
 	if n.parent == nil {
 		return "."
 	}
-	var parts []string
-	for ; n.parent != nil; n = n.parent {
-		parts = append(parts, n.name)
-	}
-	var b strings.Builder
-	for i := len(parts) - 1; i > 0; i-- {
-		b.WriteString(parts[i])
-		b.WriteByte('/')
-	}
-	b.WriteString(parts[0])
-	return b.String()
+	return path.Join(n.parent.path(), n.name)
 }
 
-// insert puts n at name, which has been checked and counted, and makes the
-// directories above, each counted by t. A directory may be inserted many times.
+// insert puts n at name, which was checked and counted, and makes the directories above
+// it, each counted by t.
 func (root *node) insert(name string, n *node, t *tally) error {
 	dir := root
 	for begin := 0; ; {
 		part, _, more := strings.Cut(name[begin:], "/")
-		have := dir.kids[part]
 		if !more {
-			n.name, n.parent = part, dir
-			return dir.put(n, have)
+			return dir.put(part, n)
 		}
 		end := begin + len(part)
+		have := dir.children[part]
 		if have == nil {
 			if err := t.entry(name[:end], 0); err != nil {
 				return err
 			}
-			have = &node{kind: directory, name: part, parent: dir}
-			dir.put(have, nil)
+			have = &node{kind: directory}
+			dir.put(part, have)
 		}
 		if have.kind != directory {
 			return refuse("%q: is %s, and a directory as well", have.path(), have.kind)
@@ -80,30 +70,30 @@ func (root *node) insert(name string, n *node, t *tally) error {
 	}
 }
 
-func (dir *node) put(n, have *node) error {
+// put makes n a child of dir. A directory that is there already stays; another entry is
+// replaced.
+func (dir *node) put(name string, n *node) error {
+	have := dir.children[name]
 	switch {
 	case have == nil:
-		if dir.kids == nil {
-			dir.kids = make(map[string]*node)
+		if dir.children == nil {
+			dir.children = make(map[string]*node)
 		}
-		dir.kids[n.name] = n
 	case have.kind == directory && n.kind == directory:
+		return nil
 	case have.kind == directory || n.kind == directory:
-		other := have.kind
-		if other == directory {
-			other = n.kind
-		}
-		return refuse("%q: is %s, and a directory as well", have.path(), other)
+		return refuse("%q: is %s, and a directory as well", have.path(), max(have.kind, n.kind))
 	default:
 		n.twice = true
-		dir.kids[n.name] = n
 	}
+	n.name, n.parent = name, dir
+	dir.children[name] = n
 	return nil
 }
 
-// resolve finds the file or directory that the link n names; nil when it names
-// nothing in the tree, and n.nothing says why. What it found is kept in n, so that all
-// links of a tree cost no more than the length of their targets.
+// resolve returns the file or directory that the link n names. It returns nil and sets
+// n.nothing for a link that names nothing in the tree. The result is kept in n, so that
+// all links of a tree cost no more than the length of their targets.
 func (root *node) resolve(n *node, depth int) (*node, error) {
 	if n.to != nil || n.nothing != "" {
 		return n.to, nil
@@ -111,26 +101,22 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 	if n.busy {
 		return nil, refuse("%q: is a link that leads back to itself", n.path())
 	}
-	if depth >= maxHops {
-		return nil, n.tooManyHops()
-	}
-	n.busy = true
-	defer func() { n.busy = false }()
-	n.hops = 1
-	if err := root.follow(n, depth); err != nil {
-		return nil, err
+	n.hops = depth + 1
+	if depth < maxHops {
+		n.busy, n.hops = true, 1
+		err := root.follow(n, depth)
+		n.busy = false
+		if err != nil {
+			return nil, err
+		}
 	}
 	if n.hops > maxHops {
-		return nil, n.tooManyHops()
+		return nil, refuse("%q: is a link over more than %d other links", n.path(), maxHops)
 	}
 	return n.to, nil
 }
 
-func (n *node) tooManyHops() error {
-	return refuse("%q: is a link over more than %d other links", n.path(), maxHops)
-}
-
-// follow sets n.to, or n.nothing.
+// follow sets n.to or n.nothing.
 func (root *node) follow(n *node, depth int) error {
 	at := n.parent
 	if n.kind == hardlink {
@@ -158,7 +144,7 @@ func (root *node) follow(n *node, depth int) error {
 			}
 			continue
 		}
-		next := at.kids[part]
+		next := at.children[part]
 		switch {
 		case next == nil && isGit(part):
 			n.nothing = "and packages leave .git out"

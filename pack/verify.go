@@ -3,7 +3,6 @@ package pack
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +12,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Verify reads a package to its end and returns what names its content. What is not
-// in the form that this package describes, or is over a limit, is
-// [modproxy.ErrInvalid]; r's own error is wrapped and keeps its identity.
+// Verify reads a package to its end and returns the sum of its content. Its error is
+// [modproxy.ErrInvalid] for what is not in the form that this package describes or
+// exceeds a limit, and r's own error.
 //
 // The limits must not be lower than those that the package was made with.
 func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
@@ -34,7 +33,7 @@ func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
 func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 	packed := bufio.NewReaderSize(in, 64<<10)
 	// Its first bytes: magic, method, flags, four of time.
-	if header, err := packed.Peek(8); err == nil && !bytes.Equal(header, []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00")) {
+	if header, err := packed.Peek(8); err == nil && string(header) != "\x1f\x8b\x08\x00\x00\x00\x00\x00" {
 		return "", refuse("not gzip, or its header is not empty")
 	}
 	zr, err := gzip.NewReader(packed)
@@ -42,14 +41,14 @@ func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 		return "", err
 	}
 	zr.Multistream(false)
-	// No entry has more of a header than two blocks, a PAX record and its block.
-	overhead := int64(l.Entries+1) * int64(l.Path+4<<10)
-	expanded := &source{r: zr, max: l.Bytes + overhead}
+	// The headers of one entry are at most two blocks and a PAX record with its block.
+	headers := int64(l.Entries+1) * int64(l.Path+4<<10)
+	expanded := &source{r: zr, max: l.Bytes + headers}
 	sum, err := verifyTar(expanded, l)
 	if err != nil {
 		return "", err
 	}
-	// The two blocks at the end are all that may follow.
+	// tar.Reader has read the two blocks at the end.
 	if n, err := io.Copy(io.Discard, expanded); err != nil || n != 0 {
 		return "", errors.Join(refuse("%d bytes follow the archive", n), err)
 	}
@@ -65,8 +64,7 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 	t := tally{Limits: l}
 	files := make(map[string]bool)
 	last := ""
-	buf := buffers.Get().(*[128 << 10]byte)
-	defer buffers.Put(buf)
+	buf := make([]byte, bufferSize)
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {
@@ -87,10 +85,10 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 			}
 		}
 		files[h.Name], last = true, h.Name
-		if _, err := io.CopyBuffer(onlyWriter{sum.file}, onlyReader{tr}, buf[:]); err != nil {
+		if _, err := io.CopyBuffer(sum.file, tr, buf); err != nil {
 			return "", fmt.Errorf("%q: %w", h.Name, err)
 		}
-		sum.next(h.Name)
+		sum.endFile(h.Name)
 	}
 	if last == "" {
 		return "", refuse("there is no file in it")
@@ -126,33 +124,3 @@ func verifyHeader(h *tar.Header, last string, t *tally) error {
 	}
 	return nil
 }
-
-// A source is a reader that fails beyond max bytes, and remembers the reader's error.
-type source struct {
-	r      io.Reader
-	n, max int64
-	err    error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	if s.err != nil {
-		return 0, s.err
-	}
-	n, err := s.r.Read(p)
-	s.n += int64(n)
-	switch {
-	case s.n > s.max:
-		s.err = refuse("more than the %d bytes that are allowed", s.max)
-		return 0, s.err
-	case err != nil && err != io.EOF:
-		s.err = fmt.Errorf("package: %w", err)
-		return n, s.err
-	}
-	return n, err
-}
-
-// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
-type (
-	onlyReader struct{ io.Reader }
-	onlyWriter struct{ io.Writer }
-)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -18,29 +17,23 @@ import (
 const (
 	mode           = 0o644
 	modeExecutable = 0o755
+	level          = 6 // of gzip
+	bufferSize     = 128 << 10
 )
 
-var compressors = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, 6)
-	if err != nil {
-		panic(err) // 6 is a level
-	}
-	return w
-}}
-
-// Packed says what [Builder.Pack] has written.
+// Packed is what [Builder.Pack] has written.
 type Packed struct {
 	Sum   modproxy.Sum // names the content
 	Size  int64        // of what was written, in bytes
 	Notes string       // see the package comment
 }
 
-// Pack writes the package to w. Nothing that Pack wrote before an error is a package.
+// Pack writes the package to w. What Pack wrote before an error is not a package.
 //
 // With an empty root the package is the whole tree. Otherwise root is a path whose
 // components are patterns of [path.Match], as in a subdirectory like "*": it must
 // match exactly one directory, which is not a link, and that becomes the root of the
-// package. Only what is below it is judged and packed; but links may name what is
+// package. Only what is below it is checked and packed; but links may name what is
 // beside it, as they may for a client that unpacks everything before it looks for
 // the subdirectory.
 //
@@ -53,41 +46,47 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	if err != nil {
 		return Packed{}, err
 	}
-	items, notes, err := b.root.list(dir, b.tally.Limits)
+	files, notes, err := b.root.files(dir, b.tally.Limits)
 	if err != nil {
 		return Packed{}, err
 	}
-	if err := b.spool.flush(); err != nil {
-		return Packed{}, err
+	if err := b.content.Flush(); err != nil {
+		return Packed{}, unavailable(err)
 	}
-	out := &meter{w: w, max: b.tally.Packed}
-	sum, err := b.write(out, items)
+	out := &limitedWriter{w: w, max: b.tally.Packed}
+	sum, err := b.write(out, files)
 	if err != nil {
 		return Packed{}, err
 	}
-	return Packed{Sum: sum, Size: out.n, Notes: notes.all()}, nil
+	return Packed{Sum: sum, Size: out.n, Notes: notes.String()}, nil
 }
 
-func (b *Builder) write(w io.Writer, items []item) (modproxy.Sum, error) {
-	zw := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(zw)
-	defer zw.Reset(nil)
-	zw.Reset(w)
-	zw.ModTime = time.Unix(0, 0) // the zero Time is no time, but not four zero bytes
+func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
+	zw, err := gzip.NewWriterLevel(w, level)
+	if err != nil {
+		return "", err
+	}
+	zw.ModTime = time.Unix(0, 0) // four zero bytes, which the zero Time is not
 	tw := tar.NewWriter(zw)
 	sum := newSummer()
-	for _, it := range items {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: it.name, Size: it.node.size, Mode: mode, ModTime: time.Unix(0, 0)}
-		if it.node.executable {
+	buf := make([]byte, bufferSize)
+	for _, f := range files {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: f.node.size, Mode: mode, ModTime: time.Unix(0, 0)}
+		if f.node.executable {
 			h.Mode = modeExecutable
 		}
-		if err := tw.WriteHeader(h); err != nil {
-			return "", fmt.Errorf("package: %q: %w", it.name, err)
+		err := tw.WriteHeader(h)
+		if err == nil {
+			content := &source{r: io.NewSectionReader(b.file, f.node.offset, f.node.size), max: f.node.size}
+			_, err = io.CopyBuffer(io.MultiWriter(tw, sum.file), content, buf)
+			if content.err != nil {
+				return "", unavailable(content.err)
+			}
 		}
-		if err := b.spool.copyTo(io.MultiWriter(tw, sum.file), it.node.off, it.node.size); err != nil {
-			return "", fmt.Errorf("package: %q: %w", it.name, err)
+		if err != nil {
+			return "", fmt.Errorf("package: %q: %w", f.name, err)
 		}
-		sum.next(it.name)
+		sum.endFile(f.name)
 	}
 	if err := tw.Close(); err != nil {
 		return "", fmt.Errorf("package: %w", err)
@@ -98,34 +97,31 @@ func (b *Builder) write(w io.Writer, items []item) (modproxy.Sum, error) {
 	return sum.sum(), nil
 }
 
-// A meter counts what is written and stops what is more than max.
-type meter struct {
+// A limitedWriter refuses more than max bytes.
+type limitedWriter struct {
 	w      io.Writer
 	n, max int64
 }
 
-func (m *meter) Write(p []byte) (int, error) {
-	if int64(len(p)) > m.max-m.n {
-		return 0, refuse("more than the %d bytes that are allowed when packed", m.max)
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.max-l.n {
+		return 0, refuse("more than the %d bytes that are allowed when packed", l.max)
 	}
-	n, err := m.w.Write(p)
-	m.n += int64(n)
+	n, err := l.w.Write(p)
+	l.n += int64(n)
 	return n, err
 }
 
 // A summer makes the sum of a package from its files in ascending order, as Hash1 of
 // golang.org/x/mod/sumdb/dirhash defines it, in one pass.
 type summer struct {
-	file, all hash.Hash // file takes the content of the next one
-	digest    []byte
+	file, all hash.Hash // file takes the content of the current file
 }
 
 func newSummer() *summer { return &summer{file: sha256.New(), all: sha256.New()} }
 
-// next ends the file that was written last.
-func (s *summer) next(name string) {
-	s.digest = s.file.Sum(s.digest[:0])
-	fmt.Fprintf(s.all, "%x  %s\n", s.digest, name)
+func (s *summer) endFile(name string) {
+	fmt.Fprintf(s.all, "%x  %s\n", s.file.Sum(nil), name)
 	s.file.Reset()
 }
 

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// checkName refuses names that the form does not allow. Their length is the
-// tally's to judge.
+// checkName refuses names that the form does not allow, whatever their length.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -20,17 +19,16 @@ func checkName(name string) error {
 		return refuse("%.200q: the name is not UTF-8", name)
 	case name[0] == '/':
 		return refuse("%.200q: the name is absolute", name)
-	case hasDrive(name):
+	case len(name) >= 2 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z':
 		return refuse("%.200q: the name begins with a drive letter", name)
 	}
 	for _, r := range name {
-		if unicode.IsControl(r) {
+		switch {
+		case unicode.IsControl(r):
 			return refuse("%.200q: the name has a control character", name)
-		}
-		if r == '\\' {
+		case r == '\\':
 			return refuse("%.200q: the name has a backslash", name)
-		}
-		if 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 {
+		case 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
 			return refuse("%.200q: the name has a character that changes the direction of what is shown", name)
 		}
 	}
@@ -49,14 +47,10 @@ func checkName(name string) error {
 	return nil
 }
 
-func hasDrive(name string) bool {
-	return len(name) >= 2 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z'
-}
-
-// isGit reports whether a component of a name is left out of packages.
+// isGit reports whether packages leave out what has the component part in its name.
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
-// leftOut reports whether some component of name is left out of packages.
+// leftOut reports whether packages leave out name.
 func leftOut(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if isGit(part) {
@@ -72,24 +66,22 @@ func looksLikeGit(part string) bool {
 	if ntfs := windowsName(part); isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
 		return true
 	}
-	hfs := strings.Map(func(r rune) rune {
-		switch {
+	return isGit(strings.Map(func(r rune) rune {
+		switch { // HFS+ ignores these
 		case 0x200c <= r && r <= 0x200f, 0x202a <= r && r <= 0x202e, 0x206a <= r && r <= 0x206f, r == 0xfeff:
 			return -1
 		}
 		return r
-	}, part)
-	return isGit(hfs)
+	}, part))
 }
 
-// fold is equal for names that some file system takes for the same: they differ
+// fold returns the same for names that some file system takes for the same: they differ
 // only in case (Unicode simple folding), in being composed or not, or in what
 // Windows drops from the end of a component.
 func fold(name string) string {
 	name = norm.NFC.String(foldCase(norm.NFD.String(name)))
-	if !strings.Contains(name, ":") && !strings.ContainsAny(name[len(name)-1:], " .") &&
-		!strings.Contains(name, " /") && !strings.Contains(name, "./") {
-		return name // most are
+	if !strings.ContainsAny(name, ": .") {
+		return name
 	}
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -98,8 +90,8 @@ func fold(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// windowsName is the file that Windows opens by the name part: what follows a colon
-// names a stream of it, and spaces and dots at the end do not count
+// windowsName returns the name of the file that Windows opens by the name part: what
+// follows a colon names a stream of it, and spaces and dots at the end do not count
 // (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
 func windowsName(part string) string {
 	file, _, _ := strings.Cut(part, ":")
@@ -121,8 +113,16 @@ func foldCase(name string) string {
 	}, name)
 }
 
-// newDirs is the directories that name is in and last, the name before it in ascending
-// order, is not: over all names of a package, every directory once.
+// describeAlike says how two names differ that fold to the same.
+func describeAlike(a, b string) string {
+	if foldCase(a) == foldCase(b) {
+		return fmt.Sprintf("%.200q and %.200q differ only in case", a, b)
+	}
+	return fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", a, b)
+}
+
+// newDirs yields the directories that name is in and last, the name before it in
+// ascending order, is not: over all names of a package, every directory once.
 func newDirs(last, name string) iter.Seq[string] {
 	shared := 0 // both names are in this directory
 	for i := 0; i < len(name) && i < len(last) && name[i] == last[i]; i++ {
@@ -137,12 +137,4 @@ func newDirs(last, name string) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// alike says how two names, which fold to the same, differ.
-func alike(a, b string) string {
-	if foldCase(a) == foldCase(b) {
-		return fmt.Sprintf("%.200q and %.200q differ only in case", a, b)
-	}
-	return fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", a, b)
 }

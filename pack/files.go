@@ -1,0 +1,172 @@
+package pack
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A packedFile is one file of the package: the content of node under a name of its own.
+type packedFile struct {
+	name string
+	node *node
+}
+
+// files returns the files of the package whose root is dir, in the order in which they
+// are packed, and the notes about them.
+func (root *node) files(dir *node, l Limits) ([]packedFile, *notes, error) {
+	w := walk{root: root, tally: tally{Limits: l}}
+	if err := w.dir(dir, ""); err != nil {
+		return nil, nil, err
+	}
+	if len(w.files) == 0 {
+		return nil, nil, refuse("there is no file in it")
+	}
+	slices.SortFunc(w.files, func(a, b packedFile) int { return cmp.Compare(a.name, b.name) })
+	if err := w.noteAlike(); err != nil {
+		return nil, nil, err
+	}
+	return w.files, &w.notes, nil
+}
+
+// A walk goes through the tree, and through links as the files that they name.
+type walk struct {
+	root  *node
+	tally tally
+	files []packedFile
+	notes notes
+}
+
+// dir walks what is below n, whose name in the package, with a slash, is prefix.
+func (w *walk) dir(n *node, prefix string) error {
+	for _, name := range slices.Sorted(maps.Keys(n.children)) {
+		if err := w.entry(n.children[name], prefix+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) entry(n *node, name string) error {
+	if err := w.tally.entry(name, 0); err != nil {
+		return err
+	}
+	if n.twice {
+		w.notes.add("%.200q is there twice, and the last one counts", name)
+	}
+	if n.kind == symlink || n.kind == hardlink {
+		to, err := w.root.resolve(n, 0)
+		if err != nil {
+			return err
+		}
+		if to == nil {
+			w.notes.add("%.200q is left out: %s to %.200q, %s", name, n.kind, n.target, n.nothing)
+			return nil
+		}
+		if n.busy {
+			return nil // met again below what it names: once is enough
+		}
+		link := n
+		link.busy = true
+		defer func() { link.busy = false }()
+		n = to
+	}
+	if n.kind == directory {
+		return w.dir(n, name+"/")
+	}
+	if err := w.tally.content(name, n.size); err != nil {
+		return err
+	}
+	w.files = append(w.files, packedFile{name, n})
+	return nil
+}
+
+// noteAlike notes names that some file system takes for the same, or refuses them when
+// names are strict.
+func (w *walk) noteAlike() error {
+	names := make(map[string]string, len(w.files)) // by folded name, directories too
+	last := ""
+	for _, f := range w.files {
+		for _, name := range append(slices.Collect(newDirs(last, f.name)), f.name) {
+			key := fold(name)
+			other, ok := names[key]
+			switch {
+			case !ok:
+				names[key] = name
+			case w.tally.StrictNames:
+				return refuse("%s, and names are strict", describeAlike(other, name))
+			default:
+				w.notes.add("%s", describeAlike(other, name))
+			}
+		}
+		last = f.name
+	}
+	return nil
+}
+
+// glob returns the one directory that pattern matches; the empty pattern is the root.
+func (root *node) glob(pattern string) (*node, error) {
+	if pattern == "" {
+		return root, nil
+	}
+	found := []*node{root}
+	for part := range strings.SplitSeq(pattern, "/") {
+		if part == "" || part == "." || part == ".." {
+			return nil, refuse("the root %.200q is not a clean path", pattern)
+		}
+		var next []*node
+		for _, dir := range found {
+			for name, n := range dir.children {
+				ok, err := path.Match(part, name)
+				if err != nil {
+					return nil, refuse("the root %.200q is not a pattern", pattern)
+				}
+				if ok && n.kind == directory {
+					next = append(next, n)
+				}
+			}
+		}
+		found = next
+	}
+	switch len(found) {
+	case 0:
+		return nil, refuse("the root %.200q matches no directory", pattern)
+	case 1:
+		return found[0], nil
+	}
+	slices.SortFunc(found, func(a, b *node) int { return cmp.Compare(a.path(), b.path()) })
+	return nil, refuse("the root %.200q matches %d directories, %q and %q among them", pattern, len(found), found[0].path(), found[1].path())
+}
+
+const (
+	maxNotes     = 20      // of one package
+	maxNoteBytes = 4 << 10 // of all its notes
+)
+
+// notes collects notes in the order in which they are added.
+type notes struct {
+	list  []string
+	bytes int
+	more  int // that were not kept
+}
+
+func (n *notes) add(format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	if n.more > 0 || len(n.list) == maxNotes-1 || n.bytes+len(note) > maxNoteBytes {
+		n.more++
+		return
+	}
+	n.list, n.bytes = append(n.list, note), n.bytes+len(note)
+}
+
+// String returns the notes, each in a line.
+func (n *notes) String() string {
+	list := n.list
+	if n.more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", n.more))
+	}
+	return strings.Join(list, "\n")
+}
