@@ -62,9 +62,11 @@ var layers = map[string][]string{
 	"cache/disk":    {"", "cache"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "internal/hint"},
 	"internal/hint": {},
-	"upstream":      {"", "fair", "pack", "egress", "fetch/git", "fetch/archive"},
+	"upstream":      {"", "fair", "egress", "fetch"},
 	"egress":        {},
-	"fetch/git":     {"", "egress"},
+	"fetch":         {"", "egress", "pack"},
+	"fetch/git":     {"", "egress", "pack", "fetch"},
+	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack"},
 	"":              {},
 

@@ -13,7 +13,9 @@ func StayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err
 	}
-	var err error
-	r.Pinned, err = config.Covers(c.Cache.Pinned)
+	pinned, err := config.ParseScopes(c.Cache.Pinned)
+	if len(pinned) > 0 {
+		r.Pinned = pinned.Covers
+	}
 	return err
 }

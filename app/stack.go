@@ -7,11 +7,9 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +21,9 @@ import (
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/proxy"
@@ -151,30 +151,52 @@ func (s *App) newUpstream(ctx context.Context, c *config.Config, listening net.A
 			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
-	var shown []upstream.Credential
-	for _, credential := range c.Credentials {
-		if credential.Password.IsZero() {
-			continue
-		}
-		scope, err := config.Covers(credential.Scopes)
-		if err != nil {
-			return nil, err
-		}
-		shown = append(shown, upstream.Credential{
-			Origin: "https://" + credential.Host, Username: credential.Username, Password: credential.Password, For: scope,
-		})
-	}
-	fetcher, err := s.newGit(c, scratch)
+	table, err := s.newFetch(c, scratch)
 	if err != nil {
 		return nil, err
 	}
-	return upstream.New(upstream.Config{
-		Egress: s.egress, Hosts: hosts, Credentials: shown, Scratch: scratch,
-		MaxReceived: int64(c.Fetch.MaxReceived),
-		Limits:      pack.Limits{Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames},
-		Git:         fetcher,
-		Missing:     c.Cache.Missing,
-	})
+	return upstream.New(upstream.Config{Egress: s.egress, Hosts: hosts, Fetch: table, Missing: c.Cache.Missing})
+}
+
+// newFetch makes what fetches packages, with a getter for each kind of location.
+func (s *App) newFetch(c *config.Config, scratch string) (*fetch.Table, error) {
+	credentials, err := newCredentials(c)
+	if err != nil {
+		return nil, err
+	}
+	limits := pack.Limits{
+		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
+	}
+	archives := &web.Getter{
+		Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived), Limits: limits,
+	}
+	repositories := &git.Getter{
+		Dir: scratch, Network: git.Egress{Client: s.egress, Tunnel: s.tunnel}, CAFile: c.Egress.CAFile, Credentials: credentials,
+		Limits: git.Limits{
+			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived), Entries: limits.Entries, Content: limits.Bytes,
+		},
+	}
+	return &fetch.Table{
+		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
+		Scratch: scratch, Limits: limits,
+	}, nil
+}
+
+// newCredentials makes what is shown to those that packages are fetched from.
+func newCredentials(c *config.Config) (all fetch.Credentials, err error) {
+	for _, set := range c.Credentials {
+		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
+		if set.SSHKeyFile != "" {
+			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
+		}
+		if len(set.Scopes) > 0 {
+			if shown.Scope, err = config.ParseScopes(set.Scopes); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, shown)
+	}
+	return all, nil
 }
 
 // newEgress makes every connection that leaves this process, but none back to it.
@@ -192,53 +214,6 @@ func (s *App) newEgress(c *config.Config, listening net.Addr) (*egress.Client, e
 		return nil, config.Error{fmt.Errorf("egress: %w", err)}
 	}
 	return client, nil
-}
-
-// newGit makes what fetches from git for a module, with the credentials whose scopes
-// cover it.
-func (s *App) newGit(c *config.Config, scratch string) (func(modproxy.Module) *git.Fetcher, error) {
-	type scoped struct {
-		config.Credential
-		covers func(modproxy.Module) bool // nil: any module
-	}
-	byHost := map[string]scoped{}
-	for _, credential := range c.Credentials {
-		scope, err := config.Covers(credential.Scopes)
-		if err != nil {
-			return nil, err
-		}
-		byHost[credential.Host] = scoped{credential, scope}
-	}
-	common := git.Fetcher{
-		Dir:     scratch,
-		CAFile:  c.Egress.CAFile,
-		Tunnel:  func(most int64) (git.Session, error) { return s.tunnel.Session(most), nil },
-		Allow:   func(ctx context.Context, u *url.URL) error { return s.egress.Check(ctx, u) },
-		Resolve: s.egress.Resolve,
-		Limits: git.Limits{
-			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived),
-			Entries: c.Fetch.MaxFiles, Content: int64(c.Fetch.MaxUnpacked),
-		},
-	}
-	return func(m modproxy.Module) *git.Fetcher {
-		of := func(host string) (config.Credential, bool) {
-			credential, ok := byHost[host]
-			return credential.Credential, ok && (credential.covers == nil || credential.covers(m))
-		}
-		fetcher := common
-		fetcher.Credential = func(origin string) (string, egress.Secret, bool) {
-			host, https := strings.CutPrefix(origin, "https://")
-			credential, ok := of(host)
-			return credential.Username, credential.Password, ok && https && !credential.Password.IsZero()
-		}
-		fetcher.SSH = func(host string) (git.SSHIdentity, bool) {
-			credential, ok := of(host)
-			return git.SSHIdentity{
-				KeyFile: Absolute(credential.SSHKeyFile), KnownHostsFile: Absolute(credential.KnownHostsFile),
-			}, ok && credential.SSHKeyFile != ""
-		}
-		return &fetcher
-	}, nil
 }
 
 // emptyScratch makes the directory in which packages are fetched and packed, and

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/modproxy/modproxy"
@@ -8,20 +9,15 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Git is shown a credential for those modules only that the credential is for.
-func TestGitCredentialIsForModules(t *testing.T) {
+// A credential is used for those modules only that it is for.
+func TestCredentialIsForModules(t *testing.T) {
 	c := config.Default()
 	c.Credentials = []config.Credential{
 		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []string{"Registry.example.com/acme"}},
 		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []string{"*/acme"}},
 		{Host: "any.example.com", Password: egress.NewSecret("secret-password")},
 	}
-	out, err := egress.New(egress.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	fetcher, err := (&App{egress: out}).newGit(c, t.TempDir())
+	all, err := newCredentials(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,19 +29,17 @@ func TestGitCredentialIsForModules(t *testing.T) {
 		{"registry.example.org", "acme", false, true, true},
 		{"registry.example.com", "attacker", false, false, true},
 	} {
-		f := fetcher(modproxy.Module{Host: tt.host, Namespace: tt.namespace, Name: "network", System: "aws"})
-		_, _, https := f.Credential("https://git.example.com")
-		_, ssh := f.SSH("ssh.example.com")
-		_, _, any := f.Credential("https://any.example.com")
+		shown := all.For(modproxy.Module{Host: tt.host, Namespace: tt.namespace, Name: "network", System: "aws"})
+		https := !shown.Of("git.example.com").Password.IsZero()
+		ssh := filepath.IsAbs(shown.Of("ssh.example.com").SSHKeyFile)
+		any := !shown.Of("any.example.com").Password.IsZero()
 		if https != tt.https || ssh != tt.ssh || any != tt.any {
 			t.Errorf("%s/%s: https %v, ssh %v, any %v; want %+v", tt.host, tt.namespace, https, ssh, any, tt)
 		}
-		for _, origin := range []string{"http://any.example.com", "any.example.com", "https://any.example.com:8443"} {
-			if _, _, ok := f.Credential(origin); ok {
-				t.Errorf("%s is shown the credential", origin)
-			}
+		if c := shown.Of("any.example.com:8443"); !c.Password.IsZero() {
+			t.Error("another port is shown the credential")
 		}
-		if _, ok := f.SSH("any.example.com"); ok {
+		if c := shown.Of("any.example.com"); c.SSHKeyFile != "" {
 			t.Error("a password is taken for a key")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -121,20 +122,24 @@ func ParseScope(s string) (auth.Scope, error) {
 	return auth.ParseScope(s)
 }
 
-// Covers tells of a module whether one of the scopes covers it; nil without scopes.
-func Covers(scopes []string) (func(modproxy.Module) bool, error) {
-	var list []auth.Scope
-	for _, s := range scopes {
+// Scopes are several scopes.
+type Scopes []auth.Scope
+
+// ParseScopes reads scopes with their hosts as people write them.
+func ParseScopes(list []string) (all Scopes, err error) {
+	for _, s := range list {
 		scope, err := ParseScope(s)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, scope)
+		all = append(all, scope)
 	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return auth.Grant{Scopes: list}.MayRead, nil
+	return all, nil
+}
+
+// Covers reports whether one of the scopes covers m.
+func (all Scopes) Covers(m modproxy.Module) bool {
+	return slices.ContainsFunc(all, func(s auth.Scope) bool { return s.Covers(m) })
 }
 
 // parseMatch reads claims and their values.

@@ -21,8 +21,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
-	"github.com/modproxy/modproxy/fetch/git"
-	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // Config is how a [Client] is set up.
@@ -31,17 +30,8 @@ type Config struct {
 	// Hosts are the registries that have settings of their own, by normalised
 	// hostname. A registry that is missing is asked with none.
 	Hosts map[string]Host
-	// Credentials are shown to the origins that archives are fetched from.
-	Credentials []Credential
-	// Git fetches from git repositories, for a module: with the credentials that may
-	// be used for it.
-	Git func(m modproxy.Module) *git.Fetcher
-	// Scratch is a directory for packages while they are fetched and packed.
-	Scratch string
-	// MaxReceived bounds an archive as it arrives, in bytes.
-	MaxReceived int64
-	// Limits bound a package.
-	Limits pack.Limits
+	// Fetch fetches packages from where registries say that they are.
+	Fetch *fetch.Table
 	// Missing is how long a service discovery that failed is remembered at most; it
 	// is never more than 5s, which zero stands for.
 	Missing time.Duration
@@ -58,16 +48,6 @@ type Host struct {
 	Token egress.Secret
 	// Rate is how many questions a second it is asked at most; zero stands for 100.
 	Rate int
-}
-
-// Credential is who we are to one origin, by HTTP basic authentication.
-type Credential struct {
-	Origin   string // https://host or https://host:port
-	Username string
-	Password egress.Secret
-	// For tells for which modules it may be used; nil: for all. Who publishes a
-	// module says where its package is, and is given whatever is there.
-	For func(m modproxy.Module) bool
 }
 
 const (
@@ -88,7 +68,6 @@ const (
 	maxDocument  = 8 << 20 // bytes of a versions document
 	maxLocation  = 1 << 20 // bytes of an answer to the question for a location
 	maxDiscovery = 1 << 20 // bytes of a discovery document, as the clients have it
-	maxRetry     = time.Hour
 )
 
 // Client asks upstream registries. It is safe for concurrent use.
@@ -97,7 +76,7 @@ type Client struct {
 	found   *lru.Cache[serviceOf, discovered]
 	finding singleflight.Group
 	passing singleflight.Group // questions about providers
-	located *expirable.LRU[locationKey, located]
+	located *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
 	gates   *lru.Cache[serviceOf, *gate]
 }
 
@@ -124,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 	if c.gates, err = lru.New[serviceOf, *gate](maxRemembered); err != nil {
 		return nil, err
 	}
-	c.located = expirable.NewLRU[locationKey, located](maxRemembered, nil, locationLife)
+	c.located = expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife)
 	return c, nil
 }
 
@@ -175,7 +154,7 @@ func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64)
 		MaxBytes:    limit,
 	})
 	if err != nil {
-		return nil, nil, outgoing(err)
+		return nil, nil, fetch.Outgoing(err)
 	}
 	begin(ctx)
 	return res, asked, nil

@@ -13,7 +13,9 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/upstream"
@@ -35,13 +37,16 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	}
 	t.Cleanup(func() { tunnel.Close() })
 	scratch := t.TempDir()
-	fetcher := &git.Fetcher{
-		Dir: scratch, CAFile: u.CAFile, Allow: out.Check, Resolve: out.Resolve,
-		Tunnel: func(most int64) (git.Session, error) { return tunnel.Session(most), nil },
-	}
+	archives := &web.Getter{Egress: out, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20}}
 	cfg := upstream.Config{
-		Egress: out, Hosts: hosts, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
-		Git: func(modproxy.Module) *git.Fetcher { return fetcher },
+		Egress: out, Hosts: hosts,
+		Fetch: &fetch.Table{
+			Scratch: scratch, Limits: archives.Limits,
+			Getters: map[string]fetch.Getter{
+				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: git.Egress{Client: out, Tunnel: tunnel}},
+				"http": archives, "https": archives,
+			},
+		},
 	}
 	for _, change := range set {
 		change(&cfg)
@@ -179,7 +184,9 @@ func TestTroubleIsNotSize(t *testing.T) {
 {url}/archives/x.zip
 -- archives/x.zip/main.tf --
 # `+hex.EncodeToString(content))))
-	client := newClient(t, u, nil, func(c *upstream.Config) { c.MaxReceived = 150_000 })
+	client := newClient(t, u, nil, func(c *upstream.Config) {
+		c.Fetch.Getters["https"].(*web.Getter).MaxReceived = 150_000
+	})
 	u.Set(registrytest.Archive, registrytest.Knobs{Truncate: 90_000, Times: 1})
 	if _, err := client.Package(t.Context(), networkOf(u).At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("after an answer that was cut off: %v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // service is one that a registry offers, by its name in a discovery document.
@@ -128,7 +129,7 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 		MaxBytes:    maxDiscovery,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("service discovery: %w", outgoing(err))
+		return nil, fmt.Errorf("service discovery: %w", fetch.Outgoing(err))
 	}
 	defer res.Body.Close()
 	switch {
@@ -143,7 +144,7 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("service discovery: %w", outgoing(err))
+		return nil, fmt.Errorf("service discovery: %w", fetch.Outgoing(err))
 	}
 	u, err := parseDiscovery(res.Request.URL, body, s.service)
 	if err != nil {

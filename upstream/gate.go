@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // gate is what stands before the questions for one service of a registry: it keeps to
@@ -289,9 +290,9 @@ func (g *gate) concerned(t *try, err error) []*door {
 
 // ofAll reports whether err, the outcome of one question, would have been that of any.
 func ofAll(err error) bool {
-	var a *answered
+	var a *fetch.Answered
 	if errors.As(err, &a) {
-		return a.code == http.StatusTooManyRequests
+		return a.Code == http.StatusTooManyRequests
 	}
 	return unreachable(err)
 }

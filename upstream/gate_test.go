@@ -16,13 +16,18 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 var (
 	errTrouble = fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
 		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH})
-	errGateway = &answered{"registry.example", "502 Bad Gateway", http.StatusBadGateway}
+	errGateway = answered("registry.example", "502 Bad Gateway", http.StatusBadGateway)
 )
+
+func answered(where, status string, code int) *fetch.Answered {
+	return &fetch.Answered{Where: where, Status: status, Code: code}
+}
 
 // asks asks about a namespace through g and says how often that was sent.
 func asks(g *gate, namespace string, outcome error) (sent int, err error) {
@@ -65,7 +70,7 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 func TestGateCountsNothingButTrouble(t *testing.T) {
 	calm := []error{nil, modproxy.ErrNotFound, modproxy.ErrDenied, modproxy.ErrInvalid}
 	for _, code := range []int{400, 414, 422, 500, 501} {
-		calm = append(calm, &answered{"registry.example", http.StatusText(code), code})
+		calm = append(calm, answered("registry.example", http.StatusText(code), code))
 	}
 	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // a document that is none
 	for _, outcome := range calm {
@@ -99,7 +104,7 @@ func TestGateTellsNobodyWhatOthersAskedFor(t *testing.T) {
 func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
-		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: &answered{"registry.example", "429", http.StatusTooManyRequests}}
+		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: answered("registry.example", "429", http.StatusTooManyRequests)}
 		if sent, err := asks(g, "acme", wish); sent != 1 || err != wish {
 			t.Fatalf("sent %d times: %v", sent, err)
 		}
@@ -122,7 +127,7 @@ func TestGateComesBackAfterAWish(t *testing.T) {
 		g := newGate(0)
 		go ask(t.Context(), g, "acme", func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
 		synctest.Wait()
-		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: &answered{"registry.example", "429", http.StatusTooManyRequests}}
+		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: answered("registry.example", "429", http.StatusTooManyRequests)}
 		asks(g, "acme", wish)
 		time.Sleep(2 * time.Second)
 		if sent, _ := asks(g, "acme", nil); sent > 0 {
@@ -142,7 +147,7 @@ func TestGateComesBackAfterAWish(t *testing.T) {
 func TestGateTellsNamespacesApart(t *testing.T) {
 	for name, outcome := range map[string]error{
 		"gateway": errGateway,
-		"wish":    &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: &answered{"registry.example", "503", http.StatusServiceUnavailable}},
+		"wish":    &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: answered("registry.example", "503", http.StatusServiceUnavailable)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +183,7 @@ func TestGateTellsServicesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	modules, providers := c.gate(serviceOf{"a.example", modulesV1}), c.gate(serviceOf{"a.example", providersV1})
-	wish := &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: &answered{"a.example", "429", http.StatusTooManyRequests}}
+	wish := &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: answered("a.example", "429", http.StatusTooManyRequests)}
 	asks(providers, "acme", wish)
 	if sent, err := asks(providers, "acme", nil); sent > 0 || err == nil {
 		t.Errorf("providers are asked all the same: %v", err)

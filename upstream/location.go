@@ -10,90 +10,83 @@ import (
 	"net/url"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
-type locationKey struct {
-	module  modproxy.Module
-	version string
-}
-
-// located is what a registry said of one version's package.
-type located struct {
-	modproxy.Location
-	// direct: the package is fetched from the URL as it is, and its format is read
-	// off its first bytes.
-	direct bool
-	// credentials: the registry wants to be shown its own token there.
-	credentials bool
-}
-
-// Location asks m's registry where the package of version is, and holds the
-// answer to what can and may be fetched. Nothing is fetched.
+// Location asks v's registry where its package is, and holds the answer to what can
+// and may be fetched. Nothing is fetched.
 func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	m, version := v.Module, v.Version
-	l, err := c.locate(ctx, m, version)
+	s, err := c.locate(ctx, v)
 	if err != nil {
-		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: m, Version: version, Err: err}
+		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Module, Version: v.Version, Err: err}
 	}
-	return l.Location, nil
+	return s.Location, nil
 }
 
-// locate is Location. What was located is remembered for the fetch that follows.
-func (c *Client) locate(ctx context.Context, m modproxy.Module, version string) (located, error) {
-	l, err := c.askLocation(ctx, m, version)
+// locate asks where v is, and remembers the answer for the fetch that follows.
+func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
+	s, err := c.askLocation(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		// Clients ask for the canonical spelling; a registry may know only its own.
-		if spelling, ok := c.spelling(ctx, m, version); ok {
-			l, err = c.askLocation(ctx, m, spelling)
+		if spelling := c.spelling(ctx, v); spelling != v.Version {
+			s, err = c.askLocation(ctx, v.Module.At(spelling))
 		}
 	}
+	if err == nil {
+		err = c.cfg.Fetch.Check(ctx, s)
+	}
 	if err != nil {
-		return located{}, err
+		return fetch.Source{}, err
 	}
-	if err := c.check(ctx, m, l); err != nil {
-		return located{}, err
-	}
-	c.located.Add(locationKey{m, version}, l)
-	return l, nil
+	c.located.Add(v, s)
+	return s, nil
 }
 
-// spelling is how the registry itself writes a canonical version, if it lists it
-// and writes it in another way.
-func (c *Client) spelling(ctx context.Context, m modproxy.Module, version string) (string, bool) {
-	v, err := c.askVersions(ctx, m)
+// spelling returns how the registry itself writes v's version, if it lists that.
+func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string {
+	versions, err := c.askVersions(ctx, v.Module)
 	if err != nil {
-		return "", false
+		return v.Version
 	}
-	listed, ok := v.Find(version)
-	return listed.Spelling, ok && listed.Spelling != version
+	if listed, ok := versions.Find(v.Version); ok {
+		return listed.Spelling
+	}
+	return v.Version
 }
 
-func (c *Client) askLocation(ctx context.Context, m modproxy.Module, version string) (located, error) {
-	return question(ctx, c, m, url.PathEscape(version)+"/download", maxLocation, func(_ context.Context, res *http.Response, asked *url.URL) (located, error) {
-		return c.readLocation(m, res, asked)
-	})
+func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
+	return question(ctx, c, v.Module, url.PathEscape(v.Version)+"/download", maxLocation,
+		func(_ context.Context, res *http.Response, asked *url.URL) (fetch.Source, error) {
+			return c.readLocation(v.Module, res, asked)
+		})
 }
 
-func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.URL) (located, error) {
+func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.URL) (fetch.Source, error) {
 	var body []byte
 	switch res.StatusCode {
 	case http.StatusNoContent:
 	case http.StatusOK:
 		var err error
 		if body, err = io.ReadAll(res.Body); err != nil {
-			return located{}, outgoing(err)
+			return fetch.Source{}, fetch.Outgoing(err)
 		}
 	default:
-		return located{}, c.refusal(m.Host, res)
+		return fetch.Source{}, c.refusal(m.Host, res)
 	}
-	return parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
+	l, own, err := parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
+	s := fetch.Source{Location: l, Module: m, Direct: own != nil}
+	if own != nil && *own {
+		s.Own = c.credentials(m.Host)
+	}
+	return s, err
 }
 
 // parseAnswer reads a location from the answer to a download request: the header
 // that Terraform reads, or the JSON body that OpenTofu reads
-// (internal/registry/client.go of each). A body that asks for the registry's own
-// credentials wins over the header, as it does for OpenTofu since 1.12.
-func parseAnswer(asked *url.URL, header string, body []byte) (located, error) {
+// (internal/registry/client.go of each). A body that says whether the registry's own
+// credentials are to be used wins over the header, as it does for OpenTofu since 1.12;
+// own is nil if it does not say.
+func parseAnswer(asked *url.URL, header string, body []byte) (l modproxy.Location, own *bool, err error) {
 	var fields struct {
 		Location string `json:"location"`
 		Own      *bool  `json:"use_registry_credentials"`
@@ -101,42 +94,19 @@ func parseAnswer(asked *url.URL, header string, body []byte) (located, error) {
 	if len(body) > 0 {
 		// A body that is no such JSON is of no account where there is a header.
 		if err := json.Unmarshal(body, &fields); err != nil && header == "" {
-			return located{}, fmt.Errorf("%w: the registry answered neither X-Terraform-Get nor JSON", modproxy.ErrInvalid)
+			return l, nil, fmt.Errorf("%w: the registry answered neither X-Terraform-Get nor JSON", modproxy.ErrInvalid)
 		}
 	}
 	if fields.Own != nil && fields.Location != "" {
 		u, err := asked.Parse(fields.Location)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
-			return located{}, fmt.Errorf("%w: location: want an http or https URL where use_registry_credentials is set", modproxy.ErrInvalid)
+			return l, nil, fmt.Errorf("%w: location: want an http or https URL where use_registry_credentials is set", modproxy.ErrInvalid)
 		}
-		return located{modproxy.Location{Getter: u.Scheme, URL: u.String()}, true, *fields.Own}, nil
+		return modproxy.Location{Getter: u.Scheme, URL: u.String()}, fields.Own, nil
 	}
 	if header == "" {
 		header = fields.Location
 	}
-	l, err := modproxy.ParseLocation(header, asked)
-	return located{Location: l}, err
-}
-
-// check refuses what cannot be fetched, or may not be, before anybody waits for it.
-func (c *Client) check(ctx context.Context, m modproxy.Module, l located) error {
-	switch l.Getter {
-	case "git":
-		if err := c.cfg.Git(m).Check(ctx, l.URL); err != nil {
-			return fmt.Errorf("location: %w", err)
-		}
-		return nil
-	case "http", "https":
-		s, err := parseSource(l.URL, l.direct)
-		if err != nil {
-			return fmt.Errorf("location: %w", err)
-		}
-		if err := c.cfg.Egress.Check(ctx, s.url); err != nil {
-			return fmt.Errorf("location: %w", outgoing(err))
-		}
-		return nil
-	case "file":
-		return fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
-	}
-	return fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: it fetches git, and archives over https", modproxy.ErrDenied, l.Getter)
+	l, err = modproxy.ParseLocation(header, asked)
+	return l, nil, err
 }

@@ -31,7 +31,7 @@ var ways = map[string]func(context.Context) error{
 	},
 	"gateway": func(context.Context) error {
 		time.Sleep(20 * time.Millisecond)
-		return &answered{"registry.example", "502 Bad Gateway", http.StatusBadGateway}
+		return answered("registry.example", "502 Bad Gateway", http.StatusBadGateway)
 	},
 	"hangs": func(ctx context.Context) error {
 		select {

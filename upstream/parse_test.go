@@ -2,11 +2,9 @@ package upstream
 
 import (
 	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -82,89 +80,13 @@ func TestParseAnswer(t *testing.T) {
 		{"", ``, "", false},
 		{"", `<html>`, "", false},
 	} {
-		got, err := parseAnswer(asked, c.header, []byte(c.body))
+		got, own, err := parseAnswer(asked, c.header, []byte(c.body))
 		if c.want == "" {
 			if !errors.Is(err, modproxy.ErrInvalid) {
 				t.Errorf("%q and %q: %v, %v; want ErrInvalid", c.header, c.body, got, err)
 			}
-		} else if err != nil || got.String() != c.want || got.credentials != c.direct {
+		} else if err != nil || got.String() != c.want || (own != nil && *own) != c.direct {
 			t.Errorf("%q and %q: %+v, %v; want %s", c.header, c.body, got, err, c.want)
-		}
-	}
-}
-
-func TestParseSource(t *testing.T) {
-	sum := strings.Repeat("0a", 32)
-	for in, want := range map[string]string{
-		"https://h.example/x.tar.gz":                           "tar.gz https://h.example/x.tar.gz",
-		"https://h.example/x?zz=1&sig=a%2Fb%20c&archive=zip":   "zip https://h.example/x?zz=1&sig=a%2Fb%20c",
-		"https://h.example/x.tgz?checksum=sha256:" + sum:       "tar.gz https://h.example/x.tgz",
-		"https://h.example/x.zip?archive=false":                " https://h.example/x.zip",
-		"https://h.example/x":                                  " https://h.example/x",
-		"https://u:p@h.example:8443/x.zip":                     "zip https://h.example:8443/x.zip for https://h.example:8443",
-		"https://h.example/x?checksum=sha256:" + sum:           "", // of what is no archive
-		"https://h.example/x.zip?checksum=file:https://h/SUMS": "",
-		"https:///x.zip":                                       "",
-	} {
-		s, err := parseSource(in, false)
-		if err != nil {
-			if want != "" || !errors.Is(err, modproxy.ErrInvalid) {
-				t.Errorf("%s: %v; want %q", in, err, want)
-			}
-			continue
-		}
-		got := string(s.format) + " " + s.url.String()
-		if s.user != nil {
-			got += " for " + s.user.Origin
-		}
-		if got != want {
-			t.Errorf("%s: %q; want %q", in, got, want)
-		}
-		if s.archive != (s.format != "") || (s.checksum != nil) != strings.Contains(in, "checksum") {
-			t.Errorf("%s: archive %v, checksum %v", in, s.archive, s.checksum)
-		}
-	}
-}
-
-func TestMetaTag(t *testing.T) {
-	for page, want := range map[string]string{
-		`<!DOCTYPE html><html><head><meta charset="utf-8"><meta name="terraform-get" content="git::https://x.example/y.git"></head></html>`: "git::https://x.example/y.git",
-		`<head><META NAME="terraform-get" CONTENT="./x.zip"/>`:                                                                              "./x.zip",
-		`<html><head></head><body><meta name="terraform-get" content="x">`:                                                                  "",
-		`<html><head><meta name="other" content="x"></head></html>`:                                                                         "",
-		`<html><head><meta name="terraform-get"></head></html>`:                                                                             "",
-		"\x1f\x8b\x08\x00": "",
-		``:                 "",
-	} {
-		got, err := metaTag(strings.NewReader(page))
-		if got != want || (err != nil) != (want == "") || err != nil && !errors.Is(err, modproxy.ErrInvalid) {
-			t.Errorf("%q: %q, %v; want %q", page, got, err, want)
-		}
-	}
-}
-
-func FuzzMetaTag(f *testing.F) {
-	f.Add(`<head><meta name="terraform-get" content="./x.zip"></head>`)
-	f.Add(`<?xml version="1.0" encoding="utf-16"?><a>&nbsp;<b`)
-	f.Fuzz(func(t *testing.T, page string) {
-		if got, err := metaTag(strings.NewReader(page)); (got == "") != (err != nil) {
-			t.Fatalf("%q, %v", got, err)
-		}
-	})
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for in, want := range map[string]time.Duration{
-		"30": 30 * time.Second,
-		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
-		"999999": time.Hour,
-		"0":      0, "-1": 0, "": 0, "soon": 0, "99999999999999999999": 0,
-		now.Add(-time.Hour).Format(http.TimeFormat): 0,
-	} {
-		got, ok := retryAfter(in, now)
-		if ok != (want != 0) || ok && got.Sub(now) != want {
-			t.Errorf("%q: %v, %v; want %v", in, got.Sub(now), ok, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 const (
@@ -67,7 +68,7 @@ func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, outgoing(err)
+		return nil, fetch.Outgoing(err)
 	}
 	document, err := absoluteURLs(res.Request.URL, body)
 	if err != nil {

@@ -14,9 +14,16 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/upstream"
 )
+
+// namespace is the modules of one namespace.
+type namespace string
+
+func (n namespace) Covers(m modproxy.Module) bool { return m.Namespace == string(n) }
 
 // A publisher may name any package, and a credential is used for those modules only
 // that it is for: else whoever publishes could read whatever it opens.
@@ -50,13 +57,17 @@ func TestCredentialIsForModules(t *testing.T) {
 	}
 	defer out.Close()
 	host := strings.TrimPrefix(registry.URL, "https://")
-	c, err := upstream.New(upstream.Config{
-		Egress: out, Scratch: t.TempDir(), MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
-		Hosts: map[string]upstream.Host{host: {Modules: registry.URL + "/v1/modules/"}},
-		Credentials: []upstream.Credential{{
-			Origin: files.URL, Username: "modproxy", Password: egress.NewSecret("secret-password"),
-			For: func(m modproxy.Module) bool { return m.Namespace == "acme" },
+	scratch := t.TempDir()
+	archives := &web.Getter{
+		Egress: out, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
+		Credentials: fetch.Credentials{{
+			Host: strings.TrimPrefix(files.URL, "https://"), Username: "modproxy", Password: egress.NewSecret("secret-password"),
+			Scope: namespace("acme"),
 		}},
+	}
+	c, err := upstream.New(upstream.Config{
+		Egress: out, Hosts: map[string]upstream.Host{host: {Modules: registry.URL + "/v1/modules/"}},
+		Fetch: &fetch.Table{Scratch: scratch, Getters: map[string]fetch.Getter{"https": archives}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,49 +9,20 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"syscall"
-	"time"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
-// refusal is what an answer with another status than the expected ones means.
-// Only 404 and 410 say that there is no such thing.
+// refusal returns what an answer with an unexpected status means.
 func (c *Client) refusal(host string, res *http.Response) error {
-	where := egress.Redact(res.Request.URL)
-	switch status := res.StatusCode; {
-	case status == http.StatusNotFound || status == http.StatusGone:
-		return fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, where, res.Status)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		advice := "set a token for upstream " + host
-		if !c.cfg.Hosts[host].Token.IsZero() {
-			advice = "the token that is set for upstream " + host + " does not open it"
-		}
-		return fmt.Errorf("%w: %s answered %s: %s", modproxy.ErrDenied, where, res.Status, advice)
-	case status == http.StatusTooManyRequests || status >= 500:
-		err := &answered{where, res.Status, status}
-		after, ok := retryAfter(res.Header.Get("Retry-After"), time.Now())
-		if !ok {
-			return err
-		}
-		return &modproxy.RetryLater{After: after, Err: err}
+	advice := "set a token for upstream " + host
+	if !c.cfg.Hosts[host].Token.IsZero() {
+		advice = "the token that is set for upstream " + host + " does not open it"
 	}
-	return &answered{where, res.Status, res.StatusCode}
+	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }
-
-// answered is [modproxy.ErrUnavailable]: an answer that is not one to the question.
-type answered struct {
-	where, status string
-	code          int
-}
-
-func (a *answered) Error() string {
-	return fmt.Sprintf("%v: %s answered %s", modproxy.ErrUnavailable, a.where, a.status)
-}
-
-func (a *answered) Unwrap() error { return modproxy.ErrUnavailable }
 
 // trouble is what err, the outcome of a question, says about the registry: that it
 // is in trouble, and in which, without a word of the question. It is nil for what
@@ -59,7 +30,7 @@ func (a *answered) Unwrap() error { return modproxy.ErrUnavailable }
 // others think ill of the registry.
 func trouble(err error) error {
 	var (
-		a       *answered
+		a       *fetch.Answered
 		dns     *net.DNSError
 		dial    *net.OpError
 		unknown x509.UnknownAuthorityError
@@ -71,10 +42,10 @@ func trouble(err error) error {
 	case errors.Is(err, errLate):
 		return errSlow
 	case errors.As(err, &a):
-		switch a.code {
+		switch a.Code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return fmt.Errorf("it answered %s", a.status)
+			return fmt.Errorf("it answered %s", a.Status)
 		}
 		return nil
 	case errors.As(err, &dns):
@@ -110,32 +81,4 @@ func unreachable(err error) bool {
 		dial *net.OpError
 	)
 	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &dial) && dial.Op == "dial"
-}
-
-// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds or a date.
-// What is beyond an hour counts as an hour.
-func retryAfter(s string, now time.Time) (time.Time, bool) {
-	var d time.Duration
-	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
-		d = time.Duration(n) * time.Second
-	} else if t, err := http.ParseTime(s); err == nil {
-		d = t.Sub(now)
-	} else {
-		return time.Time{}, false
-	}
-	if d <= 0 {
-		return time.Time{}, false
-	}
-	return now.Add(min(d, maxRetry)), true
-}
-
-// outgoing gives an error of package egress its meaning here.
-func outgoing(err error) error {
-	switch {
-	case errors.Is(err, egress.ErrRefused):
-		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
-	case errors.Is(err, egress.ErrTooLarge):
-		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-	}
-	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // Versions asks m's registry for its versions.
@@ -50,7 +51,7 @@ func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.
 		_, err = document.ReadFrom(res.Body)
 	}
 	if err != nil {
-		return nil, outgoing(err)
+		return nil, fetch.Outgoing(err)
 	}
 	v, err := modproxy.ParseVersions(document.Bytes())
 	switch {

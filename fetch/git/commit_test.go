@@ -25,28 +25,28 @@ func TestCommit(t *testing.T) {
 	whole := a.git("rev-parse", "main~2")
 	for _, url := range []string{smart.URL + "/sha1.git/.git", smart.URL + "/sha256.git/.git", dumb.URL + "/dumb"} {
 		for _, ref := range []string{"", "main", "v1.0.0", "v2.0.0", "v2", "20240101", "both", "feature/x", "refs/tags/v1.0.0"} {
-			want, err := f.Fetch(t.Context(), url+"?ref="+ref, files{})
+			want, err := f.FetchURL(t.Context(), url+"?ref="+ref, files{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := f.Commit(t.Context(), url+"?ref="+ref); err != nil || got != want {
+			if got, err := f.CommitURL(t.Context(), url+"?ref="+ref); err != nil || got != want {
 				t.Errorf("%s ref %q is %s, %v; a fetch brings %s", url, ref, got, err, want)
 			}
 		}
 	}
 	url := smart.URL + "/sha1.git/.git?ref="
-	if got, err := f.Commit(t.Context(), url+strings.ToUpper(whole)); err != nil || got != whole {
+	if got, err := f.CommitURL(t.Context(), url+strings.ToUpper(whole)); err != nil || got != whole {
 		t.Errorf("a whole id is %s, %v", got, err)
 	}
-	if got, err := f.Commit(t.Context(), url+whole[:9]); err != nil || got != "" {
+	if got, err := f.CommitURL(t.Context(), url+whole[:9]); err != nil || got != "" {
 		t.Errorf("an abbreviated id is %s, %v; only a fetch can tell", got, err)
 	}
 	for _, bad := range []string{url + "v9", smart.URL + "/none.git"} {
-		if got, err := f.Commit(t.Context(), bad); !errors.Is(err, modproxy.ErrNotFound) {
+		if got, err := f.CommitURL(t.Context(), bad); !errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("%s = %s, %v; want ErrNotFound", bad, got, err)
 		}
 	}
-	if _, err := f.Commit(t.Context(), "https://git.example.com/x.git?ref=-x"); !errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := f.CommitURL(t.Context(), "https://git.example.com/x.git?ref=-x"); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a ref that is none: %v", err)
 	}
 }

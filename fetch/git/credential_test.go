@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 const secret = "s3cret-of-the-origin"
@@ -34,10 +35,8 @@ func locked(t testing.TB, h http.Handler) http.Handler {
 	})
 }
 
-func credentialFor(origin string) func(string) (string, egress.Secret, bool) {
-	return func(o string) (string, egress.Secret, bool) {
-		return "user", egress.NewSecret(secret), o == origin
-	}
+func credentialFor(origin, secret string) fetch.Credentials {
+	return fetch.Credentials{{Host: strings.TrimPrefix(origin, "https://"), Username: "user", Password: egress.NewSecret(secret)}}
 }
 
 func TestCredential(t *testing.T) {
@@ -49,7 +48,7 @@ func TestCredential(t *testing.T) {
 	s := serveTLS(t, locked(t, backend(t, root)))
 	proxy := newProxy(t)
 	f := newFetcher(t)
-	f.CAFile, f.Tunnel = s.caFile, proxy.tunnel
+	f.CAFile, f.Network = s.caFile, network{session: proxy.tunnel}
 	for _, test := range []struct {
 		origin, secret, says string
 	}{
@@ -58,10 +57,8 @@ func TestCredential(t *testing.T) {
 		{s.URL, "wrong", "denied: the credential that is configured for " + s.URL + " was refused"},
 		{s.URL, secret, ""},
 	} {
-		f.Credential = func(origin string) (string, egress.Secret, bool) {
-			return "user", egress.NewSecret(test.secret), origin == test.origin
-		}
-		_, err := f.Fetch(t.Context(), s.URL+"/a.git/.git", files{})
+		f.Credentials = credentialFor(test.origin, test.secret)
+		_, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git", files{})
 		if test.says == "" {
 			if err != nil {
 				t.Error(err)
@@ -98,12 +95,12 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 		}
 	})))
 	f := newFetcher(t)
-	f.CAFile, f.Credential = here.caFile, credentialFor(here.URL)
+	f.CAFile, f.Credentials = here.caFile, credentialFor(here.URL, secret)
 	proxy := newProxy(t)
-	f.Tunnel = proxy.tunnel
+	f.Network = network{session: proxy.tunnel}
 	for _, name := range []string{"old.git", "away.git"} {
 		got := files{}
-		if _, err := f.Fetch(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
+		if _, err := f.FetchURL(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, error %v", name, got, err)
 		}
 	}
@@ -134,8 +131,8 @@ func TestRefusedByTunnel(t *testing.T) {
 		to, _ := url.Parse(internal.URL)
 		proxy.refuse[to.Host] = true
 		f := newFetcher(t)
-		f.Tunnel = proxy.tunnel
-		_, err := f.Fetch(t.Context(), u+"/x", files{})
+		f.Network = network{session: proxy.tunnel}
+		_, err := f.FetchURL(t.Context(), u+"/x", files{})
 		if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), "pr0xy") {
 			t.Errorf("%s: error %v", u, err)
 		}
@@ -155,7 +152,7 @@ func TestNoRedirectToPlainHTTP(t *testing.T) {
 	}))
 	f := newFetcher(t)
 	f.CAFile = front.caFile
-	if _, err := f.Fetch(t.Context(), front.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
+	if _, err := f.FetchURL(t.Context(), front.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
 		t.Errorf("error %v", err)
 	}
 	if n := len(there.all()); n > 0 {
@@ -172,14 +169,14 @@ func TestAnswers(t *testing.T) {
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "not a repository \x1b[31m", status)
 		}))
-		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/x?ref=v1", files{})
+		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/x?ref=v1", files{})
 		if !errors.Is(err, is) || strings.ContainsRune(err.Error(), '\x1b') {
 			t.Errorf("%d: error %v", status, err)
 		}
 	}
 	gone := serve(t, http.NotFoundHandler())
 	gone.Close()
-	if _, err := newFetcher(t).Fetch(t.Context(), gone.URL+"/x", files{}); !errors.Is(err, modproxy.ErrUnavailable) {
+	if _, err := newFetcher(t).FetchURL(t.Context(), gone.URL+"/x", files{}); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("nobody listens: error %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func TestSharedTrees(t *testing.T) {
 				shared = a.tree("040000 tree "+shared+"\t"+strings.Repeat("a", 40), "040000 tree "+shared+"\t"+strings.Repeat("b", 40))
 			}
 			a.git("update-ref", "HEAD", a.git("commit-tree", "-m", "shared", shared))
-			_, err := newFetcher(t).Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", files{})
+			_, err := newFetcher(t).FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", files{})
 			if !errors.Is(err, modproxy.ErrInvalid) || !strings.HasSuffix(err.Error(), test.says) {
 				t.Errorf("error %v", err)
 			}

@@ -1,13 +1,40 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
+
+// Tree takes the files of a revision.
+type Tree = tree
+
+// FetchURL writes the files of the revision that url names into t.
+func (g *Getter) FetchURL(ctx context.Context, url string, t Tree) (commit string, err error) {
+	got, err := g.fetch(ctx, fetch.Source{Location: modproxy.Location{URL: url}}, t)
+	return got.From.Commit, err
+}
+
+// CommitURL returns the commit that url names.
+func (g *Getter) CommitURL(ctx context.Context, url string) (string, error) {
+	return g.Commit(ctx, fetch.Source{Location: modproxy.Location{URL: url}})
+}
+
+// CheckURL checks a location.
+func (g *Getter) CheckURL(ctx context.Context, url string) error {
+	return g.Check(ctx, fetch.Source{Location: modproxy.Location{URL: url}})
+}
+
+// Grammar returns what is wrong with url, whatever the policy is.
+func Grammar(url string) error {
+	_, _, err := parseSource(url)
+	return err
+}
 
 // HoldSource holds what is accepted of a location to what git is handed.
 func HoldSource(t *testing.T, raw string) {

@@ -5,183 +5,210 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
-	"time"
+	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/pack"
 )
 
-func (l Limits) orDefault() Limits {
-	set := func(n *int, to int) {
-		if *n == 0 {
-			*n = to
-		}
-	}
-	set64 := func(n *int64, to int64) {
-		if *n == 0 {
-			*n = to
-		}
-	}
-	if l.Time == 0 {
-		l.Time = 10 * time.Minute
-	}
-	set64(&l.Received, 1<<30)
-	set64(&l.Content, 1<<30)
-	set(&l.Entries, 100_000)
-	set(&l.Path, 1024)
-	set(&l.Paths, 16<<20)
-	set(&l.Submodules, 64)
-	set(&l.Depth, 8)
-	return l
-}
-
-// Check reports, as [modproxy.ErrInvalid], whether rawURL breaks the grammar of
-// what Fetch takes: an https, http or ssh URL of a repository whose query is
-// nothing but ref (a branch, a tag, a commit id, whole or abbreviated) and depth
-// (a positive number, without influence on what is fetched).
-func Check(rawURL string) error {
-	_, _, err := parseSource(rawURL)
-	return err
-}
-
-// Check is the package's Check and what else is sure to fail: an http or https
-// URL that Allow refuses, an ssh host without identity ([modproxy.ErrDenied]).
-// It resolves, connects and starts nothing.
-func (f *Fetcher) Check(ctx context.Context, rawURL string) error {
-	a, _, err := parseSource(rawURL)
+// Check implements [fetch.Getter]. A URL is one of a repository by https, http or ssh
+// whose query is nothing but ref (a branch, a tag, a commit id, whole or abbreviated)
+// and depth (a positive number, without influence on what is fetched). What is refused
+// is what the network refuses, and ssh hosts without a key.
+func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
+	a, _, err := named(s)
 	if err != nil {
 		return err
 	}
-	return f.allow(ctx, a)
+	return g.use(s, nil).allow(ctx, a)
 }
 
-// Fetch writes the files of the revision that rawURL names into t and returns
-// the id of its commit. Without ref that is the remote's HEAD; a tag goes before
-// a branch of the same name.
-//
-// Errors: [modproxy.ErrInvalid] when rawURL or the content is refused or a limit
-// is hit, [modproxy.ErrNotFound] when there is no such repository or ref,
-// [modproxy.ErrDenied] when the policy does not allow the destination or the
-// remote asks for a credential that is not there or not good,
-// [modproxy.ErrUnavailable], and the cause of ctx when it ended; errors of t keep
-// their identity. After an error t has a part of the files.
-func (f *Fetcher) Fetch(ctx context.Context, rawURL string, t Tree) (commit string, err error) {
-	a, ref, err := parseSource(rawURL)
-	if err != nil {
+// Commit implements [fetch.Getter] by the remote's list of refs. The result is empty for
+// an abbreviated id. A ref that is a whole id is that commit, and the remote is not
+// asked.
+func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err error) {
+	a, ref, err := named(s)
+	switch {
+	case err != nil:
 		return "", err
+	case isObjectID(ref):
+		return strings.ToLower(ref), nil
 	}
-	name := a.String()
-	if ref != "" {
-		name += " ref " + ref
-	}
-	if commit, err = f.fetch(ctx, a, ref, t); err != nil {
-		return "", fmt.Errorf("git fetch %s: %w", name, err)
+	err = g.use(s, nil).run(ctx, a, func(ctx context.Context, u *use) error {
+		return redirected(a, func(at address) (err error) {
+			commit, err = u.listed(ctx, at, ref)
+			return err
+		})
+	})
+	if err != nil {
+		return "", fmt.Errorf("git ls-remote %s ref %s: %w", a, cmp.Or(ref, "HEAD"), err)
 	}
 	return commit, nil
 }
 
-// fetch is one Fetch: what its repositories share.
-type fetch struct {
-	*Fetcher
-	dir        string
-	tree       Tree
-	limits     Limits
-	received   int64
-	submodules int // repositories beside the first
+// Fetch implements [fetch.Getter]. Without ref the revision is the remote's HEAD; a tag
+// goes before a branch of the same name.
+func (g *Getter) Fetch(ctx context.Context, s fetch.Source, t *pack.Builder) (fetch.Result, error) {
+	return g.fetch(ctx, s, t)
 }
 
-func (f *Fetcher) fetch(ctx context.Context, a address, ref string, t Tree) (string, error) {
-	limits := f.Limits.orDefault()
-	ctx, stop := context.WithTimeoutCause(ctx, limits.Time,
-		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, limits.Time))
-	defer stop()
-	if err := f.allow(ctx, a); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp(f.Dir, "git-")
+func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.Result, err error) {
+	a, ref, err := named(s)
 	if err != nil {
-		return "", errUnavailable(err)
+		return got, err
 	}
-	one := &fetch{Fetcher: f, dir: dir, tree: t, limits: limits}
-	commit, err := one.repository(ctx, a, ref, "", 0)
-	if removeErr := os.RemoveAll(dir); removeErr != nil && err == nil {
+	got.Pinned = isObjectID(ref)
+	if u, err := url.Parse(s.URL); err == nil {
+		got.From.URL = egress.Redact(u)
+	}
+	err = g.use(s, t).run(ctx, a, func(ctx context.Context, u *use) (err error) {
+		got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
+		return err
+	})
+	if err != nil {
+		name := a.String()
+		if ref != "" {
+			name += " ref " + ref
+		}
+		err = fmt.Errorf("git fetch %s: %w", name, err)
+	}
+	return got, err
+}
+
+// named returns the repository and the ref that s names.
+func named(s fetch.Source) (a address, ref string, err error) {
+	if a, ref, err = parseSource(s.URL); err != nil || s.Commit == "" {
+		return a, ref, err
+	}
+	return a, s.Commit, checkRef(s.Commit)
+}
+
+// use is one use of a Getter: what the repositories that it visits share.
+type use struct {
+	*Getter
+	credentials fetch.Credentials // that may be used for the module
+	limits      Limits
+	dir         string
+	tree        tree
+	received    int64
+	submodules  int // repositories beside the first
+}
+
+func (g *Getter) use(s fetch.Source, t tree) *use {
+	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
+}
+
+// run calls visit, with a directory and within the time that there is, if a may be
+// visited.
+func (u *use) run(ctx context.Context, a address, visit func(context.Context, *use) error) error {
+	ctx, stop := context.WithTimeoutCause(ctx, u.limits.Time,
+		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time))
+	defer stop()
+	err := u.allow(ctx, a)
+	if err != nil {
+		return err
+	}
+	if u.dir, err = os.MkdirTemp(u.Dir, "git-"); err != nil {
+		return errUnavailable(err)
+	}
+	err = visit(ctx, u)
+	if removeErr := os.RemoveAll(u.dir); removeErr != nil && err == nil {
 		err = errUnavailable(removeErr)
 	}
-	return commit, err
+	return err
+}
+
+// listed returns the id of the commit that ref is in the list of refs of the
+// repository at a; empty if only a fetch would tell.
+func (u *use) listed(ctx context.Context, a address, ref string) (commit string, err error) {
+	r, err := u.open(ctx, a, u.limits.Received)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = cmp.Or(err, u.close(r)) }()
+	if err := r.init(ctx, "sha1"); err != nil {
+		return "", err
+	}
+	there, err := r.list(ctx, ref)
+	switch {
+	case err != nil:
+		why, _ := r.explain(ctx, err)
+		return "", why
+	case there.id == "" && !isAbbreviated(ref):
+		return "", noSuchRef(ref)
+	}
+	return there.id, nil
 }
 
 // repository fetches one repository, and the submodules in it, into the tree
 // below prefix.
-func (f *fetch) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
-	at := a
-	for hops := 0; ; hops++ {
-		commit, links, byPath, err := f.extract(ctx, at, ref, prefix)
-		var moved *redirect
-		switch {
-		case errors.As(err, &moved) && hops == maxRedirects:
-			return "", fmt.Errorf("%w: more than %d redirects", modproxy.ErrUnavailable, maxRedirects)
-		case errors.As(err, &moved):
-			if at, err = moved.follow(at); err != nil {
-				return "", err
-			}
-		case err != nil && at != a:
-			return "", fmt.Errorf("redirected to %s: %w", at, err)
-		case err != nil:
-			return "", err
-		default:
-			// What is relative is relative to the URL that was asked for.
-			return commit, f.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
-		}
+func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
+	var links map[string]entry
+	var byPath map[string]submodule
+	err = redirected(a, func(at address) (err error) {
+		commit, links, byPath, err = u.extract(ctx, at, ref, prefix)
+		return err
+	})
+	if err != nil {
+		return "", err
 	}
+	// What is relative is relative to the URL that was asked for.
+	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
 // extract fetches one repository into a directory that is gone when it returns:
 // the disk space is for the next one.
-func (f *fetch) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
-	r, commit, err := f.resolve(ctx, a, ref)
+func (u *use) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
+	r, commit, err := u.resolve(ctx, a, ref)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	links, byPath, err = r.extract(ctx, commit, prefix, f.limits, f.tree)
-	if closeErr := f.close(r); err == nil {
+	links, byPath, err = r.extract(ctx, commit, prefix, u.limits, u.tree)
+	if closeErr := u.close(r); err == nil {
 		err = closeErr
 	}
 	return commit, links, byPath, err
 }
 
+// maxTries is how often a repository is asked for what it does not give because of
+// trouble that may pass.
+const maxTries = 5
+
 // resolve fetches the commit that ref means, again if trouble may pass. What is
 // received counts, whatever comes of it: where too little is left because of trouble,
 // that is the error.
-func (f *fetch) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
+func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
 	var trouble error // of the last try
-	for tries := 1; ; tries++ {
-		left := f.limits.Received - f.received
+	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {
+		left := u.limits.Received - u.received
 		if left <= 0 {
-			return nil, "", cmp.Or(trouble, tooLarge(f.limits.Received))
+			return false, cmp.Or(trouble, tooLarge(u.limits.Received))
 		}
-		if r, err = f.open(ctx, f.dir, a, left); err != nil {
-			return nil, "", err
+		if r, err = u.open(ctx, a, left); err != nil {
+			return false, err
 		}
 		if commit, err = r.resolve(ctx, ref); err == nil {
-			return r, commit, nil
+			return false, nil
 		}
-		if closeErr := f.close(r); closeErr != nil {
-			return nil, "", err
+		if closeErr := u.close(r); closeErr != nil {
+			return false, err
 		}
 		if trouble != nil && errors.Is(err, modproxy.ErrInvalid) { // it is too large for what is left
-			return nil, "", trouble
-		}
-		why, again := pauseAfter(ctx, err, tries)
-		if !again {
-			return nil, "", why
+			return false, trouble
 		}
 		trouble = err
-	}
+		return errors.As(err, new(*passing)), err
+	})
+	return r, commit, err
 }
 
 // close removes r and counts what it received.
-func (f *fetch) close(r *repository) error {
-	f.received += r.received()
+func (u *use) close(r *repository) error {
+	u.received += r.received()
 	if err := r.close(); err != nil {
 		return errUnavailable(err)
 	}
@@ -189,16 +216,16 @@ func (f *fetch) close(r *repository) error {
 }
 
 // extract writes what commit has into t, and returns what it has of submodules.
-func (r *repository) extract(ctx context.Context, commit, prefix string, l Limits, t Tree) (links map[string]entry, byPath map[string]submodule, err error) {
-	tree, err := r.entries(ctx, commit, l)
+func (r *repository) extract(ctx context.Context, commit, prefix string, l Limits, t tree) (links map[string]entry, byPath map[string]submodule, err error) {
+	entries, err := r.entries(ctx, commit, l)
 	if err != nil {
 		return nil, nil, err
 	}
-	modules := tree[".gitmodules"]
-	if err := r.files(ctx, commit, prefix, tree, t); err != nil {
+	modules := entries[".gitmodules"]
+	if err := r.files(ctx, commit, prefix, entries, t); err != nil {
 		return nil, nil, err
 	}
-	if len(tree) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
+	if len(entries) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
 		if modules.size > maxModulesFile {
 			return nil, nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
 		}
@@ -206,15 +233,5 @@ func (r *repository) extract(ctx context.Context, commit, prefix string, l Limit
 			return nil, nil, err
 		}
 	}
-	return tree, byPath, nil
+	return entries, byPath, nil
 }
-
-func asExit(err error) *exitError {
-	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit
-	}
-	return nil
-}
-
-func errUnavailable(err error) error { return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) }

@@ -98,7 +98,7 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 			url := s.URL + "/" + repository + "/.git"
 			want := getter(t, url, "", env...)
 			got := files{}
-			if _, err := f.Fetch(t.Context(), url, got); err != nil {
+			if _, err := f.FetchURL(t.Context(), url, got); err != nil {
 				t.Error(err)
 			} else if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: a clone (-) is not what was fetched (+):\n%s", url, diff)

@@ -25,8 +25,8 @@ func TestGitWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	f := &git.Fetcher{Dir: t.TempDir()}
-	_, err = f.Fetch(t.Context(), "https://git.example.com/a.git?ref=v1", b)
+	f := &git.Getter{Dir: t.TempDir(), Network: network{}}
+	_, err = f.FetchURL(t.Context(), "https://git.example.com/a.git?ref=v1", b)
 	if !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -18,6 +18,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/netip"
@@ -25,33 +26,35 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
-// Fetcher fetches revisions. It is safe for concurrent use once its fields are
-// set; fetches share nothing. How many run at once is for the caller to bound.
-type Fetcher struct {
+// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. How many run
+// at once is for the caller to bound.
+type Getter struct {
 	// Dir is where each fetch makes a directory of its own, which it removes;
 	// the system's temporary directory if empty.
-	Dir string
-	// Tunnel opens the way out for git over HTTP: a forward proxy that is used
-	// for one repository and may receive maxBytes. If nil git connects by itself.
-	Tunnel func(maxBytes int64) (Session, error)
-	// Allow is asked before anything is started for an http or https URL; see
-	// [egress.Client.Check]. If nil, https is allowed and http is not.
-	Allow func(ctx context.Context, u *url.URL) error
+	Dir     string
+	Network Network
 	// CAFile names a PEM file of root certificates to trust beside the system's.
-	CAFile string
-	// Credential is what the origin "https://host" or "https://host:port", and no
-	// other, is shown when it asks. May be nil.
-	Credential func(origin string) (username string, password egress.Secret, ok bool)
-	// SSH is the identity to show to a host; without one ssh addresses of that
-	// host are refused. May be nil.
-	SSH func(host string) (SSHIdentity, bool)
-	// Resolve is an address of an ssh host that may be connected to; see
-	// [egress.Client.Resolve]. If nil ssh addresses are refused.
-	Resolve func(ctx context.Context, host string, port int) (netip.AddrPort, error)
+	CAFile      string
+	Credentials fetch.Credentials
+	Limits      Limits
+}
 
-	Limits Limits
+var _ fetch.Getter = (*Getter)(nil)
+
+// Network is the way out.
+type Network interface {
+	// Check returns an error for an http or https URL that may not be asked; see
+	// [egress.Client.Check].
+	Check(ctx context.Context, u *url.URL) error
+	// Resolve returns an address of an ssh host that may be connected to; see
+	// [egress.Client.Resolve].
+	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
+	// Session opens a forward proxy for one repository, which may receive maxBytes.
+	// If it is nil git connects by itself.
+	Session(maxBytes int64) (Session, error)
 }
 
 // Session is one use of a forward proxy; see [egress.Session].
@@ -62,12 +65,14 @@ type Session interface {
 	Close() error
 }
 
-// SSHIdentity names the files, in OpenSSH's formats, with which one host is
-// visited. Both are needed: a host whose key is not known is not visited.
-type SSHIdentity struct {
-	KeyFile        string // the private key, without a passphrase
-	KnownHostsFile string
+// Egress is the [Network] of package egress.
+type Egress struct {
+	*egress.Client
+	Tunnel *egress.Tunnel
 }
+
+// Session implements [Network].
+func (e Egress) Session(maxBytes int64) (Session, error) { return e.Tunnel.Session(maxBytes), nil }
 
 // Limits bound one fetch, submodules included. A zero field stands for its default.
 type Limits struct {
@@ -81,8 +86,17 @@ type Limits struct {
 	Depth      int           // submodules within submodules; default 8
 }
 
-// Tree takes the files of a revision; a *pack.Builder is one.
-type Tree interface {
+func (l Limits) orDefault() Limits {
+	return Limits{
+		Time:     cmp.Or(l.Time, 10*time.Minute),
+		Received: cmp.Or(l.Received, 1<<30), Content: cmp.Or(l.Content, 1<<30),
+		Entries: cmp.Or(l.Entries, 100_000), Path: cmp.Or(l.Path, 1024), Paths: cmp.Or(l.Paths, 16<<20),
+		Submodules: cmp.Or(l.Submodules, 64), Depth: cmp.Or(l.Depth, 8),
+	}
+}
+
+// tree takes the files of a revision; a *pack.Builder is one.
+type tree interface {
 	// File adds a regular file.
 	File(name string, executable bool, r io.Reader) error
 	// Link adds a symbolic link; target is relative to the link's directory.

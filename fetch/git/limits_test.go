@@ -55,7 +55,7 @@ func TestEndsInTime(t *testing.T) {
 	var running atomic.Int32
 	s := serve(t, silent(t, func() { running.Store(int32(len(processesWith(t, dir, "environ")))) }))
 	f.Limits.Time = 3 * time.Second // in which git is started, also by a machine that is busy
-	_, err := f.Fetch(t.Context(), s.URL+"/x", files{})
+	_, err := f.FetchURL(t.Context(), s.URL+"/x", files{})
 	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.HasSuffix(err.Error(), "not done after 3s") {
 		t.Errorf("error %v", err)
 	}
@@ -76,7 +76,7 @@ func TestEndsWithContext(t *testing.T) {
 	reason := errors.New("nobody wants it any more")
 	s := serve(t, silent(t, func() { cancel(reason) }))
 	f := newFetcher(t)
-	_, err := f.Fetch(ctx, s.URL+"/x", files{})
+	_, err := f.FetchURL(ctx, s.URL+"/x", files{})
 	if !errors.Is(err, reason) {
 		t.Errorf("error %v", err)
 	}
@@ -105,7 +105,7 @@ func TestPanic(t *testing.T) {
 	a.write("noise", noise(1<<20)) // more than a pipe holds
 	a.commit("a")
 	f := newFetcher(t)
-	_, err := f.Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", panicking{})
+	_, err := f.FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", panicking{})
 	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "string at limits_test.go:") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
@@ -162,7 +162,7 @@ func TestLimits(t *testing.T) {
 	} {
 		f := newFetcher(t)
 		f.Limits = test.limits
-		_, err := f.Fetch(t.Context(), s.URL+"/"+test.repository+"/.git", test.tree)
+		_, err := f.FetchURL(t.Context(), s.URL+"/"+test.repository+"/.git", test.tree)
 		if !errors.Is(err, test.is) || err != nil && !strings.HasSuffix(err.Error(), test.says) {
 			t.Errorf("%s with %+v: error %v", test.repository, test.limits, err)
 		}
@@ -186,9 +186,9 @@ func TestEndlessAnswer(t *testing.T) {
 	}))
 	f := newFetcher(t)
 	proxy := newProxy(t)
-	f.Tunnel = proxy.tunnel
+	f.Network = network{session: proxy.tunnel}
 	f.Limits.Received = 1 << 20
-	_, err := f.Fetch(t.Context(), s.URL+"/x?ref=main", files{})
+	_, err := f.FetchURL(t.Context(), s.URL+"/x?ref=main", files{})
 	if !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
@@ -213,7 +213,7 @@ func TestEndlessHeaders(t *testing.T) {
 	}))
 	f := newFetcher(t)
 	f.Limits.Received = 1 << 20
-	_, err := f.Fetch(t.Context(), s.URL+"/x.git?ref=main", files{})
+	_, err := f.FetchURL(t.Context(), s.URL+"/x.git?ref=main", files{})
 	if !errors.Is(err, modproxy.ErrInvalid) || !strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed") {
 		t.Errorf("error %v", err)
 	}

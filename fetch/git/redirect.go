@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -19,7 +20,28 @@ const (
 	firstQuery   = "service=git-upload-pack"
 )
 
-// follow is the repository that r leads to from a. It is an address like any
+// redirected calls visit with a, and with each address that a visit finds to be
+// redirected to.
+func redirected(a address, visit func(at address) error) error {
+	for at, hops := a, 0; ; hops++ {
+		err := visit(at)
+		var moved *redirect
+		switch {
+		case errors.As(err, &moved) && hops == maxRedirects:
+			return fmt.Errorf("%w: more than %d redirects", modproxy.ErrUnavailable, maxRedirects)
+		case errors.As(err, &moved):
+			if at, err = moved.follow(at); err != nil {
+				return err
+			}
+		case err != nil && at != a:
+			return fmt.Errorf("redirected to %s: %w", at, err)
+		default:
+			return err
+		}
+	}
+}
+
+// follow returns the repository that r leads to from a. It is an address like any
 // other: its grammar is checked here, the policy is asked for it, it gets the
 // credential of its own origin, if any.
 func (r *redirect) follow(a address) (address, error) {

@@ -34,7 +34,7 @@ func TestRedirects(t *testing.T) {
 			w.Header().Set("Location", location)
 			w.WriteHeader(http.StatusMovedPermanently)
 		})))
-		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/x", files{})
+		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/x", files{})
 		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v", location, err)
 		}

@@ -42,13 +42,6 @@ func checkRef(ref string) error {
 
 func isObjectID(ref string) bool { return objectIDPattern.MatchString(ref) }
 
-// NamesCommit reports whether rawURL, as Fetch takes it, names a commit by its whole
-// id.
-func NamesCommit(rawURL string) bool {
-	_, ref, err := parseSource(rawURL)
-	return err == nil && isObjectID(ref)
-}
-
 // isAbbreviated reports whether only a repository that is there as a whole can
 // say what ref means, unless it is a name.
 func isAbbreviated(ref string) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
@@ -60,19 +61,17 @@ func noGit(t *testing.T) (started func() bool) {
 func TestRefused(t *testing.T) {
 	started := noGit(t)
 	f := newFetcher(t)
-	f.SSH = func(string) (git.SSHIdentity, bool) {
-		return git.SSHIdentity{KeyFile: "/key", KnownHostsFile: "/hosts"}, true
-	}
-	f.Resolve = func(context.Context, string, int) (netip.AddrPort, error) {
+	f.Credentials = fetch.Credentials{{Host: "h", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}}
+	f.Network = network{resolve: func(context.Context, string, int) (netip.AddrPort, error) {
 		return netip.MustParseAddrPort("127.0.0.1:1"), nil
-	}
+	}}
 	urls := append(refusedURLs, refusedLocations...)
 	for _, ref := range refusedRefs {
 		urls = append(urls, "https://h/x?ref="+url.QueryEscape(ref))
 	}
 	for _, u := range urls {
-		_, err := f.Fetch(t.Context(), u, files{})
-		if !errors.Is(err, modproxy.ErrInvalid) || !errors.Is(git.Check(u), modproxy.ErrInvalid) || !errors.Is(f.Check(t.Context(), u), modproxy.ErrInvalid) {
+		_, err := f.FetchURL(t.Context(), u, files{})
+		if !errors.Is(err, modproxy.ErrInvalid) || !errors.Is(git.Grammar(u), modproxy.ErrInvalid) || !errors.Is(f.CheckURL(t.Context(), u), modproxy.ErrInvalid) {
 			t.Errorf("%.80q: error %v", u, err)
 		} else if strings.Contains(err.Error(), "password") && strings.Contains(err.Error(), "user:") || strings.Contains(err.Error(), "a2V5") {
 			t.Errorf("%.80q: error %v shows a secret", u, err)
@@ -81,7 +80,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%.80q: a process was started", u)
 		}
 	}
-	if _, err := f.Fetch(t.Context(), "https://h/x", files{}); !started() || err == nil {
+	if _, err := f.FetchURL(t.Context(), "https://h/x", files{}); !started() || err == nil {
 		t.Errorf("the mark does not work: %v", err)
 	}
 	if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
@@ -92,31 +91,30 @@ func TestRefused(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	started := noGit(t)
 	no := func(context.Context, *url.URL) error { return egress.ErrRefused }
-	for u, f := range map[string]*git.Fetcher{
-		"https://h/x":   {Allow: no},
-		"http://h/x":    {},
+	for u, f := range map[string]*git.Getter{
+		"https://h/x":   {Network: network{check: no}},
 		"ssh://git@h/x": {},
-		"ssh://h/x":     {SSH: func(string) (git.SSHIdentity, bool) { return git.SSHIdentity{KeyFile: "/key"}, true }},
-		"ssh://h/y": {SSH: func(string) (git.SSHIdentity, bool) {
-			return git.SSHIdentity{KeyFile: "/key\" -o x=\"", KnownHostsFile: "/hosts"}, true
-		}},
+		"ssh://h/x":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key"}}},
+		"ssh://h/y":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key\" -o x=\"", KnownHostsFile: "/hosts"}}},
+		"ssh://h/z":     {Credentials: fetch.Credentials{{Host: "other", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}}},
 	} {
 		f.Dir = t.TempDir()
-		if err := f.Check(t.Context(), u); !errors.Is(err, modproxy.ErrDenied) {
+		if err := f.CheckURL(t.Context(), u); !errors.Is(err, modproxy.ErrDenied) {
 			t.Errorf("Check(%q): error %v", u, err)
 		}
-		if _, err := f.Fetch(t.Context(), u, files{}); !errors.Is(err, modproxy.ErrDenied) || started() {
+		if _, err := f.FetchURL(t.Context(), u, files{}); !errors.Is(err, modproxy.ErrDenied) || started() {
 			t.Errorf("Fetch(%q): error %v", u, err)
 		}
-		if err := git.Check(u); err != nil {
+		if err := git.Grammar(u); err != nil {
 			t.Errorf("the grammar refuses %q: %v", u, err)
 		}
 	}
 	resolve := func(context.Context, string, int) (netip.AddrPort, error) { return netip.AddrPort{}, egress.ErrRefused }
-	f := &git.Fetcher{Dir: t.TempDir(), Resolve: resolve, SSH: func(string) (git.SSHIdentity, bool) {
-		return git.SSHIdentity{KeyFile: "/key", KnownHostsFile: "/hosts"}, true
-	}}
-	if _, err := f.Fetch(t.Context(), "ssh://h/x", files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || started() {
+	f := &git.Getter{
+		Dir: t.TempDir(), Network: network{resolve: resolve},
+		Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}},
+	}
+	if _, err := f.FetchURL(t.Context(), "ssh://h/x", files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || started() {
 		t.Errorf("a refused ssh host: error %v", err)
 	}
 }
@@ -128,7 +126,7 @@ func TestAccepted(t *testing.T) {
 		"ssh://git@github.com/acme/x.git?ref=feature/x", "ssh://github.com:2222/~acme/x.git", "ssh://APKAEXAMPLE@git-codecommit.us-east-1.amazonaws.com/v1/repos/x",
 		"https://h/x?ref=v1.0.0%2Bbuild", "https://h/x?ref=release-1.x", "https://h/x?ref=f\u00fcr/alle", "https://h/x?ref=0123abc",
 	} {
-		if err := git.Check(u); err != nil {
+		if err := git.Grammar(u); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}

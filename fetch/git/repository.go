@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // repository is one bare repository on disk, made for one revision, and what git
@@ -29,13 +31,13 @@ type repository struct {
 	trace         string   // file; empty for ssh
 }
 
-// open makes a repository in a new directory below dir, ready to fetch from a.
-// Nothing is started if the policy does not allow a.
-func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) (*repository, error) {
-	if err := f.allow(ctx, a); err != nil {
+// open makes a repository in a new directory, ready to fetch from a. Nothing is
+// started if the policy does not allow a.
+func (u *use) open(ctx context.Context, a address, limit int64) (*repository, error) {
+	if err := u.allow(ctx, a); err != nil {
 		return nil, err
 	}
-	top, err := os.MkdirTemp(dir, "repository-")
+	top, err := os.MkdirTemp(u.dir, "repository-")
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
@@ -46,9 +48,9 @@ func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) 
 	}
 	r.local = bounded(bareEnvironment(r.dir, home), bareSettings())
 	if a.scheme == "ssh" {
-		err = f.prepareSSH(ctx, r, home)
+		err = u.prepareSSH(ctx, r, home)
 	} else {
-		err = f.prepareHTTP(r, top, home)
+		err = u.prepareHTTP(r, top, home)
 	}
 	if err != nil {
 		r.close()
@@ -58,23 +60,19 @@ func (f *Fetcher) open(ctx context.Context, dir string, a address, limit int64) 
 }
 
 // allow asks the policy for a; it starts and resolves nothing.
-func (f *Fetcher) allow(ctx context.Context, a address) error {
-	switch {
-	case a.scheme == "ssh":
-		_, err := f.identity(a)
+func (u *use) allow(ctx context.Context, a address) error {
+	if a.scheme == "ssh" {
+		_, err := u.identity(a)
 		return err
-	case f.Allow != nil:
-		if err := f.Allow(ctx, a.url()); err != nil {
-			return refused(err)
-		}
-	case a.scheme != "https":
-		return fmt.Errorf("%w: %s: http is not allowed", modproxy.ErrDenied, a.hostPort())
+	}
+	if err := u.Network.Check(ctx, a.url()); err != nil {
+		return fetch.Outgoing(err)
 	}
 	return nil
 }
 
-func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) error {
-	line, err := f.sshCommand(ctx, r.at)
+func (u *use) prepareSSH(ctx context.Context, r *repository, home string) error {
+	line, err := u.sshCommand(ctx, r.at)
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (f *Fetcher) prepareSSH(ctx context.Context, r *repository, home string) er
 	return nil
 }
 
-func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
+func (u *use) prepareHTTP(r *repository, top, home string) error {
 	protocols := []string{"https"}
 	if r.at.scheme == "http" {
 		protocols = append(protocols, "http")
@@ -97,30 +95,30 @@ func (f *Fetcher) prepareHTTP(r *repository, top, home string) error {
 		"GIT_TRACE_REDACT=1")
 	s := bareSettings()
 	// git would take extraHeader along to wherever a redirect leads: redirects
-	// are followed by [fetch.repository], each hop as an address of its own.
+	// are followed by [redirected], each hop as an address of its own.
 	s.add("http.followRedirects", "false")
 	s.add("http.lowSpeedLimit", "1") // a server that is counting objects sends little, but something
 	s.add("http.lowSpeedTime", "60")
 	s.add("http.sslVerify", "true")
-	roots, err := rootsFile(top, f.CAFile)
+	roots, err := rootsFile(top, u.CAFile)
 	if err != nil {
 		return fmt.Errorf("%w: root certificates: %w", modproxy.ErrUnavailable, err)
 	}
 	if roots != "" {
 		s.add("http.sslCAInfo", roots)
 	}
-	if f.Credential != nil {
-		username, password, ok := f.Credential(r.at.origin())
-		if r.hasCredential = ok; ok {
-			basic := base64.StdEncoding.EncodeToString([]byte(username + ":" + password.Reveal()))
+	if host, ok := strings.CutPrefix(r.at.origin(), "https://"); ok {
+		shown := u.credentials.Of(host)
+		if r.hasCredential = !shown.Password.IsZero(); r.hasCredential {
+			basic := base64.StdEncoding.EncodeToString([]byte(shown.Username + ":" + shown.Password.Reveal()))
 			s.add("http."+r.at.origin()+"/.extraHeader", "Authorization: Basic "+basic)
-			r.secrets = append(r.secrets, password.Reveal(), basic)
+			r.secrets = append(r.secrets, shown.Password.Reveal(), basic)
 		}
 	}
-	if f.Tunnel != nil {
-		if r.session, err = f.Tunnel(r.limit); err != nil {
-			return refused(err)
-		}
+	if r.session, err = u.Network.Session(r.limit); err != nil {
+		return fetch.Outgoing(err)
+	}
+	if r.session != nil {
 		s.add("http.proxy", r.session.URL())
 		s.add("http.proxyAuthMethod", "basic")
 		r.secrets = append(r.secrets, r.session.URL())

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,10 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 			format = there.format
 			continue
 		}
-		if !there.named && !isObjectID(ref) && !isAbbreviated(ref) {
+		if there.id == "" && !isObjectID(ref) && !isAbbreviated(ref) {
 			return "", noSuchRef(ref)
 		}
-		return r.fetchAll(ctx, ref, there.named && ref == "HEAD")
+		return r.fetchAll(ctx, ref, there.id != "" && ref == "HEAD")
 	}
 }
 
@@ -142,13 +143,22 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 
 // listing is what a remote's list of refs says.
 type listing struct {
-	format string // of object ids; empty if the list is
-	named  bool   // ref is the name of one
+	format string // of object ids; empty if there are no refs
+	id     string // what ref names, of an annotated tag the commit; empty if it is not listed
 }
 
+// list asks the remote for its refs, and looks for ref; empty stands for HEAD. Of an
+// abbreviated id only a tag is looked for: the id goes before a branch.
 func (r *repository) list(ctx context.Context, ref string) (listing, error) {
+	named := names(cmp.Or(ref, "HEAD"))
+	if isAbbreviated(ref) {
+		named = []string{"refs/tags/" + ref}
+	}
+	var wanted []string // what comes first counts
+	for _, name := range named {
+		wanted = append(wanted, name+"^{}", name)
+	}
 	var l listing
-	wanted := names(ref)
 	err := r.connect(ctx, command{
 		args: []string{"ls-remote", "--quiet", "--end-of-options", r.at.String()},
 		stdout: func(stdout io.Reader) error {
@@ -161,7 +171,9 @@ func (r *repository) list(ctx context.Context, ref string) (listing, error) {
 				case 64:
 					l.format = "sha256"
 				}
-				l.named = l.named || slices.Contains(wanted, name)
+				if at := slices.Index(wanted, name); at >= 0 && isObjectID(id) {
+					wanted, l.id = wanted[:at], id
+				}
 			}
 			if lines.Err() != nil {
 				return errUnavailable(lines.Err())

@@ -120,7 +120,7 @@ func TestRefs(t *testing.T) {
 			if (want != "") != test.found {
 				t.Fatalf("in a clone it is %q", want)
 			}
-			commit, err := f.Fetch(t.Context(), url+"?ref="+test.ref, files{})
+			commit, err := f.FetchURL(t.Context(), url+"?ref="+test.ref, files{})
 			if test.found && (err != nil || commit != want) {
 				t.Errorf("commit %s, in a clone %s, error %v", commit, want, err)
 			}
@@ -140,11 +140,11 @@ func TestDepth(t *testing.T) {
 	for _, ref := range []string{"", "v1.0.0", a.git("rev-parse", "main~1")} {
 		plain, deep := files{}, files{}
 		f := newFetcher(t)
-		one, err := f.Fetch(t.Context(), s.URL+"/a.git/.git?ref="+ref, plain)
+		one, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git?ref="+ref, plain)
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := f.Fetch(t.Context(), s.URL+"/a.git/.git?depth=3&ref="+ref, deep)
+		two, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git?depth=3&ref="+ref, deep)
 		if err != nil || one != two {
 			t.Errorf("ref %q: commit %s, with depth %s, %v", ref, one, two, err)
 		}
@@ -165,7 +165,7 @@ func TestNotFoundIsNamed(t *testing.T) {
 		s.URL + "/a.git/.git?ref=v9": "git fetch " + s.URL + "/a.git/.git ref v9: not found: no such ref",
 		s.URL + "/b.git?ref=v9":      "git fetch " + s.URL + "/b.git ref v9: not found: no such repository: " + s.URL + " answered 404",
 	} {
-		if _, err := f.Fetch(t.Context(), url, files{}); err == nil || err.Error() != want {
+		if _, err := f.FetchURL(t.Context(), url, files{}); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestOneCommitIsFetched(t *testing.T) {
 	f := newFetcher(t)
 	f.Limits.Received = 128 << 10
 	for _, ref := range []string{"", "main", a.git("rev-parse", "HEAD~4")} {
-		if _, err := f.Fetch(t.Context(), s.URL+"/a.git/.git?ref="+ref, files{}); err != nil {
+		if _, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git?ref="+ref, files{}); err != nil {
 			t.Error(err)
 		}
 	}

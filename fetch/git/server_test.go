@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -143,12 +144,34 @@ func serveTLS(t testing.TB, handler http.Handler) server {
 	return s
 }
 
-// anything allows loopback over http.
-func anything(context.Context, *url.URL) error { return nil }
+// network allows everything, loopback over http too, unless it is told otherwise.
+type network struct {
+	check   func(context.Context, *url.URL) error
+	resolve func(ctx context.Context, host string, port int) (netip.AddrPort, error)
+	session func(maxBytes int64) (git.Session, error)
+}
 
-func newFetcher(t testing.TB) *git.Fetcher {
+func (n network) Check(ctx context.Context, u *url.URL) error {
+	if n.check == nil {
+		return nil
+	}
+	return n.check(ctx, u)
+}
+
+func (n network) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {
+	return n.resolve(ctx, host, port)
+}
+
+func (n network) Session(maxBytes int64) (git.Session, error) {
+	if n.session == nil {
+		return nil, nil
+	}
+	return n.session(maxBytes)
+}
+
+func newFetcher(t testing.TB) *git.Getter {
 	t.Helper()
-	return &git.Fetcher{Dir: t.TempDir(), Allow: anything}
+	return &git.Getter{Dir: t.TempDir(), Network: network{}}
 }
 
 // files is a Tree in memory: what is under each path.

@@ -7,26 +7,24 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // sshCommand is the program and options with which git is to reach a. The
 // address that was checked is the one that is connected to; the host's key is
 // looked up by the host's name.
-func (f *Fetcher) sshCommand(ctx context.Context, a address) (string, error) {
-	identity, err := f.identity(a)
+func (u *use) sshCommand(ctx context.Context, a address) (string, error) {
+	shown, err := u.identity(a)
 	if err != nil {
 		return "", err
-	}
-	if f.Resolve == nil {
-		return "", fmt.Errorf("%w: ssh to %s: no address can be looked up", modproxy.ErrDenied, a.host)
 	}
 	port := a.port
 	if port == 0 {
 		port = defaultPorts["ssh"]
 	}
-	to, err := f.Resolve(ctx, a.host, port)
+	to, err := u.Network.Resolve(ctx, a.host, port)
 	if err != nil {
-		return "", refused(err)
+		return "", fetch.Outgoing(err)
 	}
 	alias := a.host
 	if port != defaultPorts["ssh"] {
@@ -36,27 +34,21 @@ func (f *Fetcher) sshCommand(ctx context.Context, a address) (string, error) {
 		"HostName=" + to.Addr().String(),
 		"Port=" + strconv.Itoa(int(to.Port())),
 		"HostKeyAlias=" + alias,
-		"IdentityFile=" + sshPath(identity.KeyFile),
-		"UserKnownHostsFile=" + sshPath(identity.KnownHostsFile),
+		"IdentityFile=" + sshPath(shown.SSHKeyFile),
+		"UserKnownHostsFile=" + sshPath(shown.KnownHostsFile),
 	}), nil
 }
 
-// identity is what a's host is shown.
-func (f *Fetcher) identity(a address) (SSHIdentity, error) {
-	var identity SSHIdentity
-	ok := false
-	if f.SSH != nil {
-		identity, ok = f.SSH(a.host)
+// identity returns the credential with the key for a's host.
+func (u *use) identity(a address) (fetch.Credential, error) {
+	shown := u.credentials.Of(a.host)
+	if shown.SSHKeyFile == "" || shown.KnownHostsFile == "" {
+		return shown, fmt.Errorf("%w: no ssh key and known hosts are configured for %s", modproxy.ErrDenied, a.host)
 	}
-	if !ok || identity.KeyFile == "" || identity.KnownHostsFile == "" {
-		return identity, fmt.Errorf("%w: no ssh key and known hosts are configured for %s", modproxy.ErrDenied, a.host)
+	if strings.ContainsAny(shown.SSHKeyFile+shown.KnownHostsFile, "\"\\\n\r\x00") {
+		return shown, fmt.Errorf("%w: the name of an ssh key or known hosts file for %s has a quote, backslash or line break", modproxy.ErrDenied, a.host)
 	}
-	for _, name := range []string{identity.KeyFile, identity.KnownHostsFile} {
-		if strings.ContainsAny(name, "\"\\\n\r\x00") {
-			return identity, fmt.Errorf("%w: the name of an ssh key or known hosts file for %s has a quote, backslash or line break", modproxy.ErrDenied, a.host)
-		}
-	}
-	return identity, nil
+	return shown, nil
 }
 
 // sshOptions leave ssh nothing to find out or to ask by itself.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
@@ -122,23 +123,21 @@ func (s *sshServer) logged() string {
 	return all.String()
 }
 
-func (s *sshServer) fetcher(t *testing.T, key, knownHosts string) *git.Fetcher {
+func (s *sshServer) fetcher(t *testing.T, key, knownHosts string) *git.Getter {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(s.clientKey), fmt.Sprintf("known %d", len(knownHosts)))
 	if err := os.WriteFile(file, []byte(knownHosts+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &git.Fetcher{
-		Dir: t.TempDir(),
-		SSH: func(host string) (git.SSHIdentity, bool) {
-			return git.SSHIdentity{KeyFile: key, KnownHostsFile: file}, host == "git.test"
-		},
-		Resolve: func(_ context.Context, host string, port int) (netip.AddrPort, error) {
+	return &git.Getter{
+		Dir:         t.TempDir(),
+		Credentials: fetch.Credentials{{Host: "git.test", SSHKeyFile: key, KnownHostsFile: file}},
+		Network: network{resolve: func(_ context.Context, host string, port int) (netip.AddrPort, error) {
 			if host != "git.test" || port != 22 && port != 2222 {
 				return netip.AddrPort{}, fmt.Errorf("resolve %s:%d", host, port)
 			}
 			return s.addr, nil // whatever the name says by the time ssh would ask
-		},
+		}},
 	}
 }
 
@@ -158,7 +157,7 @@ func TestSSH(t *testing.T) {
 	for _, ref := range []string{"", "both", a.git("rev-parse", "main~2"), a.git("rev-parse", "--short=8", "main~2")} {
 		want := getter(t, a.dir, ref)
 		got := files{}
-		if _, err := f.Fetch(t.Context(), "ssh://"+s.user+"@git.test"+a.dir+"/.git?ref="+ref, got); err != nil {
+		if _, err := f.FetchURL(t.Context(), "ssh://"+s.user+"@git.test"+a.dir+"/.git?ref="+ref, got); err != nil {
 			t.Fatalf("%v\n%s", err, s.logged())
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -166,13 +165,13 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	got := files{}
-	if _, err := f.Fetch(t.Context(), "ssh://"+s.user+"@git.test:2222"+super.dir+"/.git", got); err != nil {
+	if _, err := f.FetchURL(t.Context(), "ssh://"+s.user+"@git.test:2222"+super.dir+"/.git", got); err != nil {
 		t.Errorf("%v\n%s", err, s.logged())
 	}
 	if got["a/n.tf"] != "file seventh\n" || got["b/n.tf"] != "file third\n" || len(got) != 3 {
 		t.Errorf("submodules: %q", got)
 	}
-	_, err := f.Fetch(t.Context(), "ssh://"+s.user+"@git.test"+a.dir+"/.git?ref=v9", files{})
+	_, err := f.FetchURL(t.Context(), "ssh://"+s.user+"@git.test"+a.dir+"/.git?ref=v9", files{})
 	if !errors.Is(err, modproxy.ErrNotFound) {
 		t.Errorf("no such ref: error %v", err)
 	}
@@ -191,7 +190,7 @@ func TestSSHTrust(t *testing.T) {
 		{"another host key", s.clientKey, "git.test " + keygen(t, filepath.Join(root, "key")), "", "Host key verification failed"},
 		{"unknown key", s.strange, "git.test " + s.hostKey, "", "Permission denied"},
 	} {
-		_, err := s.fetcher(t, test.key, test.hosts).Fetch(t.Context(), "ssh://"+s.user+"@git.test"+test.port+a.dir+"/.git", files{})
+		_, err := s.fetcher(t, test.key, test.hosts).FetchURL(t.Context(), "ssh://"+s.user+"@git.test"+test.port+a.dir+"/.git", files{})
 		if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v\n%s", test.name, err, s.logged())
 		}

@@ -149,7 +149,7 @@ func (s submodule) address(parent address) (address, error) {
 
 // fetchSubmodules fetches each of links, which are what is left of a tree: the
 // commits that submodules are to have, by path.
-func (f *fetch) fetchSubmodules(ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int) error {
+func (u *use) fetchSubmodules(ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int) error {
 	for _, path := range slices.Sorted(maps.Keys(links)) {
 		s, ok := byPath[path]
 		if ok && s.none {
@@ -159,17 +159,17 @@ func (f *fetch) fetchSubmodules(ctx context.Context, at address, links map[strin
 			// git submodule update fails as well.
 			return invalid("submodule %.80q has no URL in .gitmodules", prefix+path)
 		}
-		if depth >= f.limits.Depth {
-			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, f.limits.Depth)
+		if depth >= u.limits.Depth {
+			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, u.limits.Depth)
 		}
-		if f.submodules++; f.submodules > f.limits.Submodules {
-			return invalid("submodule %.80q: more than the %d submodules that are allowed", prefix+path, f.limits.Submodules)
+		if u.submodules++; u.submodules > u.limits.Submodules {
+			return invalid("submodule %.80q: more than the %d submodules that are allowed", prefix+path, u.limits.Submodules)
 		}
 		sub, err := s.address(at)
 		if err != nil {
 			return fmt.Errorf("submodule %.80q: %w", prefix+path, err)
 		}
-		if _, err := f.repository(ctx, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
+		if _, err := u.repository(ctx, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
 			return fmt.Errorf("submodule %.80q: %s commit %s: %w", prefix+path, sub, links[path].id, err)
 		}
 	}

@@ -78,7 +78,7 @@ func TestBadSubmodules(t *testing.T) {
 		super.submodule("sub", want)
 		super.git("commit", "-q", "-m", "super")
 		a.git("fetch", "-q", super.dir, "+main:refs/heads/super")
-		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/a.git/.git?ref=super", files{})
+		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git?ref=super", files{})
 		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%q: error %v", modules, err)
 		}

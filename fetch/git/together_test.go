@@ -15,7 +15,7 @@ import (
 )
 
 // egressFetcher is a Fetcher as it runs in modproxy.
-func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Fetcher {
+func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Getter {
 	t.Helper()
 	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile})
 	if err != nil {
@@ -27,10 +27,7 @@ func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Fetcher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tunnel.Close() })
-	return &git.Fetcher{
-		Dir: t.TempDir(), CAFile: caFile, Allow: client.Check, Resolve: client.Resolve,
-		Tunnel: func(maxBytes int64) (git.Session, error) { return tunnel.Session(maxBytes), nil },
-	}
+	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: git.Egress{Client: client, Tunnel: tunnel}}
 }
 
 func TestWithEgressAndPack(t *testing.T) {
@@ -51,7 +48,7 @@ func TestWithEgressAndPack(t *testing.T) {
 	}
 	defer b.Close()
 	f := egressFetcher(t, s.caFile, "127.0.0.1")
-	if commit, err := f.Fetch(t.Context(), url, b); err != nil || commit != id {
+	if commit, err := f.FetchURL(t.Context(), url, b); err != nil || commit != id {
 		t.Fatalf("commit %s, want %s, error %v", commit, id, err)
 	}
 	var packed bytes.Buffer
@@ -60,15 +57,15 @@ func TestWithEgressAndPack(t *testing.T) {
 	}
 
 	f.Limits.Received = 100 << 10
-	if _, err := f.Fetch(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("too large: error %v", err)
 	}
 	f = egressFetcher(t, s.caFile)
-	if _, err := f.Fetch(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
+	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback: error %v", err)
 	}
-	f.Allow = anything // only the tunnel is left to refuse it
-	if _, err := f.Fetch(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
+	f.Network = network{session: f.Network.Session} // only the tunnel is left to refuse it
+	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback, by the tunnel: error %v", err)
 	}
 }
@@ -103,7 +100,7 @@ func TestMachineIsNotAsked(t *testing.T) {
 	}
 	s := serve(t, backend(t, root))
 	got := files{}
-	if _, err := newFetcher(t).Fetch(t.Context(), s.URL+"/a.git/.git", got); err != nil || got["main.tf"] != "file main\n" {
+	if _, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git", got); err != nil || got["main.tf"] != "file main\n" {
 		t.Errorf("%q, error %v", got, err)
 	}
 	if _, err := os.Lstat(mark); err == nil {
@@ -151,7 +148,7 @@ func TestFlaws(t *testing.T) {
 	} {
 		a.git("update-ref", "refs/tags/"+name, test.commit)
 		got := files{}
-		_, err := newFetcher(t).Fetch(t.Context(), s.URL+"/a.git/.git?ref="+name, got)
+		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git?ref="+name, got)
 		if (err == nil) != test.taken || !test.taken && len(got) > 0 {
 			t.Errorf("%s: %q, error %v", name, got, err)
 		}
@@ -202,7 +199,7 @@ func BenchmarkFetchAndPack(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := f.Fetch(b.Context(), s.URL+"/a.git/.git?ref="+id, builder); err != nil {
+		if _, err := f.FetchURL(b.Context(), s.URL+"/a.git/.git?ref="+id, builder); err != nil {
 			b.Fatal(err)
 		}
 		var packed bytes.Buffer

@@ -123,7 +123,7 @@ func parseEntry(line string) (name string, e entry, err error) {
 // files writes the files and links of commit, converted as for a work tree, into
 // t below prefix. tree says what there must be; what then is left of it are the
 // submodules.
-func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t Tree) error {
+func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t tree) error {
 	// This file goes before every .gitattributes: git archive leaves nothing out
 	// and puts nothing in.
 	attributes := filepath.Join(r.dir, "info", "attributes")
@@ -173,7 +173,7 @@ type unpacking struct {
 	prefix string
 	tree   map[string]entry
 	later  []string // what is passed over, in order
-	t      Tree
+	t      tree
 }
 
 // read reads what git archive prints.

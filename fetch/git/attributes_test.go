@@ -51,7 +51,7 @@ func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 	want, got := sums{}, sums{}
 	readTree(t, clone(t, url, ""), want)
 	f := newFetcher(t)
-	if _, err := f.Fetch(t.Context(), url, got); err != nil {
+	if _, err := f.FetchURL(t.Context(), url, got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -71,7 +71,7 @@ func TestConversionIsBounded(t *testing.T) {
 	a.git("add", "-A")
 	a.lines("wide", 80<<20)
 	a.git("commit", "-q", "-m", "wide")
-	_, err := newFetcher(t).Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", sums{})
+	_, err := newFetcher(t).FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", sums{})
 	if err == nil || !strings.Contains(err.Error(), "over limit 268435456") {
 		t.Errorf("error %v", err)
 	}
@@ -90,7 +90,7 @@ func TestFileLargerThanMemory(t *testing.T) {
 	}
 	a.commit("zeros")
 	got := sums{}
-	_, err := newFetcher(t).Fetch(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", got)
+	_, err := newFetcher(t).FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", got)
 	if err != nil || !strings.HasPrefix(got["zeros"], "269484032 bytes ") {
 		t.Errorf("%q, error %v", got, err)
 	}

@@ -1,4 +1,4 @@
-package upstream
+package web
 
 import (
 	"context"
@@ -10,57 +10,41 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // maxPage bounds the page that may carry a meta tag, in bytes.
 const maxPage = 1 << 20
 
-// terraformGet asks an http location that is no archive where the package is: by
-// the header X-Terraform-Get, or by a meta tag named terraform-get in the head of
-// an HTML page (go-getter's get_http.go).
-func (f *fetch) terraformGet(ctx context.Context, s source) (l located, err error) {
-	err = f.patiently(ctx, func() (passes bool, err error) {
-		l, passes, err = f.terraformGetOnce(ctx, s)
-		return passes, err
-	})
-	return l, err
-}
-
-// terraformGetOnce is terraformGet with one try; passes reports whether the next may
-// do better.
-func (f *fetch) terraformGetOnce(ctx context.Context, s source) (at located, passes bool, err error) {
-	asked := *s.url
+// askPage asks a location that is no archive where the package is: by the header
+// X-Terraform-Get, or by a meta tag named terraform-get in the head of an HTML page
+// (go-getter's get_http.go).
+func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error) {
+	asked := *v.url
 	if asked.RawQuery != "" {
 		asked.RawQuery += "&"
 	}
 	asked.RawQuery += "terraform-get=1"
-	res, err := f.cfg.Egress.Get(ctx, egress.Request{
-		URL:         asked.String(),
-		Credentials: f.credentialsFor(s),
-		Redirects:   maxRequests,
-		Budget:      f.budget,
-		Attempts:    2,
-		MaxBytes:    maxPage,
-	})
-	if err != nil {
-		return located{}, egress.MayPass(err), outgoing(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		err, passes := packageRefusal(res)
-		return located{}, passes, err
-	}
-	value := res.Header.Get("X-Terraform-Get")
-	if value == "" {
-		if value, err = metaTag(res.Body); err != nil {
-			return located{}, false, err
+	err = fetch.Retry(ctx, maxTries, func() (bool, error) {
+		res, again, err := v.get(ctx, egress.Request{URL: asked.String(), Attempts: 2, MaxBytes: maxPage})
+		if err != nil {
+			return again, err
 		}
-	}
-	l, err := modproxy.ParseLocation(value, res.Request.URL)
-	return located{Location: l}, false, err
+		defer res.Body.Close()
+		value := res.Header.Get("X-Terraform-Get")
+		if value == "" {
+			if value, err = metaTag(res.Body); err != nil {
+				return false, err
+			}
+		}
+		l, err := modproxy.ParseLocation(value, res.Request.URL)
+		next = &l
+		return false, err
+	})
+	return next, err
 }
 
-// metaTag reads the content of <meta name="terraform-get"> from a page's head.
+// metaTag returns the content of <meta name="terraform-get"> from a page's head.
 func metaTag(page io.Reader) (string, error) {
 	d := xml.NewDecoder(page)
 	d.Strict = false
@@ -81,7 +65,7 @@ func metaTag(page io.Reader) (string, error) {
 		case err == io.EOF, errors.As(err, &syntax):
 			return "", none
 		case err != nil:
-			return "", outgoing(err)
+			return "", fetch.Outgoing(err)
 		}
 		switch t := token.(type) {
 		case xml.StartElement:

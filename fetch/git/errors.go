@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 	"unicode"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // explain says why git could not get something from r, as far as that can be
@@ -27,7 +27,10 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 	}
 	if r.session != nil {
 		if err := r.session.Refused(); err != nil {
-			return mayPass(err), true
+			if egress.MayPass(err) {
+				return &passing{fetch.Outgoing(err)}, true
+			}
+			return fetch.Outgoing(err), true
 		}
 	}
 	status, location, after := r.lastAnswer()
@@ -47,15 +50,15 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, r.at.origin()), true
 	case status == 404 || status == 410:
 		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, r.at.origin(), status), true
-	case status == 429 || status >= 500 && status != 501:
+	case fetch.MayPass(status):
 		err := fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said)
-		return &passing{err, after}, true
+		return &passing{fetch.Later(err, after)}, true
 	case status >= 400:
 		return fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said), true
 	}
 	err = fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said)
 	if status == 0 && r.at.scheme != "ssh" { // no answer at all
-		err = &passing{err: err}
+		err = &passing{err}
 	}
 	return err, false
 }
@@ -82,32 +85,19 @@ func outOfSpace(stderr string) error {
 	return nil
 }
 
-// refused gives an error of package egress its place among modproxy's.
-func refused(err error) error {
-	switch {
-	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
-		return err
-	case errors.Is(err, egress.ErrRefused):
-		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
-	case errors.Is(err, egress.ErrTooLarge):
-		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-	}
-	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-}
-
 var (
 	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
 	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(.*)$`)
 	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(.*)$`)
 )
 
-// lastAnswer is the status of the last HTTP answer that git had, or 0, where it
-// redirects to, and how long the server wants to be left alone. git's exit status is 128 for everything; its trace has the
-// headers as they came.
-func (r *repository) lastAnswer() (status int, location string, after time.Duration) {
+// lastAnswer returns the status of the last HTTP answer that git had, or 0, where it
+// redirects to, and its Retry-After. git's exit status is 128 for everything; its
+// trace has the headers as they came.
+func (r *repository) lastAnswer() (status int, location, after string) {
 	f, err := os.Open(r.trace)
 	if err != nil {
-		return 0, "", 0
+		return 0, "", ""
 	}
 	defer f.Close()
 	const tail = 256 << 10
@@ -117,7 +107,7 @@ func (r *repository) lastAnswer() (status int, location string, after time.Durat
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
 	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
 	if len(matches) == 0 {
-		return 0, "", 0
+		return 0, "", ""
 	}
 	last := matches[len(matches)-1]
 	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
@@ -125,7 +115,7 @@ func (r *repository) lastAnswer() (status int, location string, after time.Durat
 		location = strings.TrimSpace(string(m[1]))
 	}
 	if m := afterPattern.FindSubmatch(trace[last[1]:]); m != nil && (status == 429 || status == 503) {
-		after, _ = egress.ParseRetryAfter(strings.TrimSpace(string(m[1])))
+		after = strings.TrimSpace(string(m[1]))
 	}
 	return status, location, after
 }
@@ -205,3 +195,19 @@ func bareURL(s string) string {
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed", limit)
 }
+
+// passing is an error that may pass: the next try may do better.
+type passing struct{ error }
+
+func (p *passing) Unwrap() error { return p.error }
+
+// asExit returns the *exitError that err is; nil if it is another error.
+func asExit(err error) *exitError {
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit
+	}
+	return nil
+}
+
+func errUnavailable(err error) error { return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) }

@@ -65,12 +65,12 @@ func TestTroubleIsNotSize(t *testing.T) {
 		good.ServeHTTP(w, r)
 	}))
 	f, p := newFetcher(t), newProxy(t)
-	f.Tunnel = func(most int64) (git.Session, error) {
+	f.Network = network{session: func(most int64) (git.Session, error) {
 		_, err := p.tunnel(most)
 		return since{session{p}, p.received.Load()}, err
-	}
+	}}
 	f.Limits.Received = 550 << 10
-	_, err := f.Fetch(t.Context(), s.URL+"/x.git/.git?ref="+commit, files{})
+	_, err := f.FetchURL(t.Context(), s.URL+"/x.git/.git?ref="+commit, files{})
 	if errors.Is(err, modproxy.ErrInvalid) || !errors.Is(err, modproxy.ErrUnavailable) || packs.Load() < 2 {
 		t.Errorf("error %v after %d tries", err, packs.Load())
 	}

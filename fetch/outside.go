@@ -1,0 +1,109 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+)
+
+// Outgoing returns what err, an error of package egress, is to a registry's user. An
+// error that is one of package modproxy's already stays as it is.
+func Outgoing(err error) error {
+	switch {
+	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+		return err
+	case errors.Is(err, egress.ErrRefused):
+		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
+	case errors.Is(err, egress.ErrTooLarge):
+		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+}
+
+// Answered is [modproxy.ErrUnavailable]: an answer whose status is not an expected one.
+type Answered struct {
+	Where, Status string
+	Code          int
+}
+
+func (a *Answered) Error() string {
+	return fmt.Sprintf("%v: %s answered %s", modproxy.ErrUnavailable, a.Where, a.Status)
+}
+
+func (a *Answered) Unwrap() error { return modproxy.ErrUnavailable }
+
+// MayPass reports whether an answer with that status may be another one soon.
+func MayPass(status int) bool {
+	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
+}
+
+// Refusal returns what an answer with an unexpected status means. Where names the
+// server, and advice tells how to be let in. Only 404 and 410 say that there is no such
+// thing.
+func Refusal(res *http.Response, where, advice string) error {
+	switch res.StatusCode {
+	case http.StatusNotFound, http.StatusGone:
+		return fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, where, res.Status)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("%w: %s answered %s: %s", modproxy.ErrDenied, where, res.Status, advice)
+	}
+	err := &Answered{where, res.Status, res.StatusCode}
+	if MayPass(res.StatusCode) {
+		return Later(err, res.Header.Get("Retry-After"))
+	}
+	return err
+}
+
+// maxLater is the longest that a server is left alone because it says so.
+const maxLater = time.Hour
+
+// Later returns err, which is a [modproxy.RetryLater] if retryAfter, the value of a
+// Retry-After header, names a time to come.
+func Later(err error, retryAfter string) error {
+	if wait, ok := egress.ParseRetryAfter(retryAfter); ok && wait > 0 {
+		return &modproxy.RetryLater{After: time.Now().Add(min(wait, maxLater)), Err: err}
+	}
+	return err
+}
+
+const (
+	// The first pause between two tries, which doubles.
+	firstPause = 500 * time.Millisecond
+	// The longest pause that a server may ask for. After a longer one the fetch fails,
+	// and its error tells when to come back.
+	maxPause = 10 * time.Second
+)
+
+// Retry calls try up to most times, as long as it says that the next one may do better.
+// It pauses between tries, for as long as the server asks for, and returns the last
+// error when there is no time for that.
+func Retry(ctx context.Context, most int, try func() (again bool, err error)) error {
+	for n := 1; ; n++ {
+		again, err := try()
+		if err == nil || !again || n >= most || ctx.Err() != nil {
+			return err
+		}
+		pause := firstPause << (n - 1)
+		pause = pause/2 + rand.N(pause/2+1)
+		var later *modproxy.RetryLater
+		if errors.As(err, &later) {
+			pause = max(pause, time.Until(later.After))
+		}
+		if deadline, ok := ctx.Deadline(); pause > maxPause || ok && time.Until(deadline) <= pause {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}

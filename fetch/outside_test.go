@@ -1,0 +1,68 @@
+package fetch_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
+)
+
+func TestLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().UTC()
+		for in, want := range map[string]time.Duration{
+			"30": 30 * time.Second,
+			now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+			"999999": time.Hour,
+			"0":      0, "-1": 0, "": 0, "soon": 0, "99999999999999999999": 0,
+			now.Add(-time.Hour).Format(http.TimeFormat): 0,
+		} {
+			err := fetch.Later(modproxy.ErrUnavailable, in)
+			var later *modproxy.RetryLater
+			if got := errors.As(err, &later); got != (want != 0) || got && later.After.Sub(now) != want || !errors.Is(err, modproxy.ErrUnavailable) {
+				t.Errorf("%q: %+v; want %v", in, err, want)
+			}
+		}
+	})
+}
+
+// A pause is as long as the server asks for, and is not begun when the time that is left
+// does not reach.
+func TestRetry(t *testing.T) {
+	for name, test := range map[string]struct {
+		after, left time.Duration
+		again       bool
+		tries       int
+		least, most time.Duration
+	}{
+		"passes":         {0, time.Hour, true, 3, 750 * time.Millisecond, 1500 * time.Millisecond},
+		"does not pass":  {0, time.Hour, false, 1, 0, 0},
+		"asks for 4s":    {4 * time.Second, time.Hour, true, 3, 8 * time.Second, 8 * time.Second},
+		"asks for 1m":    {time.Minute, time.Hour, true, 1, 0, 0},
+		"no time for 4s": {4 * time.Second, 5 * time.Second, true, 2, 4 * time.Second, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.left)
+				defer cancel()
+				began, tries := time.Now(), 0
+				err := fetch.Retry(ctx, 3, func() (bool, error) {
+					tries++
+					if test.after == 0 {
+						return test.again, modproxy.ErrUnavailable
+					}
+					return test.again, &modproxy.RetryLater{After: time.Now().Add(test.after), Err: modproxy.ErrUnavailable}
+				})
+				took := time.Since(began)
+				if !errors.Is(err, modproxy.ErrUnavailable) || tries != test.tries || took < test.least || took > test.most {
+					t.Errorf("%d tries in %v: %v", tries, took, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// Table fetches packages with the getters that it has. It is safe for concurrent use.
+type Table struct {
+	Getters map[string]Getter // by the Getter of a location
+	Scratch string            // the directory for packages while they are fetched and packed
+	Limits  pack.Limits       // of a package
+}
+
+const (
+	maxHops     = 5  // locations that lead to another
+	maxRequests = 10 // HTTP requests for one package: on all hops, with redirects and further attempts
+)
+
+func (t *Table) getter(s Source) (Getter, error) {
+	if g, ok := t.Getters[s.Getter]; ok {
+		return g, nil
+	}
+	if s.Getter == "file" {
+		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
+	}
+	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
+}
+
+// Check returns an error if fetching s is sure to be refused. It connects to nothing.
+func (t *Table) Check(ctx context.Context, s Source) error {
+	g, err := t.getter(s)
+	if err != nil {
+		return err
+	}
+	if err := g.Check(ctx, s); err != nil {
+		return fmt.Errorf("location: %w", err)
+	}
+	return nil
+}
+
+// Commit returns the commit that s names now; see [Getter.Commit].
+func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
+	g, err := t.getter(s)
+	if err != nil {
+		return "", err
+	}
+	return g.Commit(ctx, s)
+}
+
+// Package fetches what s names and packs it. The package is read from a file without
+// a name, which closing removes.
+//
+// Errors are those of a [Getter]; one about content that cannot change is a
+// [modproxy.Fixed].
+func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error) {
+	tree, err := pack.New(t.Scratch, t.Limits)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	pattern, subdir := s.SplitGlob()
+	got, root, err := t.fetch(ctx, s, pattern, tree)
+	var p *modproxy.Package
+	if err == nil {
+		if p, err = t.pack(tree, root); err != nil {
+			err = fmt.Errorf("%s: %w", got.From.URL, err)
+		}
+	}
+	switch {
+	case err == nil:
+		p.Source, p.Subdir = got.From, subdir
+		return p, nil
+	case got.Pinned && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable):
+		return nil, &modproxy.Fixed{Err: err}
+	}
+	return nil, err
+}
+
+// fetch adds the files that s leads to to tree, and returns which directory of it is the
+// package, as a pattern.
+func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.Builder) (got Result, root string, err error) {
+	s.Budget = egress.NewBudget(maxRequests)
+	root = pattern
+	for hops := 0; ; hops++ {
+		g, err := t.getter(s)
+		if err != nil {
+			return Result{}, "", err
+		}
+		got, err = g.Fetch(ctx, s, tree)
+		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
+		switch {
+		case err != nil || got.Next == nil:
+			return got, root, err
+		case hops == maxHops:
+			return Result{}, "", fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
+		}
+		s.Location, s.Direct, s.Own = *got.Next, false, nil
+		if err := t.Check(ctx, s); err != nil {
+			return Result{}, "", fmt.Errorf("%s: %w", got.From.URL, err)
+		}
+		root = path.Join(s.Subdir, root)
+	}
+}
+
+func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error) {
+	file, err := UnnamedFile(t.Scratch)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	packed, err := tree.Pack(io.MultiWriter(file, hash), root)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
+	hash.Sum(p.Digest[:0])
+	return p, nil
+}
+
+// UnnamedFile opens a file in dir that has no name: it is gone when it is closed.
+func UnnamedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,98 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/archive"
+)
+
+// maxTries is how often a server is asked for an archive that does not come to its end,
+// or for a page.
+const maxTries = 3
+
+// download receives the archive into a file without a name: a checksum covers it
+// whole, and a zip is read from its end. What is received counts, also of tries that
+// come to nothing: where too little is left because of them, their error is the error.
+func (v *visit) download(ctx context.Context) (file *os.File, size int64, err error) {
+	left := v.MaxReceived
+	var trouble error // of the last try
+	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {
+		file, size, again, err = v.downloadOnce(ctx, left)
+		if trouble != nil && errors.Is(err, egress.ErrTooLarge) {
+			return false, trouble
+		}
+		left, trouble = left-size, err
+		return again && left > 0, err
+	})
+	return file, size, err
+}
+
+// downloadOnce is download with one try. With an error, size is what was received of
+// the body.
+func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
+	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 3, MaxBytes: most, Archive: true})
+	if err != nil {
+		return nil, 0, again, err
+	}
+	defer res.Body.Close()
+	if file, err = fetch.UnnamedFile(v.Scratch); err != nil {
+		return nil, 0, false, err
+	}
+	meter := modproxy.MeterOf(ctx)
+	defer meter.Begin()()
+	body := &counted{Reader: res.Body, meter: meter}
+	if size, err = io.Copy(file, body); err != nil {
+		file.Close()
+		return nil, size, body.err != nil && egress.MayPass(body.err) && !v.source.Budget.Spent(), fetch.Outgoing(err)
+	}
+	return file, size, false, nil
+}
+
+// counted counts what is read, and keeps the error of the reader, to tell it from that
+// of a writer.
+type counted struct {
+	io.Reader
+	meter *modproxy.Meter
+	err   error
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.meter.Add(int64(n))
+	if err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+// magics are the first bytes of archives.
+var magics = map[string]archive.Format{
+	"PK\x03\x04":   archive.Zip,
+	"\x1f\x8b":     archive.TarGzip,
+	"BZh":          archive.TarBzip2,
+	"\xfd7zXZ\x00": archive.TarXz,
+}
+
+// sniff returns the format of an archive by its first bytes, as OpenTofu does for a
+// package that comes from the registry itself (internal/registry/package_extract.go).
+func sniff(f io.ReaderAt) (archive.Format, error) {
+	head := make([]byte, 6)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return "", fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	for magic, format := range magics {
+		if bytes.HasPrefix(head[:n], []byte(magic)) {
+			return format, nil
+		}
+	}
+	return "", fmt.Errorf("%w: neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz", modproxy.ErrInvalid)
+}
