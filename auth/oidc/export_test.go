@@ -1,12 +1,5 @@
 package oidc
 
-import (
-	"strconv"
-	"time"
-
-	"github.com/modproxy/modproxy/auth"
-)
-
 // ParseKeys is how many keys of a set sign.
 func ParseKeys(document []byte) (int, error) {
 	keys, err := parseKeys(document)
@@ -19,12 +12,3 @@ func ParseKeys(document []byte) (int, error) {
 }
 
 var ParseDiscovery = parseDiscovery
-
-// Remember is how many of n tokens are remembered.
-func Remember(n int) int {
-	var v verified
-	for i := range n {
-		v.put(sum(strconv.Itoa(i)), auth.Principal{}, time.Time{})
-	}
-	return len(v.young) + len(v.old)
-}

@@ -9,19 +9,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Issuer is who signs tokens, and what they count for.
+// Issuer signs tokens. Its fields say which are good, and what they count for.
 type Issuer struct {
 	// URL is the issuer as its tokens name it, with https. Its keys are found by
 	// OpenID Connect Discovery (openid-connect-discovery-1_0, section 4).
 	URL string
 	// Audience is this proxy, as it stands in tokens that are for it. Not empty:
-	// a token that was given for somebody else would count here.
+	// a token that was given for another service would count here.
 	Audience string
-	// Algorithms are those that a signature may have; RS256 and ES256 if there
-	// are none.
+	// Algorithms are those that a signature may have; RS256 and ES256 if empty.
 	Algorithms []string
 	// GroupsClaim is the claim that Group.Values are looked for in: a string or a
 	// list of strings. Claims inside other claims are not looked at.
@@ -31,9 +32,9 @@ type Issuer struct {
 	Groups []Group
 }
 
-// Group is those whose tokens have one of Values and all of Match. One of the two
-// is not empty: else it would be everybody who can get a token of the issuer,
-// which with a public CI system is everybody.
+// Group has the tokens with one of Values and all of Match. One of the two is not
+// empty: else it would have all tokens of the issuer, which with a public CI system
+// everybody can get.
 type Group struct {
 	Name   string
 	Values []string // of which the groups claim has at least one
@@ -43,15 +44,9 @@ type Group struct {
 	Grant auth.Grant
 }
 
-// allowed are the algorithms that may be configured. There is none that is
-// verified with a secret, and "none" is not among them.
-var allowed = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-
-func (i *Issuer) algorithms() []string {
-	if len(i.Algorithms) == 0 {
-		return []string{"RS256", "ES256"}
-	}
-	return i.Algorithms
+// algorithms are those that may be configured: all have a public key.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
 func (i *Issuer) check() error {
@@ -65,8 +60,8 @@ func (i *Issuer) check() error {
 		return errors.New("it needs an audience: the name of this proxy in its tokens")
 	}
 	for _, name := range i.Algorithms {
-		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("algorithm %.40q: want one of %s", name, strings.Join(allowed, ", "))
+		if !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) {
+			return fmt.Errorf("algorithm %.40q: want one of %s", name, strings.Trim(fmt.Sprint(algorithms), "[]"))
 		}
 	}
 	for _, g := range i.Groups {
@@ -101,13 +96,13 @@ func checkURL(s string) error {
 // claims are what a token says, each as JSON.
 type claims map[string]json.RawMessage
 
-// registered are the claims that mean something to whoever reads a token: those of
-// RFC 7519, section 4.1, and those that the verifier knows besides.
+// registered are the claims with a meaning of their own: those of RFC 7519, section
+// 4.1, and those that the verifier knows besides.
 var registered = []string{
 	"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash", "_claim_names", "_claim_sources",
 }
 
-// check holds claims to what the verifier leaves open.
+// check checks what the verifier does not.
 func (c claims) check(now time.Time) error {
 	for name := range c {
 		// encoding/json takes whatever folds to a name for the field that it knows.
@@ -117,7 +112,7 @@ func (c claims) check(now time.Time) error {
 			}
 		}
 	}
-	if sub, ok := c.text("sub"); !ok || sub == "" {
+	if sub, ok := scalar(c["sub"]); !ok || sub == "" {
 		return errors.New("it names no subject")
 	}
 	if raw, ok := c["nbf"]; ok && string(raw) != "null" {
@@ -132,9 +127,7 @@ func (c claims) check(now time.Time) error {
 	return nil
 }
 
-// text is the value of a claim that is a string, a number or a boolean.
-func (c claims) text(name string) (string, bool) { return scalar(c[name]) }
-
+// scalar returns the value of a claim that is a string, a number or a boolean.
 func scalar(raw json.RawMessage) (string, bool) {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || raw[0] == 'n' {
 		return "", false
@@ -147,7 +140,7 @@ func scalar(raw json.RawMessage) (string, bool) {
 	return s, err == nil
 }
 
-// values are those of a claim that is one value or a list of them.
+// values returns those of a claim that is one value or a list of them.
 func (c claims) values(name string) []string {
 	list := []json.RawMessage{c[name]}
 	if raw := c[name]; len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &list) != nil {
@@ -162,23 +155,22 @@ func (c claims) values(name string) []string {
 	return values
 }
 
-// grant is what claims count for, and the groups that it comes from.
+// grant returns what claims count for, and the groups that it comes from.
 func (i *Issuer) grant(c claims) (groups []string, grant auth.Grant) {
 	has := c.values(i.GroupsClaim)
 	for _, g := range i.Groups {
-		if !g.has(c, has) {
-			continue
+		if g.has(c, has) {
+			groups = append(groups, g.Name)
+			grant.Scopes = append(grant.Scopes, g.Grant.Scopes...)
+			grant.Admin = grant.Admin || g.Grant.Admin
 		}
-		groups = append(groups, g.Name)
-		grant.Scopes = append(grant.Scopes, g.Grant.Scopes...)
-		grant.Admin = grant.Admin || g.Grant.Admin
 	}
 	return groups, grant
 }
 
 func (g *Group) has(c claims, values []string) bool {
 	for name, want := range g.Match {
-		if got, ok := c.text(name); !ok || got != want {
+		if got, ok := scalar(c[name]); !ok || got != want {
 			return false
 		}
 	}

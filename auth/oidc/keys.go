@@ -2,9 +2,15 @@ package oidc
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -15,19 +21,24 @@ import (
 )
 
 const (
-	maxAge     = time.Hour        // keys that are older are fetched again
-	retryStale = time.Minute      // between attempts to do so
-	retryKey   = 10 * time.Second // between attempts to find a key that is not known
-	fetchTime  = 10 * time.Second // for one attempt
+	maxAge      = time.Hour        // keys that are older are fetched again
+	retryStale  = time.Minute      // between attempts to do so
+	retryKey    = 10 * time.Second // between attempts to find a key that is not known
+	fetchTime   = 10 * time.Second // for one attempt
+	maxDocument = 1 << 20          // bytes
+	maxKeys     = 50
 )
 
-var errKeys = errors.New("the issuer's keys cannot be fetched")
+var (
+	errKeys  = errors.New("the issuer's keys cannot be fetched")
+	errNoKey = errors.New("the issuer has no key that it can be signed with")
+)
 
 // keySet is the keys of an issuer.
 type keySet struct {
-	issuer  string
-	client  *http.Client
-	observe func(issuer string, err error)
+	issuer    string
+	transport http.RoundTripper
+	observe   func(issuer string, err error)
 
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey // replaced as a whole
@@ -35,17 +46,6 @@ type keySet struct {
 	tried  time.Time         // when that was last attempted
 	failed bool              // how the last attempt ended
 	done   chan struct{}     // closed when the attempt that runs ends; nil if none runs
-}
-
-func newKeySet(issuer string, cfg Config) *keySet {
-	k := &keySet{issuer: issuer, observe: cfg.Observe, client: &http.Client{
-		Transport:     cfg.Transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	if k.observe == nil {
-		k.observe = func(string, error) {}
-	}
-	return k
 }
 
 // attempt is a keySet at a moment, for one token.
@@ -62,40 +62,33 @@ func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []b
 	return payload, a.err
 }
 
-var joseAlgorithms = func() (all []jose.SignatureAlgorithm) {
-	for _, name := range allowed {
-		all = append(all, jose.SignatureAlgorithm(name))
-	}
-	return all
-}()
-
-// verify is the payload of a token that one of the keys signed.
+// verify returns the payload of a token that one of the keys signed.
 func (k *keySet) verify(ctx context.Context, text string, now time.Time) ([]byte, error) {
-	jws, err := jose.ParseSignedCompact(text, joseAlgorithms)
+	jws, err := jose.ParseSignedCompact(text, algorithms)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.renew(ctx, now); err != nil {
+	keys, _, err := k.get(ctx, now, false)
+	if err != nil {
 		return nil, err
 	}
-	payload, err := signedBy(k.current(), jws)
+	payload, err := signedBy(keys, jws)
 	if !errors.Is(err, errNoKey) {
 		return payload, err
 	}
 	// The issuer may have a new key (openid-connect-core-1_0, section 10.1.1).
-	if err := wait(ctx, k.fetch(now, retryKey)); err != nil {
+	keys, failed, err := k.get(ctx, now, true)
+	if err != nil {
 		return nil, err
 	}
-	payload, err = signedBy(k.current(), jws)
-	if errors.Is(err, errNoKey) && k.lastFailed() {
+	payload, err = signedBy(keys, jws)
+	if errors.Is(err, errNoKey) && failed {
 		return nil, errKeys
 	}
 	return payload, err
 }
 
-var errNoKey = errors.New("the issuer has no key that it can be signed with")
-
-// signedBy is the payload that one of keys signed; errNoKey if none may have.
+// signedBy returns the payload that one of keys signed; errNoKey if none may have.
 func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error) {
 	header := jws.Signatures[0].Header
 	err := errNoKey
@@ -114,63 +107,37 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// renew fetches keys that are old. It waits for that only if nobody has tried to
-// for long: else the keys that are known have to do.
-func (k *keySet) renew(ctx context.Context, now time.Time) error {
-	k.mu.Lock()
-	old, idle := now.Sub(k.got) > maxAge, now.Sub(k.tried) > maxAge
-	k.mu.Unlock()
-	if !old {
-		return nil
-	}
-	if done := k.fetch(now, retryStale); idle {
-		return wait(ctx, done)
-	}
-	return nil
-}
-
-func wait(ctx context.Context, done <-chan struct{}) error {
-	if done == nil {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (k *keySet) current() []jose.JSONWebKey {
+// get returns the keys, and whether the last attempt to fetch them failed. It fetches
+// them if they are old, or do not have the one that a token names. It waits for that
+// if they do not, and if nobody has tried for long; else the keys that are known have
+// to do.
+func (k *keySet) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.keys
-}
-
-func (k *keySet) lastFailed() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.failed
-}
-
-// fetch is the attempt that runs, or a new one unless the last was less than a
-// pause before now: then nil.
-func (k *keySet) fetch(now time.Time, pause time.Duration) <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.done != nil {
-		return k.done
+	age := now.Sub(k.tried)
+	wanted, pause := missing || now.Sub(k.got) > maxAge, retryStale
+	if missing {
+		pause = retryKey
 	}
-	if now.Sub(k.tried) < pause {
-		return nil
+	if wanted && k.done == nil && age >= pause {
+		k.tried, k.done = now, make(chan struct{})
+		go k.fetch(now)
 	}
-	k.tried, k.done = now, make(chan struct{})
-	go k.run(now)
-	return k.done
+	if done := k.done; done != nil && wanted && (missing || age > maxAge) {
+		k.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		k.mu.Lock()
+	}
+	return k.keys, k.failed, err
 }
 
-// run is an attempt. It outlives who started it, for the others who wait.
-func (k *keySet) run(now time.Time) {
+// fetch is an attempt. It outlives the request that started it, for the others that
+// wait.
+func (k *keySet) fetch(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
 	keys, err := k.ask(ctx)
@@ -181,19 +148,20 @@ func (k *keySet) run(now time.Time) {
 	close(k.done)
 	k.done = nil
 	k.mu.Unlock()
-	defer func() { _ = recover() }() // nobody is left to tell
-	k.observe(k.issuer, err)
+	if k.observe != nil {
+		k.observe(k.issuer, err)
+	}
 }
 
 // ask asks the issuer where its keys are, and for them. A panic about what the
-// issuer answered is an attempt that failed.
+// issuer answered is an error.
 func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			keys, err = nil, modproxy.Fault(p)
 		}
 	}()
-	document, err := get(ctx, k.client, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+	document, err := k.document(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
@@ -201,11 +169,91 @@ func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	if document, err = get(ctx, k.client, where); err != nil {
-		return nil, fmt.Errorf("keys: %w", err)
+	if document, err = k.document(ctx, where); err == nil {
+		keys, err = parseKeys(document)
 	}
-	if keys, err = parseKeys(document); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	return keys, nil
+}
+
+// document returns a document of the issuer. It follows no redirect.
+func (k *keySet) document(ctx context.Context, where string) (document []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	answer, err := k.transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, answer.Body.Close()) }()
+	shown := (&url.URL{Scheme: request.URL.Scheme, Host: request.URL.Host, Path: request.URL.Path}).String() // without its query
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: answered with status %d", shown, answer.StatusCode)
+	}
+	document, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
+	if err == nil && len(document) > maxDocument {
+		err = fmt.Errorf("%s: longer than %d bytes", shown, maxDocument)
+	}
+	return document, err
+}
+
+// parseDiscovery returns the URL of an issuer's keys in its discovery document.
+func parseDiscovery(document []byte, issuer string) (string, error) {
+	var d struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	switch err := json.Unmarshal(document, &d); {
+	case err != nil:
+		return "", err
+	case d.Issuer != issuer:
+		return "", fmt.Errorf("it is of %.200q", d.Issuer)
+	}
+	if err := checkURL(d.Keys); err != nil {
+		return "", fmt.Errorf("jwks_uri %.200q: %w", d.Keys, err)
+	}
+	return d.Keys, nil
+}
+
+// parseKeys returns the keys of a JSON Web Key Set that sign. It passes over others,
+// as RFC 7517, section 5, wants it.
+func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(document, &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("%d keys, more than the %d that are allowed", len(set.Keys), maxKeys)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if err := json.Unmarshal(raw, &key); err == nil && signs(&key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("there is no key that signs")
+	}
+	return keys, nil
+}
+
+// signs reports whether a key is public, of a good kind and size, and for signatures.
+func signs(key *jose.JSONWebKey) bool {
+	if key.Use != "" && key.Use != "sig" || !key.Valid() {
+		return false
+	}
+	switch public := key.Key.(type) {
+	case *rsa.PublicKey:
+		return 2048 <= public.N.BitLen() && public.N.BitLen() <= 8192
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
 }

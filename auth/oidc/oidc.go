@@ -1,4 +1,4 @@
-// Package oidc knows people and jobs by the JSON Web Tokens that their identity
+// Package oidc identifies people and jobs by the JSON Web Tokens that their identity
 // provider or CI system signed for them.
 //
 // Invariant: a token counts only if one of the configured issuers signed it, with
@@ -13,6 +13,7 @@ package oidc
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
@@ -30,6 +32,8 @@ import (
 const (
 	maxToken = 16 << 10    // bytes
 	skew     = time.Minute // between the issuer's clock and ours
+	remember = time.Minute // for how long a token that was good is
+	maxKnown = 8192        // tokens that are remembered
 )
 
 // Config is how a [Verifier] is set up.
@@ -39,16 +43,22 @@ type Config struct {
 	// is followed. Not nil.
 	Transport http.RoundTripper
 	// Observe is told when the keys of an issuer were fetched, or why they were
-	// not. Nil: nobody is.
+	// not. May be nil.
 	Observe func(issuer string, err error)
 }
 
-// Verifier says whom a token names. It is safe for concurrent use.
+// Verifier identifies clients by their tokens. It is safe for concurrent use.
 type Verifier struct {
 	issuers map[string]*issuer
 	rules   string
 	clock   auth.Clock
-	known   verified
+	known   *lru.Cache[[sha256.Size]byte, good] // tokens that were good, by their hash
+}
+
+// good is what a token was good for.
+type good struct {
+	principal auth.Principal
+	at        time.Time // with a monotonic reading
 }
 
 // issuer is an Issuer and its keys.
@@ -61,7 +71,15 @@ type issuer struct {
 //
 // Its error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
-	v := &Verifier{issuers: map[string]*issuer{}, clock: auth.NewClock()}
+	known, err := lru.New[[sha256.Size]byte, good](maxKnown)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := json.Marshal(cfg.Issuers)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verifier{issuers: map[string]*issuer{}, rules: auth.IDOf(string(rules)), clock: auth.NewClock(), known: known}
 	for _, i := range cfg.Issuers {
 		if err := i.check(); err != nil {
 			return nil, fmt.Errorf("%w: issuer %.200q: %w", modproxy.ErrInvalid, i.URL, err)
@@ -69,34 +87,31 @@ func New(cfg Config) (*Verifier, error) {
 		if v.issuers[i.URL] != nil {
 			return nil, fmt.Errorf("%w: issuer %q: there are two", modproxy.ErrInvalid, i.URL)
 		}
-		i.Algorithms = i.algorithms()
-		v.issuers[i.URL] = &issuer{i, newKeySet(i.URL, cfg)}
+		if len(i.Algorithms) == 0 {
+			i.Algorithms = []string{"RS256", "ES256"}
+		}
+		v.issuers[i.URL] = &issuer{i, &keySet{issuer: i.URL, transport: cfg.Transport, observe: cfg.Observe}}
 	}
-	rules, err := json.Marshal(cfg.Issuers)
-	if err != nil {
-		return nil, err
-	}
-	v.rules = auth.IDOf(string(rules))
 	return v, nil
 }
 
-// Rules stands for all that the issuers' tokens may do, as configured: it is
-// another when the configuration is.
+// Rules stands for all that the issuers' tokens may do: it changes with the
+// configuration.
 func (v *Verifier) Rules() string { return v.rules }
 
-// Verify says whom text names. A token that was good is not looked at again for a
-// minute, or until it expires.
+// Verify returns the principal that has the token text. A token that was good is not
+// looked at again for a minute, or until it expires.
 //
 // Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys
 // are not known and cannot be had. ctx ends the wait for them, not the fetch, which
-// is for all who wait.
+// others may wait for.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
 	if len(text) > maxToken {
 		return auth.Principal{}, &auth.Refused{Why: "JWT: too long"}
 	}
-	latest, hash := v.clock.Latest(now), sum(text)
-	if p, ok := v.known.get(hash, now, latest); ok {
-		return p, nil
+	latest, hash := v.clock.Latest(now), sha256.Sum256([]byte(text))
+	if g, ok := v.known.Get(hash); ok && now.Sub(g.at).Abs() < remember && latest.Before(g.principal.Until) {
+		return g.principal, nil
 	}
 	name, err := issuerOf(text)
 	if err != nil {
@@ -113,12 +128,12 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 	case err != nil:
 		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
 	}
-	v.known.put(hash, p, now)
+	v.known.Add(hash, good{p, now})
 	return p, nil
 }
 
-// verify holds a token to what the issuer's tokens have to be. latest is now in
-// spite of a wall clock that was turned back.
+// verify checks all that makes a token good. latest is now in spite of a wall clock
+// that was turned back.
 func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time) (auth.Principal, error) {
 	keys := &attempt{keys: i.keys, now: now}
 	verifier := gooidc.NewVerifier(i.URL, keys, &gooidc.Config{
@@ -146,7 +161,7 @@ func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time)
 	}, nil
 }
 
-// issuerOf is the issuer that a token names, before anything of it is believed. A
+// issuerOf returns the issuer that a token names, before anything of it is believed. A
 // token has one spelling: its parts are base64 without a bit to spare.
 func issuerOf(text string) (string, error) {
 	parts := strings.Split(text, ".")
@@ -172,7 +187,7 @@ func issuerOf(text string) (string, error) {
 	return named.Issuer, nil
 }
 
-// shown is a subject for people and logs.
+// shown returns a subject for people and logs.
 func shown(subject string) string {
 	const most = 200
 	if len(subject) > most {

@@ -168,14 +168,6 @@ func TestVerifiedIsForgotten(t *testing.T) {
 	}
 }
 
-func TestFewAreRemembered(t *testing.T) {
-	for n, want := range map[int]int{1: 1, 4096: 4096, 8192: 8192, 8193: 4097, 50_000: 4096 + 50_000%4096} {
-		if got := oidc.Remember(n); got != want {
-			t.Errorf("%d of %d; want %d", got, n, want)
-		}
-	}
-}
-
 func TestIssuersAreToldApart(t *testing.T) {
 	a, b := newProvider(t, published("k", ecKey)), newProvider(t, published("k", rsaKey))
 	second := b.issuer()
