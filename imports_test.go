@@ -59,6 +59,7 @@ var layers = map[string][]string{
 	"ledger":        {""},
 	"lock":          {"", "hostname"},
 	"store":         {""},
+	"store/disk":    {"", "store"},
 	"cache/disk":    {"", "cache"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "internal/hint"},
 	"internal/hint": {},

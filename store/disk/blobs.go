@@ -1,0 +1,253 @@
+package disk
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/store"
+)
+
+// blobs implements [store.Blobs].
+type blobs struct{ d *Directory }
+
+func (d *Directory) blobPath(digest modproxy.Digest) string {
+	name := digest.String()
+	return d.path(blobsName, name[:2], name)
+}
+
+func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) error {
+	done, err := x.d.change()
+	if err != nil {
+		return err
+	}
+	defer done()
+	body := &reader{ctx: ctx, r: r}
+	if err = x.put(digest, body); body.err != nil {
+		return err
+	}
+	return x.d.note(err)
+}
+
+func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
+	dir, err := x.d.fan(digest.String()[:2])
+	if err != nil {
+		return err
+	}
+	name := x.d.blobPath(digest)
+	switch _, err := lstatFile(name); {
+	case err == nil:
+		return x.d.disk.FlushDir(dir) // another Put may not have come to this
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	temp, err := x.d.disk.WriteTemp(x.d.path(tempName), tempBase, func(f *os.File) error {
+		hash := sha256.New()
+		if _, err := io.Copy(f, io.TeeReader(body, hash)); err != nil {
+			return err
+		}
+		if modproxy.Digest(hash.Sum(nil)) != digest {
+			return fmt.Errorf("blob %s: %w", digest, store.ErrDamaged)
+		}
+		return f.Chmod(0o444)
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.d.disk.Rename(temp, name); err != nil {
+		os.Remove(name) // it may not last
+		return err
+	}
+	return nil
+}
+
+// fan makes the directory of the blobs whose digests begin with ab. It is durable when
+// fan returns, although another goroutine may have made it.
+func (d *Directory) fan(ab string) (dir string, err error) {
+	dir = d.path(blobsName, ab)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fans[ab] {
+		return dir, nil
+	}
+	if err := errors.Join(d.disk.MkdirAll(dir), d.disk.FlushDir(d.path(blobsName))); err != nil {
+		return "", err
+	}
+	d.fans[ab] = true
+	return dir, nil
+}
+
+// reader ends with the context, and remembers its error.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+	err error
+}
+
+func (r *reader) Read(p []byte) (n int, err error) {
+	if err = r.ctx.Err(); err == nil {
+		n, err = r.r.Read(p)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// lstatFile returns [store.ErrDamaged] for what is not a regular file.
+func lstatFile(name string) (fs.FileInfo, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is not a regular file", store.ErrDamaged, name)
+	}
+	return info, nil
+}
+
+type blob struct {
+	*os.File
+	size int64
+}
+
+func (b blob) Size() int64 { return b.size }
+
+func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, error) {
+	done, err := x.d.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name := x.d.blobPath(digest)
+	if _, err := lstatFile(name); err != nil {
+		return nil, err
+	}
+	f, err := durable.OpenRegular(name, os.O_RDONLY|durable.NoFollow)
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, durable.ErrNotRegular):
+		return nil, fmt.Errorf("%w: %w", store.ErrDamaged, err) // it was readable when it was put
+	case err != nil:
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return blob{f, info.Size()}, nil
+}
+
+func (x blobs) Stat(ctx context.Context, digest modproxy.Digest) (info store.BlobInfo, err error) {
+	if err := ctx.Err(); err != nil {
+		return info, err
+	}
+	file, err := lstatFile(x.d.blobPath(digest))
+	if err != nil {
+		return info, err
+	}
+	list := []store.BlobInfo{blobInfo(digest, file)}
+	err = x.d.view(func(tx *bbolt.Tx) error { addUses(tx, list); return nil })
+	return list[0], err
+}
+
+func blobInfo(digest modproxy.Digest, info fs.FileInfo) store.BlobInfo {
+	return store.BlobInfo{Digest: digest, Size: info.Size(), Time: info.ModTime(), Used: info.ModTime()}
+}
+
+// addUses adds what the index has of when they were used.
+func addUses(tx *bbolt.Tx, list []store.BlobInfo) {
+	uses := tx.Bucket(usesBucket)
+	for i := range list {
+		digest := list[i].Digest
+		if at, ok := unsealUse(digest, uses.Get(digest[:])); ok && at.After(list[i].Time) {
+			list[i].Used = at
+		}
+	}
+}
+
+// Blobs passes over what does not have the name of a blob.
+func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
+	return func(yield func(store.BlobInfo, error) bool) {
+		fans, err := os.ReadDir(x.d.path(blobsName))
+		if err != nil {
+			yield(store.BlobInfo{}, err)
+			return
+		}
+		for _, fan := range fans {
+			list, err := x.fanned(fan)
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				yield(store.BlobInfo{}, err)
+				return
+			}
+			for _, info := range list {
+				if !yield(info, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// fanned returns the blobs in a directory, if it is one.
+func (x blobs) fanned(fan fs.DirEntry) (list []store.BlobInfo, err error) {
+	if !fan.IsDir() {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(x.d.path(blobsName, fan.Name()))
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		digest, err := modproxy.ParseDigest(entry.Name())
+		if err != nil || !strings.HasPrefix(entry.Name(), fan.Name()) {
+			continue // nothing looks for it here
+		}
+		info, err := entry.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		list = append(list, blobInfo(digest, info))
+	}
+	return list, x.d.view(func(tx *bbolt.Tx) error { addUses(tx, list); return nil })
+}
+
+func (x blobs) Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error {
+	done, err := x.d.change()
+	if err != nil {
+		return err
+	}
+	defer done()
+	x.d.writing.Lock()
+	defer x.d.writing.Unlock()
+	if err := ctx.Err(); err != nil || len(used) == 0 {
+		return err
+	}
+	return x.d.update(func(tx *bbolt.Tx) error {
+		for digest, at := range used {
+			if _, err := lstatFile(x.d.blobPath(digest)); err != nil {
+				continue
+			}
+			if err := tx.Bucket(usesBucket).Put(digest[:], sealUse(digest, at)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,230 @@
+// Package disk keeps records and blobs in a directory.
+//
+// Invariant: a name of the layout has all of its bytes, durably, or is not there. What
+// is kept is written to a temporary file on the same file system, flushed, renamed, and
+// both directories are flushed, before a record refers to it. A flush that fails is an
+// error of what was to be kept, and nothing is made of it.
+//
+// The layout, below the directory:
+//
+//	layout.json                   the version of the layout
+//	index.db                      records, and when blobs were last used, in bbolt
+//	blobs/v1/sha256/ab/<digest>   blobs, read-only
+//	quarantine/<name>.<time>      what was damaged: blobs, indexes
+//	tmp/                          what is being written; emptied by Open
+//
+// The index is not trusted: bbolt has no checksums of records, so that each has one of
+// its own, which covers what the record is about. Blobs are not trusted either; their
+// readers check them.
+//
+// One process at a time has a directory open for writing. The lock on index.db sees to
+// that.
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/store"
+)
+
+const (
+	layoutVersion = 1
+
+	layoutName     = "layout.json"
+	indexName      = "index.db"
+	quarantineName = "quarantine"
+	tempName       = "tmp"
+	tempBase       = "modproxy" // how the names of temporary files begin
+)
+
+var blobsName = filepath.Join("blobs", "v1", "sha256")
+
+// Directory is a directory that is open. It is safe for concurrent use.
+type Directory struct {
+	dir   string
+	index string // the path of the index
+	db    *bbolt.DB
+	disk  durable.Disk
+
+	readOnly error // why nothing may be changed; nil if it may
+	health   health
+
+	open   sync.RWMutex // held for reading while the directory is used
+	closed bool
+
+	// writing is held from the begin of a change of the index until the files that it
+	// is about have changed, too.
+	writing sync.Mutex
+	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
+
+	mu   sync.Mutex
+	fans map[string]bool // directories that are durably there; guarded by mu
+}
+
+// Open opens a directory, which it makes if it must. The caller closes it.
+//
+// It refuses a directory that another process has open, one of a newer layout, and one
+// whose index is missing beside what is kept, empty, cut short or damaged. The error
+// says what to do, which is a rebuild.
+func Open(dir string) (*Directory, error) {
+	d := newDirectory(dir)
+	if err := d.prepare(); err != nil {
+		return nil, err
+	}
+	if err := d.openIndex(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout()); err != nil {
+		return nil, errors.Join(err, d.db.Close())
+	}
+	return d, nil
+}
+
+// OpenReadOnly opens a directory that cannot be written, or should not be. Every change
+// is an error that is [syscall.EROFS]. Several processes may have it open so, while
+// none has it open to write. The caller closes it.
+//
+// It refuses what [Open] refuses, and a directory in which nothing was ever kept.
+func OpenReadOnly(dir string) (*Directory, error) {
+	d := newDirectory(dir)
+	d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
+		dir, syscall.EROFS)
+	d.health.final = d.readOnly
+	if _, err := d.readLayout(); err != nil {
+		return nil, err
+	}
+	if err := d.openIndex(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDirectory(dir string) *Directory {
+	return &Directory{dir: dir, index: filepath.Join(dir, indexName), fans: map[string]bool{}}
+}
+
+// prepare does what may be done although another process has the directory open.
+func (d *Directory) prepare() error {
+	if _, err := d.readLayout(); err != nil {
+		return err
+	}
+	for _, name := range []string{blobsName, quarantineName, tempName} {
+		if err := d.disk.MkdirAll(d.path(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Records returns the records in the directory.
+func (d *Directory) Records() store.Records { return records{d} }
+
+// Blobs returns the blobs in the directory.
+func (d *Directory) Blobs() store.Blobs { return blobs{d} }
+
+// ReadOnly returns why nothing can be changed. It is nil unless the directory was
+// opened for reading.
+func (d *Directory) ReadOnly() error { return d.readOnly }
+
+// Close closes the directory. Blobs that are open stay readable.
+func (d *Directory) Close() error {
+	d.open.Lock()
+	defer d.open.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	return d.db.Close()
+}
+
+// use is called before the directory is used; done is called afterwards.
+func (d *Directory) use() (done func(), err error) {
+	d.open.RLock()
+	if d.closed {
+		d.open.RUnlock()
+		return nil, fmt.Errorf("%s: %w", d.dir, fs.ErrClosed)
+	}
+	return d.open.RUnlock, nil
+}
+
+// change is use before something is changed.
+func (d *Directory) change() (done func(), err error) {
+	if err := d.health.writable(); err != nil {
+		return nil, err
+	}
+	return d.use()
+}
+
+func (d *Directory) path(elem ...string) string {
+	return filepath.Join(append([]string{d.dir}, elem...)...)
+}
+
+// hasBlobs reports whether there may be any blob.
+func (d *Directory) hasBlobs() (bool, error) {
+	fans, err := os.ReadDir(d.path(blobsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, fan := range fans {
+		entries, err := os.ReadDir(d.path(blobsName, fan.Name()))
+		if err != nil || len(entries) > 0 {
+			return true, nil // what cannot be listed is not nothing
+		}
+	}
+	return false, err
+}
+
+// layout is what layout.json says.
+type layout struct {
+	Layout int `json:"layout"`
+}
+
+// errLayout: layout.json is not what was written.
+var errLayout = errors.New("damaged")
+
+// readLayout reports whether there is a layout, and refuses one that it does not know.
+func (d *Directory) readLayout() (there bool, err error) {
+	name := d.path(layoutName)
+	text, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	var l layout
+	if err := json.Unmarshal(text, &l); err != nil {
+		return true, fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedy)
+	}
+	if l.Layout < 1 || l.Layout > layoutVersion {
+		return true, fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
+			name, l.Layout, layoutVersion)
+	}
+	return true, nil
+}
+
+// writeLayout writes layout.json if there is none: who makes room on a full disk has
+// to open the directory, too.
+func (d *Directory) writeLayout() error {
+	there, err := d.readLayout()
+	if there || err != nil {
+		return err
+	}
+	temp, err := d.disk.WriteTemp(d.path(tempName), tempBase, func(f *os.File) error {
+		return json.NewEncoder(f).Encode(layout{layoutVersion})
+	})
+	if err != nil {
+		return err
+	}
+	return d.disk.Rename(temp, d.path(layoutName))
+}

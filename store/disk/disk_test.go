@@ -1,0 +1,29 @@
+package disk_test
+
+import (
+	"testing"
+
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+func mustOpen(t testing.TB, dir string) *disk.Directory {
+	t.Helper()
+	d, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestDirectory(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, n int) []storetest.Handle {
+		d := mustOpen(t, t.TempDir())
+		handles := make([]storetest.Handle, n)
+		for i := range handles {
+			handles[i] = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Damage: d.Damage}
+		}
+		return handles
+	})
+}

@@ -1,0 +1,45 @@
+package disk
+
+import (
+	"os"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy/store"
+)
+
+// Damage flips a bit of a record in the index.
+func (d *Directory) Damage(t *testing.T, ref store.Ref) {
+	t.Helper()
+	if err := d.update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucketName(ref.Kind))
+		value := append([]byte(nil), b.Get([]byte(ref.Key))...)
+		value[len(value)-1] ^= 1
+		return b.Put([]byte(ref.Key), value)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FailSync makes flushes return what fail returns, if that is an error.
+func (d *Directory) FailSync(fail func(*os.File) error) {
+	d.disk.Sync = func(f *os.File) error {
+		if err := fail(f); err != nil {
+			return err
+		}
+		return f.Sync()
+	}
+}
+
+// FailCommit makes changes of the index return what fail returns, if that is an error.
+func (d *Directory) FailCommit(fail func() error) {
+	d.commit = func(f func(*bbolt.Tx) error) error {
+		return d.db.Update(func(tx *bbolt.Tx) error {
+			if err := f(tx); err != nil {
+				return err
+			}
+			return fail()
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// The buckets of the index. Their names carry the version of what is in them.
+//
+// The records of a kind are in a bucket of their own, under their keys. Its name is
+// recordsPrefix and the kind. A value is, one after the other, the SHA-256 of what the
+// record is about and of the rest of the value; the revision; the number of needs; the
+// needs; and the record's value.
+//
+// needsBucket has an empty value for each need of each record, under the digest, the
+// kind, NUL, and the record's key. Entries may be left from records that were damaged:
+// what counts is what the record says. Its sequence is the last revision.
+//
+// usesBucket has, under its digest, when a blob was last used: Unix milliseconds, and
+// the CRC-32 of these and the digest.
+var (
+	recordsPrefix = []byte("v1/records/")
+	needsBucket   = []byte("v1/needs")
+	usesBucket    = []byte("v1/uses")
+)
+
+const (
+	maxKind  = 255
+	maxKey   = 1 << 10
+	maxValue = 64 << 20
+)
+
+func makeBuckets(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{needsBucket, usesBucket} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	// No revision comes twice, even if an index was lost that had it.
+	return tx.Bucket(needsBucket).SetSequence(uint64(time.Now().UnixNano()))
+}
+
+func bucketName(kind store.Kind) []byte { return append(bytes.Clone(recordsPrefix), kind...) }
+
+// check returns an error for a record that is beyond its bounds.
+func check(r store.Record) error {
+	what := ""
+	switch {
+	case r.Kind == "" || len(r.Kind) > maxKind || strings.ContainsRune(string(r.Kind), 0):
+		what = "invalid kind"
+	case r.Key == "" || len(r.Key) > maxKey:
+		what = fmt.Sprintf("key of %d bytes", len(r.Key))
+	case len(r.Value) > maxValue:
+		what = fmt.Sprintf("value of %d bytes", len(r.Value))
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: record %s %.80q: %s", modproxy.ErrInvalid, r.Kind, r.Key, what)
+}
+
+// seal returns the value of a record in its bucket.
+func seal(r store.Record) []byte {
+	b := make([]byte, sha256.Size, sha256.Size+12+len(r.Needs)*len(modproxy.Digest{})+len(r.Value))
+	b = binary.BigEndian.AppendUint64(b, r.Revision)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(r.Needs)))
+	for _, d := range r.Needs {
+		b = append(b, d[:]...)
+	}
+	b = append(b, r.Value...)
+	copy(b, sealSum(r.Ref, b[sha256.Size:]))
+	return b
+}
+
+func sealSum(ref store.Ref, rest []byte) []byte {
+	h := sha256.New()
+	h.Write(append([]byte(ref.Kind), 0))
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ref.Key))))
+	h.Write([]byte(ref.Key))
+	h.Write(rest)
+	return h.Sum(nil)
+}
+
+// unseal is the inverse of seal. The record's value is a part of b.
+func unseal(ref store.Ref, b []byte) (store.Record, error) {
+	damaged := store.Record{Ref: ref}
+	const digest = len(modproxy.Digest{})
+	if len(b) < sha256.Size+12 || !bytes.Equal(b[:sha256.Size], sealSum(ref, b[sha256.Size:])) {
+		return damaged, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, store.ErrDamaged)
+	}
+	b = b[sha256.Size:]
+	r := store.Record{Ref: ref, Revision: binary.BigEndian.Uint64(b)}
+	n := int(binary.BigEndian.Uint32(b[8:]))
+	for b = b[12:]; n > 0; n-- {
+		r.Needs = append(r.Needs, modproxy.Digest(b[:digest]))
+		b = b[digest:]
+	}
+	r.Value = b
+	return r, nil
+}
+
+// needKey returns the key in needsBucket.
+func needKey(d modproxy.Digest, ref store.Ref) []byte {
+	k := append(d[:len(d):len(d)], ref.Kind...)
+	return append(append(k, 0), ref.Key...)
+}
+
+// parseNeed returns the record that a key in needsBucket is of.
+func parseNeed(k []byte) (ref store.Ref, ok bool) {
+	kind, key, ok := strings.Cut(string(k[len(modproxy.Digest{}):]), "\x00")
+	return store.Ref{Kind: store.Kind(kind), Key: key}, ok
+}
+
+func sealUse(d modproxy.Digest, at time.Time) []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
+	return binary.BigEndian.AppendUint32(b, useSum(d, b))
+}
+
+// unsealUse returns false for a use that is damaged, or not there.
+func unsealUse(d modproxy.Digest, b []byte) (at time.Time, ok bool) {
+	if len(b) != 12 || binary.BigEndian.Uint32(b[8:]) != useSum(d, b[:8]) {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b))), true
+}
+
+func useSum(d modproxy.Digest, b []byte) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE(d[:]), crc32.IEEETable, b)
+}

@@ -1,0 +1,241 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// records implements [store.Records].
+type records struct{ d *Directory }
+
+func (x records) Get(ctx context.Context, ref store.Ref) (r store.Record, err error) {
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	err = x.d.view(func(tx *bbolt.Tx) error {
+		r, err = get(tx, ref)
+		r.Value = bytes.Clone(r.Value)
+		return err
+	})
+	return r, err
+}
+
+// get returns a record whose value must not be used after the transaction.
+func get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
+	var value []byte
+	if b := tx.Bucket(bucketName(ref.Kind)); b != nil {
+		value = b.Get([]byte(ref.Key))
+	}
+	if value == nil {
+		return store.Record{Ref: ref}, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, fs.ErrNotExist)
+	}
+	return unseal(ref, value)
+}
+
+// current returns the record that is there if it has that revision.
+func current(tx *bbolt.Tx, ref store.Ref, revision uint64) (store.Record, error) {
+	r, err := get(tx, ref)
+	if err == nil && r.Revision != revision || err != nil && revision != 0 {
+		return r, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, store.ErrConflict)
+	}
+	return r, nil
+}
+
+func (x records) Put(ctx context.Context, r store.Record) (revision uint64, err error) {
+	if err := errors.Join(check(r), ctx.Err()); err != nil {
+		return 0, err
+	}
+	done, err := x.d.change()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	x.d.writing.Lock()
+	defer x.d.writing.Unlock()
+	err = x.d.update(func(tx *bbolt.Tx) error {
+		old, err := current(tx, r.Ref, r.Revision)
+		if err != nil {
+			return err
+		}
+		for _, digest := range r.Needs {
+			if _, err := lstatFile(x.d.blobPath(digest)); err != nil {
+				return err
+			}
+		}
+		next := r
+		if next.Revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
+			return err
+		}
+		revision = next.Revision
+		return errors.Join(remove(tx, old), insert(tx, next))
+	})
+	return revision, err
+}
+
+func insert(tx *bbolt.Tx, r store.Record) error {
+	b, err := tx.CreateBucketIfNotExists(bucketName(r.Kind))
+	if err != nil {
+		return err
+	}
+	for _, digest := range r.Needs {
+		if err := tx.Bucket(needsBucket).Put(needKey(digest, r.Ref), nil); err != nil {
+			return err
+		}
+	}
+	return b.Put([]byte(r.Key), seal(r))
+}
+
+// remove removes a record that may be there, and what needsBucket has of it.
+func remove(tx *bbolt.Tx, r store.Record) error {
+	for _, digest := range r.Needs {
+		if err := tx.Bucket(needsBucket).Delete(needKey(digest, r.Ref)); err != nil {
+			return err
+		}
+	}
+	if b := tx.Bucket(bucketName(r.Kind)); b != nil {
+		return b.Delete([]byte(r.Key))
+	}
+	return nil
+}
+
+func (x records) Delete(ctx context.Context, ref store.Ref, revision uint64) error {
+	done, err := x.d.change()
+	if err != nil {
+		return err
+	}
+	defer done()
+	x.d.writing.Lock()
+	defer x.d.writing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return x.d.update(func(tx *bbolt.Tx) error {
+		if _, err := get(tx, ref); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		r, err := current(tx, ref, revision)
+		if err != nil {
+			return err
+		}
+		return remove(tx, r)
+	})
+}
+
+func (x records) Needing(ctx context.Context, d modproxy.Digest) (list []store.Record, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err = x.d.view(func(tx *bbolt.Tx) error {
+		list = needing(tx, d)
+		return nil
+	})
+	return list, err
+}
+
+func needing(tx *bbolt.Tx, d modproxy.Digest) (list []store.Record) {
+	c := tx.Bucket(needsBucket).Cursor()
+	for k, _ := c.Seek(d[:]); bytes.HasPrefix(k, d[:]); k, _ = c.Next() {
+		ref, ok := parseNeed(k)
+		if !ok {
+			continue
+		}
+		r, err := get(tx, ref)
+		if err == nil && slices.Contains(r.Needs, d) || errors.Is(err, store.ErrDamaged) {
+			r.Value = nil
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.Seq2[store.Record, error] {
+	return func(yield func(store.Record, error) bool) {
+		kinds := []store.Kind{kind}
+		if kind == "" {
+			var err error
+			if kinds, err = x.kinds(); err != nil {
+				yield(store.Record{}, err)
+				return
+			}
+		}
+		for _, kind := range kinds {
+			for b := (batch{kind: kind, from: []byte(prefix)}); !b.last; {
+				err := ctx.Err()
+				if err == nil {
+					err = x.d.view(func(tx *bbolt.Tx) error { b.read(tx, []byte(prefix)); return nil })
+				}
+				if err != nil {
+					yield(store.Record{}, err)
+					return
+				}
+				if !b.yield(ctx, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kinds returns the kinds of which there are records, or have been.
+func (x records) kinds() (list []store.Kind, err error) {
+	err = x.d.view(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			if kind, ok := bytes.CutPrefix(name, recordsPrefix); ok {
+				list = append(list, store.Kind(kind))
+			}
+			return nil
+		})
+	})
+	return list, err
+}
+
+// batch is what is read of a bucket in one transaction: records are yielded between
+// transactions, so that their consumer may change some.
+type batch struct {
+	kind    store.Kind
+	entries []struct{ key, value []byte }
+	from    []byte // where the next batch begins
+	last    bool
+}
+
+func (b *batch) read(tx *bbolt.Tx, prefix []byte) {
+	const most, mostBytes = 256, 4 << 20
+	b.entries, b.last = b.entries[:0], true
+	bucket := tx.Bucket(bucketName(b.kind))
+	if bucket == nil {
+		return
+	}
+	size := 0
+	c := bucket.Cursor()
+	for k, v := c.Seek(b.from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if len(b.entries) == most || size > mostBytes {
+			b.from, b.last = bytes.Clone(k), false
+			return
+		}
+		size += len(v)
+		b.entries = append(b.entries, struct{ key, value []byte }{bytes.Clone(k), bytes.Clone(v)})
+	}
+}
+
+func (b *batch) yield(ctx context.Context, yield func(store.Record, error) bool) bool {
+	for _, e := range b.entries {
+		if err := ctx.Err(); err != nil {
+			yield(store.Record{}, err)
+			return false
+		}
+		if !yield(unseal(store.Ref{Kind: b.kind, Key: string(e.key)}, e.value)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,186 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// Remove deletes the records before the files. On a full disk the index cannot be
+// written before there is room: then the files go first, and records may stay. Removed
+// files are not flushed: what comes back after a power cut is a blob without records.
+func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) (removed []store.BlobInfo, err error) {
+	done, err := x.d.change()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	x.d.writing.Lock()
+	defer x.d.writing.Unlock()
+	if err := ctx.Err(); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	var going []store.BlobInfo
+	forget := func(tx *bbolt.Tx) (err error) {
+		going, err = x.forget(tx, how, list)
+		return err
+	}
+	err = x.d.update(forget)
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if err != nil && !full {
+		return nil, err
+	}
+	var errs []error
+	for _, info := range going {
+		if err := x.remove(how, info.Digest); err == nil {
+			removed = append(removed, info)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if full {
+		list = nil
+		for _, info := range removed {
+			list = append(list, info.Digest)
+		}
+		x.d.update(forget) // there is room now; if not, the records stay
+	}
+	return removed, errors.Join(errs...)
+}
+
+// forget deletes what the index has of the blobs that may be removed, and returns those
+// that are there.
+func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (going []store.BlobInfo, err error) {
+	for _, digest := range list {
+		records := needing(tx, digest)
+		if how == store.Collect && len(records) > 0 {
+			continue
+		}
+		for _, r := range records {
+			if err := remove(tx, r); err != nil {
+				return nil, err
+			}
+		}
+		if err := errors.Join(forgetNeeds(tx, digest), tx.Bucket(usesBucket).Delete(digest[:])); err != nil {
+			return nil, err
+		}
+		if info, err := os.Lstat(x.d.blobPath(digest)); err == nil {
+			going = append(going, blobInfo(digest, info))
+		}
+	}
+	return going, nil
+}
+
+// forgetNeeds deletes what is left in needsBucket of a blob.
+func forgetNeeds(tx *bbolt.Tx, digest modproxy.Digest) error {
+	var keys [][]byte
+	c := tx.Bucket(needsBucket).Cursor()
+	for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if err := tx.Bucket(needsBucket).Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
+	name := x.d.blobPath(digest)
+	if how == store.SetAside {
+		_, err := x.d.setAside(name)
+		return err
+	}
+	if err := os.Remove(name); !errors.Is(err, syscall.ENOTEMPTY) {
+		return err
+	}
+	return os.RemoveAll(name) // a directory, which is no blob
+}
+
+// asideTime is how the time is written at the end of a name in the quarantine.
+const asideTime = "20060102T150405.000000000Z"
+
+// setAside moves a file to the quarantine. It is called with d.writing held.
+func (d *Directory) setAside(path string) (aside string, err error) {
+	for {
+		aside = d.path(quarantineName, filepath.Base(path)+"."+time.Now().UTC().Format(asideTime))
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+	}
+	if err := os.Rename(path, aside); err != nil {
+		return "", err
+	}
+	return aside, d.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(path))))
+}
+
+// asideAt returns when a file was set aside.
+func asideAt(info fs.FileInfo) time.Time {
+	name := info.Name()
+	if i := len(name) - len(asideTime); i > 0 {
+		if at, err := time.Parse(asideTime, name[i:]); err == nil {
+			return at
+		}
+	}
+	return info.ModTime() // somebody else put it there
+}
+
+// Aside implements [store.Aside].
+func (d *Directory) Aside(ctx context.Context, age time.Duration) (store.Amount, error) {
+	return d.eachAside(ctx, age, func(string) error { return nil })
+}
+
+// Purge implements [store.Aside].
+func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount, error) {
+	if d.readOnly != nil {
+		return store.Amount{}, d.readOnly
+	}
+	root, err := os.OpenRoot(d.dir) // nothing beyond it is removed, whatever becomes of the directories in it
+	if err != nil {
+		return store.Amount{}, err
+	}
+	defer root.Close()
+	return d.eachAside(ctx, age, func(name string) error { return root.RemoveAll(filepath.Join(quarantineName, name)) })
+}
+
+// eachAside calls f for what was set aside more than age ago, and counts it.
+func (d *Directory) eachAside(ctx context.Context, age time.Duration, f func(name string) error) (all store.Amount, err error) {
+	entries, err := os.ReadDir(d.path(quarantineName))
+	if err != nil {
+		return all, err
+	}
+	var errs []error
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return all, errors.Join(append(errs, err)...)
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && age > 0 && time.Since(asideAt(info)) < age {
+			continue
+		}
+		if err == nil {
+			err = f(entry.Name())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("quarantine: %w", err))
+			continue
+		}
+		all.Blobs++
+		all.Bytes += info.Size()
+	}
+	return all, errors.Join(errs...)
+}
