@@ -102,17 +102,18 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 		// A version is recorded before its package is kept. A record without a
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
-		held := ledger.Registry{Next: client, Ledger: s.Ledger, Observe: s.observeLedger}
+		registries := &upstream.Router{Default: client}
+		held := ledger.Registry{Next: registries, Ledger: s.Ledger, Observe: s.observeLedger}
 		s.provider = client.Provider
 		s.recheck = recheck{
 			Every: c.Ledger.Recheck, Ledger: s.Ledger, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
 			Commit: func(ctx context.Context, m modproxy.Module, version string) (string, error) {
-				return client.Commit(ctx, m.At(version))
+				return registries.Commit(ctx, m.At(version))
 			},
 		}
 		serving := held
 		serving.At = func(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
-			return client.PackageAt(ctx, m.At(version), commit)
+			return registries.PackageAt(ctx, m.At(version), commit)
 		}
 		reg = &serving
 		if locked != nil {
