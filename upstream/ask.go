@@ -113,7 +113,7 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 	if err != nil {
 		return result[T]{err: err}
 	}
-	// Whoever is late makes place for others.
+	// A try that is late makes place for others.
 	timer := time.AfterFunc(t.late, func() {
 		overdue := g.overdue(t)
 		leave()
@@ -122,7 +122,7 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 		}
 		select {
 		case late <- struct{}{}:
-		default: // nobody waits any more
+		default: // it is known
 		}
 	})
 	defer func() {
@@ -130,10 +130,10 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 		leave()
 		if p := recover(); p != nil {
 			r.err = modproxy.Fault(p)
-			g.quit(t)
+			g.done(t, r.err, true)
 			return
 		}
-		g.done(t, r.err)
+		g.done(t, r.err, false)
 	}()
 	r.sent = true
 	if r.value, r.err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {

@@ -77,6 +77,7 @@ type Client struct {
 	finding singleflight.Group
 	passing singleflight.Group // questions about providers
 	located *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
+	spelled *expirable.LRU[modproxy.ModuleVersion, string] // see spelling
 	gates   *lru.Cache[serviceOf, *gate]
 }
 
@@ -104,6 +105,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.located = expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife)
+	c.spelled = expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife)
 	return c, nil
 }
 
@@ -160,7 +162,22 @@ func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64)
 	return res, asked, nil
 }
 
-// credentials are what a registry is shown: its token, bound to its own origins.
+// shared calls ask once for all that want key at the same time. It does not end with
+// the question that came first.
+func shared(ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error)) <-chan singleflight.Result {
+	return group.DoChan(key, func() (answer any, err error) {
+		defer func() { // it would end the process
+			if p := recover(); p != nil {
+				err = modproxy.Fault(p)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		return ask(ctx)
+	})
+}
+
+// credentials returns what a registry is shown: its token, bound to its own origins.
 func (c *Client) credentials(host string) []egress.Credential {
 	h, ok := c.cfg.Hosts[host]
 	if !ok || h.Token.IsZero() {

@@ -247,6 +247,17 @@ func TestSpellings(t *testing.T) {
 	if err != nil || l.URL != u.URL+"/archives/x.zip" {
 		t.Errorf("location %v, %v", l, err)
 	}
+	for range 3 {
+		if _, err := client.Location(t.Context(), networkOf(u).At("9.9.9")); !errors.Is(err, modproxy.ErrNotFound) {
+			t.Errorf("a version that is not listed: %v", err)
+		}
+	}
+	if _, err := client.Location(t.Context(), networkOf(u).At("1.2.0")); err != nil {
+		t.Errorf("when the spelling is known: %v", err)
+	}
+	if n := u.Count(registrytest.Versions); n != 1 {
+		t.Errorf("asked for the versions %d times", n)
+	}
 }
 
 // A client that goes away does not take the discovery that others wait for along.

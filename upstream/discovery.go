@@ -66,11 +66,11 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	case known.err != nil && now.Sub(known.tried) < c.cfg.Missing && now.Sub(known.tried) >= 0:
 		return usable(known, now)
 	}
-	// Shared by all who ask, so it does not end with the one who asked first.
-	answer := c.finding.DoChan(s.String(), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
-		defer cancel()
-		u, err := c.discoverSafely(ctx, s)
+	answer := shared(ctx, &c.finding, s.String(), discoveryTimeout, func(ctx context.Context) (any, error) {
+		u, err := c.discover(ctx, s)
+		if err != nil {
+			err = fmt.Errorf("service discovery: %w", err)
+		}
 		found := discovered{base: u, at: time.Now(), err: err, tried: time.Now()}
 		if err != nil {
 			have, _ := c.found.Get(s)
@@ -87,9 +87,12 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	for {
 		select {
 		case r := <-answer:
+			if r.Err != nil {
+				return nil, r.Err
+			}
 			return usable(r.Val.(discovered), now)
 		case <-late.C:
-			c.finding.Forget(s.String()) // who asks from here on may find it sooner
+			c.finding.Forget(s.String()) // the next question may find it sooner
 			if u, err := usable(known, now); u != nil {
 				return u, err
 			}
@@ -107,16 +110,6 @@ func usable(d discovered, now time.Time) (*url.URL, error) {
 	return nil, d.err
 }
 
-// discoverSafely is discover where a panic would end the process.
-func (c *Client) discoverSafely(ctx context.Context, s serviceOf) (u *url.URL, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			u, err = nil, modproxy.Fault(p)
-		}
-	}()
-	return c.discover(ctx, s)
-}
-
 // discover asks a host for its discovery document and reads a service from it,
 // by the clients' rules (terraform-svchost disco.go).
 func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
@@ -129,26 +122,26 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 		MaxBytes:    maxDiscovery,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("service discovery: %w", fetch.Outgoing(err))
+		return nil, fetch.Outgoing(err)
 	}
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
 		// That it offers no services is not to say that there is no such module.
-		return nil, fmt.Errorf("service discovery: %w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), res.Status)
+		return nil, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), res.Status)
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("service discovery: %w", c.refusal(s.host, res))
+		return nil, c.refusal(s.host, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, fmt.Errorf("service discovery: %w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL))
+		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL))
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("service discovery: %w", fetch.Outgoing(err))
+		return nil, fetch.Outgoing(err)
 	}
 	u, err := parseDiscovery(res.Request.URL, body, s.service)
 	if err != nil {
-		return nil, fmt.Errorf("service discovery: %s: %w", egress.Redact(res.Request.URL), err)
+		return nil, fmt.Errorf("%s: %w", egress.Redact(res.Request.URL), err)
 	}
 	return u, nil
 }

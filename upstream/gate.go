@@ -17,10 +17,11 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// gate is what stands before the questions for one service of a registry: it keeps to
-// the registry's wishes and to its own measure, and spares a registry in trouble.
+// gate decides when a question for one service of a registry is sent: it shares turns
+// among those that ask, keeps to a rate and to the registry's own wishes, and spares a
+// registry in trouble.
 //
-// It has a door for the registry, and one for each namespace in trouble. What one
+// It has an outage for the registry, and one for each namespace in trouble. What one
 // namespace fails with says nothing about others, unless two fail and none succeeds.
 type gate struct {
 	host  string        // of the registry, for people
@@ -29,17 +30,17 @@ type gate struct {
 	rate  *rate.Limiter
 
 	mu      sync.Mutex
-	whole   door
-	spaces  map[string]*door // of namespaces that failed last
-	failing []string         // namespaces that failed since the last success, two at most
-	late    []*try           // under way without a turn, the oldest first
+	whole   outage
+	spaces  map[string]*outage // of namespaces that failed last
+	failing []string           // namespaces that failed since the last success, two at most
+	late    []*try             // under way without a turn, the oldest first
 }
 
 const (
 	// Questions to one registry that are under way at a time, and in a second.
 	gateTurns = 16
 	gateRate  = 100
-	// Of these, those of one who asks, and those that wait.
+	// Of these, those of one client, and those that wait.
 	gateShare = gateTurns * 3 / 4
 	gateQueue = 1024
 	// Large answers of one registry that are read at a time.
@@ -62,13 +63,12 @@ func newGate(perSecond int) *gate {
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
-		spaces: map[string]*door{},
+		spaces: map[string]*outage{},
 	}
 }
 
-// gate is the one of a service. What is wrong with the providers of a host, or asked
-// of those who want them, is nothing to those who want modules; but together they are
-// no more than the host is asked.
+// gate returns the one of a service. What is wrong with the providers of a host does not
+// hold up questions for its modules; but turns and rate are those of the host.
 func (c *Client) gate(s serviceOf) *gate {
 	if g, ok := c.gates.Get(s); ok {
 		return g
@@ -85,52 +85,53 @@ func (c *Client) gate(s serviceOf) *gate {
 	return g
 }
 
-// doors are those that questions about a namespace pass. It is called with mu held.
-func (g *gate) doors(namespace string) []*door {
-	doors := []*door{&g.whole}
-	if d := g.spaces[namespace]; d != nil {
-		doors = append(doors, d)
+// outages returns those that hold up questions about a namespace. It is called with mu
+// held, as are all methods below that say nothing else.
+func (g *gate) outages(namespace string) []*outage {
+	outages := []*outage{&g.whole}
+	if o := g.spaces[namespace]; o != nil {
+		outages = append(outages, o)
 	}
-	return doors
+	return outages
 }
 
-// pass lets t pass, unless a door is closed. Where one is shut t is its trial, whose
-// answer is late sooner.
+// pass reports whether t is sent now, which no outage must hold up. While one is on t is
+// its trial, whose answer is late sooner. It takes mu.
 func (g *gate) pass(t *try) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t.began, t.late = time.Now(), lateAfter*3/4+rand.N(lateAfter/2)
-	doors := g.doors(t.namespace)
-	if slices.ContainsFunc(doors, func(d *door) bool { return d.closed(t.began) }) {
+	outages := g.outages(t.namespace)
+	if slices.ContainsFunc(outages, func(o *outage) bool { return o.holds(t.began) }) {
 		return false
 	}
-	for _, d := range doors {
-		if d.shut {
-			d.trial = t
-			t.late = min(t.late, 2*d.pause(t.began))
+	for _, o := range outages {
+		if o.on {
+			o.trial = t
+			t.late = min(t.late, 2*o.pause(t.began))
 		}
 	}
 	return true
 }
 
-// wait waits until no door is closed. It is an error when that is after deadline, or
-// when the trouble has lasted for so long that it will hardly end meanwhile.
+// wait waits until no outage holds t up. It is an error when that is after deadline, or
+// when the trouble has lasted for so long that it will hardly end meanwhile. It takes mu.
 func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	for {
 		now := time.Now()
 		g.mu.Lock()
-		doors := g.doors(t.namespace)
-		i := slices.IndexFunc(doors, func(d *door) bool { return d.closed(now) })
+		outages := g.outages(t.namespace)
+		i := slices.IndexFunc(outages, func(o *outage) bool { return o.holds(now) })
 		if i < 0 {
 			g.mu.Unlock()
 			return nil
 		}
-		d := doors[i]
-		changed, next, refusal := d.changed, d.next, d.refusal(g.host, now)
-		if d.trial != nil {
+		o := outages[i]
+		changed, next, refusal := o.changed, o.next, o.refusal(g.host, now)
+		if o.trial != nil {
 			next = deadline
-		} else if len(doors) > 1 {
-			next = next.Add(doorPause / 5) // the question of another namespace says more about the registry
+		} else if len(outages) > 1 {
+			next = next.Add(outagePause / 5) // the question of another namespace says more about the registry
 		}
 		g.mu.Unlock()
 		if next.After(deadline) {
@@ -155,33 +156,13 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 }
 
 // lasting reports whether the trouble of a registry, or of the namespace, has lasted
-// for so long that it will hardly end while anybody waits.
+// for so long that it will hardly end while anybody waits. It takes mu.
 func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.doors(namespace), func(d *door) bool {
-		return d.shut && time.Since(d.since) > 2*patience
+	return slices.ContainsFunc(g.outages(namespace), func(o *outage) bool {
+		return o.on && time.Since(o.since) > 2*patience
 	})
-}
-
-// quit is the end of t that says nothing about the registry.
-func (g *gate) quit(t *try) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.end(t)
-	for _, d := range g.doors(t.namespace) {
-		if d.trial == t {
-			d.close(time.Now(), time.Now())
-		}
-	}
-}
-
-// end is the end of t. It is called with mu held.
-func (g *gate) end(t *try) {
-	t.over = true
-	if i := slices.Index(g.late, t); i >= 0 {
-		g.late = slices.Delete(g.late, i, i+1)
-	}
 }
 
 // passes reports whether err, the outcome of a question, is trouble that passes, and
@@ -194,59 +175,60 @@ func passes(err error) (passes bool, after time.Time) {
 	return errors.Is(err, modproxy.ErrUnavailable) && trouble(err) != nil, time.Time{}
 }
 
-// done takes the outcome of t into account. Only what says that the registry is in
-// trouble is a failure: not that it does not have or allow something, or that it
-// cannot make sense of a question.
-func (g *gate) done(t *try, err error) {
-	if errors.Is(err, context.Canceled) {
-		g.quit(t)
-		return
-	}
+// done takes the outcome of t into account; none if it was given up. Only what says that
+// the registry is in trouble is a failure: not that it does not have or allow something,
+// or that it cannot make sense of a question. It takes mu.
+func (g *gate) done(t *try, err error, givenUp bool) {
 	now := time.Now()
-	why := trouble(err)
-	var later *modproxy.RetryLater
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.end(t)
+	t.over = true
+	if i := slices.Index(g.late, t); i >= 0 {
+		g.late = slices.Delete(g.late, i, i+1)
+	}
+	why := trouble(err)
+	var later *modproxy.RetryLater
 	switch {
-	case errors.As(err, &later): // its own wish
-		for _, d := range g.concerned(t, err) {
-			d.wish(later.After, now)
-		}
-	case !errors.Is(err, modproxy.ErrUnavailable) || why == nil:
-		g.failing = nil
-		if g.whole.shut { // and the namespaces because of that
-			for namespace := range g.spaces {
-				g.open(namespace, now)
+	case givenUp || errors.Is(err, context.Canceled): // it says nothing about the registry
+		for _, o := range g.outages(t.namespace) {
+			if o.trial == t {
+				o.wait(now, now)
 			}
 		}
-		g.open(t.namespace, now)
-		g.whole.open(now)
+	case errors.As(err, &later): // its own wish
+		for _, o := range g.concerned(t, err) {
+			o.leaveAlone(later.After, now)
+		}
+	case !errors.Is(err, modproxy.ErrUnavailable) || why == nil:
+		g.succeed(t.namespace, now)
 	default:
 		g.fail(t, err, why, now)
 	}
 }
 
-// open opens the door of a namespace. It is called with mu held.
-func (g *gate) open(namespace string, now time.Time) {
-	d := g.spaces[namespace]
-	if d == nil || d.wished(now) {
-		return
+// succeed ends the outage of a namespace and that of the registry, and with that those
+// of all namespaces.
+func (g *gate) succeed(namespace string, now time.Time) {
+	g.failing = nil
+	for name, o := range g.spaces {
+		if (name == namespace || g.whole.on) && !o.leftAlone(now) {
+			o.end(now)
+			delete(g.spaces, name)
+		}
 	}
-	d.open(now)
-	delete(g.spaces, namespace)
+	g.whole.end(now)
 }
 
-// fail counts a failure. It is called with mu held.
+// fail counts a failure.
 func (g *gate) fail(t *try, err, why error, now time.Time) {
-	for _, d := range g.concerned(t, err) {
-		d.fail(t, why, now)
+	for _, o := range g.concerned(t, err) {
+		o.fail(t, why, now)
 	}
 }
 
-// overdue is t having taken long: it gives up its turn, and when too many have, the
-// oldest is given up. If its answer has not begun, or others wait for it as a trial, it is
-// late: a failure, until the answer is there.
+// overdue tells that t takes long: it gives up its turn, and when too many have, the
+// oldest is given up. It reports whether t is late: its answer has not begun, or others
+// wait for it as a trial. That is a failure, until the answer is there. It takes mu.
 func (g *gate) overdue(t *try) (late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -257,35 +239,34 @@ func (g *gate) overdue(t *try) (late bool) {
 		g.late[0].cancel(errLate)
 		g.late = slices.Delete(g.late, 0, 1)
 	}
-	if t.begun.Load() && !slices.ContainsFunc(g.doors(t.namespace), func(d *door) bool { return d.trial == t }) {
+	if t.begun.Load() && !slices.ContainsFunc(g.outages(t.namespace), func(o *outage) bool { return o.trial == t }) {
 		return false
 	}
 	g.fail(t, errLate, errSlow, time.Now())
 	return true
 }
 
-// concerned are the doors that err, the trouble of t, is about. It is called with mu
-// held.
-func (g *gate) concerned(t *try, err error) []*door {
-	d := g.spaces[t.namespace]
-	if d == nil {
+// concerned returns the outages that err, the trouble of t, is about.
+func (g *gate) concerned(t *try, err error) []*outage {
+	o := g.spaces[t.namespace]
+	if o == nil {
 		for namespace, other := range g.spaces {
 			if len(g.spaces) < gateSpaces {
 				break
 			}
-			other.close(t.began, t.began) // any one; those that wait look again
+			other.wait(t.began, t.began) // any one; those that wait look again
 			delete(g.spaces, namespace)
 		}
-		d = &door{}
-		g.spaces[t.namespace] = d
+		o = &outage{}
+		g.spaces[t.namespace] = o
 	}
 	if len(g.failing) < 2 && !slices.Contains(g.failing, t.namespace) {
 		g.failing = append(g.failing, t.namespace)
 	}
 	if len(g.failing) > 1 || ofAll(err) || g.whole.trial == t {
-		return []*door{&g.whole, d}
+		return []*outage{&g.whole, o}
 	}
-	return []*door{d}
+	return []*outage{o}
 }
 
 // ofAll reports whether err, the outcome of one question, would have been that of any.
@@ -297,7 +278,7 @@ func ofAll(err error) bool {
 	return unreachable(err)
 }
 
-// large waits for a turn to read a large answer.
+// large waits for a turn to read a large answer. It needs no lock.
 func (g *gate) large(ctx context.Context) (leave func(), err error) {
 	select {
 	case g.heavy <- struct{}{}:

@@ -56,8 +56,8 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			doors := g.doors("acme")
-			err := doors[len(doors)-1].refusal(g.host, time.Now())
+			outages := g.outages("acme")
+			err := outages[len(outages)-1].refusal(g.host, time.Now())
 			if regexp.MustCompile(`\(\d+ times`).ReplaceAllString(err.Error(), "(N times") != want {
 				t.Errorf("%v; want %s", err, want)
 			}
@@ -121,7 +121,7 @@ func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 }
 
 // A wish stands, whatever becomes of questions that were under way; a failure after it
-// does not shut the registry for good.
+// does not hold up questions for good.
 func TestGateComesBackAfterAWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -167,7 +167,7 @@ func TestGateTellsNamespacesApart(t *testing.T) {
 				}
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				if !g.whole.shut {
+				if !g.whole.on {
 					t.Error("two namespaces fail and none succeeds, and the registry is asked as before")
 				}
 			})

@@ -28,7 +28,7 @@ func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.So
 	s, err := c.askLocation(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		// Clients ask for the canonical spelling; a registry may know only its own.
-		if spelling := c.spelling(ctx, v); spelling != v.Version {
+		if spelling := c.spelling(ctx, v); spelling != "" {
 			s, err = c.askLocation(ctx, v.Module.At(spelling))
 		}
 	}
@@ -42,16 +42,33 @@ func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.So
 	return s, nil
 }
 
-// spelling returns how the registry itself writes v's version, if it lists that.
+// spelling returns how the registry itself writes v's version, if it writes it in
+// another way than clients do. It is asked for its versions only if it has not been for a
+// while.
 func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string {
+	if _, listed := c.spelled.Peek(v.Module.At("")); listed {
+		spelling, _ := c.spelled.Peek(v)
+		return spelling
+	}
 	versions, err := c.askVersions(ctx, v.Module)
 	if err != nil {
-		return v.Version
+		return ""
 	}
-	if listed, ok := versions.Find(v.Version); ok {
+	if listed, ok := versions.Find(v.Version); ok && listed.Spelling != v.Version {
 		return listed.Spelling
 	}
-	return v.Version
+	return ""
+}
+
+// noteSpellings remembers how m's registry writes versions. What tells that it has been
+// asked is added first, so that it is the first to be forgotten.
+func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
+	c.spelled.Add(m.At(""), "")
+	for _, listed := range versions.List {
+		if canonical := listed.Version.String(); canonical != listed.Spelling {
+			c.spelled.Add(m.At(canonical), listed.Spelling)
+		}
+	}
 }
 
 func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,21 +28,17 @@ const (
 // Provider asks the provider registry of host for the document at path, which is
 // below its providers.v1 base URL (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol).
 // The document is as it came, but for the URLs in it: they are absolute. It is shared
-// by all who ask at the same time: callers do not change it.
+// with others that ask at the same time: callers do not change it.
 //
 // Errors: [modproxy.ErrNotFound] when there is no such document or host offers no
 // providers, [modproxy.ErrDenied], [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
-	// Shared, so it does not end with the one who asked first.
-	answer := c.passing.DoChan(host+" "+path, func() (document any, err error) {
-		defer func() { // it would end the process
-			if p := recover(); p != nil {
-				err = modproxy.Fault(p)
-			}
-		}()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
-		defer cancel()
-		return c.askProvider(ctx, host, path)
+	namespace, _, _ := strings.Cut(path, "/")
+	answer := shared(ctx, &c.passing, host+" "+path, providerTimeout, func(ctx context.Context) (any, error) {
+		return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
+			func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
+				return c.readProvider(host, res)
+			})
 	})
 	select {
 	case r := <-answer:
@@ -52,14 +49,6 @@ func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error
 	case <-ctx.Done():
 		return nil, fmt.Errorf("provider %s/%s: %w: %w", host, path, modproxy.ErrUnavailable, context.Cause(ctx))
 	}
-}
-
-func (c *Client) askProvider(ctx context.Context, host, path string) ([]byte, error) {
-	namespace, _, _ := strings.Cut(path, "/")
-	return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
-		func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
-			return c.readProvider(host, res)
-		})
 }
 
 func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
@@ -78,8 +67,8 @@ func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
 }
 
 // providerURLs are the members of a document about a package that clients resolve
-// against the URL that the document came from (registry_client.go in
-// internal/getproviders of both).
+// against the URL that the document came from, whatever the case of their names
+// (registry_client.go in internal/getproviders of both).
 var providerURLs = []string{"download_url", "shasums_url", "shasums_signature_url"}
 
 // absoluteURLs is document, which came from final, with absolute URLs. A document
@@ -92,7 +81,8 @@ func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	changed := false
 	for name, raw := range members {
 		var ref string
-		if !isProviderURL(name) || json.Unmarshal(raw, &ref) != nil {
+		isURL := slices.ContainsFunc(providerURLs, func(known string) bool { return strings.EqualFold(name, known) })
+		if !isURL || json.Unmarshal(raw, &ref) != nil {
 			continue
 		}
 		u, err := url.Parse(ref)
@@ -112,15 +102,4 @@ func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(members)
 	return out.Bytes(), err
-}
-
-// isProviderURL reports whether clients, who make nothing of upper case, take name
-// for one of providerURLs.
-func isProviderURL(name string) bool {
-	for _, known := range providerURLs {
-		if strings.EqualFold(name, known) {
-			return true
-		}
-	}
-	return false
 }

@@ -61,5 +61,6 @@ func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.
 		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
 	}
 	v.Time = time.Now()
+	c.noteSpellings(m, v)
 	return v, nil
 }
