@@ -21,11 +21,13 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -84,14 +86,14 @@ func refuse(format string, args ...any) error {
 // is at fault; [modproxy.ErrUnavailable] when f or the builder's file cannot be read or
 // written; the context's own when it ended.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder, l Limits) error {
-	l = l.withDefaults()
+	l.Entries, l.Bytes = cmp.Or(l.Entries, 100_000), cmp.Or(l.Bytes, 2<<30)
 	if size == 0 {
 		return refuse("it is empty")
 	}
 	in := &input{ctx: ctx, f: f}
 	out := &output{ctx: ctx, max: l.Bytes}
-	if size <= l.Bytes/l.Ratio {
-		out.max = min(l.Bytes, max(unrationed, size*l.Ratio))
+	if size <= l.Bytes/maxRatio {
+		out.max = min(l.Bytes, max(minExpanded, size*maxRatio))
 	}
 	var err error
 	switch format {
@@ -119,10 +121,8 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 // directory that it unpacks to, without dots and double slashes. A name with ".."
 // stays as it is, for package pack to refuse. The name of the root is empty.
 func cleanName(name string) string {
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return name
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return name
 	}
 	return strings.TrimPrefix(path.Clean("/"+name), "/")
 }
