@@ -8,16 +8,11 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Limits bound one archive. A zero field stands for its default. What becomes part of
-// the package is bounded by [pack.Limits] as well.
-type Limits struct {
-	// Entries bounds the entries, of whatever type: 100,000.
-	Entries int
-	// Bytes bounds what the archive expands to, tar headers counted: 2 GiB.
-	Bytes int64
-}
-
 const (
+	// An archive may expand to what the package may have, and for its headers to room, and
+	// to roomForEntry for each entry.
+	room         = 1 << 20
+	roomForEntry = 1 << 10
 	// maxRatio bounds how many bytes one byte of an archive expands to. The smallest
 	// archive may expand to minExpanded.
 	maxRatio    = 100

@@ -16,8 +16,8 @@ import (
 
 // unpackZip reads a zip archive by archive/zip, as the clients do, within the limits.
 // It checks first that other programs see the same entries.
-func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
-	end, err := readZipEnd(in, size, l)
+func unpackZip(in *input, size int64, out *output, b *pack.Builder) error {
+	end, err := readZipEnd(in, size, b.Limits().Entries)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy/fetch/archive"
+	"github.com/modproxy/modproxy/pack"
 )
 
 // A part is one entry of a zip archive that is written byte by byte, so that each of
@@ -148,7 +149,7 @@ func TestZip(t *testing.T) {
 		{"unknown extra", zipOf(t, nil, part{name: "a", extra: []byte("\x99\x99\x02\x00ab\x00")}), []string{"f a "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			packed, _, err := unpack(t, tt.zip, archive.Zip, archive.Limits{})
+			packed, _, err := unpack(t, tt.zip, archive.Zip, pack.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +190,7 @@ func TestToleratedZip(t *testing.T) {
 		{"links to nothing", zipOf(t, nil, a, b, part{name: "l", content: "../a", creator: unix, mode: 0o120777}), ab},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			packed, _, err := unpack(t, tt.zip, archive.Zip, archive.Limits{})
+			packed, _, err := unpack(t, tt.zip, archive.Zip, pack.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +307,7 @@ func TestHostileZip(t *testing.T) {
 		{"writing through a link", zipOf(t, nil, linkTo("d"), part{name: "d/a"}, part{name: "l/a"}), "a directory as well"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := unpack(t, tt.zip, archive.Zip, archive.Limits{})
+			_, _, err := unpack(t, tt.zip, archive.Zip, pack.Limits{})
 			wantRefused(t, err, tt.why)
 		})
 	}
