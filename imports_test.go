@@ -62,6 +62,7 @@ var layers = map[string][]string{
 	"store/disk":    {"", "store"},
 	"cache/disk":    {"", "cache"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "internal/hint"},
+	"admin":         {"", "hostname", "ledger", "cache", "cache/disk", "pack", "internal/hint"},
 	"internal/hint": {},
 	"upstream":      {"", "fair", "egress", "fetch"},
 	"egress":        {},

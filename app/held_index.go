@@ -95,7 +95,7 @@ func (x *heldIndex) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
 func (x *heldIndex) hold(m modproxy.Module, version string, rec cache.PackageRecord) error {
 	err := x.agree(m, version, rec)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = x.book.Add(RecordOf(m, version, rec)); err == nil {
+		if err = x.book.Add(recordOf(m, version, rec)); err == nil {
 			x.behind(m, version)
 			return nil
 		}
@@ -122,8 +122,8 @@ func (x *heldIndex) agree(m modproxy.Module, version string, rec cache.PackageRe
 	return nil
 }
 
-// RecordOf is the first record of a version whose package is kept.
-func RecordOf(m modproxy.Module, version string, rec cache.PackageRecord) ledger.Record {
+// recordOf is the first record of a version whose package is kept.
+func recordOf(m modproxy.Module, version string, rec cache.PackageRecord) ledger.Record {
 	seen := rec.Fetched
 	if seen.IsZero() {
 		seen = time.Now()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
@@ -21,9 +22,9 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// OpenLedger opens the ledger. Where packages are kept it has had records: to go on
+// openLedger opens the ledger. Where packages are kept it has had records: to go on
 // with none would unpin every version.
-func OpenLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
+func openLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
 	book, err := ledger.Open(c.LedgerDir(), "")
 	if errors.Is(err, syscall.EROFS) {
 		book, err = ledger.OpenReadOnly(c.LedgerDir())
@@ -33,23 +34,12 @@ func OpenLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) 
 	}
 	for _, err := range index.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = hint.With(fmt.Errorf("%s: %w", c.LedgerDir(), ErrNoLedger), NoLedgerRemedies...)
+			err = hint.With(fmt.Errorf("%s: %w", c.LedgerDir(), admin.ErrNoLedger), admin.NoLedgerHints...)
 		}
 		return nil, errors.Join(err, book.Close())
 	}
 	return book, nil
 }
-
-var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
-
-var NoLedgerRemedies = []string{
-	"put its backup back",
-	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
-	`or begin one with what the kept packages are: "modproxy ledger init"`,
-}
-
-// Forget makes what is in memory of a version be looked at again.
-func (s *App) Forget(m modproxy.Module, version string) { s.Cache.Forget(m, version) }
 
 // heldIndex is the index as far as it agrees with the ledger.
 func (s *App) heldIndex() *heldIndex {
@@ -82,9 +72,9 @@ func (s *App) observeLedger(e ledger.Event) {
 
 const SumDBPath = "/-/sumdb/"
 
-// SumDBMounts serve the ledger as the go command knows a checksum database, with
+// sumDBMounts serve the ledger as the go command knows a checksum database, with
 // what it asks a proxy for one ("supported") and the key to check it with.
-func SumDBMounts(book *ledger.Log) []proxy.Mount {
+func sumDBMounts(book *ledger.Log) []proxy.Mount {
 	prefix := SumDBPath + book.Name()
 	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
 	text := func(s string) func(http.ResponseWriter, *http.Request) error {

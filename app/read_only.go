@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy/cache/disk"
 )
 
-// OpenStore opens the storage; for reading, on a file system that is read-only.
-func OpenStore(dir string) (*disk.Store, error) {
+// openStore opens the storage; for reading, on a file system that is read-only.
+func openStore(dir string) (*disk.Store, error) {
 	s, err := disk.Open(dir)
 	if errors.Is(err, syscall.EROFS) {
 		return disk.OpenReadOnly(dir)

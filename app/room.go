@@ -6,9 +6,9 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// StayPut tells r what does not go when room is made: what was set aside, and the
+// stayPut tells r what does not go when room is made: what was set aside, and the
 // packages that are pinned. The scopes have been checked.
-func StayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
+func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
 	r.Beside = func() (int64, error) {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/proxy"
@@ -23,11 +25,11 @@ import (
 
 // Options are what an App needs besides its configuration.
 type Options struct {
-	Version    string                     // of the program
-	ConfigFile string                     // for the log
-	Log        io.Writer                  // of the log, in JSON; nil for none
-	Operator   func(*http.Request) bool   // whether a request is from the owner of the data directory
-	Mounts     func(a *App) []proxy.Mount // the operator's API
+	Version    string       // of the program
+	ConfigFile string       // for the log
+	Log        io.Writer    // of the log, in JSON; nil for none
+	Socket     net.Listener // in the data directory, for its owner; nil for none
+	NoSocket   error        // why there is none, for the log
 }
 
 // What a client may take to ask. How long an answer takes is not bounded here: a
@@ -52,6 +54,7 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 		ReadTimeout:       requestTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       admin.ConnContext,
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 }
@@ -113,6 +116,9 @@ func (s *App) Serve(ctx context.Context, hangup <-chan os.Signal) error {
 		server.TLSConfig = s.tls.config()
 	}
 	s.logStarted()
+	if err := s.options.NoSocket; err != nil {
+		s.log.Warn("socket_failed", zap.Error(err), zap.String("note", "verbs need --server to operate this proxy"))
+	}
 	if s.TokensUnprotected() {
 		s.log.Warn("tokens_unprotected", zap.String("listen", s.url))
 	}
@@ -172,8 +178,8 @@ func (s *App) handler(c *config.Config, known func(string) bool) http.Handler {
 		Log:            s.log,
 		Metrics:        s.metrics,
 		Ready:          s.ready,
-		Mounts:         s.options.Mounts(s),
-		Operator:       s.options.Operator,
+		Mounts:         slices.Concat(sumDBMounts(s.Ledger), operatorMounts(s.api())),
+		Operator:       admin.FromSocket,
 		Home:           home(c),
 	})
 }

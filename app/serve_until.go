@@ -35,6 +35,9 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener,
 			served <- server.Serve(listener)
 		}
 	}()
+	if stack.options.Socket != nil {
+		go server.Serve(stack.options.Socket) // ends with the server
+	}
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)

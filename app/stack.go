@@ -70,7 +70,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.Store, err = OpenStore(c.Data); err != nil {
+	if s.Store, err = openStore(c.Data); err != nil {
 		return nil, err
 	}
 	locked := s.Store.ReadOnly()
@@ -80,7 +80,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 	if n := s.Store.Mended(); n > 0 {
 		log.Warn("index_mended", zap.Int("records", n))
 	}
-	if s.Ledger, err = OpenLedger(c, s.Store); err != nil {
+	if s.Ledger, err = openLedger(c, s.Store); err != nil {
 		return nil, err
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
@@ -128,7 +128,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 		Observe: s.observe,
 	}
 	s.recheck.Turn = s.Cache.Turn
-	if err := StayPut(s.Cache, s.Store, c); err != nil {
+	if err := stayPut(s.Cache, s.Store, c); err != nil {
 		return nil, err
 	}
 	s.metrics.Storage(s.Cache.Usage, int64(c.Cache.MaxSize))
@@ -168,7 +168,9 @@ func (s *App) newFetch(c *config.Config, scratch string) (*fetch.Table, error) {
 	limits := pack.Limits{
 		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
 	}
-	archives := &web.Getter{Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
+	archives := &web.Getter{
+		Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived), Limits: limits,
+	}
 	repositories := &git.Getter{
 		Dir: scratch, Network: git.Egress{Client: s.egress, Tunnel: s.tunnel}, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{

@@ -56,3 +56,14 @@ func (c *Config) TokensFile() string { return filepath.Join(c.Data, "auth", "tok
 
 // KeyFile returns the file of the key that package paths are signed with.
 func (c *Config) KeyFile() string { return filepath.Join(c.Data, "auth", "key") }
+
+// DefaultHost returns the registry whose modules may be named without their host, or
+// an empty string.
+func (c *Config) DefaultHost() string {
+	for _, u := range c.Upstreams {
+		if u.Host != "*" {
+			return u.Host
+		}
+	}
+	return ""
+}

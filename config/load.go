@@ -51,6 +51,7 @@ func Read(file string, variables []string, flags []Flag) (*Config, *Sources, err
 		file = vars["MODPROXY_CONFIG"]
 	}
 	delete(vars, "MODPROXY_CONFIG")
+	delete(vars, "MODPROXY_TOKEN") // which verbs show to another proxy
 	var all Error
 	if file != "" {
 		all = append(all, loadFile(c, sources, file)...)
@@ -106,7 +107,7 @@ func ownVariables(variables []string) map[string]string {
 
 func loadVariables(c *Config, sources *Sources, vars map[string]string) Error {
 	var all Error
-	known := []string{"MODPROXY_CONFIG"}
+	known := []string{"MODPROXY_CONFIG", "MODPROXY_TOKEN"}
 	for _, k := range keysOf(c) {
 		name := variable(k.path)
 		known = append(known, name)

@@ -5,25 +5,26 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 )
 
 // policy decides where connections may go.
 type policy struct {
-	ports      []uint16
-	exceptions []exception
-	own        sync.Map // the netip.AddrPort of each listener of this process
+	ports  []uint16
+	names  map[string][]uint16 // excepted hostnames and their ports
+	ranges []exceptedRange
+	own    sync.Map // the netip.AddrPort of each listener of this process
 }
 
-// exception is a hostname, or an address or CIDR. Port 0 is every port.
-type exception struct {
-	name   string
+// exceptedRange is an excepted address or CIDR. Port 0 is every port.
+type exceptedRange struct {
 	prefix netip.Prefix
 	port   uint16
 }
 
 func newPolicy(cfg Config) (*policy, error) {
-	p := &policy{ports: []uint16{443}}
+	p := &policy{ports: []uint16{443}, names: map[string][]uint16{}}
 	for _, addr := range cfg.Listening {
 		p.own.Store(addr, nil)
 	}
@@ -34,47 +35,56 @@ func newPolicy(cfg Config) (*policy, error) {
 		p.ports = append(p.ports, uint16(port))
 	}
 	for _, s := range cfg.Allow {
-		e, err := parseException(s)
-		if err != nil {
-			return nil, fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
+		if err := p.except(s); err != nil {
+			return nil, err
 		}
-		p.exceptions = append(p.exceptions, e)
 	}
 	return p, nil
 }
 
-// parseException reads one entry of [Config.Allow].
-func parseException(s string) (exception, error) {
-	if prefix, err := netip.ParsePrefix(s); err == nil && !prefix.Addr().Is4In6() {
-		return exception{prefix: prefix.Masked()}, nil
+// except adds one entry of [Config.Allow].
+func (p *policy) except(s string) error {
+	wrong := fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
+	if strings.Contains(s, "/") {
+		prefix, err := netip.ParsePrefix(s)
+		if err != nil || prefix.Addr().Is4In6() {
+			return wrong
+		}
+		p.ranges = append(p.ranges, exceptedRange{prefix: prefix.Masked()})
+		return nil
 	}
 	t, err := parseHost(s)
 	if err != nil {
-		t, err = parseHostport(s)
+		if t, err = parseHostport(s); err != nil {
+			return wrong
+		}
 	}
 	if t.ip.IsValid() {
-		return exception{prefix: netip.PrefixFrom(t.ip, t.ip.BitLen()), port: t.port}, err
+		p.ranges = append(p.ranges, exceptedRange{netip.PrefixFrom(t.ip, t.ip.BitLen()), t.port})
+		return nil
 	}
-	return exception{name: t.host, port: t.port}, err
+	p.names[t.host] = append(p.names[t.host], t.port)
+	return nil
 }
 
-// excepts reports whether t's name is excepted, or ip if it is valid.
-func (p *policy) excepts(t target, ip netip.Addr) bool {
-	return slices.ContainsFunc(p.exceptions, func(e exception) bool {
-		return (e.port == 0 || e.port == t.port) && (e.name == t.host || e.prefix.Contains(ip))
+func (p *policy) exceptsName(t target) bool {
+	ports := p.names[t.host]
+	return slices.Contains(ports, 0) || slices.Contains(ports, t.port)
+}
+
+// exceptsAddr reports whether ip, or any address if it is not valid, is excepted.
+func (p *policy) exceptsAddr(ip netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(p.ranges, func(r exceptedRange) bool {
+		return (!ip.IsValid() || r.prefix.Contains(ip)) && (r.port == 0 || r.port == port)
 	})
 }
 
-func (p *policy) exceptsName(t target) bool { return p.excepts(t, netip.Addr{}) }
-
 // check returns an error if t is refused whatever t.host resolves to.
 func (p *policy) check(t target) error {
-	if t.ip.IsValid() {
+	switch {
+	case t.ip.IsValid():
 		return p.admit(t, t.ip)
-	}
-	if p.exceptsName(t) || slices.ContainsFunc(p.exceptions, func(e exception) bool {
-		return e.name == "" && (e.port == 0 || e.port == t.port) // it may resolve to that
-	}) {
+	case p.exceptsName(t), p.exceptsAddr(netip.Addr{}, t.port):
 		return nil
 	}
 	return p.ordinary(t)
@@ -92,7 +102,7 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, where)
 	case ip.IsUnspecified(): // the kernel takes it for this machine
 		return fmt.Errorf("%w: %s is not the address of a host", ErrRefused, where)
-	case p.excepts(t, ip):
+	case p.exceptsName(t), p.exceptsAddr(ip, t.port):
 		return nil
 	}
 	if err := p.ordinary(t); err != nil {

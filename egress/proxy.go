@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -116,8 +115,8 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 	case err != nil:
 		return nil, fmt.Errorf("%w (names are looked up here; with egress.proxy_names they are left to the proxy)", err)
 	}
-	conn, err := race(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
-		return ask(ctx, p, addr.String())
+	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
+		return ask(ctx, p, netip.AddrPortFrom(ip, t.port).String())
 	})
 	var answer connectError
 	if errors.As(err, &answer) && !t.ip.IsValid() {
@@ -173,8 +172,7 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}
-	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
-	buffered := bufio.NewReader(limited)
+	buffered := bufio.NewReader(&io.LimitedReader{R: conn, N: maxHeaderBytes})
 	resp, err := http.ReadResponse(buffered, r)
 	if err != nil {
 		return nil, errors.New("no answer to CONNECT that is HTTP")
@@ -182,8 +180,7 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 	if resp.StatusCode/100 != 2 {
 		return nil, connectError(fmt.Sprintf("CONNECT %s: status %d", hostport, resp.StatusCode))
 	}
-	limited.N = math.MaxInt64
-	return bufferedConn{conn, buffered}, nil
+	return newEarlyConn(conn, buffered), nil
 }
 
 // connectError is the answer of a proxy that does not connect.
@@ -191,16 +188,29 @@ type connectError string
 
 func (e connectError) Error() string { return string(e) }
 
-// bufferedConn is a connection that is read through a buffer.
-type bufferedConn struct {
+// earlyConn is a connection of which some bytes were read before their time.
+type earlyConn struct {
 	net.Conn
-	r io.Reader
+	early []byte
 }
 
-func (c bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+func newEarlyConn(conn net.Conn, read *bufio.Reader) *earlyConn {
+	early, _ := read.Peek(read.Buffered())
+	return &earlyConn{conn, early}
+}
+
+// Read reads the early bytes first.
+func (c *earlyConn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
 
 // CloseWrite tells the other end that nothing more will come.
-func (c bufferedConn) CloseWrite() error {
+func (c *earlyConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -74,6 +74,17 @@ func (s *Session) fail(err error) {
 	}
 }
 
+// count counts n bytes that came in. At the bound it ends all connections.
+func (s *Session) count(n int) error {
+	if s.received.Add(int64(n)) <= s.max {
+		return nil
+	}
+	err := fmt.Errorf("%w: more than %d bytes received", ErrTooLarge, s.max)
+	s.fail(err)
+	s.cancel()
+	return err
+}
+
 // deny answers a request with why it failed.
 func (s *Session) deny(w http.ResponseWriter, err error) {
 	s.fail(err)
@@ -101,9 +112,57 @@ func (s *Session) connect(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer client.Close()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		s.relay(bufferedConn{client, buffered}, server)
+		s.relay(newEarlyConn(client, buffered.Reader), server)
 	}
 	return nil
+}
+
+// relay copies between client and server until both have ended, the session ends,
+// its bound is reached or nothing has moved for too long. An error ends both
+// directions, because what follows could not be whole.
+func (s *Session) relay(client, server net.Conn) {
+	hangUp := func() {
+		client.Close()
+		server.Close()
+	}
+	defer context.AfterFunc(s.ctx, hangUp)()
+	patience := s.tunnel.client.idle
+	idle := time.AfterFunc(patience, func() {
+		s.fail(fmt.Errorf("%w: nothing moved on a connection in %v", ErrTooSlow, patience))
+		hangUp()
+	})
+	defer idle.Stop()
+	pass := func(dst, src net.Conn, count func(n int) error) {
+		_, err := io.Copy(dst, counted{src, func(n int) error {
+			idle.Reset(patience)
+			return count(n)
+		}})
+		half, ok := dst.(interface{ CloseWrite() error })
+		if err != nil || !ok || half.CloseWrite() != nil {
+			hangUp()
+		}
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		pass(server, client, func(int) error { return nil })
+	}()
+	pass(client, server, s.count)
+	<-sent
+}
+
+// counted is a reader that tells count how much it has read, and ends with its error.
+type counted struct {
+	io.Reader
+	count func(n int) error
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if over := c.count(n); over != nil {
+		return 0, over
+	}
+	return n, err
 }
 
 // forward serves a request for an http URL, which only an exception allows.
@@ -117,8 +176,7 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	idle := s.idle(cancel)
-	defer idle.Stop()
+	patience := s.tunnel.client.idle
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host = u, u.Host
@@ -130,10 +188,14 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 		FlushInterval: -1,
 		ErrorLog:      noLog,
 		ModifyResponse: func(resp *http.Response) error {
+			slow := newPace(resp.Body, 0, patience, func() {
+				s.fail(fmt.Errorf("%s: %w: nothing came in %v", Redact(u), ErrTooSlow, patience))
+				cancel()
+			})
 			resp.Body = struct {
 				io.Reader
 				io.Closer
-			}{s.counted(resp.Body, idle), resp.Body}
+			}{counted{slow, s.count}, resp.Body}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.deny(w, err) },
@@ -141,63 +203,3 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
-
-// relay copies between client and server until both have ended, the session ends,
-// its bound is reached or nothing has moved for too long. An error ends both
-// directions, because what follows could not be whole.
-func (s *Session) relay(client, server net.Conn) {
-	hangUp := func() {
-		client.Close()
-		server.Close()
-	}
-	defer context.AfterFunc(s.ctx, hangUp)()
-	idle := s.idle(hangUp)
-	defer idle.Stop()
-	pass := func(dst net.Conn, src io.Reader) {
-		_, err := io.Copy(dst, src)
-		half, ok := dst.(interface{ CloseWrite() error })
-		if err != nil || !ok || half.CloseWrite() != nil {
-			hangUp()
-		}
-	}
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		pass(server, readerFunc(func(p []byte) (int, error) {
-			n, err := client.Read(p)
-			idle.Reset(s.tunnel.client.idle)
-			return n, err
-		}))
-	}()
-	pass(client, s.counted(server, idle))
-	<-sent
-}
-
-// idle calls hangUp when it was not reset for too long.
-func (s *Session) idle(hangUp func()) *time.Timer {
-	patience := s.tunnel.client.idle
-	return time.AfterFunc(patience, func() {
-		s.fail(fmt.Errorf("%w: nothing moved on a connection in %v", ErrTooSlow, patience))
-		hangUp()
-	})
-}
-
-// counted counts what the session receives from r, and resets idle. At the session's
-// bound it ends all connections.
-func (s *Session) counted(r io.Reader, idle *time.Timer) io.Reader {
-	return readerFunc(func(p []byte) (int, error) {
-		n, err := r.Read(p)
-		idle.Reset(s.tunnel.client.idle)
-		if s.received.Add(int64(n)) > s.max {
-			err = fmt.Errorf("%w: more than %d bytes received", ErrTooLarge, s.max)
-			s.fail(err)
-			s.cancel()
-			return 0, err
-		}
-		return n, err
-	})
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -18,7 +18,7 @@ type target struct {
 }
 
 const (
-	maxURL  = 8 << 10 // bytes
+	maxURL  = 8 << 10
 	maxHost = 253
 )
 
@@ -40,7 +40,7 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.Host = t.url().Host
+	u.Host = t.authority()
 	u.Fragment, u.RawFragment = "", ""
 	u.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
 	return u, nil
@@ -48,34 +48,41 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 
 // targetOf reads where u leads.
 func targetOf(u *url.URL) (target, error) {
-	host := u.Hostname()
-	switch {
-	case u.Scheme != "https" && u.Scheme != "http":
+	var port uint16
+	switch u.Scheme {
+	case "https":
+		port = 443
+	case "http":
+		port = 80
+	default:
 		return target{}, fmt.Errorf("%w: scheme %.20q: only https and http are followed", ErrRefused, u.Scheme)
-	case u.User != nil:
+	}
+	if u.User != nil {
 		return target{}, fmt.Errorf("%w: the URL carries user information; configure a credential instead", ErrRefused)
-	case u.Opaque != "" || host == "":
+	}
+	host, bracketed := u.Host, strings.HasPrefix(u.Host, "[")
+	if u.Opaque != "" || host == "" {
 		return target{}, fmt.Errorf("%w: the URL has no host", ErrRefused)
-	case strings.HasPrefix(u.Host, "[") != strings.Contains(host, ":") || strings.HasSuffix(u.Host, ":"):
-		return target{}, fmt.Errorf("%w: host %.80q", ErrRefused, u.Host)
+	}
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		p, err := parsePort(host[i+1:])
+		if err != nil {
+			return target{}, err
+		}
+		host, port = host[:i], p
+	}
+	if bracketed {
+		host = strings.TrimSuffix(host[1:], "]")
 	}
 	t, err := parseHost(host)
 	if err != nil {
 		return target{}, err
 	}
-	t.plain = u.Scheme == "http"
-	t.port = defaultPort(t.plain)
-	if port := u.Port(); port != "" {
-		t.port, err = parsePort(port)
+	if bracketed != strings.Contains(host, ":") {
+		return target{}, fmt.Errorf("%w: host %.80q", ErrRefused, u.Host)
 	}
-	return t, err
-}
-
-func defaultPort(plain bool) uint16 {
-	if plain {
-		return 80
-	}
-	return 443
+	t.port, t.plain = port, u.Scheme == "http"
+	return t, nil
 }
 
 // parseHostport reads "host:port" or "[address]:port".
@@ -140,16 +147,19 @@ func (t target) hostport() string {
 	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// url returns the URL of t's root, without the scheme's own port.
+// authority returns what stands in a URL: without the scheme's own port.
+func (t target) authority() string {
+	if t.port == 443 && !t.plain || t.port == 80 && t.plain {
+		return strings.TrimSuffix(t.hostport(), ":"+strconv.Itoa(int(t.port)))
+	}
+	return t.hostport()
+}
+
 func (t target) url() *url.URL {
-	u := &url.URL{Scheme: "https", Host: t.hostport()}
 	if t.plain {
-		u.Scheme = "http"
+		return &url.URL{Scheme: "http", Host: t.authority()}
 	}
-	if t.port == defaultPort(t.plain) {
-		u.Host = strings.TrimSuffix(u.Host, ":"+strconv.Itoa(int(t.port)))
-	}
-	return u
+	return &url.URL{Scheme: "https", Host: t.authority()}
 }
 
 // Origin returns scheme://host, with the port if it is not the scheme's own: what a

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -82,4 +83,18 @@ func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 		}
 	}
 	return tlog.ParseTree([]byte(n.Text))
+}
+
+// Verifiers returns the verifiers of verifier keys, each of which may be given more
+// than once. The error is [modproxy.ErrInvalid].
+func Verifiers(keys ...string) (note.Verifiers, error) {
+	var list []note.Verifier
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		v, err := note.NewVerifier(key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
+		}
+		list = append(list, v)
+	}
+	return note.VerifierList(list...), nil
 }

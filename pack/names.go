@@ -3,7 +3,6 @@ package pack
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,7 +52,12 @@ func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
 // leftOut reports whether packages leave out name.
 func leftOut(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), isGit)
+	for part := range strings.SplitSeq(name, "/") {
+		if isGit(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git

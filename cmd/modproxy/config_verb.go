@@ -24,7 +24,7 @@ output is itself a configuration file.`,
 				return err
 			}
 			if asJSON {
-				return env.printJSON(config.Describe(c, sources))
+				return printDocument(env.stdout, config.Describe(c, sources))
 			}
 			return config.Print(env.stdout, c, sources)
 		},

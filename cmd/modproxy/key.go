@@ -9,20 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func newKeyCommand(env *environment) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "key",
-		Short: "Replace the key that package paths are signed with",
-		Args:  unknownVerb,
-		RunE: func(*cobra.Command, []string) error {
-			return misuse{hint.With(errors.New("no verb given"), `"modproxy key --help" lists the verbs`)}
-		},
-	}
+	cmd := newGroup("key", "Replace the key that package paths are signed with", "")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "rotate",
 		Short: "Sign package paths with a new key from now on",
@@ -34,7 +28,7 @@ they expire, or until the second rotation.`,
 			if err != nil {
 				return err
 			}
-			if err := haveData(c.Data); err != nil {
+			if err := admin.HaveData(c.Data); err != nil {
 				return err
 			}
 			if err := auth.RotateKey(cmd.Context(), c.KeyFile(), time.Now()); err != nil {

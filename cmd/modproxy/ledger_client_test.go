@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/admin"
 )
 
 // The token is for the proxy that was named, and for nobody that it names.
@@ -46,5 +48,14 @@ func TestTokenOfTheURL(t *testing.T) {
 		if got, err := env.token(lockFlags{url: url}); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", url, got, err, want)
 		}
+	}
+}
+
+// What is printed as a command does what it says and nothing else, whatever a
+// publisher calls a directory.
+func TestDriftIsQuoted(t *testing.T) {
+	d := admin.Drift{Module: "registry.example.com/acme/network/aws", Version: "1.0.0", Offered: "h1:x=", Subdir: "x;touch${IFS}y;#", Open: true}
+	if want := `--sum h1:x= --subdir 'x;touch${IFS}y;#' --reason …`; !strings.Contains(driftText(d), want) {
+		t.Errorf("%s has no %s", driftText(d), want)
 	}
 }

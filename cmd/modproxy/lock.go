@@ -64,7 +64,7 @@ copy is compared without them.`,
 				}
 			}
 			if f.key != "" {
-				if _, err := verifiers([]string{f.key}); err != nil {
+				if _, err := ledger.Verifiers(f.key); err != nil {
 					return misuse{fmt.Errorf("--key: %w", err)}
 				}
 			}
@@ -114,16 +114,6 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 		}
 	}
 	return calls, nil
-}
-
-// variable is an environment variable; empty when it is not set.
-func (env *environment) variable(name string) string {
-	for _, v := range env.variables {
-		if value, ok := strings.CutPrefix(v, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }
 
 func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {

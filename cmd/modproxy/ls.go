@@ -2,17 +2,17 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
 )
 
 func newLsCommand(env *environment) *cobra.Command {
@@ -39,57 +39,42 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 			if err != nil {
 				return err
 			}
-			pattern := ""
-			if len(args) > 0 {
-				pattern = args[0]
-			}
-			if _, err := parsePattern(pattern); err != nil {
+			pattern := strings.Join(args, "")
+			if err := admin.CheckPattern(pattern); err != nil {
 				return misuse{err}
 			}
-			return withAPI(cmd.Context(), c, openStorage, func(a *api) error {
-				return env.ls(cmd, a, pattern, asJSON)
+			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
+				return env.ls(cmd.Context(), api, pattern, asJSON)
 			})
 		},
 	}
+	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
 	return cmd
 }
 
-func (env *environment) ls(cmd *cobra.Command, a *api, pattern string, asJSON bool) error {
-	out := json.NewEncoder(env.stdout)
-	out.SetEscapeHTML(false)
-	var done *cache.Removed
-	var list []*listedPackage
-	path := "/-/api/packages?" + url.Values{"pattern": {pattern}}.Encode()
-	err := readStream(cmd.Context(), a, "GET", path, nil, func(line packageLine) error {
-		switch {
-		case line.Error != "":
-			return fmt.Errorf("%s", line.Error)
-		case line.Done != nil:
-			done = line.Done
-		case line.Package != nil && asJSON:
-			return out.Encode(line.Package)
-		case line.Package != nil:
-			list = append(list, line.Package)
+func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string, asJSON bool) error {
+	var list []*admin.Package
+	lines := newLines(env.stdout)
+	all, err := api.Packages(ctx, pattern, func(p *admin.Package) error {
+		if asJSON {
+			return lines.Encode(p)
 		}
+		list = append(list, p)
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil || asJSON {
 		return err
-	case done == nil:
-		return errCut
-	case !asJSON:
-		if err := printPackages(env.stdout, list); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", done.Packages, sizeText(done.Bytes))
 	}
+	if err := printPackages(env.stdout, list); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Packages, sizeText(all.Bytes))
 	return err
 }
 
 // printPackages prints a table, and each note of a package in a line of its own.
-func printPackages(w io.Writer, list []*listedPackage) error {
+func printPackages(w io.Writer, list []*admin.Package) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -114,6 +114,17 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	return root
 }
 
+// newGroup makes a command that only has verbs.
+func newGroup(name, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Long: long,
+		Args: unknownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return misuse{hint.With(errors.New("no verb given"), fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath()))}
+		},
+	}
+}
+
 // unknownVerb is how a command that has verbs refuses arguments: those it has are
 // found before it is asked.
 func unknownVerb(cmd *cobra.Command, args []string) error {

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/ledger"
 )
 
 func newRebuildCommand(env *environment) *cobra.Command {
@@ -25,20 +22,12 @@ of them is lost, and the ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
 		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err != nil {
 				return err
 			}
-			if err := haveData(c.Data); err != nil {
-				return err
-			}
-			own, err := claimToServe(cmd.Context(), c.Data)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, own.close()) }()
-			return env.rebuild(cmd.Context(), c, asJSON)
+			return env.alone(cmd.Context(), c, func() error { return env.rebuild(cmd.Context(), c, asJSON) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
@@ -46,17 +35,12 @@ modproxy must not be serving from the data directory.`,
 }
 
 func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bool) error {
-	var pinned func(modproxy.Module, string) (modproxy.Sum, error)
-	if book, err := ledger.OpenReadOnly(c.LedgerDir()); err == nil { // the index can be made without it
-		defer book.Close()
-		pinned = (&storage{book: book}).pinned
-	}
-	out, err := disk.Rebuild(ctx, c.Data, pinned)
+	out, err := app.Rebuild(ctx, c)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return env.printJSON(out)
+		return printDocument(env.stdout, out)
 	}
 	problem, aside := out.Problem, ""
 	if problem == "" {

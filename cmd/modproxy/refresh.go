@@ -1,115 +1,16 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
-	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/proxy"
 )
-
-// refreshing is what "modproxy refresh" asks for, and refreshedLine a line of what it
-// is told. The last line has Done.
-type (
-	refreshing struct {
-		Modules []string `json:"modules,omitempty"`
-		All     bool     `json:"all,omitempty"` // every module of which a package is or was kept
-	}
-	refreshedLine struct {
-		Module *refreshedModule `json:"module,omitempty"`
-		Done   bool             `json:"done,omitempty"`
-	}
-	refreshedModule struct {
-		Module   string   `json:"module"`
-		Versions int      `json:"versions"`
-		New      []string `json:"new,omitempty"`
-		Gone     []string `json:"gone,omitempty"`
-		Kept     []string `json:"kept,omitempty"`  // of Gone, those that stay listed
-		Error    string   `json:"error,omitempty"` // why nothing else is known
-	}
-)
-
-// refresher asks registries for what is new.
-type refresher struct {
-	cache *cache.Registry
-	hosts func(host string) bool // may be asked
-}
-
-func (r *refresher) mounts() []proxy.Mount {
-	return []proxy.Mount{{Method: "POST", Path: "/-/api/modules/refresh", Kind: "api", Handle: r.refresh}}
-}
-
-func (r *refresher) refresh(w http.ResponseWriter, req *http.Request) error {
-	var in refreshing
-	if err := readJSON(w, req, &in); err != nil {
-		return err
-	}
-	if r.cache.Next == nil {
-		return fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
-	}
-	modules, err := r.modules(in)
-	if err != nil {
-		return err
-	}
-	stream(w, func(write func(any)) {
-		for _, m := range modules {
-			if req.Context().Err() != nil {
-				return
-			}
-			write(refreshedLine{Module: r.one(req.Context(), m)})
-		}
-		write(refreshedLine{Done: true})
-	})
-	return nil
-}
-
-// modules are those that in names.
-func (r *refresher) modules(in refreshing) ([]modproxy.Module, error) {
-	var list []modproxy.Module
-	for _, address := range in.Modules {
-		m, err := parseModule(address, "")
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, m)
-	}
-	if !in.All {
-		return list, nil
-	}
-	seen := map[modproxy.Module]bool{}
-	for kept := range r.cache.Index.Packages(modproxy.Module{}) { // one that cannot be read names no module
-		if m := kept.Module; m != (modproxy.Module{}) && !seen[m] && r.hosts(m.Host) {
-			seen[m] = true
-			list = append(list, m)
-		}
-	}
-	return list, nil
-}
-
-func (r *refresher) one(ctx context.Context, m modproxy.Module) *refreshedModule {
-	out := &refreshedModule{Module: m.String()}
-	if !r.hosts(m.Host) {
-		out.Error = fmt.Sprintf("%s: %s is not among upstreams", m, m.Host)
-		return out
-	}
-	got, err := r.cache.Refresh(ctx, m)
-	if err != nil {
-		out.Error = err.Error()
-		return out
-	}
-	out.Versions, out.New, out.Gone, out.Kept = got.Versions, got.New, got.Gone, got.Kept
-	return out
-}
 
 func newRefreshCommand(env *environment) *cobra.Command {
 	var all, asJSON bool
@@ -133,86 +34,43 @@ stands for every module of which a package is or was kept.`,
 			if err != nil {
 				return err
 			}
-			in := refreshing{All: all}
+			in := admin.Refresh{All: all}
 			for _, arg := range args {
 				q, err := choose(c, []string{arg})
 				if err != nil {
 					return err
 				}
-				in.Modules = append(in.Modules, q.module.String())
+				in.Modules = append(in.Modules, q.Module.String())
 			}
-			open := func(*config.Config) ([]proxy.Mount, func() error, error) { return env.openRefresher(cmd.Context()) }
-			return withAPI(cmd.Context(), c, open, func(a *api) error {
-				return env.refresh(cmd.Context(), a, in, asJSON)
+			return env.operate(cmd.Context(), c, app.Registries, func(api *admin.Client) error {
+				var failed problems
+				err := api.Refresh(cmd.Context(), in, func(m admin.Refreshed) error {
+					if m.Error != "" {
+						failed = append(failed, errors.New(m.Error))
+						if !asJSON {
+							return nil
+						}
+					}
+					return printList(env.stdout, []admin.Refreshed{m}, asJSON, refreshedText)
+				})
+				if err == nil && len(failed) > 0 {
+					err = failed
+				}
+				return err
 			})
 		},
 	}
+	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one module in a line: {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}`)
 	return cmd
 }
 
-// openRefresher makes what asks registries while modproxy does not serve. It is for
-// nobody but this process, and so it asks nobody who they are.
-func (env *environment) openRefresher(ctx context.Context) ([]proxy.Mount, func() error, error) {
-	c, _, err := env.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	inside := *c
-	inside.Anonymous = true
-	a, err := app.Open(ctx, &inside, app.Options{Version: buildVersion()})
-	if err != nil {
-		return nil, nil, err
-	}
-	if why := a.Store.ReadOnly(); why != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the data directory is read-only: %w", why), a.Close())
-	}
-	ask := &refresher{cache: a.Cache, hosts: c.HasUpstream}
-	return ask.mounts(), a.Close, nil
-}
-
-// refresh prints what the API says. Its error has those of the modules.
-func (env *environment) refresh(ctx context.Context, a *api, in refreshing, asJSON bool) error {
-	out := json.NewEncoder(env.stdout)
-	out.SetEscapeHTML(false)
-	var failed problems
-	done := false
-	err := readStream(ctx, a, "POST", "/-/api/modules/refresh", in, func(line refreshedLine) error {
-		m := line.Module
-		switch {
-		case line.Done:
-			done = true
-		case m == nil:
-		case m.Error != "":
-			failed = append(failed, errors.New(m.Error))
-			if asJSON {
-				return out.Encode(m)
-			}
-		case asJSON:
-			return out.Encode(m)
-		default:
-			_, err := fmt.Fprintln(env.stdout, m)
-			return err
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case len(failed) > 0:
-		return failed
-	case !done:
-		return errCut
-	}
-	return nil
-}
-
 // maxShown is how many versions are named to a person.
 const maxShown = 20
 
-// String is what became of the module in one line.
-func (m refreshedModule) String() string {
+// refreshedText is what became of a module, in one line.
+func refreshedText(m admin.Refreshed) string {
 	name := func(list []string) string {
 		more := ""
 		if n := len(list) - maxShown; n > 0 {
@@ -237,5 +95,5 @@ func (m refreshedModule) String() string {
 	if len(said) == 0 {
 		said = append(said, fmt.Sprintf("unchanged, %d versions", m.Versions))
 	}
-	return m.Module + ": " + strings.Join(said, "; ")
+	return m.Module + ": " + strings.Join(said, "; ") + "\n"
 }

@@ -2,55 +2,13 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
 )
-
-// removal is what "modproxy rm" asks for, and removedPackages what it is told.
-type (
-	removal struct {
-		Module  string `json:"module"`
-		Version string `json:"version,omitempty"` // empty: all
-	}
-	removedPackages struct {
-		Packages []removedPackage `json:"packages"`
-	}
-	removedPackage struct {
-		Module  string       `json:"module"`
-		Version string       `json:"version"`
-		Size    int64        `json:"size_bytes"`
-		Sum     modproxy.Sum `json:"sum"`
-		There   bool         `json:"there"`            // it was there
-		Shared  []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
-	}
-)
-
-func (s *storage) remove(w http.ResponseWriter, r *http.Request) error {
-	var in removal
-	if err := readJSON(w, r, &in); err != nil {
-		return err
-	}
-	m, err := parseModule(in.Module, "")
-	if err == nil && in.Version != "" {
-		in.Version, err = modproxy.CanonicalVersion(in.Version)
-	}
-	if err != nil {
-		return err
-	}
-	list, err := s.cache.Discard(r.Context(), m, in.Version)
-	if err != nil {
-		return err
-	}
-	var out removedPackages
-	for _, d := range list {
-		out.Packages = append(out.Packages, removedPackage{d.Module.String(), d.Version, d.Record.Size, d.Record.Sum, d.There, d.Shared})
-	}
-	return writeJSON(w, out)
-}
 
 func newRmCommand(env *environment) *cobra.Command {
 	var asJSON bool
@@ -73,35 +31,29 @@ VERSION, the packages of all its versions are removed.`,
 			if err != nil {
 				return err
 			}
-			return withAPI(cmd.Context(), c, openStorage, func(a *api) error {
-				var out removedPackages
-				if err := a.ask(cmd.Context(), "POST", "/-/api/packages/remove", removal{q.module.String(), q.version}, &out); err != nil {
+			in := admin.Removal{Module: q.Module.String(), Version: q.Version}
+			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
+				list, err := api.Remove(cmd.Context(), in)
+				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printLines(env.stdout, out.Packages)
-				}
-				return env.printRemoved(out)
+				return printList(env.stdout, list, asJSON, removedText)
 			})
 		},
 	}
+	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
 	return cmd
 }
 
-func (env *environment) printRemoved(out removedPackages) error {
-	for _, p := range out.Packages {
-		what := "removed " + sizeText(p.Size)
-		switch {
-		case !p.There:
-			what = "was not there"
-		case len(p.Shared) > 0:
-			what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
-		}
-		_, err := fmt.Fprintf(env.stdout, "%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
-		if err != nil {
-			return err
-		}
+// removedText is what became of a package, in one line.
+func removedText(p admin.Removed) string {
+	what := "removed " + sizeText(p.Size)
+	switch {
+	case !p.There:
+		what = "was not there"
+	case len(p.Shared) > 0:
+		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
 	}
-	return nil
+	return fmt.Sprintf("%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
 }

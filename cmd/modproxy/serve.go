@@ -7,15 +7,14 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/proxy"
 )
 
 func newServeCommand(env *environment) *cobra.Command {
@@ -45,32 +44,27 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 // serve runs the proxy until ctx ends.
 func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-chan os.Signal) (err error) {
 	env.tuneGarbage(c)
-	own, err := claimToServe(ctx, c.Data)
+	claim, err := admin.ClaimToServe(ctx, c.Data)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, own.close()) }()
+	defer func() { err = errors.Join(err, claim.Close()) }()
+	socket, noSocket := claim.Listen()
+	if socket != nil {
+		defer socket.Close()
+	}
 	a, err := app.Listen(ctx, c, app.Options{
-		Version: buildVersion(), ConfigFile: env.flags.file(), Log: env.stderr, Operator: own.admits, Mounts: mounts,
+		Version: buildVersion(), ConfigFile: env.flags.file(), Log: env.stderr, Socket: socket, NoSocket: noSocket,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	if err := own.announce(a.URL()); err != nil {
-		return err
-	}
+	claim.Announce(a.URL())
 	if err := env.announce(a); err != nil {
 		return err
 	}
 	return a.Serve(ctx, hangup)
-}
-
-// mounts are what modproxy answers beside the protocol while it serves.
-func mounts(a *app.App) []proxy.Mount {
-	kept := &storage{store: a.Store, cache: a.Cache, book: a.Ledger}
-	ask := &refresher{cache: a.Cache, hosts: a.Config().HasUpstream}
-	return slices.Concat(app.SumDBMounts(a.Ledger), ledgerMounts(a.Ledger, a.Forget), kept.mounts(), ask.mounts())
 }
 
 // announce tells the person at the terminal where the proxy is and what to do next.

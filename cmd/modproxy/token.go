@@ -12,22 +12,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func newTokenCommand(env *environment) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "token",
-		Short: "Make, list and revoke tokens for clients",
-		Long: `Make, list and revoke tokens for clients. They are in the data directory; a proxy
-that serves from it notices changes within five seconds.`,
-		Args: unknownVerb,
-		RunE: func(*cobra.Command, []string) error {
-			return misuse{hint.With(errors.New("no verb given"), `"modproxy token --help" lists the verbs`)}
-		},
-	}
+	cmd := newGroup("token", "Make, list and revoke tokens for clients",
+		`Make, list and revoke tokens for clients. They are in the data directory; a proxy
+that serves from it notices changes within five seconds.`)
 	cmd.AddCommand(newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 	return cmd
 }
@@ -37,7 +31,7 @@ that serves from it notices changes within five seconds.`,
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
-		err = haveData(c.Data)
+		err = admin.HaveData(c.Data)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -55,12 +49,12 @@ func (env *environment) firstTokens() (*config.Config, *auth.Tokens, error) {
 		return nil, nil, err
 	}
 	if source := sources.Of("data"); source.Name == "--data" {
-		if err := haveDir(c.Data, "data directory"); err != nil {
+		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
 			q := shellQuote(c.Data)
 			return nil, nil, hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
 		}
 	}
-	if err := makeData(c.Data); err != nil {
+	if err := admin.MakeData(c.Data); err != nil {
 		return nil, nil, err
 	}
 	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
@@ -160,7 +154,7 @@ five seconds.`,
 				return err
 			}
 			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
-				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), dataHint)
+				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), admin.DataHint)
 			}
 			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {

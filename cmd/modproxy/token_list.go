@@ -31,7 +31,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printLines(env.stdout, list)
+				return printList(env.stdout, list, true, nil)
 			}
 			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush

@@ -4,7 +4,6 @@
 package egresstest
 
 import (
-	"context"
 	"encoding/base64"
 	"io"
 	"net"
@@ -54,13 +53,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodConnect {
-		proxy := &httputil.ReverseProxy{
-			Rewrite: func(*httputil.ProxyRequest) {},
-			Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-				return p.Dial(r.Host)
-			}},
-		}
-		proxy.ServeHTTP(w, r)
+		p.forward(w, r)
 		return
 	}
 	there, err := p.Dial(r.Host)
@@ -77,6 +70,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	join(here, there)
 }
 
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
+	there, err := p.Dial(r.Host)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	there.Close()
+	proxy := &httputil.ReverseProxy{Rewrite: func(pr *httputil.ProxyRequest) {
+		pr.Out.URL.Host, pr.Out.Host = there.RemoteAddr().String(), pr.In.Host
+	}}
+	proxy.ServeHTTP(w, r)
+}
+
 // ServeSOCKS is the proxy by SOCKS 5, until l is closed.
 func (p *Proxy) ServeSOCKS(l net.Listener) {
 	for {
@@ -89,32 +95,33 @@ func (p *Proxy) ServeSOCKS(l net.Listener) {
 }
 
 func (p *Proxy) socks(c net.Conn) {
-	defer c.Close()
 	hostport, ok := p.negotiate(c)
 	if !ok {
+		c.Close()
 		return
 	}
 	p.note("SOCKS", hostport)
 	there, err := p.Dial(hostport)
 	if err != nil {
 		c.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
+		c.Close()
 		return
 	}
 	c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 	join(c, there)
 }
 
-// negotiate returns where a connection is to lead.
+// negotiate is where a connection is to lead.
 func (p *Proxy) negotiate(c net.Conn) (hostport string, ok bool) {
-	ok = true
-	read := func(n byte) []byte {
+	failed := false
+	read := func(n int) []byte {
 		b := make([]byte, n)
 		if _, err := io.ReadFull(c, b); err != nil {
-			ok = false
+			failed = true
 		}
 		return b
 	}
-	counted := func() string { return string(read(read(1)[0])) }
+	counted := func() string { return string(read(int(read(1)[0]))) }
 	method := byte(0)
 	if p.User != "" {
 		method = 2
@@ -139,19 +146,19 @@ func (p *Proxy) negotiate(c net.Conn) (hostport string, ok bool) {
 		host = counted()
 	case 4:
 		host = net.IP(read(16)).String()
+	default:
+		return "", false
 	}
 	port := read(2)
-	return net.JoinHostPort(host, strconv.Itoa(int(port[0])<<8|int(port[1]))), ok && host != ""
+	return net.JoinHostPort(host, strconv.Itoa(int(port[0])<<8|int(port[1]))), !failed
 }
 
 // join copies both ways until both have ended.
 func join(a, b net.Conn) {
-	var both sync.WaitGroup
 	half := func(to, from net.Conn) {
 		io.Copy(to, from)
 		to.Close()
 	}
-	both.Go(func() { half(a, b) })
-	half(b, a)
-	both.Wait()
+	go half(a, b)
+	go half(b, a)
 }

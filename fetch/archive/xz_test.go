@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy/fetch/archive"
-	"github.com/modproxy/modproxy/pack"
 )
 
 // xzBlock is the header of a block: its flags and what follows them, padded and with
@@ -71,7 +70,7 @@ func TestXz(t *testing.T) {
 		"garbage":          join(good, []byte("garbage behind it")),
 		"zeros in another": join(good, compressed(t, make([]byte, 512), toXz)),
 	} {
-		packed, _, err := unpack(t, data, archive.TarXz, pack.Limits{})
+		packed, _, err := unpack(t, data, archive.TarXz, archive.Limits{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -122,7 +121,7 @@ func TestXz(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wantLittle(t, 3, func() {
-				_, _, err := unpack(t, tt.data, archive.TarXz, pack.Limits{})
+				_, _, err := unpack(t, tt.data, archive.TarXz, archive.Limits{})
 				wantRefused(t, err, tt.why)
 			})
 		})
@@ -133,6 +132,6 @@ func TestXz(t *testing.T) {
 func TestXzDictionaries(t *testing.T) {
 	one := xzOf(xzBlock(0, 0x21, 1, 28), lzma2([]byte(strings.Repeat("x", 512))), 12+516, 512)
 	content := join(xzOf(xzBlock(0, 0x21, 1, 28), lzma2(block("a", tar.TypeReg, 1<<30)), 12+516, 512), bytes.Repeat(one, 1000))
-	_, _, err := unpack(t, content, archive.TarXz, pack.Limits{})
+	_, _, err := unpack(t, content, archive.TarXz, archive.Limits{})
 	wantRefused(t, err, "has too many blocks")
 }

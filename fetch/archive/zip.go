@@ -16,8 +16,8 @@ import (
 
 // unpackZip reads a zip archive by archive/zip, as the clients do, within the limits.
 // It checks first that other programs see the same entries.
-func unpackZip(in *input, size int64, out *output, b *pack.Builder) error {
-	end, err := readZipEnd(in, size, b.Limits().Entries)
+func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
+	end, err := readZipEnd(in, size, l)
 	if err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func unpackZip(in *input, size int64, out *output, b *pack.Builder) error {
 	return nil
 }
 
-// checkZipEntries checks the header of every entry. An entry must end where the next one
-// or the directory begins, or before.
+// checkZipEntries checks the header of every entry. No entry may share bytes with
+// another one or with the directory, which begins at directory.
 func checkZipEntries(files []*zip.File, source *zipSource, directory int64) error {
 	type place struct {
-		f            *zip.File
-		header, data int64
+		f           *zip.File
+		header, end int64
 	}
 	places := make([]place, 0, len(files))
 	for _, f := range files {
@@ -54,19 +54,19 @@ func checkZipEntries(files []*zip.File, source *zipSource, directory int64) erro
 		if err != nil {
 			return fmt.Errorf("%.200q: no header is where the directory says: %w", f.Name, err)
 		}
-		places = append(places, place{f, source.last, data}) // DataOffset has read the header
+		header := source.last // the one read of DataOffset began there
+		if f.CompressedSize64 > uint64(max(0, directory-data)) {
+			return refuse("%.200q: overlaps the directory", f.Name)
+		}
+		if err := checkZipHeader(f, source, header, data); err != nil {
+			return err
+		}
+		places = append(places, place{f, header, data + int64(f.CompressedSize64)})
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.header, b.header) })
-	for i, p := range places {
-		next := directory
-		if i+1 < len(places) {
-			next = places[i+1].header
-		}
-		if p.data > next || p.f.CompressedSize64 > uint64(next-p.data) {
-			return refuse("%.200q: overlaps what follows it", p.f.Name)
-		}
-		if err := checkZipHeader(p.f, source, p.header, p.data); err != nil {
-			return err
+	for i := 1; i < len(places); i++ {
+		if places[i-1].end > places[i].header {
+			return refuse("%.200q: overlaps the entry %.200q", places[i-1].f.Name, places[i].f.Name)
 		}
 	}
 	return nil

@@ -4,11 +4,13 @@ package faults_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path"
@@ -74,22 +76,17 @@ func (r *rig) loadDrift() (end func()) {
 	return func() { ending.Store(true); <-done }
 }
 
-// remove removes a package, as who operates modproxy, and is whether that was done.
+// remove removes a package, as the operator of modproxy, and reports whether that
+// was done.
 func (r *rig) remove(module, version string) bool {
-	var server struct{ Token string }
-	text, err := os.ReadFile(filepath.Join(r.data, "server.json"))
-	if err != nil || json.Unmarshal(text, &server) != nil {
-		return false // modproxy does not serve
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(r.data, "modproxy.sock"))
 	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	body := fmt.Sprintf(`{"module": %q, "version": %q}`, module, version)
-	req, err := http.NewRequest("POST", r.url+"/-/api/packages/remove", strings.NewReader(body))
+	resp, err := client.Post("http://localhost/-/api/packages/remove", "application/json", strings.NewReader(body))
 	if err != nil {
-		return false
-	}
-	req.Header.Set("Authorization", "Bearer "+server.Token)
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return false
+		return false // modproxy does not serve
 	}
 	resp.Body.Close()
 	return resp.StatusCode == http.StatusOK

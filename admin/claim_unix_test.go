@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package main
+package admin
 
 import (
 	"os"
@@ -9,28 +9,22 @@ import (
 	"testing"
 )
 
-// Who owns the data directory need not be who runs a verb: no file elsewhere is
-// emptied, changed or made through what is there.
+// The owner of the data directory need not be the user that runs a verb: no file
+// elsewhere is emptied, changed or made through what is there.
 func TestClaimIsNoLink(t *testing.T) {
 	for name, plant := range map[string]func(victim, there string) error{
 		"link":          os.Symlink,
 		"dangling link": func(victim, there string) error { return os.Symlink(victim+".absent", there) },
+		"other name":    os.Link,
 		"pipe":          func(_, there string) error { return syscall.Mkfifo(there, 0o600) },
 	} {
 		dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-		const text = `{"url": "http://127.0.0.1:1", "token": "x"}`
-		if err := os.WriteFile(victim, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := plant(victim, filepath.Join(dir, serverName)); err != nil {
-			t.Fatal(err)
-		}
-		if c, err := claimData(dir); err == nil {
+		const text = "precious"
+		must(t, os.WriteFile(victim, []byte(text), 0o644))
+		must(t, plant(victim, filepath.Join(dir, lockName)))
+		if c, err := ClaimData(dir); err == nil {
 			t.Errorf("%s: it was claimed", name)
-			c.close()
-		}
-		if s, err := readServer(dir); err == nil {
-			t.Errorf("%s: %+v is believed", name, s)
+			c.Close()
 		}
 		if now, err := os.ReadFile(victim); err != nil || string(now) != text {
 			t.Errorf("%s: there is %q, %v", name, now, err)

@@ -33,3 +33,15 @@ func shellQuote(s string) string {
 func isPlain(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
 }
+
+// sizeText is a size for people.
+func sizeText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	x, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB"}
+	for ; x >= 1024 && len(units) > 1; units = units[1:] {
+		x /= 1024
+	}
+	return fmt.Sprintf("%.1f%s", x, units[0])
+}

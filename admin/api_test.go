@@ -1,0 +1,245 @@
+package admin_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openLedger(t *testing.T, dir string) *ledger.Log {
+	t.Helper()
+	book, err := ledger.Open(dir, "")
+	must(t, err)
+	t.Cleanup(func() { book.Close() })
+	return book
+}
+
+// handler answers as a proxy does.
+func handler(s *admin.Server, operator func(*http.Request) bool) http.Handler {
+	var mounts []proxy.Mount
+	for _, r := range s.Routes() {
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
+	}
+	return proxy.New(proxy.Config{Mounts: mounts, Operator: operator})
+}
+
+func everybody(*http.Request) bool { return true }
+
+func inside(t *testing.T, s *admin.Server) *admin.Client {
+	t.Helper()
+	c, done := admin.Inside(handler(s, everybody))
+	t.Cleanup(func() { done() })
+	return c
+}
+
+func TestLedger(t *testing.T) {
+	book := openLedger(t, t.TempDir())
+	for _, v := range []string{"1.0.0", "2.0.0"} {
+		must(t, book.Add(ledgertest.NewRecord(vpc, v, v)))
+	}
+	must(t, book.Drift(ledger.Drift{
+		Module: vpc, Version: "1.0.0", Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
+		Source: modproxy.Source{URL: "https://git.example.com/b"}, Time: time.Unix(2e9, 0).UTC(),
+	}))
+	c, ctx := inside(t, &admin.Server{Ledger: book}), t.Context()
+
+	drift, err := c.Drift(ctx, admin.Query{Since: time.Unix(1e9, 0)})
+	if err != nil || len(drift) != 1 || !drift[0].Open || drift[0].Offered != ledgertest.Sum("b") || drift[0].Module != vpc.String() {
+		t.Errorf("Drift = %+v, %v", drift, err)
+	}
+	if drift, err := c.Drift(ctx, admin.Query{Since: time.Unix(3e9, 0)}); err != nil || len(drift) != 0 {
+		t.Errorf("Drift of a time = %+v, %v", drift, err)
+	}
+	in := admin.Acceptance{Module: vpc.String(), Version: "1.0", Sum: ledgertest.Sum("b"), Reason: "announced"}
+	out, err := c.Accept(ctx, in)
+	if err != nil || !out.Offered || out.Before != ledgertest.Sum("1.0.0") {
+		t.Errorf("Accept = %+v, %v", out, err)
+	}
+	if drift, err := c.Drift(ctx, admin.Query{}); err != nil || len(drift) != 1 || drift[0].Open {
+		t.Errorf("Drift of what was accepted = %+v, %v", drift, err)
+	}
+	records, err := c.Records(ctx, admin.Query{Module: vpc, Version: "1.0.0"})
+	if err != nil || len(records) != 2 || records[0].Counts || !records[1].Counts || records[1].Source.URL != "https://git.example.com/b" {
+		t.Errorf("Records = %+v, %v", records, err)
+	}
+	key, err := c.VerifierKey(ctx)
+	if err != nil || key != book.VerifierKey() {
+		t.Errorf("VerifierKey = %q, %v", key, err)
+	}
+
+	var export bytes.Buffer
+	if n, err := c.Export(ctx, &export); err != nil || n != book.Tree().N {
+		t.Errorf("Export = %d, %v", n, err)
+	}
+	copied := openLedger(t, t.TempDir())
+	other := inside(t, &admin.Server{Ledger: copied})
+	if _, err := other.Import(ctx, bytes.NewReader(export.Bytes()), nil); err == nil {
+		t.Error("an export with another key was imported")
+	}
+	if n, err := other.Import(ctx, &export, []string{key}); err != nil || n != book.Tree().N || copied.Tree() != book.Tree() {
+		t.Errorf("Import = %d, %v", n, err)
+	}
+	for what, in := range map[string]admin.Acceptance{
+		"a version without a record": {Module: vpc.String(), Version: "9.0.0", Sum: in.Sum, Reason: "x"},
+		"no module":                  {Module: "vpc", Version: "1.0.0", Sum: in.Sum, Reason: "x"},
+		"no version":                 {Module: vpc.String(), Version: "one", Sum: in.Sum, Reason: "x"},
+		"no reason":                  {Module: vpc.String(), Version: "1.0.0", Sum: ledgertest.Sum("c")},
+	} {
+		var refused *admin.Error
+		if _, err := c.Accept(ctx, in); !errors.As(err, &refused) || refused.Status/100 != 4 {
+			t.Errorf("Accept of %s: %v", what, err)
+		}
+	}
+}
+
+// What is in memory is forgotten of the version that was accepted, however that was
+// spelled.
+func TestAcceptForgets(t *testing.T) {
+	book := openLedger(t, t.TempDir())
+	must(t, book.Add(ledgertest.NewRecord(vpc, "1.2.0", "a")))
+	memory := &forgetter{}
+	c := inside(t, &admin.Server{Ledger: book, Cache: memory})
+	for i, spelled := range []string{"1.2.0", "v1.2.0", "1.2", "v01.2"} {
+		in := admin.Acceptance{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled, Sum: ledgertest.Sum(spelled), Reason: "announced"}
+		_, err := c.Accept(t.Context(), in)
+		must(t, err)
+		if want := vpc.At("1.2.0"); len(memory.forgotten) != i+1 || memory.forgotten[i] != want {
+			t.Errorf("accepted as %q: forgotten %q; want %q", spelled, memory.forgotten, want)
+		}
+	}
+}
+
+type forgetter struct {
+	admin.Cache
+	forgotten []modproxy.ModuleVersion
+}
+
+func (f *forgetter) Forget(m modproxy.Module, version string) {
+	f.forgotten = append(f.forgotten, m.At(version))
+}
+
+// A verb is answered by the process that serves, and claims the directory if none does.
+func TestReach(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, _, err := admin.Reach(t.Context(), dir); err == nil {
+		t.Error("a directory that does not exist was made")
+	}
+	must(t, admin.MakeData(dir))
+	client, claim, err := admin.Reach(t.Context(), dir)
+	if err != nil || client != nil {
+		t.Fatalf("Reach without a proxy = %v, %v", client, err)
+	}
+	socket, err := claim.Listen()
+	must(t, err)
+	book := openLedger(t, t.TempDir())
+	server := &http.Server{Handler: handler(&admin.Server{Ledger: book}, admin.FromSocket), ConnContext: admin.ConnContext}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	go server.Serve(socket)
+	go server.Serve(tcp)
+	defer server.Close()
+	client, other, err := admin.Reach(t.Context(), dir)
+	if err != nil || other != nil {
+		t.Fatalf("Reach = %v, %v", other, err)
+	}
+	if key, err := client.VerifierKey(t.Context()); err != nil || key != book.VerifierKey() {
+		t.Errorf("VerifierKey = %q, %v", key, err)
+	}
+	res, err := http.Get("http://" + tcp.Addr().String() + "/-/api/ledger/key")
+	must(t, err)
+	if res.Body.Close(); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a client of the network is answered %s", res.Status)
+	}
+	must(t, server.Close())
+	if _, err := client.VerifierKey(t.Context()); err == nil {
+		t.Error("the proxy has ended, and answers")
+	}
+	must(t, claim.Close())
+}
+
+func TestRemote(t *testing.T) {
+	book := openLedger(t, t.TempDir())
+	api := handler(&admin.Server{Ledger: book}, func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer mp_ops" })
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another host is asked for %s, and shown %q", r.URL, r.Header["Authorization"])
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Authorization") {
+		case "Bearer mp_moved":
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		case "Bearer mp_reader": // as a proxy answers tokens that may not operate it
+			http.Error(w, `{"errors":["there is nothing at this path"]}`, http.StatusNotFound)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+	for token, want := range map[string]string{
+		"mp_ops":    "",
+		"mp_other":  "does not know the token",
+		"mp_reader": "it is not an operator's",
+		"mp_moved":  "redirects are not followed",
+	} {
+		c, err := admin.Remote(server.URL+"/", token)
+		must(t, err)
+		key, err := c.VerifierKey(t.Context())
+		if want == "" && (err != nil || key != book.VerifierKey()) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v", token, key, err)
+		}
+	}
+	c, err := admin.Remote(server.URL, "mp_ops")
+	must(t, err)
+	if _, err := c.Accept(t.Context(), admin.Acceptance{Module: vpc.String(), Version: "1.0.0", Sum: ledgertest.Sum("a"), Reason: "x"}); err == nil || !strings.HasPrefix(err.Error(), "no record of "+vpc.String()) {
+		t.Errorf("what the API does not find: %v", err)
+	}
+	for server, token := range map[string]string{
+		"http://modules.example.com": "mp_ops", "http://127.0.0.1.example.com": "mp_ops", "http://192.0.2.1:8080": "mp_ops",
+		"ftp://127.0.0.1": "mp_ops", "modules.example.com": "mp_ops", "": "mp_ops", "https://modules.example.com": "",
+	} {
+		if _, err := admin.Remote(server, token); err == nil {
+			t.Errorf("Remote(%q, %q) is no error", server, token)
+		}
+	}
+	if _, err := admin.Remote("http://[::1]:8080", "mp_ops"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Only a certificate that the machine trusts is shown a token.
+func TestRemoteVerifies(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a server without a good certificate is shown %q", r.Header["Authorization"])
+	}))
+	server.Config.ErrorLog = nil
+	defer server.Close()
+	c, err := admin.Remote(server.URL, "mp_ops")
+	must(t, err)
+	if _, err := c.VerifierKey(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error %v", err)
+	}
+}
+
+var _ admin.Cache = (*cache.Registry)(nil)

@@ -1,0 +1,144 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+// lockName is the file in the data directory that its process has locked. It says
+// which process that is, for messages.
+const lockName = "lock"
+
+// ErrClaimed is the error when another process works in the data directory.
+var ErrClaimed = errors.New("another modproxy has the data directory")
+
+// A Claim is a data directory in which no other process works. It ends with the
+// process, however that ends. A directory on a file system that is read-only can be
+// claimed by many processes, which only read.
+type Claim struct {
+	dir      string
+	file     *os.File // nil if the file system is read-only and has no lock file
+	readOnly bool
+}
+
+// ClaimData claims the data directory, and makes it if there is none.
+func ClaimData(dir string) (*Claim, error) {
+	if err := MakeData(dir); err != nil {
+		return nil, err
+	}
+	c := &Claim{dir: dir}
+	name := filepath.Join(dir, lockName)
+	f, err := durable.OpenRegular(name, os.O_RDWR|os.O_CREATE|durable.NoFollow)
+	if errors.Is(err, syscall.EROFS) {
+		c.readOnly = true
+		if f, err = durable.OpenRegular(name, os.O_RDONLY|durable.NoFollow); errors.Is(err, fs.ErrNotExist) {
+			return c, nil
+		}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, hint.With(err, "run modproxy as the owner of the data directory, or --data takes another")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && durable.Links(info) > 1 {
+		return nil, hint.With(errors.Join(fmt.Errorf("%s: it has other names, and would be written under them, too", name), f.Close()),
+			"remove it while no modproxy works in the directory")
+	}
+	lock := filelock.TryLock
+	if c.readOnly {
+		lock = filelock.TryRLock
+	}
+	if err = lock(f); errors.Is(err, filelock.ErrLocked) {
+		err = fmt.Errorf("%s: %w", dir, ErrClaimed)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.file = f
+	c.say("") // a process that was killed has left its own
+	return c, nil
+}
+
+// ClaimToServe claims the data directory for "modproxy serve". It waits a little for
+// a verb to end.
+func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
+	for end := time.Now().Add(claimWait); ; {
+		c, err := ClaimData(dir)
+		if !errors.Is(err, ErrClaimed) {
+			return c, err
+		}
+		owner := ownerOf(dir)
+		if owner == "" && time.Now().Before(end) {
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if owner != "" {
+			err = fmt.Errorf("%w: %s", err, owner)
+		}
+		return nil, hint.With(err, "end that one, or use another directory (--data)")
+	}
+}
+
+// How long another process may take to listen, or to be done.
+const (
+	claimWait  = 3 * time.Second
+	claimPause = 20 * time.Millisecond
+)
+
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(claimPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Announce notes where this process serves, for the message of [ClaimToServe].
+func (c *Claim) Announce(url string) { c.say(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url)) }
+
+// say replaces the text of the lock file. Only messages need it: a full disk, for
+// example, is no reason to fail.
+func (c *Claim) say(text string) {
+	if c.file == nil || c.readOnly {
+		return
+	}
+	_ = c.file.Truncate(0)
+	_, _ = c.file.WriteAt([]byte(text), 0)
+}
+
+// ownerOf returns what the process that has the data directory says of itself, or
+// an empty string.
+func ownerOf(dir string) string {
+	f, err := durable.OpenRegular(filepath.Join(dir, lockName), os.O_RDONLY|durable.NoFollow)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 1024)) // what there is
+	return strings.TrimSpace(string(text))
+}
+
+// Close lets other processes claim the directory.
+func (c *Claim) Close() error {
+	if c.file == nil {
+		return nil
+	}
+	c.say("")
+	return c.file.Close()
+}

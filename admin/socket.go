@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+)
+
+// socketName is the socket in the data directory on which the process that serves
+// answers the directory's owner.
+const socketName = "modproxy.sock"
+
+// maxSocketPath is the longest path that every system takes as a socket's address,
+// in bytes.
+const maxSocketPath = 103
+
+// Listen listens on the socket in the data directory, to which only the directory's
+// owner can connect. One that a process has left behind is replaced. The listener is
+// nil where the file system is read-only.
+func (c *Claim) Listen() (net.Listener, error) {
+	if c.readOnly {
+		return nil, nil
+	}
+	name := filepath.Join(c.dir, socketName)
+	switch info, err := os.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s: it is not a socket", name)
+	default:
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	}
+	path, done, err := socketPath(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := listenPrivately(path)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // the path may be gone by then
+	return &socket{l, name}, nil
+}
+
+type socket struct {
+	net.Listener
+	name string
+}
+
+// Close implements [net.Listener].
+func (s *socket) Close() error {
+	_ = os.Remove(s.name) // the next process that serves replaces what stays
+	return s.Listener.Close()
+}
+
+func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
+	path, done, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", path)
+}
+
+// socketPath returns a path of the socket that is short enough to be its address,
+// by a link in a directory of its own if the data directory has a longer one. done
+// removes that.
+func socketPath(dir string) (path string, done func(), err error) {
+	if path = filepath.Join(dir, socketName); len(path) <= maxSocketPath {
+		return path, func() {}, nil
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, err
+	}
+	temp, err := os.MkdirTemp("", "modproxy-") // 0700
+	if err != nil {
+		return "", nil, err
+	}
+	link := filepath.Join(temp, "data")
+	if err := os.Symlink(dir, link); err != nil {
+		return "", nil, errors.Join(err, os.Remove(temp))
+	}
+	return filepath.Join(link, socketName), func() { os.Remove(link); os.Remove(temp) }, nil
+}
+
+type fromSocket struct{}
+
+// ConnContext is for [http.Server]: requests from the socket are known by it.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	if _, ok := conn.(*net.UnixConn); ok {
+		return context.WithValue(ctx, fromSocket{}, true)
+	}
+	return ctx
+}
+
+// FromSocket reports whether a request came by the socket in the data directory,
+// from its owner.
+func FromSocket(r *http.Request) bool { return r.Context().Value(fromSocket{}) != nil }

@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// api returns the operator's API of the app.
+func (s *App) api() *admin.Server {
+	server := &admin.Server{Ledger: s.Ledger, Cache: s.Cache, Store: s.Store}
+	if !s.config.Offline {
+		server.Upstreams = s.config
+	}
+	return server
+}
+
+// operatorMounts adds the operator's API to what a proxy answers.
+func operatorMounts(server *admin.Server) []proxy.Mount {
+	var mounts []proxy.Mount
+	for _, r := range server.Routes() {
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
+	}
+	return mounts
+}
+
+// A Part is what a verb needs of the data directory while no proxy serves from it.
+type Part int
+
+const (
+	LedgerNow    Part = iota // the ledger as it is, for reading, whatever another process does
+	LedgerChange             // the ledger, which must exist
+	LedgerAny                // the ledger, which is made if there is none
+	Packages                 // what is kept, and the ledger as far as it can be read
+	Registries               // all of a proxy
+)
+
+// OpenAPI returns the operator's API of a part of the data directory, for this
+// process only. The directory must be claimed, but for LedgerNow. done releases it.
+func OpenAPI(ctx context.Context, c *config.Config, part Part, o Options) (_ *admin.Client, done func() error, err error) {
+	l := &local{}
+	switch part {
+	case Packages:
+		err = l.openPackages(c)
+	case Registries:
+		err = l.openAll(ctx, c, o)
+	default:
+		err = l.openLedger(c, part)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.close())
+	}
+	client, end := admin.Inside(proxy.New(proxy.Config{
+		Mounts: operatorMounts(&l.server), Operator: func(*http.Request) bool { return true },
+	}))
+	l.closers = append(l.closers, end)
+	return client, l.close, nil
+}
+
+// local is the operator's API of a part of the data directory.
+type local struct {
+	server  admin.Server
+	closers []func() error // in the order in which what they close was opened
+}
+
+func (l *local) close() error {
+	var errs []error
+	for _, f := range slices.Backward(l.closers) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// openLedger opens the ledger alone: the index may be lost or damaged.
+func (l *local) openLedger(c *config.Config, part Part) (err error) {
+	if part != LedgerAny {
+		if err := admin.HaveData(c.Data); err != nil {
+			return err
+		}
+		if err := admin.HaveDir(c.LedgerDir(), "ledger"); err != nil {
+			return err
+		}
+	}
+	if part == LedgerNow {
+		l.server.Ledger, err = ledger.OpenReadOnly(c.LedgerDir())
+	} else {
+		l.server.Ledger, err = ledger.Open(c.LedgerDir(), "")
+	}
+	if err == nil {
+		l.closers = append(l.closers, l.server.Ledger.Close)
+	}
+	return err
+}
+
+// openPackages opens what is kept. A ledger that cannot be read is damage, which
+// verifying tells.
+func (l *local) openPackages(c *config.Config) error {
+	store, err := openStore(c.Data)
+	if err != nil {
+		return err
+	}
+	l.closers = append(l.closers, store.Close)
+	if _, err := os.Stat(c.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
+		l.server.Damage = l.openLedger(c, LedgerNow)
+	}
+	kept := &cache.Registry{Index: store, Blobs: store, Uses: store, References: store.References}
+	l.closers = append(l.closers, func() error { return kept.Close(context.Background()) })
+	l.server.Store, l.server.Cache = store, kept
+	return stayPut(kept, store, c)
+}
+
+func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error {
+	inside := *c
+	inside.Anonymous = true // only this process can ask
+	s, err := Open(ctx, &inside, o)
+	if err != nil {
+		return err
+	}
+	l.closers = append(l.closers, s.Close)
+	l.server = *s.api()
+	if why := s.Store.ReadOnly(); why != nil {
+		return fmt.Errorf("the data directory is read-only: %w", why)
+	}
+	return nil
+}
+
+// BeginLedger makes a ledger of the kept packages, if there is none or one of which
+// that was begun. It returns how many records that has then.
+func BeginLedger(c *config.Config) (records int64, err error) {
+	store, err := disk.Open(c.Data)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	book, err := ledger.Open(c.LedgerDir(), "")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, book.Close()) }()
+	before := book.Tree().N
+	for r, err := range book.All() {
+		if err != nil {
+			return 0, err
+		}
+		kept, err := store.Package(r.Module, r.Version)
+		if err != nil || !r.Is(kept.Sum, kept.Subdir) {
+			return 0, errHasLedger
+		}
+	}
+	for kept, err := range store.Packages(modproxy.Module{}) {
+		if err == nil {
+			err = book.Add(recordOf(kept.Module, kept.Version, kept.Record))
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)
+		}
+	}
+	records = book.Tree().N
+	if before > 0 && records == before {
+		return 0, errHasLedger
+	}
+	return records, nil
+}
+
+var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
+
+// Rebuild makes a new index, with the help of the ledger if that can be read.
+func Rebuild(ctx context.Context, c *config.Config) (disk.Rebuilt, error) {
+	book, err := ledger.OpenReadOnly(c.LedgerDir())
+	if err != nil {
+		return disk.Rebuild(ctx, c.Data, nil)
+	}
+	defer book.Close()
+	return disk.Rebuild(ctx, c.Data, (&admin.Server{Ledger: book}).RecordedSum)
+}
