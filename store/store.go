@@ -147,3 +147,8 @@ type Amount struct {
 	Blobs int   `json:"packages"`
 	Bytes int64 `json:"bytes"`
 }
+
+func (a *Amount) add(size int64) {
+	a.Blobs++
+	a.Bytes += size
+}

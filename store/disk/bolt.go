@@ -22,21 +22,28 @@ const lockTimeout = 3 * time.Second
 // remedy is what to do about an index that is refused.
 const remedy = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
 
+// indexError is an error of an index that is not to be used.
+type indexError struct {
+	name    string
+	problem error // what it is or does, such as "is missing"
+}
+
+func (e *indexError) Error() string {
+	return fmt.Sprintf("%s: the index %v: %s", e.name, e.problem, remedy)
+}
+func (e *indexError) Unwrap() error { return e.problem }
+
 func (d *Directory) refuse(format string, args ...any) error {
-	return fmt.Errorf("%s: the index "+format+": "+remedy, append([]any{d.index}, args...)...)
+	return &indexError{d.index, fmt.Errorf(format, args...)}
 }
 
 // openIndex opens the index, or makes one where nothing is kept yet.
 func (d *Directory) openIndex() error {
-	err := checkIndex(d.index)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if err := d.checkIndex(); errors.Is(err, fs.ErrNotExist) {
 		if err := d.newIndex(); err != nil {
 			return err
 		}
-	case errors.Is(err, errHead):
-		return d.refuse("%w", err)
-	case err != nil:
+	} else if err != nil {
 		return err
 	}
 	return d.openBolt(&bbolt.Options{ReadOnly: d.readOnly != nil})
@@ -109,7 +116,7 @@ func (d *Directory) openBolt(options *bbolt.Options) (err error) {
 	db, err = bbolt.Open(d.index, 0o600, options)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return errHeld(d.index)
+		return fmt.Errorf("%s: %w", d.index, errHeld)
 	case err != nil:
 		return d.refuse("cannot be opened: %w", err)
 	}
@@ -121,9 +128,7 @@ func (d *Directory) openBolt(options *bbolt.Options) (err error) {
 	})
 }
 
-func errHeld(name string) error {
-	return fmt.Errorf("%s: another modproxy holds it: end that one, or use another data directory", name)
-}
+var errHeld = errors.New("another modproxy holds it: end that one, or use another data directory")
 
 // view runs a transaction that reads. Damage that bbolt cannot bear is an error.
 func (d *Directory) view(f func(*bbolt.Tx) error) error {
@@ -188,13 +193,9 @@ func parseMeta(b []byte) (meta, bool) {
 	return meta{uint64(order.Uint32(b[8:])), order.Uint64(b[40:]), order.Uint64(b[48:])}, ok
 }
 
-// errHead: the head of the index says that the rest of it is not to be relied on.
-var errHead = errors.New("cannot be used")
-
-// checkIndex returns errHead for a file that is cut short, which bbolt would map and
-// then die of.
-func checkIndex(name string) error {
-	f, err := os.Open(name)
+// checkIndex refuses an index that is cut short, which bbolt would map and then die of.
+func (d *Directory) checkIndex() error {
+	f, err := os.Open(d.index)
 	if err != nil {
 		return err
 	}
@@ -220,11 +221,11 @@ func checkIndex(name string) error {
 	size := uint64(info.Size())
 	switch {
 	case size == 0:
-		return fmt.Errorf("%w: it is empty", errHead)
+		return d.refuse("is empty")
 	case !found:
-		return fmt.Errorf("%w: it is damaged or not a bbolt file", errHead)
+		return d.refuse("is damaged or not a bbolt file")
 	case best.pageSize == 0 || best.pages > size/best.pageSize:
-		return fmt.Errorf("%w: it is cut short: it has %d bytes, and should have %d pages of %d", errHead, size, best.pages, best.pageSize)
+		return d.refuse("is cut short: it has %d bytes, and should have %d pages of %d", size, best.pages, best.pageSize)
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 // asideTime is how the time is written at the end of a name in the quarantine.
 const asideTime = "20060102T150405.000000000Z"
 
-// setAside moves a file to the quarantine. It is called with d.writing held.
+// setAside moves a file to the quarantine. The index is linked, and moved when the new
+// one is put in its place. It is called with d.writing held.
 func (d *Directory) setAside(path string) (aside string, err error) {
 	for {
 		aside = d.path(quarantineName, filepath.Base(path)+"."+time.Now().UTC().Format(asideTime))
@@ -122,8 +123,10 @@ func (d *Directory) setAside(path string) (aside string, err error) {
 			return "", err
 		}
 	}
-	if err := os.Rename(path, aside); err != nil {
-		return "", err
+	if path != d.path(indexName) || os.Link(path, aside) != nil {
+		if err := os.Rename(path, aside); err != nil {
+			return "", err
+		}
 	}
 	return aside, d.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(path))))
 }
