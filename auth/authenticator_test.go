@@ -26,7 +26,7 @@ func (i issuer) Verify(_ context.Context, text string, _ time.Time) (auth.Princi
 
 func basic(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
 
-// refusal is what somebody is told who is not known.
+// refusal returns what a client that is not identified is told.
 func refusal(shown bool) string {
 	if !shown {
 		return "unauthorized: no token was shown"
@@ -113,7 +113,7 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 	}
 }
 
-// Whatever stands in a header lets nobody in.
+// No header identifies a client but one with its token.
 func FuzzIdentify(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
 	text, made := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
@@ -135,7 +135,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// A text that is let in is the one text that was given out.
+// Only the text that was given out is a token.
 func FuzzToken(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
 	text, _ := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})

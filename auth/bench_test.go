@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// A token that is good, one whose secret is wrong, and one that nobody has: the
+// A token that is good, one whose secret is wrong, and one that does not exist: the
 // latter two are to take the same time.
 func BenchmarkVerify(b *testing.B) {
 	tokens := open(b, filepath.Join(b.TempDir(), "tokens.json"))

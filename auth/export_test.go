@@ -2,7 +2,7 @@ package auth
 
 import "time"
 
-// The wall clock is turned back by d, as if that had been done since it was opened.
+// TurnBack turns the wall clock back by d.
 
 func (t *Tokens) TurnBack(d time.Duration) { t.clock.wall = t.clock.wall.Add(d) }
 func (s *Signer) TurnBack(d time.Duration) { s.clock.wall = s.clock.wall.Add(d) }

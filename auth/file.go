@@ -234,8 +234,8 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes the directory for the files, unless it is there. Only its owner may
-// use it, who is the owner of the directory that it is in.
+// MakeDir makes the directory for the files, unless it is there. It has mode 0700 and
+// the owner of the directory that it is in.
 //
 // Its error is [modproxy.ErrUnavailable].
 func MakeDir(dir string) error {

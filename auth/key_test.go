@@ -51,7 +51,7 @@ func TestRotateKey(t *testing.T) {
 	if f.signFor(t, f.job, vpcPath, f.now) == job {
 		t.Error("the previous key signs")
 	}
-	// Who has the previous key has no use of it for long.
+	// A stolen previous key is of no use for long.
 	stolen := newSigned(t, auth.SignerConfig{})
 	old, err := os.ReadFile(f.key())
 	if err != nil {

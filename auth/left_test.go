@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// What a process that was killed has written and not renamed goes with the next
-// change, and nothing else does.
+// The next change removes the temporary files of a process that was killed, and
+// nothing else.
 func TestWhatWasLeftIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	tokens, keys := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "keys.json")

@@ -118,7 +118,7 @@ func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 	}
 }
 
-// Who asks again within the period gets the same path, and one that is good for
+// A client that asks again within the period gets the same path, which is good for
 // another whole period at least.
 func TestSegmentIsStable(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})

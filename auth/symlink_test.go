@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Whoever owns the directory cannot have who works in it, root above all, lock, make
-// or give away a file that is somewhere else.
+// The owner of the directory cannot make another user, root above all, lock, make or
+// give away a file that is somewhere else.
 func TestLockFileIsNoLink(t *testing.T) {
 	for name, make := range map[string]func(victim, lock string) error{
 		"link":          os.Symlink,
@@ -38,12 +38,12 @@ func TestLockFileIsNoLink(t *testing.T) {
 	}
 }
 
-// What root makes gets the owner of the directory. What is there keeps its own: it may
-// be a hard link.
+// A file that root makes gets the owner of the directory. One that is there keeps its
+// own: it may be a hard link.
 func TestOnlyWhatIsNewIsGivenAway(t *testing.T) {
 	self, owner := os.Geteuid(), os.Geteuid()
 	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	if self == 0 { // nobody else gives files away
+	if self == 0 { // only root can give files away
 		owner = 65534
 		if err := os.Chown(dir, owner, owner); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ const (
 )
 
 // errFile is what clients are told while a file cannot be used; Check has why.
-var errFile = fmt.Errorf("%w: nobody can be let in now; the proxy's operator is told why", modproxy.ErrUnavailable)
+var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of the proxy is told why", modproxy.ErrUnavailable)
 
 // Tokens are the tokens in a file, which other processes may change at any time.
 // It is safe for concurrent use.

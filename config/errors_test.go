@@ -107,7 +107,7 @@ func TestAuthErrors(t *testing.T) {
 		"same issuer":         {asked + "  - {url: https://idp.example.com, audience: there}", "FILE:6: auth.issuers[1].url: https://idp.example.com is there twice\n"},
 		"algorithm":           {asked + "    algorithms: [HS256]", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": algorithm \"HS256\": want one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA\n"},
 		"no group name":       {asked + "    groups:\n    - match: [a=b]\n      admin: true", "FILE:7: auth.issuers[0].groups[0].name: missing\n"},
-		"group of everybody":  {asked + "    groups:\n    - name: all\n      admin: true", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"all\": it would be everybody: want values or match\n"},
+		"group of everybody":  {asked + "    groups:\n    - name: all\n      admin: true", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"all\": it would have every token of the issuer: want values or match\n"},
 		"group for nothing":   {asked + "    groups:\n    - name: all\n      match: [a=b]", "FILE:7: auth.issuers[0].groups[0]: it could do nothing: want scopes or admin: true\n"},
 		"no claim": {asked + "    groups:\n    - name: a\n      match: [a]\n      scopes: ['*']",
 			"FILE:8: auth.issuers[0].groups[0].match: invalid: want claim=value, not \"a\"\n"},

@@ -74,6 +74,6 @@ func TestDialTriesAllAddresses(t *testing.T) {
 	c.Close()
 	s.Close()
 	if _, err := c.Get(t.Context(), ask); err == nil || errors.Is(err, egress.ErrRefused) {
-		t.Errorf("nobody listens: got %v, want an error of the network", err)
+		t.Errorf("without a listener: got %v, want an error of the network", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// A library that asks by a RoundTripper is held to the policy like everybody.
+// A library that asks by a RoundTripper is held to the policy as well.
 func TestTransport(t *testing.T) {
 	secret := canary(t)
 	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func TestTransport(t *testing.T) {
 	}
 	answer.Body.Close()
 	if _, err := request("GET", secret.at("https", "evil.test", "/"), nil); !errors.Is(err, egress.ErrRefused) {
-		t.Errorf("where nobody may go: %v", err)
+		t.Errorf("a canary: %v", err)
 	}
 	for _, body := range []io.Reader{nil, strings.NewReader("x")} {
 		method := "GET"

@@ -33,8 +33,8 @@ type Issuer struct {
 }
 
 // Group has the tokens with one of Values and all of Match. One of the two is not
-// empty: else it would have all tokens of the issuer, which with a public CI system
-// everybody can get.
+// empty: else it would have all tokens of the issuer, and those of a public CI system
+// are for everybody.
 type Group struct {
 	Name   string
 	Values []string // of which the groups claim has at least one
@@ -61,7 +61,7 @@ func (i *Issuer) check() error {
 	}
 	for _, name := range i.Algorithms {
 		if !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) {
-			return fmt.Errorf("algorithm %.40q: want one of %s", name, strings.Trim(fmt.Sprint(algorithms), "[]"))
+			return fmt.Errorf("algorithm %.40q: want one of %s", name, strings.ReplaceAll(strings.Trim(fmt.Sprint(algorithms), "[]"), " ", ", "))
 		}
 	}
 	for _, g := range i.Groups {
@@ -69,7 +69,7 @@ func (i *Issuer) check() error {
 		case g.Name == "":
 			return errors.New("a group needs a name")
 		case len(g.Values) == 0 && len(g.Match) == 0:
-			return fmt.Errorf("group %.80q: it would be everybody: want values or match", g.Name)
+			return fmt.Errorf("group %.80q: it would have every token of the issuer: want values or match", g.Name)
 		case len(g.Values) > 0 && i.GroupsClaim == "":
 			return fmt.Errorf("group %.80q: want the name of the claim that has the values", g.Name)
 		case slices.Contains(g.Values, ""):

@@ -107,10 +107,10 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// get returns the keys, and whether the last attempt to fetch them failed. It fetches
-// them if they are old, or do not have the one that a token names. It waits for that
-// if they do not, and if nobody has tried for long; else the keys that are known have
-// to do.
+// get returns the keys, and whether the last attempt to fetch them failed. It starts an
+// attempt if they are old, or if the key that a token names is missing. It waits for
+// the end of the attempt if the key is missing, or if the last attempt is long ago; else
+// the old keys still count.
 func (k *keySet) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,11 +161,11 @@ func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 			keys, err = nil, modproxy.Fault(p)
 		}
 	}()
+	where := ""
 	document, err := k.document(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
-	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+	if err == nil {
+		where, err = parseDiscovery(document, k.issuer)
 	}
-	where, err := parseDiscovery(document, k.issuer)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
@@ -211,7 +211,7 @@ func parseDiscovery(document []byte, issuer string) (string, error) {
 	case err != nil:
 		return "", err
 	case d.Issuer != issuer:
-		return "", fmt.Errorf("it is of %.200q", d.Issuer)
+		return "", fmt.Errorf("the document is of another issuer, %.200q", d.Issuer)
 	}
 	if err := checkURL(d.Keys); err != nil {
 		return "", fmt.Errorf("jwks_uri %.200q: %w", d.Keys, err)

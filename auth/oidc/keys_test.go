@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/auth/oidc"
 )
 
-// Tokens with keys that nobody knows make the issuer be asked at most every ten
+// Tokens with unknown keys make the issuer be asked at most every ten
 // seconds, however many come.
 func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
@@ -206,8 +206,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What panics while an issuer is asked is an attempt that failed: it is told without
-// what it panicked with, and whoever waits is answered.
+// A panic while an issuer is asked is an attempt that failed. The error does not have
+// the value of the panic, and requests that wait are answered.
 func TestPanic(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	told := make(chan error, 2)

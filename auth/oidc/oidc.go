@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -124,7 +125,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 	p, err := i.verify(ctx, text, now, latest)
 	switch {
 	case errors.Is(err, errKeys) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return auth.Principal{}, fmt.Errorf("%w: it cannot be known whom the token names: %w", modproxy.ErrUnavailable, err)
+		return auth.Principal{}, fmt.Errorf("%w: the token cannot be checked now: %w", modproxy.ErrUnavailable, err)
 	case err != nil:
 		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
 	}
@@ -182,21 +183,20 @@ func issuerOf(text string) (string, error) {
 		Issuer string `json:"iss"`
 	}
 	if err := json.Unmarshal(payload, &named); err != nil {
-		return "", errors.New("the claims are no JSON object with an issuer")
+		return "", errors.New("want claims that are a JSON object with an issuer")
 	}
 	return named.Issuer, nil
 }
 
 // shown returns a subject for people and logs.
 func shown(subject string) string {
-	const most = 200
-	if len(subject) > most {
-		subject = subject[:most] + "…"
+	if len(subject) > 200 {
+		subject = subject[:200] + "…"
 	}
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '\uFFFD'
+		if unicode.IsControl(r) {
+			r = unicode.ReplacementChar
 		}
 		return r
-	}, strings.ToValidUTF8(subject, "\uFFFD"))
+	}, subject)
 }

@@ -46,14 +46,14 @@ func TestVerify(t *testing.T) {
 		"a subject in it": {sign(t, "ES256", "ec", ecKey, p.claims(now, map[string]any{"sub": "admin", "repository": nil})), nil, false, false, false},
 	} {
 		for _, how := range []string{"", ", again"} {
-			who, err := v.Verify(t.Context(), c.token, now)
+			got, err := v.Verify(t.Context(), c.token, now)
 			if err != nil {
 				t.Errorf("%s%s: %v (%s)", name, how, err, why(err))
 				continue
 			}
-			if who.Kind != auth.ByIssuer || len(who.ID) != 16 || !slices.Equal(who.Groups, c.groups) || who.Admin != c.admin ||
-				who.MayRead(module("corp", "infra")) != c.infra || who.MayRead(module("registry.terraform.io", "x")) != c.public {
-				t.Errorf("%s%s: %+v", name, how, who)
+			if got.Kind != auth.ByIssuer || len(got.ID) != 16 || !slices.Equal(got.Groups, c.groups) || got.Admin != c.admin ||
+				got.MayRead(module("corp", "infra")) != c.infra || got.MayRead(module("registry.terraform.io", "x")) != c.public {
+				t.Errorf("%s%s: %+v", name, how, got)
 			}
 		}
 	}
@@ -124,9 +124,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"not yet":                  es256(with("nbf", now.Add(62*time.Second).Unix())),
 		"not yet, by a word":       es256(with("nbf", "soon")),
 	} {
-		who, err := v.Verify(t.Context(), token, now)
-		if !errors.Is(err, modproxy.ErrUnauthorized) || who.Kind != auth.Nobody || err.Error() != (&auth.Refused{}).Error() || why(err) == "" {
-			t.Errorf("%s: %v, %v", name, who, err)
+		got, err := v.Verify(t.Context(), token, now)
+		if !errors.Is(err, modproxy.ErrUnauthorized) || got.Kind != auth.Nobody || err.Error() != (&auth.Refused{}).Error() || why(err) == "" {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 		if s := why(err); len(s) > 500 || len(parts[2]) > 0 && strings.Contains(s, parts[2]) {
 			t.Errorf("%s: %s", name, s)
@@ -190,8 +190,8 @@ func TestIssuersAreToldApart(t *testing.T) {
 		"signed by the other": sign(t, "RS256", "k", rsaKey, a.claims(now, nil)),
 		"of the other's":      sign(t, "ES256", "k", ecKey, b.claims(now, nil)),
 	} {
-		if who, err := v.Verify(t.Context(), token, now); err == nil {
-			t.Errorf("%s: %v", name, who)
+		if got, err := v.Verify(t.Context(), token, now); err == nil {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
@@ -245,8 +245,8 @@ func FuzzVerify(f *testing.F) {
 	f.Add(raw(map[string]any{"alg": "ES256", "crit": []string{"b64"}, "b64": false, "kid": "ec"}, p.claims(now, nil), []byte("x")))
 	f.Add(raw(map[string]any{"alg": "ES256", "jwk": published("ec", ecKey)}, json.RawMessage(`{"iss":"x","exp":1e999}`), []byte("x")))
 	f.Fuzz(func(t *testing.T, s string) {
-		if who, err := v.Verify(t.Context(), s, now); (err == nil) != (s == token) {
-			t.Fatalf("%q: %v, %v", s, who, err)
+		if got, err := v.Verify(t.Context(), s, now); (err == nil) != (s == token) {
+			t.Fatalf("%q: %v, %v", s, got, err)
 		}
 	})
 }
