@@ -23,7 +23,7 @@ var homes = map[string][]string{
 	"github.com/coreos/go-oidc":                  {"auth/oidc"},
 	"github.com/go-jose/go-jose":                 {"auth/oidc"},
 	"golang.org/x/time":                          {"upstream", "proxy"},
-	"golang.org/x/sync":                          {"cache", "upstream"},
+	"golang.org/x/sync":                          {"cache", "store", "upstream"},
 	"github.com/klauspost/compress":              {"pack", "fetch/archive"},
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
 	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "cmd/modproxy"},

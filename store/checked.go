@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding"
 	"errors"
@@ -101,7 +102,7 @@ func (c *checked) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if c.part || c.offset != c.streamed || c.size == 0 {
-		if err := c.check(); err != nil {
+		if err := c.check(context.Background()); err != nil {
 			return 0, err
 		}
 		if c.size == 0 {
@@ -125,9 +126,13 @@ func (c *checked) Read(p []byte) (int, error) {
 // last returns the number of the last piece. The first one is 0.
 func (c *checked) last() int64 { return max(0, c.size-withheld) / pieceSize }
 
-// check reads what has not been hashed yet, and compares.
-func (c *checked) check() error {
+// check reads what has not been hashed yet, and compares. It can be called again if ctx
+// ended.
+func (c *checked) check(ctx context.Context) error {
 	for c.err == nil && !c.sound {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		_ = c.load(int64(len(c.states) - 1)) // which keeps the error
 	}
 	return c.err

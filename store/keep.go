@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
 )
@@ -39,6 +42,20 @@ type Store struct {
 	// Observe is told what happens. It is called in the middle of the work, by many
 	// goroutines at once, and should be quick. Nil is fine.
 	Observe func(Event)
+
+	once   sync.Once
+	room   *room
+	memory *memory
+	states *states
+	loads  singleflight.Group // of blobs into memory
+	checks singleflight.Group // of whole blobs
+
+	ending  context.Context // of work in the background
+	end     context.CancelFunc
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	written time.Time // when uses were last written down
+	work    sync.WaitGroup
 }
 
 // Pins says which records keep their blobs from being evicted.
@@ -82,10 +99,15 @@ func failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
 		return &modproxy.NoSpace{Err: err}
+	}
+	for _, known := range []error{fs.ErrNotExist, ErrConflict, ErrDamaged, modproxy.ErrInvalid, modproxy.ErrUnavailable} {
+		if errors.Is(err, known) {
+			return err
+		}
 	}
 	return &StorageError{err}
 }
@@ -104,27 +126,70 @@ func failure(ctx context.Context, err error) error {
 // [StorageError]. After an error blobs may stay; they count, and are evicted or
 // collected like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
+	s.init()
+	var missing int64
 	for _, b := range blobs {
-		body := &body{Reader: b.Reader, left: b.Size}
-		if err := s.Blobs.Put(ctx, b.Digest, body); err != nil {
-			switch {
-			case body.err != nil:
-				return Record{}, body.err
-			case errors.Is(err, ErrDamaged):
-				return Record{}, err
-			}
-			return Record{}, failure(ctx, err)
+		release, err := s.room.hold(ctx, b.Digest)
+		if err != nil {
+			return Record{}, err
+		}
+		defer release()
+		there, err := s.sound(ctx, b)
+		if err != nil {
+			return Record{}, err
+		}
+		if !there {
+			missing += b.Size
 		}
 	}
+	// Room for all at once: two who wait for each other would wait for ever.
+	var room reservation
+	if missing > 0 {
+		if err := s.makeRoom(ctx, missing, &room); err != nil {
+			return Record{}, err
+		}
+		defer room.end()
+	}
+	for _, b := range blobs {
+		if err := s.put(ctx, b); err != nil {
+			return Record{}, err
+		}
+		s.room.keep(b.Digest, b.Size, &room)
+	}
 	revision, err := s.Records.Put(ctx, r)
-	switch {
-	case errors.Is(err, ErrConflict), errors.Is(err, fs.ErrNotExist):
-		return Record{}, err
-	case err != nil:
+	if err != nil {
 		return Record{}, failure(ctx, err)
 	}
 	r.Revision = revision
 	return r, nil
+}
+
+// sound reports whether a blob is there and what it is to be. A damaged one is set
+// aside.
+func (s *Store) sound(ctx context.Context, b Content) (bool, error) {
+	size, err := s.check(ctx, b.Digest)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
+		return false, nil
+	case errors.Is(err, ErrUnreadable): // what can be read is at hand
+		if err := s.damaged(ctx, b.Digest, err); !errors.Is(err, ErrUnreadable) {
+			return false, err
+		}
+		return false, nil
+	case err == nil && size != b.Size:
+		return false, wrongSize(size, b.Size)
+	}
+	return err == nil, err
+}
+
+// put puts a blob. One that is there is made durable.
+func (s *Store) put(ctx context.Context, b Content) error {
+	body := &body{Reader: b.Reader, left: b.Size}
+	err := s.Blobs.Put(ctx, b.Digest, body)
+	if err != nil && body.err != nil {
+		return body.err
+	}
+	return failure(ctx, err)
 }
 
 // body is a blob on its way into the storage. It ends with an error unless it is as
@@ -155,76 +220,15 @@ func (b *body) Read(p []byte) (int, error) {
 // Stat returns what is known about a blob without reading it, and when this process
 // last used it. The error is [fs.ErrNotExist] if it is not there.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
-	return s.Blobs.Stat(ctx, d)
-}
-
-// Usage returns how many bytes the blobs have that are kept, and how many are reserved
-// for those that are being written. What was there before counts soon after Start.
-func (s *Store) Usage() (kept, reserved int64) { return 0, 0 }
-
-// Start counts what is there and evicts what is over MaxSize, in the background.
-func (s *Store) Start() {}
-
-// Close ends work in the background and writes down when blobs were last used.
-func (s *Store) Close(ctx context.Context) error { return nil }
-
-// Discarded is a record that [Store.Discard] has deleted.
-type Discarded struct {
-	Record Record
-	Bytes  int64 // of the blobs that were removed with it
-	Shared []Ref // the records that still need some of its blobs
-}
-
-// Discard deletes records, pinned or not, and removes the blobs that nothing needs any
-// more. Readers of one read on. Records that are not there are not in the answer.
-//
-// Errors: [modproxy.ErrUnavailable] while one of the blobs is being kept, and then
-// nothing is deleted; [ErrConflict]; that of the context; [StorageError].
-func (s *Store) Discard(ctx context.Context, refs ...Ref) ([]Discarded, error) {
-	var list []Discarded
-	for _, ref := range refs {
-		r, err := s.Records.Get(ctx, ref)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return list, failure(ctx, err)
-		}
-		if err := s.Records.Delete(ctx, ref, r.Revision); err != nil {
-			return list, err
-		}
-		one := Discarded{Record: r}
-		removed, err := s.Blobs.Remove(ctx, Collect, r.Needs...)
-		if err != nil {
-			return list, failure(ctx, err)
-		}
-		for _, b := range removed {
-			one.Bytes += b.Size
-		}
-		list = append(list, one)
+	s.init()
+	info, err := s.Blobs.Stat(ctx, d)
+	if err != nil {
+		return BlobInfo{}, failure(ctx, err)
 	}
-	return list, nil
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	if e := s.room.entries[d]; e != nil && e.used.After(info.Used) {
+		info.Used = e.used
+	}
+	return info, nil
 }
-
-// GC says what [Store.Collect] removes.
-type GC struct {
-	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes.
-	// Those are evicted that were not used for longest. Zero: as many as there are.
-	MaxSize int64
-	// OrphanAge is how long ago blobs were put that are removed because no record needs
-	// them. One that was put a moment ago may be about to have a record.
-	OrphanAge time.Duration
-	// AsideAge is how long ago blobs were set aside that are removed. Zero: none.
-	AsideAge time.Duration
-	DryRun   bool // remove nothing, and count
-}
-
-// Collected is what [Store.Collect] has removed, or would remove.
-type Collected struct {
-	Orphans Amount `json:"orphans"` // blobs that no record needs
-	Evicted Amount `json:"evicted"`
-	Aside   Amount `json:"quarantine"`
-	Kept    int64  `json:"kept_bytes"` // what is left
-}
-
-// Collect removes what is not needed any more.
-func (s *Store) Collect(ctx context.Context, gc GC) (Collected, error) { return Collected{}, nil }

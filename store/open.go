@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/modproxy/modproxy"
 )
@@ -13,7 +14,7 @@ import (
 var ErrUnreadable = errors.New("the storage did not give its bytes")
 
 // Open opens a blob of that size at its start; the caller closes it. It is not safe for
-// concurrent use. While it is open the blob is not evicted.
+// concurrent use. While it is open the blob is not evicted by this process.
 //
 // Small blobs are held in memory: they are checked as a whole before a byte is given,
 // and the reader implements [io.WriterTo]. A large blob is checked while it is read: its
@@ -22,20 +23,130 @@ var ErrUnreadable = errors.New("the storage did not give its bytes")
 // is checked before, unless it was not long ago and what is read now is the same.
 //
 // Whenever damage is found the blob is set aside, so that the records go that need it,
-// and Observe is told. One that cannot be read stays.
+// and Observe is told. One that cannot be read stays, and is checked as a whole when it
+// is opened next.
 //
 // Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context,
 // [StorageError]. The reader has the same ones.
 func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.ReadSeekCloser, error) {
-	blob, err := s.Blobs.Open(ctx, d)
+	s.init()
+	s.writeUsesSoon()
+	if size <= s.memory.largest() {
+		if r, err := s.openHot(ctx, d, size); err != nil {
+			return nil, err
+		} else if r != nil {
+			s.room.touch(d)
+			return r, nil
+		}
+	}
+	r, err := s.open(ctx, d, size)
 	if err != nil {
 		return nil, err
 	}
+	return r, nil
+}
+
+// openHot opens a blob in memory. It returns nil if there is no room, because of blobs
+// that are being read.
+func (s *Store) openHot(ctx context.Context, d modproxy.Digest, size int64) (*hotReader, error) {
+	if r := s.memory.open(d); r != nil {
+		return r.of(size)
+	}
+	if _, err := share(ctx, s, &s.loads, d, func(ctx context.Context) (bool, error) {
+		if s.memory.has(d) || !s.memory.reserve(size) {
+			return false, nil
+		}
+		data, err := s.load(ctx, d, size)
+		if err != nil {
+			s.memory.free(size)
+			return false, err
+		}
+		s.memory.add(d, data)
+		return true, nil
+	}); err != nil {
+		return nil, err
+	}
+	if r := s.memory.open(d); r != nil {
+		return r.of(size)
+	}
+	return nil, nil
+}
+
+// of returns r if it has that size.
+func (r *hotReader) of(size int64) (*hotReader, error) {
+	if r.Size() != size {
+		r.Close()
+		return nil, wrongSize(r.Size(), size)
+	}
+	return r, nil
+}
+
+func wrongSize(size, want int64) error {
+	return fmt.Errorf("%w: blob of %d bytes, want %d", ErrDamaged, size, want)
+}
+
+// load reads and checks a whole blob.
+func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) ([]byte, error) {
+	r, err := s.open(ctx, d, size)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, err
+	}
+	return data, r.check(ctx) // an empty one was not read
+}
+
+// open opens a blob, which has a reader more until the reader is closed.
+func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *checked, err error) {
+	e, was := s.room.read(d)
+	defer func() {
+		if c == nil {
+			s.room.unread(e)
+		}
+	}()
+	if was.suspect {
+		if _, err := s.check(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	blob, err := s.Blobs.Open(ctx, d)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, s.lost(ctx, was, err)
+	case errors.Is(err, ErrDamaged): // it cannot be a blob
+		return nil, s.checkAgain(ctx, d, err)
+	case err != nil:
+		return nil, failure(ctx, err)
+	}
 	if blob.Size() != size {
 		blob.Close()
-		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, blob.Size(), size)
+		return nil, s.checkAgain(ctx, d, wrongSize(blob.Size(), size))
 	}
-	return newChecked(blob, d, nil), nil
+	s.room.found(was, true, size)
+	c = newChecked(blob, d, s.states.get(d))
+	c.learn = func(states [][]byte) { s.states.add(d, states) }
+	c.found = func(err error) {
+		if errors.Is(err, ErrDamaged) {
+			_ = s.checkAgain(context.WithoutCancel(ctx), d, err)
+			return
+		}
+		s.room.edit(d, func(e *entry) { e.suspect = true })
+		s.observe(Event{Kind: BlobDamaged, Digest: d, Err: err})
+	}
+	c.close = func() { s.room.unread(e) }
+	return c, nil
+}
+
+// checkAgain checks a blob that was found damaged, so that it is set aside if it is
+// that one still, and returns what was found.
+func (s *Store) checkAgain(ctx context.Context, d modproxy.Digest, found error) error {
+	if _, err := s.check(ctx, d); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(found, err)
+	}
+	return found
 }
 
 // Check reads a blob and compares it with its digest. A damaged one is set aside, and
@@ -43,22 +154,80 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.Rea
 //
 // Errors: those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
-	blob, err := s.Blobs.Open(ctx, d)
-	if err != nil {
-		return err
-	}
-	c := newChecked(blob, d, nil)
-	defer c.Close()
-	return c.check()
+	s.init()
+	_, err := s.check(ctx, d)
+	return err
 }
 
-// SetAside keeps a blob apart as evidence that it is damaged. The records that need it
+// check does what Check does, and returns the size of the blob. Nobody else in this
+// process does it for the same blob at the same time, so that what is set aside is what
+// was seen to be damaged, and not what was kept in its place.
+func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err error) {
+	return share(ctx, s, &s.checks, d, func(ctx context.Context) (int64, error) {
+		was := s.room.peek(d)
+		blob, err := s.Blobs.Open(ctx, d)
+		if err == nil {
+			c := newChecked(blob, d, nil)
+			c.learn = func(states [][]byte) { s.states.add(d, states) }
+			size, err = blob.Size(), c.check(ctx)
+			c.Close()
+		}
+		switch {
+		case err == nil:
+			s.room.edit(d, func(e *entry) { e.suspect = false })
+			return size, nil
+		case errors.Is(err, fs.ErrNotExist):
+			return 0, s.lost(ctx, was, err)
+		case errors.Is(err, ErrDamaged):
+			return 0, s.damaged(ctx, d, err)
+		case errors.Is(err, ErrUnreadable):
+			return 0, err
+		}
+		return 0, failure(ctx, err)
+	})
+}
+
+// damaged sets a blob aside because of cause, which it returns, and tells.
+func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) error {
+	by, _, err := s.needing(ctx, []modproxy.Digest{d})
+	if err == nil {
+		err = s.SetAside(ctx, d)
+	}
+	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: cause})
+	if err != nil {
+		return fmt.Errorf("setting a damaged blob aside: %w", err)
+	}
+	return cause
+}
+
+// SetAside keeps a blob apart, as evidence that it is damaged. The records that need it
 // go.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
+	s.init()
 	how := SetAside
 	if s.Aside == nil {
 		how = Evict
 	}
-	_, err := s.Blobs.Remove(ctx, how, d)
-	return failure(ctx, err)
+	s.room.edit(d, func(e *entry) { e.going++ })
+	_, err := s.remove(ctx, how, []modproxy.Digest{d})
+	return err
+}
+
+// lost returns err, which says that a blob is not there after was. If records need it
+// all the same, they go, and Observe is told.
+func (s *Store) lost(ctx context.Context, was entry, err error) error {
+	s.room.found(was, false, 0)
+	d := was.digest
+	if !s.room.condemn(d) { // it is being kept
+		return err
+	}
+	list := []modproxy.Digest{d}
+	by, _, failed := s.needing(ctx, list)
+	if _, found := s.Blobs.Stat(ctx, d); len(by) == 0 || failed != nil || !errors.Is(found, fs.ErrNotExist) {
+		s.room.spare(d, false, false)
+		return err
+	}
+	_, _ = s.remove(ctx, Evict, list) // on a full disk the records may stay
+	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: err})
+	return err
 }

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// GC says what [Store.Collect] removes.
+type GC struct {
+	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes.
+	// Those are evicted that were not used for longest. Zero: as many as there are.
+	MaxSize int64
+	// OrphanAge is how long ago blobs were put that are removed because no record needs
+	// them. One that was put a moment ago may be about to have a record.
+	OrphanAge time.Duration
+	// AsideAge is how long ago blobs were set aside that are removed. Zero: none.
+	AsideAge time.Duration
+	DryRun   bool // remove nothing, and count
+}
+
+// Collected is what [Store.Collect] has removed, or would remove.
+type Collected struct {
+	Orphans Amount `json:"orphans"` // blobs that no record needs
+	Evicted Amount `json:"evicted"`
+	Aside   Amount `json:"quarantine"`
+	Kept    int64  `json:"kept_bytes"` // what is left
+}
+
+// Collect removes what is not needed any more: first what was set aside and what no
+// record needs, and then what is over the bound. Pinned blobs, and those that are open,
+// are not evicted.
+//
+// Errors: that of the context, [StorageError]. What was removed before is removed.
+func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
+	s.init()
+	give, err := s.room.take(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer give()
+	if s.Aside != nil && gc.AsideAge > 0 {
+		purge := s.Aside.Purge
+		if gc.DryRun {
+			purge = s.Aside.Aside
+		}
+		if out.Aside, err = purge(ctx, gc.AsideAge); err != nil {
+			return out, failure(ctx, err)
+		}
+	}
+	if err := s.count(ctx); err != nil {
+		return out, err
+	}
+	orphans, err := s.collectOrphans(ctx, gc, &out.Orphans)
+	if err != nil {
+		return out, err
+	}
+	switch {
+	case gc.MaxSize > 0 && gc.DryRun:
+		out.Evicted, err = s.overhang(ctx, gc.MaxSize+out.Aside.Bytes+out.Orphans.Bytes, orphans)
+	case gc.MaxSize > 0:
+		out.Evicted, err = s.shrink(ctx, gc.MaxSize)
+	}
+	if out.Kept, _ = s.Usage(); gc.DryRun {
+		out.Kept -= out.Orphans.Bytes + out.Evicted.Bytes
+	}
+	return out, err
+}
+
+// collectOrphans removes blobs that no record needs, or finds them.
+func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found map[modproxy.Digest]bool, err error) {
+	var old []BlobInfo
+	for b, err := range s.Blobs.Blobs(ctx) {
+		if err != nil {
+			return nil, failure(ctx, err)
+		}
+		if time.Since(b.Time) >= gc.OrphanAge {
+			old = append(old, b)
+		}
+	}
+	found = map[modproxy.Digest]bool{}
+	for group := range slices.Chunk(old, batch) {
+		var going []modproxy.Digest
+		for _, b := range group {
+			if gc.DryRun {
+				by, _, err := s.needing(ctx, []modproxy.Digest{b.Digest})
+				if err != nil {
+					return nil, err
+				}
+				if len(by) == 0 {
+					found[b.Digest] = true
+					all.add(b.Size)
+				}
+			} else if s.room.condemn(b.Digest) { // else it is about to have a record
+				going = append(going, b.Digest)
+			}
+		}
+		removed, err := s.remove(ctx, Collect, going)
+		for _, b := range removed {
+			all.add(b.Size)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// overhang returns what would be evicted to leave limit bytes, beside orphans.
+func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
+	m := s.room
+	m.mu.Lock()
+	over, line := m.sum.there+m.aside-limit, m.choose(m.sum.idle, len(m.entries))
+	m.mu.Unlock()
+	for _, b := range line {
+		if over <= 0 {
+			break
+		}
+		_, pinned, err := s.needing(ctx, []modproxy.Digest{b.Digest})
+		if err != nil {
+			return all, err
+		}
+		if !pinned && !orphans[b.Digest] {
+			all.add(b.Size)
+			over -= b.Size
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Discarded is a record that [Store.Discard] has deleted.
+type Discarded struct {
+	Record Record
+	Bytes  int64 // of the blobs that were removed with it
+	Shared []Ref // the records that still need some of its blobs
+}
+
+// Discard deletes records, pinned or not, and removes the blobs that nothing needs any
+// more. Readers of one read on. Records that are not there are not in the answer.
+//
+// Errors: [modproxy.ErrUnavailable] while one of the blobs is being kept, and then
+// nothing is deleted; [ErrConflict]; that of the context; [StorageError].
+func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err error) {
+	s.init()
+	var going []modproxy.Digest
+	for _, ref := range refs {
+		r, err := s.Records.Get(ctx, ref)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case errors.Is(err, ErrDamaged): // and nobody knows what it needs
+			r = Record{Ref: ref}
+		case err != nil:
+			return nil, failure(ctx, err)
+		}
+		list = append(list, Discarded{Record: r})
+		going = append(going, r.Needs...)
+	}
+	slices.SortFunc(going, func(a, b modproxy.Digest) int { return bytes.Compare(a[:], b[:]) })
+	going = slices.Compact(going)
+	// From here on nothing in this process comes to need them: it waits until they are gone.
+	if !s.room.condemn(going...) {
+		return nil, fmt.Errorf("%w: it is being fetched: try again", modproxy.ErrUnavailable)
+	}
+	for i := 0; i < len(list) && err == nil; i++ {
+		if err = s.Records.Delete(ctx, list[i].Record.Ref, list[i].Record.Revision); err != nil {
+			list = list[:i]
+		}
+	}
+	removed, collecting := s.remove(ctx, Collect, going)
+	if err = errors.Join(failure(ctx, err), collecting); err != nil {
+		return list, err
+	}
+	sizes := map[modproxy.Digest]int64{}
+	for _, b := range removed {
+		sizes[b.Digest] = b.Size
+	}
+	for i := range list {
+		for _, d := range list[i].Record.Needs {
+			if size, ok := sizes[d]; ok {
+				list[i].Bytes += size
+				delete(sizes, d)
+				continue
+			}
+			s.room.edit(d, func(e *entry) { e.pinned = false }) // perhaps not any more
+			by, _, err := s.needing(ctx, []modproxy.Digest{d})
+			if err != nil {
+				return list, err
+			}
+			list[i].Shared = append(list[i].Shared, by[d]...)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+const (
+	readerPatience = 10 * time.Second // with readers, when nothing else can go
+	batch          = 1000             // blobs that are removed at once
+)
+
+// Usage returns how many bytes the blobs have that are kept, and how many are reserved
+// for those that are being written. What was there before counts soon after Start.
+func (s *Store) Usage() (kept, reserved int64) {
+	s.init()
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	return s.room.sum.there, s.room.reserved
+}
+
+// count brings into account what was there before, the first time that it can, and
+// what was set aside. It is called in its turn.
+func (s *Store) count(ctx context.Context) error {
+	m := s.room
+	m.mu.Lock()
+	loaded := m.loaded
+	m.mu.Unlock()
+	if !loaded {
+		var list []BlobInfo
+		for b, err := range s.Blobs.Blobs(ctx) {
+			if err != nil {
+				return failure(ctx, fmt.Errorf("counting what is kept: %w", err))
+			}
+			list = append(list, b)
+		}
+		slices.SortFunc(list, func(a, b BlobInfo) int {
+			return cmp.Or(b.Used.Compare(a.Used), bytes.Compare(b.Digest[:], a.Digest[:]))
+		})
+		m.load(list)
+	}
+	for s.Aside != nil {
+		m.mu.Lock()
+		asides := m.asides
+		m.mu.Unlock()
+		aside, err := s.Aside.Aside(ctx, 0)
+		if err != nil {
+			return failure(ctx, fmt.Errorf("counting what was set aside: %w", err))
+		}
+		m.mu.Lock()
+		counted := m.asides == asides // else something was set aside meanwhile
+		if counted {
+			m.aside = aside.Bytes
+		}
+		m.mu.Unlock()
+		if counted {
+			break
+		}
+	}
+	return nil
+}
+
+// makeRoom reserves n bytes, for which it evicts what was not used for longest. Those
+// who reserve next wait for it.
+func (s *Store) makeRoom(ctx context.Context, n int64, to *reservation) error {
+	m := s.room
+	if m.limit == 0 {
+		m.claim(n, to)
+		return nil
+	}
+	if n > m.limit {
+		return fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, n, m.limit)
+	}
+	give, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer give()
+	var patience <-chan time.Time // with readers; nil: they are not waited for
+	for ctx.Err() == nil {
+		if err := s.count(ctx); err != nil {
+			return err
+		}
+		victims, changed, what := m.claim(n, to)
+		full := &modproxy.NoSpace{Err: fmt.Errorf(
+			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
+		switch {
+		case len(victims) > 0:
+			if _, err := s.evict(ctx, victims); err != nil {
+				return err
+			}
+			continue
+		case what == waitNot:
+			return nil
+		case what == waitNever:
+			return full
+		case what == waitWriters:
+			patience = nil
+		case patience == nil:
+			if _, pinned, err := s.needing(ctx, m.busy()); err != nil {
+				return err
+			} else if pinned {
+				continue
+			}
+			patience = time.After(readerPatience)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-patience:
+			return full
+		}
+	}
+	return ctx.Err()
+}
+
+// needing returns the records that need blobs, and whether a pinned one is among them.
+// The blobs that pinned ones need are not chosen again.
+func (s *Store) needing(ctx context.Context, list []modproxy.Digest) (by map[modproxy.Digest][]Ref, pinned bool, err error) {
+	by = map[modproxy.Digest][]Ref{}
+	for _, d := range list {
+		records, err := s.Records.Needing(ctx, d)
+		if err != nil {
+			return nil, false, failure(ctx, err)
+		}
+		for _, r := range records {
+			by[d] = append(by[d], r.Ref)
+		}
+		if slices.ContainsFunc(by[d], s.pinned) {
+			s.room.edit(d, func(e *entry) { e.pinned = e.there })
+			pinned = true
+		}
+	}
+	return by, pinned, nil
+}
+
+// pinned reports whether a record keeps its blobs from being evicted.
+func (s *Store) pinned(ref Ref) bool {
+	_, known := s.Kinds[ref.Kind]
+	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
+}
+
+// evict removes victims and the records that need them, or none if one of them turns
+// out to be pinned: then others have to be chosen. It is called in its turn.
+func (s *Store) evict(ctx context.Context, victims []modproxy.Digest) (done Amount, err error) {
+	by, pinned, err := s.needing(ctx, victims)
+	if pinned || err != nil {
+		for _, d := range victims {
+			s.room.spare(d, false, false)
+		}
+		return done, err
+	}
+	removed, err := s.remove(ctx, Evict, victims)
+	for _, b := range removed {
+		done.add(b.Size)
+		s.observe(Event{Kind: BlobEvicted, Digest: b.Digest, Bytes: b.Size, Refs: by[b.Digest]})
+	}
+	return done, err
+}
+
+// remove removes blobs that are going.
+func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest) ([]BlobInfo, error) {
+	removed, err := s.Blobs.Remove(ctx, how, list...)
+	gone := map[modproxy.Digest]bool{}
+	for _, b := range removed {
+		gone[b.Digest] = true
+	}
+	for _, d := range list {
+		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
+			s.memory.remove(d)
+			s.states.remove(d)
+		}
+		s.room.spare(d, gone[d], how == SetAside)
+	}
+	return removed, failure(ctx, err)
+}
+
+// shrink evicts until no more than limit bytes are kept, or nothing more may go. It is
+// called in its turn.
+func (s *Store) shrink(ctx context.Context, limit int64) (all Amount, err error) {
+	for err == nil {
+		m := s.room
+		m.mu.Lock()
+		victims := m.victims(m.sum.there+m.aside-limit, batch)
+		m.mu.Unlock()
+		if len(victims) == 0 {
+			break
+		}
+		var done Amount
+		done, err = s.evict(ctx, victims)
+		all.Blobs += done.Blobs
+		all.Bytes += done.Bytes
+	}
+	return all, err
+}
+
+func (a *Amount) add(bytes int64) {
+	a.Blobs++
+	a.Bytes += bytes
+}

@@ -1,0 +1,378 @@
+package store
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// room keeps account of the blobs and of their bytes, and knows which are the next ones
+// to be evicted. A blob counts once, however many records need it, from when room for
+// it was reserved until it is gone.
+//
+// What it knows only saves work: whether a blob can be removed is decided by [Blobs].
+type room struct {
+	limit int64 // in bytes; zero: no bound
+
+	// turn has an element while room is made: one at a time decides what goes.
+	turn chan struct{}
+
+	mu       sync.Mutex // guards what follows, and the entries
+	loaded   bool       // the account has what was there at the start
+	entries  map[modproxy.Digest]*entry
+	order    list.List // of *entry: those that may be evicted sooner or later, the one that was used last in front
+	sum      amounts
+	reserved int64
+	aside    int64         // bytes that were set aside
+	asides   int           // how often something was, since the start
+	writers  int           // reservations that have not ended
+	clock    int           // counts what comes and goes
+	changed  chan struct{} // closed when there may be room, or an entry is no longer going; nil: nobody waits
+}
+
+// entry is what is known of a blob that is there, or that somebody works on.
+type entry struct {
+	digest      modproxy.Digest
+	size        int64 // in bytes; zero unless it is there
+	there       bool
+	changed     int  // when it came or went, by room.clock; zero: neither since the start
+	pinned      bool // it is not evicted, as far as is known
+	suspect     bool // it could not be read
+	readers     int
+	holds       int // those that need it to stay, and do not only read it
+	going       int // those that are removing it
+	used, saved time.Time
+	place       *list.Element // in room.order
+	counted     amounts       // in room.sum
+}
+
+// amounts are numbers of bytes.
+type amounts struct {
+	there   int64
+	movable int64 // of it, what may be evicted now or later
+	idle    int64 // of that, what may be evicted now
+}
+
+func newRoom(limit int64) *room {
+	return &room{limit: limit, turn: make(chan struct{}, 1), entries: map[modproxy.Digest]*entry{}}
+}
+
+// take takes the turn, unless ctx ends; give gives it back.
+func (m *room) take(ctx context.Context) (give func(), err error) {
+	select {
+	case m.turn <- struct{}{}:
+		return func() { <-m.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// entry returns the entry of d, which it makes if there is none. It is called with mu
+// held, and settle after it.
+func (m *room) entry(d modproxy.Digest) *entry {
+	e := m.entries[d]
+	if e == nil {
+		e = &entry{digest: d}
+		m.entries[d] = e
+	}
+	return e
+}
+
+// settle follows a change of e. It is called with mu held.
+func (m *room) settle(e *entry) {
+	movable := e.there && !e.pinned
+	if movable && e.place == nil {
+		e.place = m.order.PushFront(e)
+	} else if !movable && e.place != nil {
+		m.order.Remove(e.place)
+		e.place = nil
+	}
+	before := e.counted
+	e.counted = amounts{there: e.size}
+	if movable {
+		e.counted.movable = e.size
+	}
+	if e.idle() {
+		e.counted.idle = e.size
+	}
+	m.sum.there += e.counted.there - before.there
+	m.sum.movable += e.counted.movable - before.movable
+	m.sum.idle += e.counted.idle - before.idle
+	if before.there > e.counted.there || before.idle < e.counted.idle {
+		m.change()
+	}
+	if m.loaded && !e.there && e.readers == 0 && e.holds == 0 && e.going == 0 {
+		delete(m.entries, e.digest)
+	}
+}
+
+// idle reports whether e may be evicted now. It is called with mu held.
+func (e *entry) idle() bool {
+	return e.there && !e.pinned && e.readers == 0 && e.holds == 0 && e.going == 0
+}
+
+// edit calls change with the entry of d.
+func (m *room) edit(d modproxy.Digest, change func(*entry)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(d)
+	change(e)
+	m.settle(e)
+}
+
+// read returns the entry of d, with one reader more, and what it was then.
+func (m *room) read(d modproxy.Digest) (e *entry, was entry) {
+	m.edit(d, func(found *entry) {
+		e = found
+		e.readers++
+		e.use(m)
+		was = *e
+	})
+	return e, was
+}
+
+// unread is the end of a reader.
+func (m *room) unread(e *entry) { m.edit(e.digest, func(e *entry) { e.readers-- }) }
+
+// touch records that the blob of d is used now.
+func (m *room) touch(d modproxy.Digest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[d]; e != nil {
+		e.use(m)
+	}
+}
+
+func (e *entry) use(m *room) {
+	e.used = time.Now()
+	if e.place != nil {
+		m.order.MoveToFront(e.place)
+	}
+}
+
+// peek returns what is known of a blob.
+func (m *room) peek(d modproxy.Digest) (was entry) {
+	m.edit(d, func(e *entry) { was = *e })
+	return was
+}
+
+// found records whether a blob was there after was, unless it has come or gone since.
+func (m *room) found(was entry, there bool, size int64) {
+	m.edit(was.digest, func(e *entry) {
+		if e.changed == was.changed && e.going == 0 && e.there != there {
+			e.set(m, there, size)
+		}
+	})
+}
+
+// set records that the blob is there, or not. It is called with mu held.
+func (e *entry) set(m *room, there bool, size int64) {
+	m.clock++
+	e.there, e.size, e.changed = there, size, m.clock
+	if !there {
+		e.pinned, e.suspect = false, false
+	} else if e.used.IsZero() {
+		e.used = time.Now()
+	}
+}
+
+// load ends the account of what is there, of which list was found.
+func (m *room) load(list []BlobInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range list { // the one that was used last comes first
+		e := m.entry(b.Digest)
+		if e.there || e.changed > 0 {
+			continue
+		}
+		e.there, e.size, e.used, e.saved = true, b.Size, b.Used, b.Used
+		m.settle(e)
+		m.order.MoveToBack(e.place)
+	}
+	m.loaded = true
+	for _, e := range m.entries {
+		m.settle(e)
+	}
+}
+
+// hold keeps the blob of d from being evicted or collected until release. One that is
+// being removed is waited for, unless ctx ends.
+func (m *room) hold(ctx context.Context, d modproxy.Digest) (release func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(d)
+	for ; e.going > 0; e = m.entry(d) {
+		if err := m.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	e.holds++
+	m.settle(e)
+	return func() { m.edit(d, func(e *entry) { e.holds-- }) }, nil
+}
+
+// wait waits for a change, unless ctx ends. It is called with mu held, which it gives
+// back meanwhile.
+func (m *room) wait(ctx context.Context) error {
+	changed := m.next()
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// next returns what is closed at the next change. It is called with mu held.
+func (m *room) next() <-chan struct{} {
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed
+}
+
+// change is called with mu held.
+func (m *room) change() {
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
+}
+
+// condemn marks blobs as going, unless one of them is held.
+func (m *room) condemn(list ...modproxy.Digest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range list {
+		if e := m.entries[d]; e != nil && e.holds > 0 {
+			return false
+		}
+	}
+	for _, d := range list {
+		e := m.entry(d)
+		e.going++
+		m.settle(e)
+	}
+	return true
+}
+
+// spare is the end of what condemn or victims began. The blob is not there any more if
+// gone is true. If it was set aside it counts on.
+func (m *room) spare(d modproxy.Digest, gone, aside bool) {
+	m.edit(d, func(e *entry) {
+		e.going--
+		if gone {
+			if aside {
+				m.aside += e.size
+				m.asides++
+			}
+			e.set(m, false, 0)
+		}
+		m.change()
+	})
+}
+
+// reservation is room for what is being written.
+type reservation struct {
+	room  *room // nil: nothing is reserved
+	bytes int64
+}
+
+// claim reserves n bytes if they are free. Otherwise it returns the blobs whose removal
+// frees them, which are going from then on. If those that may go now do not free
+// enough, changed is closed when that may be different. What may be waited for is
+// decided at the same moment as what may go.
+func (m *room) claim(n int64, to *reservation) (victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	over := m.sum.there + m.aside + m.reserved + n - m.limit
+	if m.limit == 0 || over <= 0 {
+		m.reserved += n
+		m.writers++
+		*to = reservation{m, n}
+		return nil, nil, waitNot
+	}
+	switch {
+	case m.sum.idle >= over:
+		return m.victims(over, len(m.entries)), nil, waitNot
+	case m.writers > 0:
+		return nil, m.next(), waitWriters
+	case m.sum.movable >= over:
+		return nil, m.next(), waitReaders
+	}
+	return nil, nil, waitNever
+}
+
+// waiting is what a claim waits for.
+type waiting int
+
+const (
+	waitNot     waiting = iota // the bytes are reserved, or victims free them
+	waitWriters                // reservations, which are sure to come to an end
+	waitReaders                // readers, which may take any time
+	waitNever                  // waiting would not help
+)
+
+// victims returns what choose does. They are going from now on. It is called with mu
+// held.
+func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
+	for _, b := range m.choose(n, most) {
+		e := m.entry(b.Digest)
+		e.going++
+		m.settle(e)
+		list = append(list, b.Digest)
+	}
+	return list
+}
+
+// choose returns the blobs that may go, were not used for longest and have n bytes
+// together, but not more than most. It is called with mu held.
+func (m *room) choose(n int64, most int) (list []BlobInfo) {
+	for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {
+		if e := place.Value.(*entry); e.idle() {
+			n -= e.size
+			list = append(list, BlobInfo{Digest: e.digest, Size: e.size, Used: e.used})
+		}
+	}
+	return list
+}
+
+// busy returns the blobs that may be evicted later, but not now.
+func (m *room) busy() (list []modproxy.Digest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for d, e := range m.entries {
+		if e.place != nil && !e.idle() {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// keep records that a blob is there, for which room may have been reserved.
+func (m *room) keep(d modproxy.Digest, size int64, from *reservation) {
+	m.edit(d, func(e *entry) {
+		e.set(m, true, size)
+		part := min(size, from.bytes)
+		m.reserved -= part
+		from.bytes -= part
+	})
+}
+
+// end gives back what is left of the reservation.
+func (res *reservation) end() {
+	m := res.room
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reserved -= res.bytes
+	m.writers--
+	m.change()
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/modproxy/modproxy"
+)
+
+const usesPause = 5 * time.Minute // between writing down when blobs were last used
+
+func (s *Store) init() {
+	s.once.Do(func() {
+		limit := s.Memory
+		if limit == 0 {
+			limit = 64 << 20
+		}
+		s.room, s.memory, s.states = newRoom(s.MaxSize), newMemory(max(0, limit)), newStates()
+		s.ending, s.end = context.WithCancel(context.Background())
+		s.written = time.Now()
+	})
+}
+
+func (s *Store) observe(e Event) {
+	if s.Observe != nil {
+		s.Observe(e)
+	}
+}
+
+// Start counts what is there and evicts what is over MaxSize, in the background: the
+// bound may have been lowered since.
+func (s *Store) Start() {
+	s.init()
+	s.begin(func() {
+		give, err := s.room.take(s.ending)
+		if err != nil {
+			return
+		}
+		defer give()
+		err = s.count(s.ending)
+		if err == nil && s.MaxSize > 0 {
+			_, err = s.shrink(s.ending, s.MaxSize)
+		}
+		if err != nil && s.ending.Err() == nil {
+			s.observe(Event{Kind: StorageFailed, Err: err})
+		}
+	})
+}
+
+// Close ends work in the background and writes down when blobs were last used. Readers
+// read on.
+func (s *Store) Close(ctx context.Context) error {
+	s.init()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	ended := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.writeUses(ctx)
+}
+
+// errClosed: the Store does no work in the background any more.
+var errClosed = errors.New("it is being closed")
+
+// enter begins work in the background, which ends with s.work.Done, unless the Store is
+// closed.
+func (s *Store) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Add(1)
+	}
+	return !s.closed
+}
+
+// begin runs work in the background, unless the Store is closed.
+func (s *Store) begin(work func()) {
+	if s.enter() {
+		go func() {
+			defer s.work.Done()
+			work()
+		}()
+	}
+}
+
+// share does work once for all who want it for the same blob at the same time. It goes
+// on when ctx ends, until the Store is closed.
+func share[T any](ctx context.Context, s *Store, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (T, error)) (value T, err error) {
+	result := group.DoChan(string(d[:]), func() (any, error) {
+		if !s.enter() {
+			return value, context.Canceled
+		}
+		defer s.work.Done()
+		return work(s.ending)
+	})
+	select {
+	case r := <-result:
+		if errors.Is(r.Err, context.Canceled) {
+			return value, &StorageError{errClosed}
+		}
+		return r.Val.(T), r.Err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// writeUsesSoon has uses written down in the background, if that is long ago.
+func (s *Store) writeUsesSoon() {
+	s.mu.Lock()
+	due := time.Since(s.written) > usesPause
+	if due {
+		s.written = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		s.begin(func() {
+			if err := s.writeUses(s.ending); err != nil && s.ending.Err() == nil { // else Close does
+				s.observe(Event{Kind: StorageFailed, Err: err})
+			}
+		})
+	}
+}
+
+// writeUses writes down when blobs were last used, of those that were since.
+func (s *Store) writeUses(ctx context.Context) error {
+	m := s.room
+	used := map[modproxy.Digest]time.Time{}
+	m.mu.Lock()
+	for d, e := range m.entries {
+		if e.there && !e.used.Equal(e.saved) {
+			used[d] = e.used
+		}
+	}
+	m.mu.Unlock()
+	if len(used) == 0 {
+		return nil
+	}
+	if err := s.Blobs.Touch(ctx, maps.Clone(used)); err != nil {
+		return failure(ctx, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for d, at := range used {
+		if e := m.entries[d]; e != nil {
+			e.saved = at
+		}
+	}
+	return nil
+}
