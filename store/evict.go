@@ -199,8 +199,3 @@ func (s *Store) shrink(ctx context.Context, limit int64) (all Amount, err error)
 	}
 	return all, err
 }
-
-func (a *Amount) add(bytes int64) {
-	a.Blobs++
-	a.Bytes += bytes
-}
