@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -42,7 +43,11 @@ func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 		if err != nil {
 			return err
 		}
-		verifier, err := config.NewVerifier(c.Auth.Issuers, transport, s.observeIssuer)
+		issuers, err := c.Auth.OIDC()
+		if err != nil {
+			return err
+		}
+		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport, Observe: s.observeIssuer})
 		if err != nil {
 			return err
 		}

@@ -118,7 +118,8 @@ func (l *local) openPackages(c *config.Config) error {
 	kept := &cache.Registry{Index: store, Blobs: store, Uses: store, References: store.References}
 	l.closers = append(l.closers, func() error { return kept.Close(context.Background()) })
 	l.server.Store, l.server.Cache = store, kept
-	return stayPut(kept, store, c)
+	stayPut(kept, store, c)
+	return nil
 }
 
 func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error {

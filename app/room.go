@@ -7,15 +7,13 @@ import (
 )
 
 // stayPut tells r what does not go when room is made: what was set aside, and the
-// packages that are pinned. The scopes have been checked.
-func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) error {
+// packages that are pinned.
+func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) {
 	r.Beside = func() (int64, error) {
 		all, err := store.Quarantined(0, false)
 		return all.Bytes, err
 	}
-	pinned, err := config.ParseScopes(c.Cache.Pinned)
-	if len(pinned) > 0 {
-		r.Pinned = pinned.Covers
+	if len(c.Cache.Pinned) > 0 {
+		r.Pinned = c.Cache.Pinned.Covers
 	}
-	return err
 }

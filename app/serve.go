@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -158,12 +157,6 @@ func (s *App) handler(c *config.Config, known func(string) bool) http.Handler {
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
 	}
-	trusted := make([]netip.Prefix, 0, len(c.TrustedProxies))
-	for _, t := range c.TrustedProxies {
-		if p, err := config.ParseNetwork(t); err == nil { // checked when it was read
-			trusted = append(trusted, p)
-		}
-	}
 	return proxy.New(proxy.Config{
 		Registry:       s.Registry,
 		Providers:      s.provider,
@@ -174,7 +167,7 @@ func (s *App) handler(c *config.Config, known func(string) bool) http.Handler {
 		Auth:           s.auth,
 		Operators:      s.operators,
 		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
-		TrustedProxies: trusted,
+		TrustedProxies: c.TrustedProxies,
 		Log:            s.log,
 		Metrics:        s.metrics,
 		Ready:          s.ready,

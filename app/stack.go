@@ -128,9 +128,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 		Observe: s.observe,
 	}
 	s.recheck.Turn = s.Cache.Turn
-	if err := stayPut(s.Cache, s.Store, c); err != nil {
-		return nil, err
-	}
+	stayPut(s.Cache, s.Store, c)
 	s.metrics.Storage(s.Cache.Usage, int64(c.Cache.MaxSize))
 	s.Cache.Start()
 	s.Registry = &rewrite.Registry{Next: s.Cache}
@@ -152,19 +150,12 @@ func (s *App) newUpstream(ctx context.Context, c *config.Config, listening net.A
 			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
-	table, err := s.newFetch(c, scratch)
-	if err != nil {
-		return nil, err
-	}
-	return upstream.New(upstream.Config{Egress: s.egress, Hosts: hosts, Fetch: table, Missing: c.Cache.Missing})
+	return upstream.New(upstream.Config{Egress: s.egress, Hosts: hosts, Fetch: s.newFetch(c, scratch), Missing: c.Cache.Missing})
 }
 
 // newFetch makes what fetches packages, with a getter for each kind of location.
-func (s *App) newFetch(c *config.Config, scratch string) (*fetch.Table, error) {
-	credentials, err := newCredentials(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *App) newFetch(c *config.Config, scratch string) *fetch.Table {
+	credentials := newCredentials(c)
 	limits := pack.Limits{
 		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
 	}
@@ -180,24 +171,22 @@ func (s *App) newFetch(c *config.Config, scratch string) (*fetch.Table, error) {
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
 		Scratch: scratch, Limits: limits,
-	}, nil
+	}
 }
 
 // newCredentials makes what is shown to those that packages are fetched from.
-func newCredentials(c *config.Config) (all fetch.Credentials, err error) {
+func newCredentials(c *config.Config) (all fetch.Credentials) {
 	for _, set := range c.Credentials {
 		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
 		if set.SSHKeyFile != "" {
 			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
 		}
 		if len(set.Scopes) > 0 {
-			if shown.Scope, err = config.ParseScopes(set.Scopes); err != nil {
-				return nil, err
-			}
+			shown.Scope = set.Scopes
 		}
 		all = append(all, shown)
 	}
-	return all, nil
+	return all
 }
 
 // newEgress makes every connection that leaves this process, but none back to it.

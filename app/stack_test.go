@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 )
@@ -13,14 +14,11 @@ import (
 func TestCredentialIsForModules(t *testing.T) {
 	c := config.Default()
 	c.Credentials = []config.Credential{
-		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []string{"Registry.example.com/acme"}},
-		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []string{"*/acme"}},
+		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []auth.Scope{{Host: "registry.example.com", Namespace: "acme"}}},
+		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []auth.Scope{{Host: "*", Namespace: "acme"}}},
 		{Host: "any.example.com", Password: egress.NewSecret("secret-password")},
 	}
-	all, err := newCredentials(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := newCredentials(c)
 	for _, tt := range []struct {
 		host, namespace string
 		https, ssh, any bool

@@ -26,7 +26,7 @@ func TestWhoIsAsked(t *testing.T) {
 		"listen: ':80'\nanonymous: true":      "",
 		"public_url: https://m.example\ntrusted_proxies: [127.0.0.1]\nanonymous: true": "",
 	} {
-		c, _, err := Load(writeFile(t, "modproxy.yaml", file), nil, nil)
+		c, err := Load(writeFile(t, "modproxy.yaml", file), nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}

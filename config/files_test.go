@@ -1,130 +1,14 @@
 package config
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/go-cmp/cmp"
 )
-
-// config.example.yaml has every key, and each with its default.
-func TestExample(t *testing.T) {
-	const name = "../config.example.yaml"
-	c, sources, err := Load(name, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defaults := keysOf(Default())
-	for i, k := range keysOf(c) {
-		if sources.Of(k.path).Name != name {
-			t.Errorf("%s is missing", k.path)
-		}
-		if diff := cmp.Diff(plain(defaults[i].value), plain(k.value)); diff != "" {
-			t.Errorf("%s: -default +example\n%s", k.path, diff)
-		}
-		if isList(k.value) {
-			checkExample(t, example, k.path, k.value.Type().Elem())
-		}
-	}
-}
-
-// checkExample looks for the keys of the entries of a list.
-func checkExample(t *testing.T, example []byte, path string, element reflect.Type) {
-	for f := range element.Fields() {
-		if !regexp.MustCompile(`(?m)^[ #-]*` + keyName(f) + `:( |$)`).Match(example) {
-			t.Errorf("%s[].%s is missing", path, keyName(f))
-		}
-		if f.Type.Kind() == reflect.Slice && isGroup(f.Type.Elem()) {
-			checkExample(t, example, path+"[]."+keyName(f), f.Type.Elem())
-		}
-	}
-}
-
-// What is commented out in config.example.yaml is right when it is not.
-func TestExampleComments(t *testing.T) {
-	example, err := os.ReadFile("../config.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := regexp.MustCompile(`(?m)^( *)(routes|credentials|issuers): \[\]$`).ReplaceAllString(string(example), "$1$2:")
-	text = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(text, "$1")
-	text = strings.Replace(text, "required: false", "required: true", 1) // else no issuer counts
-	text = strings.Replace(text, `  # - host: "*"`, "  - host: \"*\"\n  - host: registry.acme.example", 1)
-	c, sources, err := Read(writeFile(t, "modproxy.yaml", text), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if problems := check(c, sources); len(problems) > 0 {
-		t.Error(problems)
-	}
-	if len(c.Routes) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 4 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 {
-		t.Errorf("%d routes, %d credentials, %d upstreams, issuers %v; want 1, 1, 4, 1 with 1 group",
-			len(c.Routes), len(c.Credentials), len(c.Upstreams), c.Auth.Issuers)
-	}
-}
-
-// The comments on Config and its parts are the reference: each key has one, and it
-// tells the default.
-func TestReference(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := map[string]string{} // Type.Field
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		for _, f := range spec.Type.(*ast.StructType).Fields.List {
-			doc[spec.Name.Name+"."+f.Names[0].Name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
-		}
-		return false
-	})
-	var walk func(v reflect.Value, required bool)
-	walk = func(v reflect.Value, inList bool) {
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			name, field := v.Type().Name()+"."+f.Name, v.Field(i)
-			text := doc[name]
-			want := "Default: " + yamlText(field)
-			switch {
-			case isGroup(f.Type):
-				walk(field, false)
-				continue
-			case inList:
-				want = "Default: empty"
-				if kind := f.Type.Kind(); kind == reflect.Int || kind == reflect.Bool {
-					want = "Default: " + yamlText(field)
-				}
-				if strings.HasSuffix(text, "Required.") {
-					want = "Required."
-				}
-			case f.Type.Kind() == reflect.Slice, field.IsZero() && f.Type.Kind() == reflect.String:
-				want = "Default: "
-			}
-			if !strings.HasPrefix(text, f.Name) || !strings.Contains(text, want) {
-				t.Errorf("the comment on %s, %q, must begin with its name and say %q", name, text, want)
-			}
-			if isList(field) {
-				walk(reflect.New(f.Type.Elem()).Elem(), true)
-			}
-		}
-	}
-	walk(reflect.ValueOf(Default()).Elem(), false)
-}
 
 // The image and docker-compose.yml configure modproxy so that it starts, asks
 // clients for a credential, and itself, for its health, where it listens.
@@ -170,7 +54,7 @@ func TestContainer(t *testing.T) {
 	for name, value := range s.Environment {
 		variables = append(variables, name+"="+value)
 	}
-	c, _, err := Load("", variables, nil)
+	c, err := Load("", variables, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

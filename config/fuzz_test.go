@@ -10,13 +10,11 @@ import (
 )
 
 // decodeText is what a file with text makes of the defaults.
-func decodeText(text []byte) (*Config, *Sources, Error) {
-	c, sources := Default(), &Sources{map[string]Source{}}
-	d := &document{name: "modproxy.yaml", lines: true, sources: sources}
-	if n := d.parse(text); n != nil {
-		d.decode(n, reflect.ValueOf(c).Elem(), "")
-	}
-	return c, sources, append(d.problems, check(c, sources)...)
+func decodeText(text []byte) (*Config, Error) {
+	c := Default()
+	d := &decoder{config: c, name: "modproxy.yaml", lines: true}
+	d.decode(text, reflect.ValueOf(c).Elem(), "")
+	return c, append(d.wrong, c.check()...)
 }
 
 // Whatever stands in a file is an error or a configuration, and a configuration
@@ -36,21 +34,21 @@ func FuzzConfig(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, sources, wrong := decodeText(text)
+		c, wrong := decodeText(text)
 		if len(wrong) > 0 {
 			return
 		}
 		var printed bytes.Buffer
-		if err := Print(&printed, c, sources); err != nil {
+		if err := c.Print(&printed); err != nil {
 			t.Fatal(err)
 		}
-		again, _, wrong := decodeText(printed.Bytes())
+		again, wrong := decodeText(printed.Bytes())
 		if len(wrong) > 0 {
 			t.Fatalf("what was printed is wrong: %v\n%s", wrong, printed.String())
 		}
-		for i, k := range keysOf(c) {
-			if diff := cmp.Diff(plain(k.value), plain(keysOf(again)[i].value)); diff != "" {
-				t.Fatalf("%s: -read +printed and read\n%s\n%s", k.path, diff, printed.String())
+		for i, k := range c.keys() {
+			if diff := cmp.Diff(yamlText(k.value), yamlText(again.keys()[i].value)); diff != "" {
+				t.Fatalf("%s: -read +printed and read\n%s\n%s", k.Path, diff, printed.String())
 			}
 		}
 	})

@@ -1,16 +1,17 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
@@ -19,81 +20,123 @@ import (
 // maxFile bounds the configuration file and every file with a secret, in bytes.
 const maxFile = 256 << 10
 
-// Load reads the configuration: the defaults, then the file, then variables
-// ("NAME=value", of which those that begin with MODPROXY_ count), then flags. The
-// later wins, key by key; a list is one key. Without a file name the variable
-// MODPROXY_CONFIG names one; without that there is none. An empty variable is as
-// if it were not set.
-//
-// What it gives has been checked: hostnames are normalised, secrets that are in
-// files have been read. Its error is an [Error] and has everything that is
-// wrong.
-func Load(file string, variables []string, flags []Flag) (*Config, *Sources, error) {
-	c, sources, err := Read(file, variables, flags)
-	if err != nil {
-		return nil, nil, err
+// Error is everything that is wrong with a configuration, one error for each mistake.
+// To try again changes nothing.
+type Error []error
+
+func (e Error) Error() string { return strings.ReplaceAll(errors.Join(e...).Error(), "\n", "; ") }
+
+// Unwrap returns the mistakes.
+func (e Error) Unwrap() []error { return e }
+
+// Flag is a flag that was given on the command line, without its dashes.
+type Flag struct{ Name, Value string }
+
+// Default returns the configuration in which nothing is set.
+func Default() *Config {
+	c := &Config{sources: map[string]string{}}
+	for _, k := range c.keys() {
+		if k.Default == "" {
+			continue
+		}
+		if err := c.set(k, "", k.Default); err != nil {
+			panic(err) // a test reads the defaults
+		}
 	}
-	all := check(c, sources)
-	if len(all) == 0 {
-		all = readSecrets(c, sources)
-	}
-	if len(all) > 0 {
-		return nil, nil, all
-	}
-	return c, sources, nil
+	clear(c.sources)
+	return c
 }
 
-// Read is [Load] without the checks that look further than one value.
-func Read(file string, variables []string, flags []Flag) (*Config, *Sources, error) {
-	c, sources := Default(), &Sources{map[string]Source{}}
-	vars := ownVariables(variables)
-	if file == "" {
-		file = vars["MODPROXY_CONFIG"]
-	}
-	delete(vars, "MODPROXY_CONFIG")
-	delete(vars, "MODPROXY_TOKEN") // which verbs show to another proxy
-	var all Error
-	if file != "" {
-		all = append(all, loadFile(c, sources, file)...)
-	}
-	all = append(all, loadVariables(c, sources, vars)...)
-	all = append(all, loadFlags(c, sources, flags)...)
-	if len(all) > 0 {
-		return nil, nil, all
-	}
-	return c, sources, nil
-}
-
-func loadFile(c *Config, sources *Sources, name string) Error {
-	text, err := readFile(name)
-	if err != nil {
-		return Error{fmt.Errorf("configuration: %w", err)}
-	}
-	d := &document{name: name, lines: true, sources: sources}
-	if n := d.parse(text); n != nil {
-		d.decode(n, reflect.ValueOf(c).Elem(), "")
-	}
-	return d.problems
-}
-
-// readFile reads a small file.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+// Load reads the configuration as [Read] does, and checks it: hostnames are normalised
+// and secrets read from their files. Its error is an [Error].
+func Load(file string, variables []string, flags []Flag) (*Config, error) {
+	c, err := Read(file, variables, flags)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s: more than %s", name, ByteSize(maxFile))
+	wrong := c.check()
+	if len(wrong) == 0 {
+		wrong = c.readSecrets()
 	}
-	return text, err
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return c, nil
 }
+
+// Read reads the configuration: the defaults, then the file, then variables
+// ("NAME=value", of which those that begin with MODPROXY_ count), then flags. The later
+// wins, key by key. Without a file name the variable MODPROXY_CONFIG names one; without
+// that there is none. An empty variable counts as not set.
+//
+// Each value is well formed; whether they fit together is not checked. Its error is an
+// [Error].
+func Read(file string, variables []string, flags []Flag) (*Config, error) {
+	c := Default()
+	c.reload = func() (*Config, error) { return Load(file, variables, flags) }
+	vars := ownVariables(variables)
+	var wrong Error
+	if name := cmp.Or(file, vars[fileVariable]); name != "" {
+		text, err := readFile(name)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("configuration: %w", err))
+		}
+		d := &decoder{config: c, name: name, lines: true}
+		d.decode(text, reflect.ValueOf(c).Elem(), "")
+		wrong = append(wrong, d.wrong...)
+	}
+	known := []string{fileVariable, "MODPROXY_TOKEN"} // the latter is for verbs that ask another proxy
+	for _, name := range known {
+		delete(vars, name)
+	}
+	keys := c.keys()
+	for _, k := range keys {
+		name := k.Variable()
+		known = append(known, name)
+		if text, ok := vars[name]; ok {
+			wrong = append(wrong, c.set(k, name, text)...)
+			delete(vars, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		wrong = append(wrong, hint.With(fmt.Errorf("unknown variable %.80s", name),
+			hint.DidYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
+	}
+	for _, f := range flags {
+		for _, k := range keys {
+			if k.Flag == f.Name {
+				wrong = append(wrong, c.set(k, "--"+f.Name, f.Value)...)
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return c, nil
+}
+
+// Reload reads the configuration again, from where it came. It returns the keys whose
+// values differ, or what is wrong with it now. c stays as it is.
+func (c *Config) Reload() (changed []string, err error) {
+	next, err := c.reload()
+	if err != nil {
+		return nil, err
+	}
+	keys := next.keys()
+	for i, k := range c.keys() {
+		if !reflect.DeepEqual(k.value.Interface(), keys[i].value.Interface()) {
+			changed = append(changed, k.Path)
+		}
+	}
+	return changed, nil
+}
+
+const fileVariable = "MODPROXY_CONFIG"
 
 // What Kubernetes sets in every container beside a service of the name modproxy.
 var serviceLink = regexp.MustCompile(`^MODPROXY_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?)$`)
 
-// ownVariables are the variables that are meant for modproxy and not empty.
+// ownVariables returns the variables that are meant for modproxy and not empty.
 func ownVariables(variables []string) map[string]string {
 	own := map[string]string{}
 	for _, v := range variables {
@@ -105,118 +148,73 @@ func ownVariables(variables []string) map[string]string {
 	return own
 }
 
-func loadVariables(c *Config, sources *Sources, vars map[string]string) Error {
-	var all Error
-	known := []string{"MODPROXY_CONFIG", "MODPROXY_TOKEN"}
-	for _, k := range keysOf(c) {
-		name := variable(k.path)
-		known = append(known, name)
-		text, ok := vars[name]
-		if !ok {
-			continue
+// set sets a key to what the variable or the flag of that name says. A list is values
+// with commas between them, or YAML, of which JSON is a part.
+func (c *Config) set(k Key, name, text string) Error {
+	if k.value.Kind() != reflect.Slice {
+		if err := setText(k.value, text); err != nil {
+			return Error{fmt.Errorf("%s: %w", name, err)}
 		}
-		delete(vars, name)
-		all = append(all, loadText(sources, k, name, text)...)
-	}
-	var unknown []string
-	for name := range vars {
-		unknown = append(unknown, name)
-	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		all = append(all, hint.With(fmt.Errorf("unknown variable %.80s", name),
-			hint.DidYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
-	}
-	return all
-}
-
-func loadFlags(c *Config, sources *Sources, flags []Flag) Error {
-	var all Error
-	keys := keysOf(c)
-	for _, f := range flags {
-		i := slices.IndexFunc(keys, func(k key) bool { return k.path == f.Key })
-		all = append(all, loadText(sources, keys[i], "--"+f.Name, f.Value)...)
-	}
-	return all
-}
-
-// loadText sets a key to what the variable or the flag name says.
-func loadText(sources *Sources, k key, name, text string) Error {
-	if k.value.Kind() == reflect.Slice {
-		return loadList(sources, k, name, text)
-	}
-	if err := setText(k.value, text); err != nil {
-		return Error{fmt.Errorf("%s: %w", name, err)}
-	}
-	sources.set(k.path, Source{Name: name})
-	return nil
-}
-
-// loadList reads a list: values with commas between them, or YAML, of which JSON
-// is a part.
-func loadList(sources *Sources, k key, name, text string) Error {
-	element := k.value.Type().Elem()
-	trimmed := strings.TrimSpace(text)
-	if element.Kind() != reflect.Struct && !strings.HasPrefix(trimmed, "[") {
-		list := reflect.MakeSlice(k.value.Type(), 0, 1)
-		for entry := range strings.SplitSeq(text, ",") {
-			v := reflect.New(element).Elem()
-			if err := setText(v, strings.TrimSpace(entry)); err != nil {
-				return Error{fmt.Errorf("%s: %w", name, err)}
-			}
-			list = reflect.Append(list, v)
-		}
-		k.value.Set(list)
-		sources.set(k.path, Source{Name: name})
+		c.sources[k.Path] = name
 		return nil
 	}
-	d := &document{name: name, lines: strings.Contains(trimmed, "\n"), sources: sources}
-	switch n := d.parse([]byte(text)).(type) {
-	case nil:
-		if len(d.problems) == 0 {
-			d.fail(0, "", "want a list")
+	text = strings.TrimSpace(text)
+	if !isList(k.value.Type()) && !strings.HasPrefix(text, "[") {
+		entries := strings.Split(text, ",")
+		for i, entry := range entries {
+			if entries[i] = strings.TrimSpace(entry); k.value.Type().Elem().Kind() != reflect.Int {
+				entries[i] = strconv.Quote(entries[i])
+			}
 		}
-	case *ast.SequenceNode:
-		d.decode(n, k.value, k.path)
-	default:
-		d.fail(lineOf(n), "", `want a list in YAML or JSON, such as [{host: registry.example.com}]`)
+		text = "[" + strings.Join(entries, ", ") + "]"
 	}
-	return d.problems
+	d := &decoder{config: c, name: name, lines: strings.Contains(text, "\n")}
+	d.decode([]byte(text), k.value, k.Path)
+	if len(d.wrong) == 0 && !strings.HasPrefix(c.sources[k.Path], name) {
+		d.fail(nil, k.Path, wanted(k.value)) // there is nothing but comments
+	}
+	return d.wrong
 }
 
 // readSecrets reads the secrets that are in files of their own.
-func readSecrets(c *Config, sources *Sources) Error {
-	var all Error
-	read := func(path string, secret *egress.Secret, file string) {
-		if file == "" {
+func (c *Config) readSecrets() (wrong Error) {
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
+		secret, ok := v.Addr().Interface().(*egress.Secret)
+		if !ok || fileOf(f, group) == "" {
 			return
 		}
-		text, err := readFile(file)
+		text, err := readFile(fileOf(f, group))
 		if err == nil {
-			*secret = egress.NewSecret(cutNewline(string(text)))
+			*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
 			if secret.IsZero() {
-				err = errors.New(file + ": nothing in it")
+				err = fmt.Errorf("%s: nothing in it", fileOf(f, group))
 			}
 		}
 		if err != nil {
-			all = append(all, fmt.Errorf("%s: %s: %w", sources.Of(path), path, err))
+			wrong = append(wrong, c.mistake(path+"_file", err))
 		}
-	}
-	for i := range c.Upstreams {
-		u := &c.Upstreams[i]
-		read(fmt.Sprintf("upstreams[%d].token_file", i), &u.Token, u.TokenFile)
-	}
-	for i := range c.Credentials {
-		cr := &c.Credentials[i]
-		read(fmt.Sprintf("credentials[%d].password_file", i), &cr.Password, cr.PasswordFile)
-	}
-	return all
+	})
+	return wrong
 }
 
-// cutNewline cuts the one newline that editors end a file with.
-func cutNewline(s string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
+// fileOf returns the name of the file that the field f of a group is to be read from.
+func fileOf(f reflect.StructField, group reflect.Value) string {
+	if twin := group.FieldByName(f.Name + "File"); twin.IsValid() {
+		return twin.String()
+	}
+	return ""
 }
 
-// Flag is a flag that was given on the command line.
-type Flag struct{ Name, Key, Value string }
+// readFile reads a small file.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		return nil, fmt.Errorf("%s: more than %s", name, ByteSize(maxFile))
+	}
+	return text, err
+}

@@ -8,8 +8,8 @@ import (
 // get is the value of a key as "modproxy config" prints it.
 func get(t *testing.T, c *Config, path string) string {
 	t.Helper()
-	for _, k := range keysOf(c) {
-		if k.path == path {
+	for _, k := range c.keys() {
+		if k.Path == path {
 			return yamlText(k.value)
 		}
 	}
@@ -38,8 +38,8 @@ tls:
 		"MODPROXY_SERVICE_HOST=10.0.0.1", "MODPROXY_SERVICE_PORT=80", "MODPROXY_SERVICE_PORT_HTTP=80", "MODPROXY_PORT=tcp://10.0.0.1:80",
 		"MODPROXY_PORT_80_TCP=tcp://10.0.0.1:80", "MODPROXY_PORT_80_TCP_ADDR=10.0.0.1", "MODPROXY_PORT_80_TCP_PORT=80", "MODPROXY_PORT_80_TCP_PROTO=tcp",
 	}
-	flags := []Flag{{"listen", "listen", "127.0.0.1:3"}, {"public-url", "public_url", ""}}
-	c, sources, err := Load("", variables, flags)
+	flags := []Flag{{"listen", "127.0.0.1:3"}, {"public-url", ""}}
+	c, err := Load("", variables, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ tls:
 		"egress.ports":    {"[8443]", file + ":10"},
 		"egress.allow":    {"[git.corp.example, 10.0.0.0/8]", "MODPROXY_EGRESS_ALLOW"},
 	} {
-		if value, source := get(t, c, path), sources.Of(path).String(); value != want[0] || source != want[1] {
+		if value, source := get(t, c, path), c.Source(path); value != want[0] || source != want[1] {
 			t.Errorf("%s = %s from %s, want %s from %s", path, value, source, want[0], want[1])
 		}
 	}
 	if other := writeFile(t, "other.yaml", "log: {level: debug}"); true {
-		c, _, err := Load(other, variables, nil)
+		c, err := Load(other, variables, nil)
 		if err != nil || c.Log.Level != "debug" || c.Data != "modproxy-data" {
 			t.Errorf("the file of --config: %v, %v; want it instead of that of MODPROXY_CONFIG", c, err)
 		}
@@ -75,7 +75,7 @@ func TestLoadLists(t *testing.T) {
 		"flow YAML":  `[{host: Registry.Example.com:443, token_file: ` + token + `}, {host: "*"}]`,
 		"block YAML": "- host: Registry.Example.com:443\n  token_file: " + token + "\n- host: '*'\n",
 	} {
-		c, sources, err := Load("", []string{"MODPROXY_UPSTREAMS=" + text}, nil)
+		c, err := Load("", []string{"MODPROXY_UPSTREAMS=" + text}, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -83,7 +83,7 @@ func TestLoadLists(t *testing.T) {
 		if len(c.Upstreams) != 2 || c.Upstreams[0].Host != "registry.example.com" || c.Upstreams[0].Token.Reveal() != "s3cr3t" || c.Upstreams[1].Host != "*" {
 			t.Errorf("%s: upstreams = %v", name, c.Upstreams)
 		}
-		if source := sources.Of("upstreams[1].host"); source.Name != "MODPROXY_UPSTREAMS" {
+		if source := c.Source("upstreams[1].host"); !strings.HasPrefix(source, "MODPROXY_UPSTREAMS") {
 			t.Errorf("%s: upstreams come from %v", name, source)
 		}
 	}
@@ -92,16 +92,16 @@ func TestLoadLists(t *testing.T) {
 // A later list replaces an earlier one, and so do its sources.
 func TestLoadListReplaced(t *testing.T) {
 	file := writeFile(t, "modproxy.yaml", "upstreams:\n- host: a.example\n- host: b.example\n  modules: https://b.example/m/\n")
-	c, sources, err := Load(file, []string{`MODPROXY_UPSTREAMS=[{host: c.example}]`}, nil)
+	c, err := Load(file, []string{`MODPROXY_UPSTREAMS=[{host: c.example}]`}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Upstreams) != 1 || c.Upstreams[0] != (Upstream{Host: "c.example"}) {
 		t.Errorf("upstreams = %v, want c.example alone", c.Upstreams)
 	}
-	for path := range sources.at {
-		if strings.HasPrefix(path, "upstreams[") && sources.at[path].Name != "MODPROXY_UPSTREAMS" {
-			t.Errorf("%s still comes from %s", path, sources.at[path])
+	for path := range c.sources {
+		if strings.HasPrefix(path, "upstreams[") && c.sources[path] != "MODPROXY_UPSTREAMS" {
+			t.Errorf("%s still comes from %s", path, c.sources[path])
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestReadSecrets(t *testing.T) {
 		"": "", "\n": "", strings.Repeat("x", maxFile+1): "",
 	} {
 		file := writeFile(t, "secret", text)
-		c, _, err := Load(writeFile(t, "modproxy.yaml",
+		c, err := Load(writeFile(t, "modproxy.yaml",
 			"upstreams: [{host: a.example, token_file: "+file+"}]\n"+
 				"credentials: [{host: a.example, username: u, password_file: "+file+"}]\n"), nil, nil)
 		if want == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"reflect"
 	"strings"
 	"time"
@@ -12,163 +13,121 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// printer collects a configuration as lines of YAML.
-type printer struct {
-	sources *Sources
-	lines   []printedLine
-}
+// commentColumn is where comments begin, unless the line is longer.
+const commentColumn = 44
 
-type printedLine struct{ text, comment string }
-
-// maxAligned is the width up to which comments stand in one column.
-const maxAligned = 60
-
-// Print writes c as a configuration file that can be read again, but for
-// its secrets, with the source of each line beside it.
-func Print(w io.Writer, c *Config, sources *Sources) error {
-	p := &printer{sources: sources}
-	p.keys("", "", reflect.ValueOf(c).Elem())
-	width := 0
-	for _, l := range p.lines {
-		if n := utf8.RuneCountInString(l.text); n <= maxAligned {
-			width = max(width, n)
+// Print writes c as a configuration file that can be read again, but for its secrets,
+// with the source of each key beside it.
+func (c *Config) Print(w io.Writer) error {
+	var out strings.Builder
+	groups := "" // of the last key
+	for _, k := range c.keys() {
+		indent, name := "", k.Path
+		if i := strings.LastIndex(k.Path, "."); i >= 0 {
+			indent, name = "  ", k.Path[i+1:]
+			if group := k.Path[:i]; group != groups {
+				out.WriteString(group + ":\n")
+				groups = group
+			}
+		}
+		first, rest, more := strings.Cut(yamlText(k.value), "\n")
+		line := indent + name + ": " + first
+		if more || strings.HasPrefix(first, "- ") {
+			line, rest = indent+name+":", first+"\n"+rest
+		}
+		fmt.Fprintf(&out, "%s%s  # %s\n", line, strings.Repeat(" ", max(0, commentColumn-utf8.RuneCountInString(line))), c.Source(k.Path))
+		for entry := range strings.Lines(strings.TrimSuffix(rest, "\n")) {
+			out.WriteString(indent + "  " + strings.TrimSuffix(entry, "\n") + "\n")
 		}
 	}
-	var out bytes.Buffer
-	for _, l := range p.lines {
-		if l.comment == "" {
-			fmt.Fprintln(&out, l.text)
-		} else {
-			fmt.Fprintf(&out, "%-*s  # %s\n", width, l.text, l.comment)
-		}
-	}
-	_, err := w.Write(out.Bytes())
+	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-func (p *printer) line(text, path string) {
-	p.lines = append(p.lines, printedLine{text, p.sources.Of(path).String()})
+// Described is a key for programs.
+type Described struct {
+	Value  any    `json:"value"`
+	Source string `json:"source"`
 }
 
-func (p *printer) keys(indent, path string, v reflect.Value) {
-	for i := range v.NumField() {
-		name, field := keyName(v.Type().Field(i)), v.Field(i)
-		at := joinKey(path, name)
-		switch {
-		case isGroup(field.Type()):
-			p.lines = append(p.lines, printedLine{text: indent + name + ":"})
-			p.keys(indent+"  ", at, field)
-		case isList(field) && field.Len() > 0:
-			p.line(indent+name+":", at)
-			for j := range field.Len() {
-				p.element(indent+"  ", fmt.Sprintf("%s[%d]", at, j), field.Index(j))
-			}
-		default:
-			p.line(indent+name+": "+yamlText(field), at)
+// Describe returns every key of c by its path, with its value and source.
+func (c *Config) Describe() (map[string]Described, error) {
+	all := map[string]Described{}
+	for _, k := range c.keys() {
+		var value any
+		if err := yaml.Unmarshal(marshal(k.value), &value); err != nil {
+			return nil, err
 		}
+		all[k.Path] = Described{value, c.Source(k.Path)}
 	}
+	return all, nil
 }
 
-// element writes what was set of one entry of a list of groups.
-func (p *printer) element(indent, path string, v reflect.Value) {
-	dash := "- "
-	for i := range v.NumField() {
-		name, field := keyName(v.Type().Field(i)), v.Field(i)
-		at := joinKey(path, name)
-		switch {
-		case i > 0 && (field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0) || readFromFile(v, name):
-			continue
-		case isList(field):
-			p.line(indent+dash+name+":", at)
-			for j := range field.Len() {
-				p.element(indent+"    ", fmt.Sprintf("%s[%d]", at, j), field.Index(j))
-			}
-		default:
-			p.line(indent+dash+name+": "+yamlText(field), at)
-		}
-		dash = "  "
-	}
-}
-
-// isList reports whether v is a list of groups.
-func isList(v reflect.Value) bool {
-	return v.Kind() == reflect.Slice && isGroup(v.Type().Elem())
-}
-
-// readFromFile reports whether the field name of v is a secret whose _file twin
-// is set: that says more.
-func readFromFile(v reflect.Value, name string) bool {
-	for i := range v.NumField() {
-		if keyName(v.Type().Field(i)) == name+"_file" {
-			return !v.Field(i).IsZero()
-		}
-	}
-	return false
-}
-
-// yamlText is v on one line of YAML.
+// yamlText returns v as YAML without a newline at its end. Of the entries of a list of
+// groups it has what is set, without secrets that are read from a file.
 func yamlText(v reflect.Value) string {
-	if v.Kind() == reflect.Slice {
-		entries := make([]string, v.Len())
-		for i := range entries {
-			entries[i] = yamlText(v.Index(i))
+	var text []byte
+	if isList(v.Type()) && v.Len() > 0 {
+		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(list, v)
+		for i := range list.Len() {
+			group := list.Index(i)
+			for f := range group.Type().Fields() {
+				if fileOf(f, group) != "" {
+					group.FieldByIndex(f.Index).SetZero()
+				}
+			}
 		}
-		return "[" + strings.Join(entries, ", ") + "]"
+		text = marshal(list, yaml.OmitEmpty(), yaml.OmitZero())
+	} else {
+		text = marshal(v, yaml.Flow(true))
 	}
-	text, ok := plain(v).(string)
-	if !ok {
-		return fmt.Sprint(plain(v))
-	}
-	encoded, err := yaml.Marshal(text)
-	line := strings.TrimSuffix(string(encoded), "\n")
-	if err != nil || strings.ContainsAny(line, "\n\t,[]{}#") {
-		var quoted bytes.Buffer
-		out := json.NewEncoder(&quoted)
-		out.SetEscapeHTML(false)
-		out.Encode(text) // a string always can be, and a buffer takes everything
-		return strings.TrimSuffix(quoted.String(), "\n")
-	}
-	return line
+	return strings.TrimSuffix(string(text), "\n")
 }
 
-// plain is v as text, number, truth value, list or map, in the form in which it
-// would be configured, secrets redacted.
-func plain(v reflect.Value) any {
-	switch value := v.Interface().(type) {
-	case egress.Secret:
-		if value.IsZero() {
-			return ""
-		}
-		return value.String()
-	case time.Duration:
-		return FormatDuration(value)
-	case ByteSize:
-		return value.String()
+func marshal(v reflect.Value, options ...yaml.EncodeOption) []byte {
+	text, err := yaml.MarshalWithOptions(v.Interface(), append(options,
+		yaml.CustomMarshaler(func(d time.Duration) ([]byte, error) { return []byte(FormatDuration(d)), nil }),
+		yaml.CustomMarshaler(func(s string) ([]byte, error) { return quote(typed(s)), nil }),
+		yaml.CustomMarshaler(func(p netip.Prefix) ([]byte, error) {
+			if p.IsSingleIP() {
+				return quote(p.Addr().String()), nil
+			}
+			return quote(p.String()), nil
+		}),
+		yaml.CustomMarshaler(func(s auth.Scope) ([]byte, error) { return quote(typedScope(s)), nil }),
+		yaml.CustomMarshaler(func(s egress.Secret) ([]byte, error) {
+			if s.IsZero() {
+				return quote(""), nil
+			}
+			return quote(s.String()), nil
+		}),
+	)...)
+	if err != nil {
+		panic(err) // no value of a Config has one
 	}
-	switch v.Kind() {
-	case reflect.String:
-		return typed(v.String())
-	case reflect.Slice:
-		list := make([]any, v.Len())
-		for i := range list {
-			list[i] = plain(v.Index(i))
-		}
-		return list
-	case reflect.Struct:
-		group := map[string]any{}
-		for i := range v.NumField() {
-			group[keyName(v.Type().Field(i))] = plain(v.Field(i))
-		}
-		return group
-	}
-	return v.Interface()
+	return text
 }
 
-// typed is s, which may be a normalised hostname, as it would be typed: nobody may
+// quote returns s as one line of YAML.
+func quote(s string) []byte {
+	text, err := yaml.Marshal(s)
+	if text = bytes.TrimSuffix(text, []byte("\n")); err == nil && !bytes.ContainsAny(text, "\n\t,[]{}#") {
+		return text
+	}
+	var quoted bytes.Buffer
+	out := json.NewEncoder(&quoted)
+	out.SetEscapeHTML(false)
+	_ = out.Encode(s) // a string always can be, and a buffer takes everything
+	return bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))
+}
+
+// typed returns s, which may be a normalised hostname, as it would be typed: nobody may
 // type punycode.
 func typed(s string) string {
 	if shown := hostname.Display(s); shown != s {
@@ -179,16 +138,9 @@ func typed(s string) string {
 	return s
 }
 
-// Described is a key for programs.
-type Described struct {
-	Value  any    `json:"value"`
-	Source string `json:"source"`
-}
-
-func Describe(c *Config, sources *Sources) map[string]Described {
-	all := map[string]Described{}
-	for _, k := range keysOf(c) {
-		all[k.path] = Described{plain(k.value), sources.Of(k.path).String()}
+func typedScope(s auth.Scope) string {
+	if s == auth.Everything {
+		return s.String()
 	}
-	return all
+	return typed(s.Host) + "/" + s.Namespace
 }

@@ -81,23 +81,26 @@ func TestGolden(t *testing.T) {
 	}
 	file := secretConfig(t)
 	variables := []string{"MODPROXY_CONFIG=" + file, "MODPROXY_FETCH_AT_ONCE=2", `MODPROXY_EGRESS_ALLOW=["10.0.0.0/8"]`}
-	c, sources, err := Load("", variables, []Flag{{"offline", "offline", "true"}})
+	c, err := Load("", variables, []Flag{{"offline", "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text, asJSON bytes.Buffer
-	if err := Print(&text, c, sources); err != nil {
+	if err := c.Print(&text); err != nil {
 		t.Fatal(err)
 	}
 	out := json.NewEncoder(&asJSON)
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)
-	described := Describe(c, sources)
+	described, err := c.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := out.Encode(described); err != nil {
 		t.Fatal(err)
 	}
-	if len(described) != len(keysOf(&Config{})) {
-		t.Errorf("%d keys are described, want %d", len(described), len(keysOf(&Config{})))
+	if len(described) != len(Keys()) {
+		t.Errorf("%d keys are described, want %d", len(described), len(Keys()))
 	}
 	for name, got := range map[string]string{"config.yaml": text.String(), "config.json": asJSON.String()} {
 		if strings.Contains(got, "s3cr3t") {
@@ -122,24 +125,24 @@ func TestGolden(t *testing.T) {
 // What is printed can be read again.
 func TestConfigPrintedIsConfig(t *testing.T) {
 	file := secretConfig(t)
-	c, sources, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
+	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var printed bytes.Buffer
-	if err := Print(&printed, c, sources); err != nil {
+	if err := c.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	again, sources, err := Load(writeFile(t, "again.yaml", printed.String()), nil, nil)
+	again, err := Load(writeFile(t, "again.yaml", printed.String()), nil, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, printed.String())
 	}
-	for i, k := range keysOf(c) {
-		if diff := cmp.Diff(plain(k.value), plain(keysOf(again)[i].value)); diff != "" {
-			t.Errorf("%s: -printed +read again\n%s", k.path, diff)
+	for i, k := range c.keys() {
+		if diff := cmp.Diff(yamlText(k.value), yamlText(again.keys()[i].value)); diff != "" {
+			t.Errorf("%s: -printed +read again\n%s", k.Path, diff)
 		}
-		if sources.Of(k.path) == (Source{}) {
-			t.Errorf("%s was not printed", k.path)
+		if again.Source(k.Path) == "default" {
+			t.Errorf("%s was not printed", k.Path)
 		}
 	}
 }
@@ -148,7 +151,7 @@ func TestConfigPrintedIsConfig(t *testing.T) {
 // they are not shown.
 func TestNoSecretShown(t *testing.T) {
 	file := secretConfig(t)
-	c, _, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
+	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,17 +199,17 @@ func TestNoSecretShown(t *testing.T) {
 	}
 }
 
-func loadError(_ *Config, _ *Sources, err error) error { return err }
+func loadError(_ *Config, err error) error { return err }
 
 // Every secret can be in a file of its own, and that file is read.
 func TestSecretTwins(t *testing.T) {
 	file := secretConfig(t)
-	c, _, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
+	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range keysOf(c) {
-		if !isList(k.value) {
+	for _, k := range c.keys() {
+		if !isList(k.value.Type()) {
 			continue
 		}
 		element := k.value.Type().Elem()
@@ -216,7 +219,7 @@ func TestSecretTwins(t *testing.T) {
 			}
 			twin, ok := element.FieldByName(element.Field(i).Name + "File")
 			if !ok || keyName(twin) != keyName(element.Field(i))+"_file" {
-				t.Errorf("%s.%s has no _file", k.path, keyName(element.Field(i)))
+				t.Errorf("%s.%s has no _file", k.Path, keyName(element.Field(i)))
 				continue
 			}
 			read := false
@@ -226,7 +229,7 @@ func TestSecretTwins(t *testing.T) {
 				read = read || entry.FieldByIndex(twin.Index).String() != "" && secret.Reveal() == inFile
 			}
 			if !read {
-				t.Errorf("%s[].%s is not read", k.path, keyName(twin))
+				t.Errorf("%s[].%s is not read", k.Path, keyName(twin))
 			}
 		}
 	}

@@ -6,247 +6,179 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// document decodes YAML into keys. It is strict: what it does not know is a
-// problem, and problems name line and key, never a value, which may be a secret.
-type document struct {
-	name     string // of the file or the variable
-	lines    bool   // sources and problems have a line
-	sources  *Sources
-	problems Error
+// decoder sets the values of a configuration from YAML. The library's own decoder does
+// not do: it takes 8.5 for 8 and 010 for the text 8, expands aliases, stops at the first
+// error, and shows values, which may be secrets.
+type decoder struct {
+	config *Config
+	name   string // of the file or the variable
+	lines  bool   // sources have a line
+	wrong  Error
 }
 
-// parse reads one YAML document; nil when there is nothing in it.
-func (d *document) parse(text []byte) ast.Node {
-	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+// decode sets v, the value at path, to what text says. Empty text changes nothing.
+func (d *decoder) decode(text []byte, v reflect.Value, path string) {
+	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		line, message := syntaxError(err)
-		d.fail(line, "", "not YAML: %s", message)
-		return nil
+		var at yaml.Error
+		if !errors.As(err, &at) || at.GetToken() == nil {
+			d.fail(nil, "", errors.New("not YAML"))
+			return
+		}
+		message := at.GetMessage()
+		if !strings.HasPrefix(message, "mapping key ") {
+			message, _, _ = strings.Cut(message, `"`) // what is quoted may be a secret
+		}
+		d.wrong = append(d.wrong, fmt.Errorf("%s: not YAML: %s", d.source(at.GetToken().Position.Line), strings.TrimRight(message, ": ")))
+		return
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.CommentType:
 		case body != nil:
-			d.fail(lineOf(doc.Body), "", "want one YAML document, not several")
+			d.fail(doc.Body, "", errors.New("want one YAML document, not several"))
 		default:
 			body = doc.Body
 		}
 	}
-	return body
-}
-
-// syntaxError is the line and the message of an error of the parser, without what
-// it quotes from the text, which may be a secret.
-func syntaxError(err error) (line int, message string) {
-	var at yaml.Error
-	if !errors.As(err, &at) || at.GetToken() == nil {
-		return 0, "it cannot be read"
+	if body != nil && len(d.wrong) == 0 {
+		d.set(body, v, path)
 	}
-	message, _, _ = strings.Cut(at.GetMessage(), `"`)
-	return at.GetToken().Position.Line, strings.TrimRight(message, ": ")
 }
 
-func (d *document) fail(line int, path, format string, args ...any) {
-	where := d.source(line).String()
+// source returns where a line of the text is.
+func (d *decoder) source(line int) string {
+	if line == 0 || !d.lines {
+		return d.name
+	}
+	return d.name + ":" + strconv.Itoa(line)
+}
+
+func (d *decoder) fail(n ast.Node, path string, err error) {
+	where := d.source(lineOf(n))
 	if path != "" {
 		where += ": " + path
 	}
-	d.problems = append(d.problems, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
-}
-
-func (d *document) source(line int) Source {
-	if !d.lines {
-		line = 0
-	}
-	return Source{d.name, line}
+	d.wrong = append(d.wrong, fmt.Errorf("%s: %w", where, err))
 }
 
 func lineOf(n ast.Node) int {
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line
+	if n == nil || n.GetToken() == nil {
+		return 0
 	}
-	return 0
+	return n.GetToken().Position.Line
 }
 
-// decode sets v, the value of the key path, to what n says.
-func (d *document) decode(n ast.Node, v reflect.Value, path string) {
-	switch n.(type) {
-	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MergeKeyNode:
-		d.fail(lineOf(n), path, "anchors, aliases and tags are not supported")
-		return
+// set sets v, the value at path, to what n says. A key with nothing after it keeps its
+// value.
+func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
+	err := wanted(v)
+	switch n := n.(type) {
 	case *ast.NullNode:
-		return // a key with nothing after it is as if it were not there
-	}
-	switch {
-	case isGroup(v.Type()):
-		d.decodeKeys(n, v, path)
-	case v.Kind() == reflect.Slice:
-		d.decodeList(n, v, path)
-	default:
-		if err := decodeScalar(n, v); err != nil {
-			d.fail(lineOf(n), path, "%w", err)
+		return
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MergeKeyNode:
+		err = errors.New("anchors, aliases and tags are not supported")
+	case ast.MapNode:
+		if isGroup(v.Type()) {
+			d.setGroup(n, v, path)
 			return
 		}
-		d.sources.set(path, d.source(lineOf(n)))
+	case *ast.SequenceNode:
+		if v.Kind() == reflect.Slice {
+			d.setList(n, v, path)
+			return
+		}
+	case *ast.BoolNode:
+		if v.Kind() == reflect.Bool {
+			err = setText(v, n.GetToken().Value)
+		}
+	case *ast.IntegerNode:
+		if v.Kind() == reflect.Int {
+			err = setText(v, fmt.Sprint(n.Value))
+		}
+	case *ast.LiteralNode:
+		d.set(n.Value, v, path)
+		return
+	case *ast.StringNode:
+		if v.Kind() != reflect.Bool && v.Kind() != reflect.Int { // true and 8 in quotes are text
+			err = setText(v, n.Value)
+		}
 	}
-}
-
-func (d *document) decodeKeys(n ast.Node, v reflect.Value, path string) {
-	m, ok := n.(ast.MapNode)
-	if !ok {
-		d.fail(lineOf(n), path, "want keys with values")
+	if err != nil {
+		d.fail(n, path, err)
 		return
 	}
+	d.config.sources[path] = d.source(lineOf(n))
+}
+
+func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	fields := map[string]reflect.Value{}
 	var names []string
-	for i := range v.NumField() {
-		name := keyName(v.Type().Field(i))
-		names = append(names, name)
-		fields[name] = v.Field(i)
+	for f := range v.Type().Fields() {
+		if name := keyName(f); name != "" {
+			fields[name] = v.FieldByIndex(f.Index)
+			names = append(names, name)
+		}
 	}
-	seen := map[string]int{}
-	for entries := m.MapRange(); entries.Next(); {
-		at := entries.Key()
-		line, name := lineOf(at), at.GetToken().Value
+	for entries := n.MapRange(); entries.Next(); {
+		key := entries.Key()
+		name := key.GetToken().Value
 		field, known := fields[name]
 		switch {
-		case at.IsMergeKey():
-			d.fail(line, path, "anchors, aliases and tags are not supported")
-		case !known:
-			d.unknown(line, path, name, names)
-		case seen[name] != 0:
-			d.fail(line, joinKey(path, name), "set for the second time; the first is in line %d", seen[name])
+		case key.IsMergeKey():
+			d.set(&ast.MergeKeyNode{BaseNode: &ast.BaseNode{}, Token: key.GetToken()}, v, path)
+		case known:
+			d.set(entries.Value(), field, joinKey(path, name))
 		default:
-			seen[name] = line
-			d.decode(entries.Value(), field, joinKey(path, name))
+			d.unknown(key, path, name, names)
 		}
 	}
 }
 
-func (d *document) unknown(line int, path, name string, names []string) {
+// unknown refuses a key, and says which was meant: one nearby, or one of that name
+// elsewhere.
+func (d *decoder) unknown(key ast.Node, path, name string, names []string) {
 	near := hint.Nearest(name, names)
-	if near == "" {
-		near = sameName(name)
-	} else {
+	if near != "" {
 		near = joinKey(path, near)
+	}
+	for _, k := range Keys() {
+		if near == "" && strings.HasSuffix(k.Path, "."+name) {
+			near = k.Path
+		}
 	}
 	remedy := "config.example.yaml has every key"
 	if near != "" {
 		remedy = fmt.Sprintf("did you mean %s?", near)
 	}
-	d.problems = append(d.problems, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(line), joinKey(path, name)), remedy))
+	d.wrong = append(d.wrong, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(lineOf(key)), joinKey(path, name)), remedy))
 }
 
-// sameName is the first key anywhere that ends in name.
-func sameName(name string) string {
-	for _, k := range keysOf(&Config{}) {
-		if len(k.path) > len(name) && k.path[len(k.path)-len(name)-1:] == "."+name {
-			return k.path
+// setList replaces a list and forgets where what was in it came from.
+func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
+	for other := range d.config.sources {
+		if strings.HasPrefix(other, path+"[") {
+			delete(d.config.sources, other)
 		}
 	}
-	return ""
-}
-
-func (d *document) decodeList(n ast.Node, v reflect.Value, path string) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		d.fail(lineOf(n), path, "want a list")
-		return
-	}
-	d.sources.set(path, d.source(lineOf(n)))
-	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
-	for i, entry := range list.Values {
+	d.config.sources[path] = d.source(lineOf(n))
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
+	for i, entry := range n.Values {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if entry.Type() == ast.NullType {
-			d.fail(lineOf(entry), at, "nothing in it")
+			d.fail(entry, at, errors.New("nothing in it"))
 			continue
 		}
-		d.sources.set(at, d.source(lineOf(entry)))
-		d.decode(entry, v.Index(i), at)
+		d.config.sources[at] = d.source(lineOf(entry))
+		d.set(entry, v.Index(i), at)
 	}
-}
-
-func decodeScalar(n ast.Node, v reflect.Value) error {
-	var text string
-	switch n := n.(type) {
-	case *ast.StringNode:
-		text = n.Value
-	case *ast.LiteralNode:
-		text = n.Value.Value
-	case *ast.BoolNode:
-		if v.Kind() == reflect.Bool {
-			v.SetBool(n.Value)
-			return nil
-		}
-		return wanted(v)
-	case *ast.IntegerNode:
-		if v.Type() != reflect.TypeFor[int]() {
-			return wanted(v)
-		}
-		text = fmt.Sprint(n.Value)
-	default:
-		return wanted(v)
-	}
-	if _, ok := n.(*ast.IntegerNode); !ok && (v.Kind() == reflect.Bool || v.Type() == reflect.TypeFor[int]()) {
-		return wanted(v) // true and 8 in quotes are text
-	}
-	return setText(v, text)
-}
-
-// setText sets v to the scalar that text is.
-func setText(v reflect.Value, text string) error {
-	switch v.Interface().(type) {
-	case string:
-		v.SetString(text)
-		return nil
-	case egress.Secret:
-		v.Set(reflect.ValueOf(egress.NewSecret(text)))
-		return nil
-	case bool:
-		if b, err := strconv.ParseBool(text); err == nil {
-			v.SetBool(b)
-			return nil
-		}
-	case int:
-		if n, err := strconv.Atoi(text); err == nil {
-			v.SetInt(int64(n))
-			return nil
-		}
-	case time.Duration:
-		if d, err := ParseDuration(text); err == nil {
-			v.SetInt(int64(d))
-			return nil
-		}
-	case ByteSize:
-		size, err := ParseByteSize(text)
-		v.SetInt(int64(size))
-		return err
-	}
-	return wanted(v)
-}
-
-// wanted says what a value of v's type looks like.
-func wanted(v reflect.Value) error {
-	switch v.Interface().(type) {
-	case bool:
-		return errors.New("want true or false")
-	case int:
-		return errors.New("want a whole number")
-	case time.Duration:
-		return ErrDuration
-	case ByteSize:
-		return errByteSize
-	}
-	return errors.New("want text; put it in quotes if it looks like something else")
 }

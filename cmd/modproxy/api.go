@@ -46,7 +46,7 @@ func (env *environment) settings() (*config.Config, error) {
 	if f := env.flags.set.Lookup("token-file"); f != nil && f.Changed && env.flags.set.Lookup("server") != nil {
 		return nil, misuse{errors.New("--token-file goes with --server")}
 	}
-	c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
+	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	return c, err
 }
 
@@ -72,7 +72,7 @@ func (env *environment) operate(ctx context.Context, c *config.Config, part app.
 		defer func() { err = errors.Join(err, claim.Close()) }()
 	}
 	if part == app.Registries {
-		if c, _, err = env.load(); err != nil {
+		if c, err = env.load(); err != nil {
 			return err
 		}
 	}

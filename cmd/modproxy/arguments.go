@@ -67,7 +67,8 @@ func flagError(cmd *cobra.Command, err error) error {
 func wantedOf(f *pflag.Flag) error {
 	switch f.Value.Type() {
 	case "duration":
-		return config.ErrDuration
+		_, err := config.ParseDuration("")
+		return err
 	case "bool":
 		return errors.New("want true or false")
 	}

@@ -31,7 +31,7 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			}
-			c, _, err := env.load()
+			c, err := env.load()
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
@@ -19,14 +18,18 @@ line, the variable or the flag. Secrets are never printed. Apart from them, the
 output is itself a configuration file.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error {
-			c, sources, err := env.load()
+			c, err := env.load()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printDocument(env.stdout, config.Describe(c, sources))
+				all, err := c.Describe()
+				if err != nil {
+					return err
+				}
+				return printDocument(env.stdout, all)
 			}
-			return config.Print(env.stdout, c, sources)
+			return c.Print(env.stdout)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
@@ -42,7 +45,7 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 and print everything that is wrong with it. Nothing is connected to.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := env.load()
+			c, err := env.load()
 			if err != nil {
 				return err
 			}

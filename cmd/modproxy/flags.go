@@ -10,19 +10,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// keyFlags are the keys that are important enough for a flag of their own.
-var keyFlags = []struct{ name, key, usage string }{
-	{"listen", "listen", "`address` and port to accept connections on"},
-	{"public-url", "public_url", "`URL` under which clients see this proxy"},
-	{"anonymous", "anonymous", "turn authentication off, wherever it listens"},
-	{"data", "data", "`directory` for everything that is kept"},
-	{"tls-cert", "tls.cert_file", "PEM `file` with the certificate and its intermediates"},
-	{"tls-key", "tls.key_file", "PEM `file` with the certificate's private key"},
-	{"offline", "offline", "answer from what is kept, ask no registry or forge"},
-	{"log-level", "log.level", "lowest `level` to write: debug, info, warn, error"},
-}
-
-// verbFlags are the keyFlags of a verb. One that is not here looks into the data
+// verbFlags are the flags of keys that a verb has. One that is not here looks into the data
 // directory, and has "data".
 var verbFlags = map[string][]string{
 	"serve":         {"*"},
@@ -56,13 +44,14 @@ func addConfigFlags(root *cobra.Command) {
 	}
 	set := root.Flags()
 	set.String("config", "", "configuration `file` (MODPROXY_CONFIG)")
-	for _, f := range keyFlags {
-		switch {
-		case !slices.Contains(wanted, f.name) && wanted[0] != "*":
-		case f.key == "anonymous" || f.key == "offline":
-			set.Bool(f.name, false, f.usage)
+	named := strings.NewReplacer("{", "`", "}", "`") // as pflag wants it
+	for _, k := range config.Keys() {
+		switch usage := named.Replace(k.Usage); {
+		case k.Flag == "" || !slices.Contains(wanted, k.Flag) && wanted[0] != "*":
+		case k.Bool:
+			set.Bool(k.Flag, false, usage)
 		default:
-			set.String(f.name, "", f.usage)
+			set.String(k.Flag, "", usage)
 		}
 	}
 }
@@ -70,12 +59,12 @@ func addConfigFlags(root *cobra.Command) {
 // file is the configuration file that was given by flag, or empty.
 func (f *configFlags) file() string { return f.set.Lookup("config").Value.String() }
 
-// changed are the flags that were given, in the order of keyFlags.
+// changed are the flags of keys that were given.
 func (f *configFlags) changed() []config.Flag {
 	var given []config.Flag
-	for _, k := range keyFlags {
-		if flag := f.set.Lookup(k.name); flag != nil && flag.Changed {
-			given = append(given, config.Flag{Name: k.name, Key: k.key, Value: flag.Value.String()})
+	for _, k := range config.Keys() {
+		if flag := f.set.Lookup(k.Flag); flag != nil && flag.Changed {
+			given = append(given, config.Flag{Name: k.Flag, Value: flag.Value.String()})
 		}
 	}
 	return given

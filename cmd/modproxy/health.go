@@ -59,7 +59,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 // localURL is where this machine finds the proxy. It does not ask for a
 // configuration that is in order: what is running may have had other flags.
 func (env *environment) localURL() (string, error) {
-	c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
+	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {
 		return "", err
 	}

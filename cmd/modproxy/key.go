@@ -24,7 +24,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 they expire, or until the second rotation.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
+			c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 			if err != nil {
 				return err
 			}

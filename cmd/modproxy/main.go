@@ -38,7 +38,7 @@ type environment struct {
 
 // load reads the configuration: defaults, then the file, then variables, then
 // flags. Its error is a [misuse].
-func (env *environment) load() (*config.Config, *config.Sources, error) {
+func (env *environment) load() (*config.Config, error) {
 	return config.Load(env.flags.file(), env.variables, env.flags.changed())
 }
 

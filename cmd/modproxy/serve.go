@@ -32,7 +32,7 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 			hangup := make(chan os.Signal, 1) // one that comes while another is followed is not lost
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
-			c, _, err := env.load()
+			c, err := env.load()
 			if err != nil {
 				return err
 			}

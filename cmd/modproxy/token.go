@@ -44,11 +44,11 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 // served: the data directory is made where it will serve from. One that is named on
 // the command line has to be there, because its name may be a mistake.
 func (env *environment) firstTokens() (*config.Config, *auth.Tokens, error) {
-	c, sources, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
+	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {
 		return nil, nil, err
 	}
-	if source := sources.Of("data"); source.Name == "--data" {
+	if c.Source("data") == "--data" {
 		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
 			q := shellQuote(c.Data)
 			return nil, nil, hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))

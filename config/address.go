@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -41,6 +44,45 @@ func (c *Config) LocalURL() (string, error) {
 		scheme = "https://"
 	}
 	return scheme + net.JoinHostPort(host, port), nil
+}
+
+// CheckURL returns what keeps s from being an absolute URL to which paths can be added.
+// It does not repeat s, which may carry a credential.
+func CheckURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("want an absolute URL, such as https://modules.example.com")
+	case u.User != nil:
+		return errors.New("must not have a username or password in it")
+	case u.RawQuery != "" || u.ForceQuery || strings.Contains(s, "#"):
+		return errors.New("must not have a query or fragment")
+	}
+	if port := u.Port(); port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return fmt.Errorf("invalid port %.80q", port)
+		}
+	}
+	return nil
+}
+
+// parseListen reports whether only this machine can reach an address to listen on.
+func parseListen(s string) (loopback bool, err error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false, fmt.Errorf("want an address and a port, such as 127.0.0.1:8080, not %.80q", s)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false, fmt.Errorf("want a port from 0 to 65535, not %.80q", port)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback(), nil
+	}
+	if host == "" || host == "localhost" {
+		return host != "", nil
+	}
+	_, err = hostname.Parse(host)
+	return false, err
 }
 
 // HasUpstream reports whether the registry of that name may be asked.

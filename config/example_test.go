@@ -1,0 +1,189 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	diff "github.com/google/go-cmp/cmp"
+)
+
+const exampleFile = "../config.example.yaml"
+
+const exampleHead = `# Configuration of modproxy: every key, with its default. modproxy runs without this
+# file; keep only what you change. Variables (MODPROXY_CACHE_FRESH for cache.fresh;
+# lists take commas, or YAML) and flags set keys, too.
+#
+#   modproxy serve --config modproxy.yaml    or MODPROXY_CONFIG=modproxy.yaml
+#   modproxy config                          prints the values in force and their sources
+#   modproxy config check                    checks the configuration
+`
+
+// config.example.yaml is derived from the fields of Config, their comments and tags; go
+// test -update writes it.
+func TestExample(t *testing.T) {
+	e := &example{comments: comments(t)}
+	e.WriteString(exampleHead)
+	e.group("", "", reflect.ValueOf(Default()).Elem())
+	if *update {
+		if err := os.WriteFile(exampleFile, []byte(e.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := diff.Diff(string(text), e.String()); diff != "" {
+		t.Fatalf("%s: -is +derived (go test -update writes it)\n%s", exampleFile, diff)
+	}
+	c, err := Load(exampleFile, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := Default().keys()
+	for i, k := range c.keys() {
+		if !strings.HasPrefix(c.Source(k.Path), exampleFile) {
+			t.Errorf("%s is missing", k.Path)
+		}
+		if diff := diff.Diff(yamlText(defaults[i].value), yamlText(k.value)); diff != "" {
+			t.Errorf("%s: -default +example\n%s", k.Path, diff)
+		}
+	}
+}
+
+// comments returns the comment on each field, by Type.Field, and on each type.
+func comments(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, docs := map[string]string{}, map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.TYPE {
+			docs[d.Specs[0].(*ast.TypeSpec).Name.Name] = d.Doc.Text()
+		}
+		return true
+	})
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		all[spec.Name.Name] = strings.TrimPrefix(strings.Join(strings.Fields(docs[spec.Name.Name]), " "), spec.Name.Name+" ")
+		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+			if group, ok := f.Type.(*ast.Ident); ok && f.Doc == nil && f.Names[0].Name == group.Name {
+				continue // a group, whose type has the comment
+			}
+			name, text := f.Names[0].Name, strings.Join(strings.Fields(f.Doc.Text()), " ")
+			if rest, ok := strings.CutPrefix(text, name+" "); ok && strings.HasSuffix(rest, ".") {
+				all[spec.Name.Name+"."+name] = rest
+			} else if f.Names[0].IsExported() {
+				t.Errorf("the comment on %s.%s is no sentence that begins with its name: %q", spec.Name.Name, name, text)
+			}
+		}
+		return false
+	})
+	return all
+}
+
+type example struct {
+	strings.Builder
+	comments map[string]string
+}
+
+var copula = regexp.MustCompile(`^(is|are) `)
+
+// comment writes the comment on a field, wrapped.
+func (e *example) comment(indent string, v reflect.Value, f reflect.StructField) {
+	text := copula.ReplaceAllString(cmp.Or(e.comments[v.Type().Name()+"."+f.Name], e.comments[f.Type.Name()]), "")
+	line := indent + "#"
+	for i, word := range strings.Fields(strings.ToUpper(text[:1]) + text[1:]) {
+		if len(line)+1+len(word) > 90 && i > 0 {
+			e.WriteString(line + "\n")
+			line = indent + "#"
+		}
+		line += " " + word
+	}
+	e.WriteString(line + "\n")
+}
+
+func (e *example) group(indent, path string, v reflect.Value) {
+	for f := range v.Type().Fields() {
+		name, field := keyName(f), v.FieldByIndex(f.Index)
+		if name == "" {
+			continue
+		}
+		if indent == "" {
+			e.WriteString("\n")
+		}
+		e.comment(indent, v, f)
+		switch {
+		case isGroup(f.Type):
+			e.WriteString(indent + name + ":\n")
+			e.group(indent+"  ", joinKey(path, name), field)
+			continue
+		case isList(f.Type) && field.Len() > 0:
+			e.WriteString(indent + name + ":\n")
+			for line := range strings.Lines(yamlText(field) + "\n") {
+				e.WriteString(indent + "  " + line)
+			}
+		default:
+			e.WriteString(indent + name + ": " + yamlText(field) + "\n")
+		}
+		if isList(f.Type) {
+			e.entry("#"+indent+"  ", f.Type.Elem())
+		}
+	}
+}
+
+// entry writes an entry of a list of groups, each line behind the indent, which makes
+// it a comment.
+func (e *example) entry(indent string, t reflect.Type) {
+	v := reflect.New(t).Elem()
+	dash := "- "
+	for f := range t.Fields() {
+		e.comment(indent+"  ", v, f)
+		value := f.Tag.Get("example")
+		if value == "" {
+			value = yamlText(v.FieldByIndex(f.Index))
+		}
+		if isList(f.Type) {
+			e.WriteString(fmt.Sprintf("%s%s%s:\n", indent, dash, keyName(f)))
+			e.entry(indent+"    ", f.Type.Elem())
+		} else {
+			e.WriteString(fmt.Sprintf("%s%s%s: %s\n", indent, dash, keyName(f), value))
+		}
+		dash = "  "
+	}
+}
+
+// What is commented out in config.example.yaml is right when it is not.
+func TestExampleComments(t *testing.T) {
+	text, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := regexp.MustCompile(`(?m)^( *)(routes|credentials|issuers): \[\]$`).ReplaceAllString(string(text), "$1$2:")
+	whole = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(whole, "$1")
+	whole = strings.Replace(whole, "required: false", "required: true", 1) // else no issuer counts
+	c, err := Read(writeFile(t, "modproxy.yaml", whole), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong := c.check(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if len(c.Routes) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 {
+		t.Errorf("%d routes, %d credentials, %d upstreams, issuers %v; want 1, 1, 3, 1 with 1 group",
+			len(c.Routes), len(c.Credentials), len(c.Upstreams), c.Auth.Issuers)
+	}
+}
