@@ -222,3 +222,21 @@ func TestRefused(t *testing.T) {
 		})
 	}
 }
+
+// A package that is refused is refused for the same reason when it is asked for again.
+func TestRefusedAgain(t *testing.T) {
+	long := tree{"f end x", "l l00 end"}
+	for i := range 40 {
+		long = append(long, fmt.Sprintf("l l%02d l%02d", i+1, i))
+	}
+	for why, in := range map[string]tree{"leads back to itself": {"l a b", "l b a"}, "over more than 40": long} {
+		b, err := build(t, pack.Limits{}, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := b.Pack(io.Discard, "")
+			wantRefused(t, err, why)
+		}
+	}
+}

@@ -95,19 +95,19 @@ func (dir *node) put(name string, n *node) error {
 // n.nothing for a link that names nothing in the tree. The result is kept in n, so that
 // all links of a tree cost no more than the length of their targets.
 func (root *node) resolve(n *node, depth int) (*node, error) {
-	if n.to != nil || n.nothing != "" {
-		return n.to, nil
-	}
-	if n.busy {
-		return nil, refuse("%q: is a link that leads back to itself", n.path())
-	}
-	n.hops = depth + 1
-	if depth < maxHops {
-		n.busy, n.hops = true, 1
-		err := root.follow(n, depth)
-		n.busy = false
-		if err != nil {
-			return nil, err
+	if n.to == nil && n.nothing == "" {
+		if n.busy {
+			return nil, refuse("%q: is a link that leads back to itself", n.path())
+		}
+		n.hops = depth + 1
+		if depth < maxHops {
+			var err error
+			n.busy, n.hops = true, 1
+			n.to, n.nothing, err = root.follow(n, depth)
+			n.busy = false
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	if n.hops > maxHops {
@@ -116,53 +116,47 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 	return n.to, nil
 }
 
-// follow sets n.to or n.nothing.
-func (root *node) follow(n *node, depth int) error {
+// follow returns what the link n names, or why it names nothing. It counts the links on
+// the way in n.hops.
+func (root *node) follow(n *node, depth int) (to *node, nothing string, err error) {
 	at := n.parent
 	if n.kind == hardlink {
 		at = root
 	}
 	if strings.HasPrefix(n.target, "/") {
-		n.nothing = "which is absolute"
-		return nil
+		return nil, "which is absolute", nil
 	}
 	rest, more := n.target, true
 	for more {
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
 		if at.kind != directory {
-			n.nothing = "on whose way is a file"
-			return nil
+			return nil, "on whose way is a file", nil
 		}
 		switch part {
 		case "", ".":
 			continue
 		case "..":
 			if at = at.parent; at == nil {
-				n.nothing = "which leaves the package"
-				return nil
+				return nil, "which leaves the package", nil
 			}
 			continue
 		}
 		next := at.children[part]
 		switch {
 		case next == nil && isGit(part):
-			n.nothing = "and packages leave .git out"
-			return nil
+			return nil, "and packages leave .git out", nil
 		case next == nil:
-			n.nothing = "which is not there"
-			return nil
+			return nil, "which is not there", nil
 		case next.kind == symlink && n.kind == hardlink && rest == "":
-			n.nothing = "which is a symbolic link"
-			return nil
+			return nil, "which is a symbolic link", nil
 		case next.kind == symlink || next.kind == hardlink:
 			to, err := root.resolve(next, depth+1)
 			if err != nil {
-				return err
+				return nil, "", err
 			}
 			if to == nil {
-				n.nothing = "which is such a link itself, or leads over one"
-				return nil
+				return nil, "which is such a link itself, or leads over one", nil
 			}
 			n.hops += next.hops
 			next = to
@@ -170,9 +164,7 @@ func (root *node) follow(n *node, depth int) error {
 		at = next
 	}
 	if n.kind == hardlink && at.kind != file {
-		n.nothing = "which is a directory"
-		return nil
+		return nil, "which is a directory", nil
 	}
-	n.to = at
-	return nil
+	return at, "", nil
 }
