@@ -159,9 +159,7 @@ func (s *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	limits := pack.Limits{
 		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
 	}
-	archives := &web.Getter{
-		Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived), Limits: limits,
-	}
+	archives := &web.Getter{Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
 		Dir: scratch, Network: git.Egress{Client: s.egress, Tunnel: s.tunnel}, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{

@@ -43,6 +43,9 @@ func New(dir string, l Limits) (*Builder, error) {
 	return b, nil
 }
 
+// Limits returns the limits of the package, with their defaults.
+func (b *Builder) Limits() Limits { return b.tally.Limits }
+
 // unavailable returns the error for trouble with the temporary file.
 func unavailable(err error) error {
 	return fmt.Errorf("%w: package: temporary file: %w", modproxy.ErrUnavailable, err)

@@ -3,6 +3,7 @@ package pack
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -52,12 +53,7 @@ func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
 // leftOut reports whether packages leave out name.
 func leftOut(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if isGit(part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(name, "/"), isGit)
 }
 
 // looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git

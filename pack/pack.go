@@ -64,6 +64,7 @@
 package pack
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/modproxy/modproxy"
@@ -98,18 +99,10 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Entries == 0 {
-		l.Entries = 100_000
-	}
-	if l.Bytes == 0 {
-		l.Bytes = 1 << 30
-	}
-	if l.Path == 0 {
-		l.Path = 1024
-	}
-	if l.Packed == 0 {
-		l.Packed = 512 << 20
-	}
+	l.Entries = cmp.Or(l.Entries, 100_000)
+	l.Bytes = cmp.Or(l.Bytes, 1<<30)
+	l.Path = cmp.Or(l.Path, 1024)
+	l.Packed = cmp.Or(l.Packed, 512<<20)
 	return l
 }
 

@@ -37,11 +37,11 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	}
 	t.Cleanup(func() { tunnel.Close() })
 	scratch := t.TempDir()
-	archives := &web.Getter{Egress: out, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20}}
+	archives := &web.Getter{Egress: out, Scratch: scratch, MaxReceived: 1 << 20}
 	cfg := upstream.Config{
 		Egress: out, Hosts: hosts,
 		Fetch: &fetch.Table{
-			Scratch: scratch, Limits: archives.Limits,
+			Scratch: scratch, Limits: pack.Limits{Bytes: 1 << 20},
 			Getters: map[string]fetch.Getter{
 				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: git.Egress{Client: out, Tunnel: tunnel}},
 				"http": archives, "https": archives,

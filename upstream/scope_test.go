@@ -16,7 +16,6 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/web"
-	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/upstream"
 )
 
@@ -59,7 +58,7 @@ func TestCredentialIsForModules(t *testing.T) {
 	host := strings.TrimPrefix(registry.URL, "https://")
 	scratch := t.TempDir()
 	archives := &web.Getter{
-		Egress: out, Scratch: scratch, MaxReceived: 1 << 20, Limits: pack.Limits{Bytes: 1 << 20},
+		Egress: out, Scratch: scratch, MaxReceived: 1 << 20,
 		Credentials: fetch.Credentials{{
 			Host: strings.TrimPrefix(files.URL, "https://"), Username: "modproxy", Password: egress.NewSecret("secret-password"),
 			Scope: namespace("acme"),

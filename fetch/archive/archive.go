@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -78,27 +79,27 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: archive: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Unpack reads the archive in the first size bytes of f into b.
+// Unpack reads the archive in the first size bytes of f into b. The limits of the package
+// bound the archive as well, with some room for its headers.
 //
 // Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry if one
 // is at fault; [modproxy.ErrUnavailable] when f or the builder's file cannot be read or
 // written; the context's own when it ended.
-func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder, l Limits) error {
-	l = l.withDefaults()
+func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder) error {
 	if size == 0 {
 		return refuse("it is empty")
 	}
 	in := &input{ctx: ctx, f: f}
-	out := &output{ctx: ctx, max: l.Bytes}
-	if size <= l.Bytes/l.Ratio {
-		out.max = min(l.Bytes, max(unrationed, size*l.Ratio))
+	out := &output{ctx: ctx, max: b.Limits().Bytes + room + int64(b.Limits().Entries)*roomForEntry}
+	if size <= out.max/maxRatio {
+		out.max = min(out.max, max(minExpanded, size*maxRatio))
 	}
 	var err error
 	switch format {
 	case Zip:
-		err = unpackZip(in, size, out, b, l)
+		err = unpackZip(in, size, out, b)
 	case TarGzip, TarBzip2, TarXz:
-		err = unpackTar(in, size, format, out, b, l)
+		err = unpackTar(in, size, format, out, b)
 	default:
 		return refuse("no archive format")
 	}
@@ -119,10 +120,8 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 // directory that it unpacks to, without dots and double slashes. A name with ".."
 // stays as it is, for package pack to refuse. The name of the root is empty.
 func cleanName(name string) string {
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return name
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return name
 	}
 	return strings.TrimPrefix(path.Clean("/"+name), "/")
 }

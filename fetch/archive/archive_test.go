@@ -19,15 +19,15 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// unpack reads an archive into a package.
-func unpack(t testing.TB, data []byte, format archive.Format, l archive.Limits) ([]byte, modproxy.Sum, error) {
+// unpack reads an archive into a package with the given limits.
+func unpack(t testing.TB, data []byte, format archive.Format, l pack.Limits) ([]byte, modproxy.Sum, error) {
 	t.Helper()
-	b, err := pack.New(t.TempDir(), pack.Limits{})
+	b, err := pack.New(t.TempDir(), l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := archive.Unpack(context.Background(), bytes.NewReader(data), int64(len(data)), format, b, l); err != nil {
+	if err := archive.Unpack(context.Background(), bytes.NewReader(data), int64(len(data)), format, b); err != nil {
 		return nil, "", err
 	}
 	var out bytes.Buffer
@@ -93,7 +93,7 @@ func TestRealArchives(t *testing.T) {
 			if !ok {
 				t.Fatal("no format")
 			}
-			packed, _, err := unpack(t, data, format, archive.Limits{})
+			packed, _, err := unpack(t, data, format, pack.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestRealArchives(t *testing.T) {
 				if bytes.Count(data[n:], []byte{0}) == len(data)-n {
 					continue // padding
 				}
-				part, _, err := unpack(t, data[:n], format, archive.Limits{})
+				part, _, err := unpack(t, data[:n], format, pack.Limits{})
 				if strings.Contains(name, "streams") && bytes.Equal(part, packed) {
 					continue // what follows the stream in which the tar archive ends
 				}
@@ -199,17 +199,17 @@ func TestTrouble(t *testing.T) {
 		}
 		defer b.Close()
 		trouble := errors.New("trouble")
-		err = archive.Unpack(context.Background(), brokenFile{trouble}, 1<<20, format, b, archive.Limits{})
+		err = archive.Unpack(context.Background(), brokenFile{trouble}, 1<<20, format, b)
 		if !errors.Is(err, trouble) || !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%v from a broken disk: %v", format, err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		err = archive.Unpack(ctx, strings.NewReader("x"), 1, format, b, archive.Limits{})
+		err = archive.Unpack(ctx, strings.NewReader("x"), 1, format, b)
 		if !errors.Is(err, context.Canceled) || errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%v when cancelled: %v", format, err)
 		}
 	}
-	err := archive.Unpack(context.Background(), strings.NewReader("x"), 1, "", nil, archive.Limits{})
+	_, _, err := unpack(t, []byte("x"), "", pack.Limits{})
 	wantRefused(t, err, "no archive format")
 }

@@ -43,7 +43,7 @@ func BenchmarkUnpack(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := archive.Unpack(context.Background(), bytes.NewReader(bench.data), int64(len(bench.data)), bench.format, p, archive.Limits{}); err != nil {
+				if err := archive.Unpack(context.Background(), bytes.NewReader(bench.data), int64(len(bench.data)), bench.format, p); err != nil {
 					b.Fatal(err)
 				}
 				if err := p.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-var fuzzLimits = archive.Limits{Entries: 100, Bytes: 1 << 20}
+var fuzzLimits = pack.Limits{Entries: 100, Bytes: 1 << 20}
 
 // seed adds what real programs wrote.
 func seed(f *testing.F, pattern string) {

@@ -8,39 +8,20 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Limits bound one archive. A zero field stands for its default. What becomes part of
-// the package is bounded by [pack.Limits] as well.
-type Limits struct {
-	// Entries bounds the entries, of whatever type: 100,000.
-	Entries int
-	// Bytes bounds what the archive expands to, tar headers counted: 2 GiB.
-	Bytes int64
-	// Ratio bounds how many bytes one byte of the archive expands to: 100. An
-	// archive that expands to no more than 64 MiB is not held to it.
-	Ratio int64
-}
-
 const (
-	// unrationed is what the smallest of archives may expand to.
-	unrationed = 64 << 20
+	// An archive may expand to what the package may have, and for its headers to room, and
+	// to roomForEntry for each entry.
+	room         = 1 << 20
+	roomForEntry = 1 << 10
+	// maxRatio bounds how many bytes one byte of an archive expands to. The smallest
+	// archive may expand to minExpanded.
+	maxRatio    = 100
+	minExpanded = 64 << 20
 	// maxHeader bounds the tar blocks that describe one entry.
 	maxHeader = 256 << 10
 	// maxTarget bounds the length of a symbolic link's target.
 	maxTarget = 4096
 )
-
-func (l Limits) withDefaults() Limits {
-	if l.Entries == 0 {
-		l.Entries = 100_000
-	}
-	if l.Bytes == 0 {
-		l.Bytes = 2 << 30
-	}
-	if l.Ratio == 0 {
-		l.Ratio = 100
-	}
-	return l
-}
 
 // An input is the archive as it was fetched. It keeps an error of its own, which the
 // decoders above it may report as the archive's fault.

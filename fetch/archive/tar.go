@@ -10,13 +10,13 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder, l Limits) error {
+func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder) error {
 	r, err := newDecompressor(format, bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10))
 	if err != nil {
 		return err
 	}
 	s := &expanded{r: r, out: out}
-	if err := readTar(s, b, l); err != nil {
+	if err := readTar(s, b); err != nil {
 		return err
 	}
 	// Clients ignore what follows the end of the tar archive. But the member in which it
@@ -50,7 +50,7 @@ func (e *expanded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func readTar(s *expanded, b *pack.Builder, l Limits) error {
+func readTar(s *expanded, b *pack.Builder) error {
 	tr := tar.NewReader(s)
 	last := ""
 	for n := 0; ; n++ {
@@ -64,8 +64,8 @@ func readTar(s *expanded, b *pack.Builder, l Limits) error {
 			return fmt.Errorf("first entry: %w", err)
 		case err != nil:
 			return fmt.Errorf("after %.200q: %w", last, err)
-		case n >= l.Entries:
-			return refuse("%.200q: more than the %d entries that are allowed", h.Name, l.Entries)
+		case n >= b.Limits().Entries:
+			return refuse("%.200q: more than the %d entries that are allowed", h.Name, b.Limits().Entries)
 		}
 		last = h.Name
 		if err := unpackTarEntry(h, tr, b); err != nil {

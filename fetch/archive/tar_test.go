@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy/fetch/archive"
+	"github.com/modproxy/modproxy/pack"
 )
 
 // An entry is one entry of a tar archive: a header, and content that says how long it
@@ -133,7 +134,7 @@ func TestTar(t *testing.T) {
 		{"archive in an archive", tarOf(t, file("b.tar", "PK\x03\x04")), []string{"f b.tar PK\x03\x04"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			packed, _, err := unpack(t, gzipped(t, tt.tar), archive.TarGzip, archive.Limits{})
+			packed, _, err := unpack(t, gzipped(t, tt.tar), archive.TarGzip, pack.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +199,7 @@ func TestHostileTar(t *testing.T) {
 		{"one zero block inside", join(data[:1024], make([]byte, 512), data), "invalid tar header"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := unpack(t, gzipped(t, tt.tar), archive.TarGzip, archive.Limits{})
+			_, _, err := unpack(t, gzipped(t, tt.tar), archive.TarGzip, pack.Limits{})
 			wantRefused(t, err, tt.why)
 		})
 	}
@@ -239,7 +240,7 @@ func TestToleratedTar(t *testing.T) {
 		{"a broken member behind", join(gzipped(t, data), gzipped(t, data)[:20]), []string{"f a 1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			packed, _, err := unpack(t, tt.archive, archive.TarGzip, archive.Limits{})
+			packed, _, err := unpack(t, tt.archive, archive.TarGzip, pack.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +256,7 @@ func TestHostileGzip(t *testing.T) {
 	data := tarOf(t, file("a", "1"))
 	good := gzipped(t, data)
 	members := join(gzipped(t, nil), gzipped(t, data[:700]), gzipped(t, nil), gzipped(t, data[700:]))
-	if packed, _, err := unpack(t, members, archive.TarGzip, archive.Limits{}); err != nil || len(files(t, packed)) != 1 {
+	if packed, _, err := unpack(t, members, archive.TarGzip, pack.Limits{}); err != nil || len(files(t, packed)) != 1 {
 		t.Errorf("several members: %v", err)
 	}
 	for name, data := range map[string][]byte{
@@ -266,7 +267,7 @@ func TestHostileGzip(t *testing.T) {
 		"wrong checksum": append(bytes.Clone(good[:len(good)-8]), 1, 2, 3, 4, 5, 6, 7, 8),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := unpack(t, data, archive.TarGzip, archive.Limits{})
+			_, _, err := unpack(t, data, archive.TarGzip, pack.Limits{})
 			wantRefused(t, err, "")
 		})
 	}
@@ -294,14 +295,14 @@ func TestBzip2Members(t *testing.T) {
 		"the end of one":     []byte("XX\x17\x72\x45\x38\x50\x90\x00\x00\x00\x00"),
 		"a member cut short": two[:len(two)/2],
 	} {
-		_, _, err := unpack(t, join(one, behind), archive.TarBzip2, archive.Limits{})
+		_, _, err := unpack(t, join(one, behind), archive.TarBzip2, pack.Limits{})
 		if (err == nil) != (behind == nil) {
 			t.Errorf("%s instead of an end: %v", name, err)
 		}
 		if name == "a member cut short" {
 			continue
 		}
-		packed, _, err := unpack(t, join(one, two, behind), archive.TarBzip2, archive.Limits{})
+		packed, _, err := unpack(t, join(one, two, behind), archive.TarBzip2, pack.Limits{})
 		if err != nil {
 			t.Errorf("%s behind the end: %v", name, err)
 		} else if diff := cmp.Diff([]string{"f a 1", "f b 2"}, files(t, packed)); diff != "" {

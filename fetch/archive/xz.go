@@ -50,9 +50,7 @@ type xzReader struct {
 	sum          hash.Hash     // of its content; nil for none
 }
 
-var errXz = errors.New("not a valid xz file")
-
-func xzError(what string) error { return fmt.Errorf("%w: %s", errXz, what) }
+func xzError(what string) error { return errors.New("not a valid xz file: " + what) }
 
 func (x *xzReader) last() { x.isLast = true }
 
@@ -80,6 +78,9 @@ func (x *xzReader) Read(p []byte) (n int, err error) {
 		default:
 			x.err = x.nextStream()
 		}
+		if x.err == io.EOF && x.inStream {
+			x.err = io.ErrUnexpectedEOF
+		}
 	}
 	return n, x.err
 }
@@ -96,18 +97,8 @@ func (c xzCompressed) Read(p []byte) (int, error) {
 // take reads exactly n bytes.
 func (x *xzReader) take(n int) ([]byte, error) {
 	p := make([]byte, n)
-	if _, err := io.ReadFull(xzCompressed{x}, p); err != nil {
-		return nil, noEOF(err)
-	}
-	return p, nil
-}
-
-// noEOF is the error of a read that had to find something.
-func noEOF(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	_, err := io.ReadFull(xzCompressed{x}, p)
+	return p, err
 }
 
 // nextStream reads the header of a stream, and the padding before it. It returns io.EOF
@@ -143,7 +134,7 @@ func (x *xzReader) nextStream() error {
 func (x *xzReader) nextBlock() error {
 	size, err := x.r.Peek(1)
 	if err != nil {
-		return noEOF(err)
+		return err
 	}
 	if size[0] == 0 {
 		return x.endStream()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy/fetch/archive"
+	"github.com/modproxy/modproxy/pack"
 )
 
 // xzBlock is the header of a block: its flags and what follows them, padded and with
@@ -70,7 +71,7 @@ func TestXz(t *testing.T) {
 		"garbage":          join(good, []byte("garbage behind it")),
 		"zeros in another": join(good, compressed(t, make([]byte, 512), toXz)),
 	} {
-		packed, _, err := unpack(t, data, archive.TarXz, archive.Limits{})
+		packed, _, err := unpack(t, data, archive.TarXz, pack.Limits{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -121,7 +122,7 @@ func TestXz(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wantLittle(t, 3, func() {
-				_, _, err := unpack(t, tt.data, archive.TarXz, archive.Limits{})
+				_, _, err := unpack(t, tt.data, archive.TarXz, pack.Limits{})
 				wantRefused(t, err, tt.why)
 			})
 		})
@@ -132,6 +133,6 @@ func TestXz(t *testing.T) {
 func TestXzDictionaries(t *testing.T) {
 	one := xzOf(xzBlock(0, 0x21, 1, 28), lzma2([]byte(strings.Repeat("x", 512))), 12+516, 512)
 	content := join(xzOf(xzBlock(0, 0x21, 1, 28), lzma2(block("a", tar.TypeReg, 1<<30)), 12+516, 512), bytes.Repeat(one, 1000))
-	_, _, err := unpack(t, content, archive.TarXz, archive.Limits{})
+	_, _, err := unpack(t, content, archive.TarXz, pack.Limits{})
 	wantRefused(t, err, "has too many blocks")
 }

@@ -14,14 +14,17 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// unpackZip reads a zip archive by archive/zip, as the clients do, within the limits.
-// It checks first that other programs see the same entries.
-func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) error {
-	end, err := readZipEnd(in, size, l)
+// unpackZip reads a zip archive by archive/zip, as the clients do, within the limits. It
+// first refuses an archive in which other programs see other entries.
+func unpackZip(in *input, size int64, out *output, b *pack.Builder) error {
+	end, err := readZipEnd(in, size, b.Limits().Entries)
 	if err != nil {
 		return err
 	}
-	source := &zipSource{ReaderAt: io.NewSectionReader(in, 0, size), inDirectory: true, bytes: maxZipDirectory, entries: end.entries + maxTwice}
+	source := &zipSource{
+		ReaderAt:    io.NewSectionReader(in, 0, size),
+		inDirectory: true, bytes: maxZipDirectory, entries: end.entries + maxReadTwice,
+	}
 	r, err := zip.NewReader(source, size)
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // package pack checks the names
 		return fmt.Errorf("the directory cannot be read: %w", err)
@@ -41,12 +44,12 @@ func unpackZip(in *input, size int64, out *output, b *pack.Builder, l Limits) er
 	return nil
 }
 
-// checkZipEntries checks the header of every entry. No entry may share bytes with
-// another one or with the directory, which begins at directory.
+// checkZipEntries checks the header of every entry. An entry must end where the next one
+// or the directory begins, or before.
 func checkZipEntries(files []*zip.File, source *zipSource, directory int64) error {
 	type place struct {
-		f           *zip.File
-		header, end int64
+		f            *zip.File
+		header, data int64
 	}
 	places := make([]place, 0, len(files))
 	for _, f := range files {
@@ -54,19 +57,19 @@ func checkZipEntries(files []*zip.File, source *zipSource, directory int64) erro
 		if err != nil {
 			return fmt.Errorf("%.200q: no header is where the directory says: %w", f.Name, err)
 		}
-		header := source.last // the one read of DataOffset began there
-		if f.CompressedSize64 > uint64(max(0, directory-data)) {
-			return refuse("%.200q: overlaps the directory", f.Name)
-		}
-		if err := checkZipHeader(f, source, header, data); err != nil {
-			return err
-		}
-		places = append(places, place{f, header, data + int64(f.CompressedSize64)})
+		places = append(places, place{f, source.last, data}) // DataOffset has read the header
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.header, b.header) })
-	for i := 1; i < len(places); i++ {
-		if places[i-1].end > places[i].header {
-			return refuse("%.200q: overlaps the entry %.200q", places[i-1].f.Name, places[i].f.Name)
+	for i, p := range places {
+		next := directory
+		if i+1 < len(places) {
+			next = places[i+1].header
+		}
+		if p.data > next || p.f.CompressedSize64 > uint64(next-p.data) {
+			return refuse("%.200q: overlaps what follows it", p.f.Name)
+		}
+		if err := checkZipHeader(p.f, source, p.header, p.data); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -21,9 +21,9 @@ const (
 
 	// maxZipDirectory bounds the memory that names take.
 	maxZipDirectory = 32 << 20
-	// maxTwice is more than the entries that fit where archive/zip looks for the end of
-	// an archive, which it does before it reads them.
-	maxTwice = 4096
+	// maxReadTwice is more than the entries that fit into the 66 KiB in which archive/zip
+	// looks for the end of an archive, before it reads the directory.
+	maxReadTwice = 4096
 
 	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly, with masked headers
 	flagDescriptor = 1 << 3
@@ -71,7 +71,7 @@ type zipEnd struct {
 }
 
 // readZipEnd reads the last end that is there, as archive/zip does, whatever follows it.
-func readZipEnd(in *input, size int64, l Limits) (zipEnd, error) {
+func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
 	tail := make([]byte, min(size, 65<<10))
 	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
 		return zipEnd{}, err
@@ -103,8 +103,8 @@ func readZipEnd(in *input, size int64, l Limits) (zipEnd, error) {
 	switch {
 	case parts:
 		return zipEnd{}, refuse("part of a zip file in several parts")
-	case entries > uint64(l.Entries):
-		return zipEnd{}, refuse("%d entries, more than the %d that are allowed", entries, l.Entries)
+	case entries > uint64(maxEntries):
+		return zipEnd{}, refuse("%d entries, more than the %d that are allowed", entries, maxEntries)
 	case length > uint64(at):
 		return zipEnd{}, refuse("its directory is not where its end says")
 	}

@@ -23,9 +23,8 @@ import (
 type Getter struct {
 	Egress      *egress.Client
 	Credentials fetch.Credentials
-	Scratch     string      // the directory for archives while they are received
-	MaxReceived int64       // bytes of an archive
-	Limits      pack.Limits // of a package
+	Scratch     string // the directory for archives while they are received
+	MaxReceived int64  // bytes of an archive
 }
 
 var _ fetch.Getter = (*Getter)(nil)
@@ -93,16 +92,8 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 			return pinned, err
 		}
 	}
-	l := archive.Limits{Entries: v.Limits.Entries, Bytes: v.Limits.Bytes}
-	if l.Bytes > 0 {
-		l.Bytes += headerRoom + int64(l.Entries)<<10 // the tree is what is bounded to the byte
-	}
-	return pinned, archive.Unpack(ctx, file, size, v.format, tree, l)
+	return pinned, archive.Unpack(ctx, file, size, v.format, tree)
 }
-
-// headerRoom is for what an archive has beside its files, in bytes; each entry has
-// a KiB more.
-const headerRoom = 1 << 20
 
 // maxRedirects is no bound beside the budget of a package.
 const maxRedirects = 10
