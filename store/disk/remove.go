@@ -149,9 +149,11 @@ func (d *Directory) Aside(ctx context.Context, age time.Duration) (store.Amount,
 
 // Purge implements [store.Aside].
 func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount, error) {
-	if d.readOnly != nil {
-		return store.Amount{}, d.readOnly
+	done, err := d.change()
+	if err != nil {
+		return store.Amount{}, err
 	}
+	defer done()
 	root, err := os.OpenRoot(d.dir) // nothing beyond it is removed, whatever becomes of the directories in it
 	if err != nil {
 		return store.Amount{}, err

@@ -1,0 +1,301 @@
+package disk_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+var (
+	packageRef = store.Ref{Kind: "module-package", Key: "registry.example.com/acme/vpc/aws/1.0.0"}
+	listRef    = store.Ref{Kind: "module-versions", Key: "registry.example.com/acme/vpc/aws"}
+)
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put keeps a blob of 1000 bytes, a record that needs it, and one that needs nothing.
+func put(t testing.TB, d *disk.Directory) modproxy.Digest {
+	t.Helper()
+	data, digest := storetest.Bytes(1000, 1)
+	err := d.Blobs().Put(t.Context(), digest, bytes.NewReader(data))
+	_, errPackage := d.Records().Put(t.Context(), store.Record{Ref: packageRef, Value: []byte("h1:a"), Needs: []modproxy.Digest{digest}})
+	_, errList := d.Records().Put(t.Context(), store.Record{Ref: listRef, Value: []byte("{}")})
+	must(t, err, errPackage, errList)
+	return digest
+}
+
+// fill is put for a directory that it opens and closes.
+func fill(t testing.TB, dir string) modproxy.Digest {
+	t.Helper()
+	d := mustOpen(t, dir)
+	digest := put(t, d)
+	must(t, d.Close())
+	return digest
+}
+
+// holds compares what is there with what put has put.
+func holds(t testing.TB, d *disk.Directory, digest modproxy.Digest) {
+	t.Helper()
+	r, err := d.Records().Get(t.Context(), packageRef)
+	if err != nil || string(r.Value) != "h1:a" || len(r.Needs) != 1 || r.Needs[0] != digest {
+		t.Errorf("Get = %+v, %v", r, err)
+	}
+	if r, err := d.Records().Get(t.Context(), listRef); err != nil || string(r.Value) != "{}" {
+		t.Errorf("Get = %+v, %v", r, err)
+	}
+	blob, err := d.Blobs().Open(t.Context(), digest)
+	must(t, err)
+	defer blob.Close()
+	if data, err := io.ReadAll(blob); len(data) != 1000 || err != nil {
+		t.Errorf("the blob has %d bytes, %v", len(data), err)
+	}
+}
+
+// changes returns the errors of everything that would change something.
+func changes(t testing.TB, d *disk.Directory, digest modproxy.Digest) map[string]error {
+	data, other := storetest.Bytes(1000, 2)
+	_, errPut := d.Records().Put(t.Context(), store.Record{Ref: store.Ref{Kind: "a", Key: "b"}})
+	_, errRemove := d.Blobs().Remove(t.Context(), store.Evict, digest)
+	_, errPurge := d.Purge(t.Context(), 0)
+	return map[string]error{
+		"Put of a record": errPut, "Remove": errRemove, "Purge": errPurge,
+		"Delete":        d.Records().Delete(t.Context(), listRef, 1),
+		"Put of a blob": d.Blobs().Put(t.Context(), other, bytes.NewReader(data)),
+		"Touch":         d.Blobs().Touch(t.Context(), map[modproxy.Digest]time.Time{digest: time.Now()}),
+	}
+}
+
+func TestReopen(t *testing.T) {
+	dir := t.TempDir()
+	want := fill(t, dir)
+	for range 2 {
+		d := mustOpen(t, dir)
+		holds(t, d, want)
+		must(t, d.Close(), d.Close())
+		for what, err := range changes(t, d, want) {
+			if !errors.Is(err, fs.ErrClosed) {
+				t.Errorf("%s after Close: %v", what, err)
+			}
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	cut := func(n int64) func(string) error {
+		return func(index string) error { return os.Truncate(index, n) }
+	}
+	layout := func(text string) func(string) error {
+		return func(index string) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(index), "layout.json"), []byte(text), 0o600)
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(index string) error
+		want   string
+	}{
+		"missing":   {os.Remove, "is missing, but packages are kept"},
+		"no bytes":  {cut(0), "is empty"},
+		"one page":  {cut(4096), "is cut short"},
+		"a byte":    {cut(16<<10 - 1), "is cut short"},
+		"two bytes": {cut(2), "is damaged"},
+		"text":      {func(index string) error { return os.WriteFile(index, make([]byte, 99_999), 0o600) }, "is damaged"},
+		"both metas": {func(index string) error {
+			return errors.Join(overwrite(index, 16+8, "xxxx"), overwrite(index, 4096+16+8, "xxxx"))
+		}, "is damaged"},
+		"zero page": {func(index string) error {
+			return overwrite(index, 2*4096, string(make([]byte, 6*4096)))
+		}, "index"},
+		"no blobs": {func(index string) error {
+			return errors.Join(os.Remove(index), os.RemoveAll(filepath.Join(filepath.Dir(index), "blobs")))
+		}, "is missing: "},
+		"newer layout": {layout(`{"layout": 2}`), "layout 2, and this modproxy knows layouts up to 1"},
+		"no layout":    {layout(""), "layout.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fill(t, dir)
+			must(t, c.damage(filepath.Join(dir, "index.db")))
+			d, err := disk.Open(dir)
+			if err == nil {
+				d.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+			if remedied := strings.Contains(err.Error(), "modproxy rebuild"); remedied != (name != "newer layout") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func overwrite(name string, at int64, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(text), at)
+	return errors.Join(err, f.Close())
+}
+
+func TestOpenTwice(t *testing.T) {
+	for name, open := range map[string]func(string) (*disk.Directory, error){"to write": disk.Open, "to read": disk.OpenReadOnly} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for the lock
+			dir := t.TempDir()
+			mustOpen(t, dir)
+			d, err := open(dir)
+			if err == nil {
+				d.Close()
+				t.Fatal("it was opened twice")
+			}
+			if !strings.Contains(err.Error(), "another modproxy holds it") || !strings.Contains(err.Error(), "index.db") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenCleansWhatIsItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir)
+	ours, theirs := filepath.Join(dir, "tmp", "modproxy.123.tmp"), filepath.Join(dir, "tmp", "notes.tmp")
+	must(t, os.WriteFile(ours, nil, 0o600), os.WriteFile(theirs, nil, 0o600))
+	mustOpen(t, dir)
+	if _, err := os.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ours: %v", err)
+	}
+	if _, err := os.Stat(theirs); err != nil {
+		t.Errorf("theirs: %v", err)
+	}
+}
+
+// Whatever single byte of the index changes, a record is what it was or an error. What
+// bbolt cannot bear is refused by Open, or an error that says what to do.
+func TestIndexDamage(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir)
+	name := filepath.Join(dir, "index.db")
+	whole, err := os.ReadFile(name)
+	must(t, err)
+	refused, damaged := 0, 0
+	for at := range whole {
+		if whole[at] == 0 && at%64 != 0 || whole[at] != 0 && at%5 != 0 {
+			continue // there are too many
+		}
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 4
+		// Another file, because bbolt leaves the one locked that it panics about.
+		must(t, os.Remove(name), os.WriteFile(name, flipped, 0o600))
+		d, err := disk.Open(dir)
+		if err != nil {
+			refused++
+			continue
+		}
+		for ref, want := range map[store.Ref]string{packageRef: "h1:a", listRef: "{}"} {
+			r, err := d.Records().Get(t.Context(), ref)
+			if err == nil && string(r.Value) != want {
+				t.Errorf("byte %d: %+v", at, r)
+			}
+			if err != nil && !errors.Is(err, store.ErrDamaged) && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "modproxy rebuild") {
+				t.Errorf("byte %d: %v", at, err)
+			}
+			if err != nil {
+				damaged++
+			}
+		}
+		for range d.Records().List(t.Context(), "", "") {
+		}
+		_, _ = d.Records().Put(t.Context(), store.Record{Ref: listRef, Value: []byte("new")})
+		d.Close()
+	}
+	if refused == 0 || damaged == 0 {
+		t.Errorf("%d refused, %d damaged", refused, damaged)
+	}
+}
+
+// Files are named by digests, and read-only if they never change.
+func TestLayout(t *testing.T) {
+	dir := t.TempDir()
+	digest := fill(t, dir)
+	d := mustOpen(t, dir)
+	_, err := d.Blobs().Remove(t.Context(), store.SetAside, digest)
+	must(t, err)
+	again := func() error {
+		data, _ := storetest.Bytes(1000, 1)
+		return d.Blobs().Put(t.Context(), digest, bytes.NewReader(data))
+	}
+	must(t, again())
+	var names []string
+	must(t, filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			info, _ := entry.Info()
+			name, _ = filepath.Rel(dir, name)
+			names = append(names, info.Mode().String()+" "+name)
+		}
+		return err
+	}))
+	hex := digest.String()
+	want := []string{
+		"-r--r--r-- blobs/v1/sha256/" + hex[:2] + "/" + hex,
+		"-rw------- index.db",
+		"-rw------- layout.json",
+		"-r--r--r-- quarantine/" + hex + ".",
+	}
+	for i, name := range names {
+		if i >= len(want) || !strings.HasPrefix(name, want[i]) {
+			t.Errorf("%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
+			break
+		}
+	}
+}
+
+func TestWhatIsNoBlob(t *testing.T) {
+	for name, replace := range map[string]func(name string) error{
+		"directory": func(name string) error { return os.MkdirAll(filepath.Join(name, "more"), 0o700) },
+		"link":      func(name string) error { return os.Symlink("/etc/passwd", name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, how := range []store.Removal{store.SetAside, store.Evict} {
+				dir := t.TempDir()
+				digest := fill(t, dir)
+				d := mustOpen(t, dir)
+				name := filepath.Join(dir, "blobs/v1/sha256", digest.String()[:2], digest.String())
+				must(t, os.Remove(name), replace(name))
+				_, errOpen := d.Blobs().Open(t.Context(), digest)
+				_, errStat := d.Blobs().Stat(t.Context(), digest)
+				errPut := d.Blobs().Put(t.Context(), digest, io.MultiReader())
+				for _, err := range []error{errOpen, errStat, errPut} {
+					if !errors.Is(err, store.ErrDamaged) {
+						t.Errorf("%v, want ErrDamaged", err)
+					}
+				}
+				removed, err := d.Blobs().Remove(t.Context(), how, digest)
+				if len(removed) != 1 || err != nil {
+					t.Errorf("Remove = %v, %v", removed, err)
+				}
+				r, err := d.Records().Get(t.Context(), listRef)
+				must(t, err, d.Records().Delete(t.Context(), listRef, r.Revision))
+				put(t, d)
+				holds(t, d, digest)
+			}
+		})
+	}
+}
