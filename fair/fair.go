@@ -1,6 +1,6 @@
 // Package fair shares turns among owners: clients, or publishers.
 //
-// Invariant: whoever takes many turns, or waits for many, takes no more than its
+// Invariant: an owner that takes many turns, or waits for many, takes no more than its
 // share from the others. A turn goes to the owner that has the fewest; where too many
 // wait, one of the owner that waits for most is sent away.
 package fair
@@ -8,6 +8,7 @@ package fair
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -27,15 +28,12 @@ type Turns struct {
 	grants  uint64
 }
 
-// owner is who has turns, or waits for some.
+// owner has turns, or waits for some.
 type owner struct {
 	held  int
-	last  uint64 // when it was given a turn; of those with as many turns it was longest ago for the next
-	queue []*waiter
+	last  uint64       // when it was given a turn; of those with as many turns it was longest ago for the next
+	queue []chan error // each is for one turn, and gets nil with it, or an error
 }
-
-// waiter waits for one turn. Its channel gets nil with the turn, or an error.
-type waiter struct{ turn chan error }
 
 // New returns n turns, of which one owner has share at most, and of which the last
 // spare are for owners that have none. No more than queue wait.
@@ -43,35 +41,28 @@ func New(n, share, spare, queue int) *Turns {
 	return &Turns{share: share, spare: spare, queue: queue, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a turn of the named owner. Who got one gives it back. The error is
+// Take waits for a turn of the named owner, which is to be given back. The error is
 // [ErrCrowded] when too many wait, or the cause of ctx when that ended.
 func (t *Turns) Take(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	w, err := t.join(name)
-	if w == nil {
-		return err
-	}
+	turn := t.join(name)
 	select {
-	case err := <-w.turn:
+	case err := <-turn:
 		return err
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case err := <-w.turn: // a moment ago
+	case err := <-turn: // a moment ago
 		return err
 	default:
 	}
 	o := t.owners[name]
-	for i := range o.queue {
-		if o.queue[i] == w {
-			o.queue = append(o.queue[:i:i], o.queue[i+1:]...)
-			break
-		}
-	}
+	i := slices.Index(o.queue, turn)
+	o.queue = slices.Delete(o.queue, i, i+1)
 	t.waiting--
 	t.forget(name, o)
 	return context.Cause(ctx)
@@ -81,42 +72,33 @@ func (t *Turns) Take(ctx context.Context, name string) error {
 func (t *Turns) Try(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.try(name)
-}
-
-func (t *Turns) try(name string) bool {
-	o := t.owners[name]
-	if o == nil {
-		o = &owner{}
-	}
+	o := t.owner(name)
+	defer t.forget(name, o)
 	if len(o.queue) > 0 || !t.may(o) {
 		return false
 	}
-	t.owners[name] = o
 	t.grant(o)
 	return true
 }
 
-// join takes a turn that is free, or joins those that wait.
-func (t *Turns) join(name string) (*waiter, error) {
+// join takes a turn that is free, or joins those that wait. The result tells how that
+// ends.
+func (t *Turns) join(name string) chan error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.try(name) {
-		return nil, nil
-	}
-	o := t.owners[name]
-	if o == nil {
-		o = &owner{}
-		t.owners[name] = o
-	}
-	if t.waiting >= t.queue && !t.sendAway(len(o.queue)) {
+	o, turn := t.owner(name), make(chan error, 1)
+	switch {
+	case len(o.queue) == 0 && t.may(o):
+		t.grant(o)
+		turn <- nil
+	case t.waiting >= t.queue && !t.sendAway(len(o.queue)):
 		t.forget(name, o)
-		return nil, ErrCrowded
+		turn <- ErrCrowded
+	default:
+		o.queue = append(o.queue, turn)
+		t.waiting++
 	}
-	w := &waiter{make(chan error, 1)}
-	o.queue = append(o.queue, w)
-	t.waiting++
-	return w, nil
+	return turn
 }
 
 // Give gives back a turn of the named owner.
@@ -132,11 +114,11 @@ func (t *Turns) Give(name string) {
 		if next == nil {
 			return
 		}
-		w := next.queue[0]
+		turn := next.queue[0]
 		next.queue = next.queue[1:]
 		t.waiting--
 		t.grant(next)
-		w.turn <- nil
+		turn <- nil
 	}
 }
 
@@ -145,6 +127,22 @@ func (t *Turns) Waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting
+}
+
+func (t *Turns) owner(name string) *owner {
+	o := t.owners[name]
+	if o == nil {
+		o = &owner{}
+		t.owners[name] = o
+	}
+	return o
+}
+
+// forget forgets an owner that neither has a turn nor waits.
+func (t *Turns) forget(name string, o *owner) {
+	if o.held == 0 && len(o.queue) == 0 {
+		delete(t.owners, name)
+	}
 }
 
 // may reports whether o may have one more turn now.
@@ -159,7 +157,7 @@ func (t *Turns) grant(o *owner) {
 	o.last = t.grants
 }
 
-// next is the owner whose turn it is; nil if none of those that wait may have one.
+// next returns the owner whose turn it is; nil if none of those that wait may have one.
 func (t *Turns) next() (best *owner) {
 	for _, o := range t.owners {
 		if len(o.queue) > 0 && t.may(o) && (best == nil || o.held < best.held || o.held == best.held && o.last < best.last) {
@@ -169,8 +167,8 @@ func (t *Turns) next() (best *owner) {
 	return best
 }
 
-// sendAway sends one of the owner that waits for most turns away, if that has more
-// than one more than few.
+// sendAway sends one of the owner that waits for most away, if those are more than one
+// more than few.
 func (t *Turns) sendAway(few int) bool {
 	var most *owner
 	for _, o := range t.owners {
@@ -182,14 +180,8 @@ func (t *Turns) sendAway(few int) bool {
 		return false
 	}
 	last := len(most.queue) - 1
-	most.queue[last].turn <- ErrCrowded
+	most.queue[last] <- ErrCrowded
 	most.queue = most.queue[:last]
 	t.waiting--
 	return true
-}
-
-func (t *Turns) forget(name string, o *owner) {
-	if o.held == 0 && len(o.queue) == 0 {
-		delete(t.owners, name)
-	}
 }
