@@ -40,7 +40,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
-// parseSource reads what a location names: a repository and a ref, which is empty
+// parseSource returns the repository and the ref that a URL names; the ref is empty
 // for HEAD.
 func parseSource(raw string) (a address, ref string, err error) {
 	u, err := parseURL(raw)
@@ -66,8 +66,7 @@ func parseSource(raw string) (a address, ref string, err error) {
 			return address{}, "", invalid("depth in a git URL: want a positive number")
 		}
 	}
-	ref = query.Get("ref")
-	if ref != "" {
+	if ref = query.Get("ref"); ref != "" {
 		if err := checkRef(ref); err != nil {
 			return address{}, "", err
 		}
@@ -80,12 +79,10 @@ func parseSource(raw string) (a address, ref string, err error) {
 // parseAddress reads the URL of a submodule, where the scp form is a URL too and
 // a query has no meaning.
 func parseAddress(raw string) (address, error) {
-	if m := scpPattern.FindStringSubmatch(raw); m != nil && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {
-		if len(raw) > maxAddress {
-			return address{}, invalid("a git URL of more than %d bytes", maxAddress)
-		}
-		a := address{scheme: "ssh", user: m[1], host: m[2], path: m[3], scp: true}
-		return a, a.checkSSH()
+	m := scpPattern.FindStringSubmatch(raw)
+	if m != nil && len(raw) <= maxAddress && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {
+		a := address{scheme: "ssh", user: m[1], host: strings.ToLower(m[2]), path: m[3], scp: true}
+		return a, a.checkSSH(a.path)
 	}
 	u, err := parseURL(raw)
 	if err != nil {
@@ -121,7 +118,7 @@ func newAddress(u *url.URL) (address, error) {
 	if port := u.Port(); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return address{}, invalid("the port of a git URL")
+			return address{}, invalid("a git URL with the port %q", port)
 		}
 		if a.port = int(n); a.port == defaultPort {
 			a.port = 0
@@ -130,34 +127,30 @@ func newAddress(u *url.URL) (address, error) {
 	if _, ok := u.User.Password(); ok {
 		return address{}, invalid("a git URL with a password: configure a credential for its host instead")
 	}
+	if a.scheme == "ssh" {
+		a.user = u.User.Username()
+		return a, a.checkSSH(u.Path)
+	}
+	// A user name alone says who to ask for a password, and nobody is asked here.
 	if err := checkPath(u.Path); err != nil {
 		return address{}, err
 	}
-	if a.scheme == "ssh" {
-		a.user = u.User.Username()
-		return a, a.checkSSH()
-	}
-	// A user name alone says who to ask for a password, and nobody is asked here.
 	return a, a.checkHost()
 }
 
-func (a *address) checkSSH() error {
+// checkSSH checks an ssh address, whose path without escapes is path.
+func (a *address) checkSSH(path string) error {
 	if a.user == "" {
 		a.user = "git" // not the name of the user that this process runs as
 	}
 	if !userPattern.MatchString(a.user) {
 		return invalid("the user of an ssh URL")
 	}
-	path, err := url.PathUnescape(a.path)
-	if a.scp {
-		path, err = a.path, nil
-		a.host = strings.ToLower(a.host)
-	}
-	if err != nil || !sshPathPattern.MatchString(path) {
-		return invalid("the path of an ssh URL")
-	}
 	if err := checkPath(path); err != nil {
 		return err
+	}
+	if !sshPathPattern.MatchString(path) {
+		return invalid("the path of an ssh URL")
 	}
 	return a.checkHost()
 }
@@ -168,7 +161,7 @@ func (a *address) checkHost() error {
 		return nil
 	}
 	if !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
-		return invalid("the host of a git URL")
+		return invalid("a git URL with the host %.80q", a.host)
 	}
 	return nil
 }
@@ -203,10 +196,10 @@ func (a address) hostPort() string {
 	return host
 }
 
-// origin is what credentials are bound to.
+// origin returns what credentials are bound to.
 func (a address) origin() string { return a.scheme + "://" + a.hostPort() }
 
-// String is the address as git reads it, and as people are shown it.
+// String returns the address as git reads it, and as people are shown it.
 func (a address) String() string {
 	switch {
 	case a.scp:
@@ -215,12 +208,4 @@ func (a address) String() string {
 		return "ssh://" + a.user + "@" + a.hostPort() + a.path
 	}
 	return a.origin() + a.path
-}
-
-func (a address) url() *url.URL {
-	u, err := url.Parse(a.String())
-	if err != nil { // cannot be: it was put together from checked parts
-		return &url.URL{Scheme: a.scheme, Host: a.hostPort()}
-	}
-	return u
 }

@@ -74,6 +74,23 @@ func TestCredential(t *testing.T) {
 	}
 }
 
+// A credential is for https: who listens to plain http is not shown it.
+func TestNoCredentialOverPlainHTTP(t *testing.T) {
+	t.Parallel()
+	var seen requests
+	s := serve(t, seen.around(locked(t, http.NotFoundHandler())))
+	f := newFetcher(t)
+	f.Credentials = credentialFor("https://"+strings.TrimPrefix(s.URL, "http://"), secret)
+	if _, err := f.FetchURL(t.Context(), s.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
+		t.Errorf("error %v", err)
+	}
+	for _, r := range seen.all() {
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("%s %s has the credential", r.Method, r.URL)
+		}
+	}
+}
+
 // A credential is for one origin: a redirect does not carry it to another, and
 // one that stays keeps it.
 func TestRedirectCarriesNoCredential(t *testing.T) {

@@ -210,4 +210,10 @@ func asExit(err error) *exitError {
 	return nil
 }
 
-func errUnavailable(err error) error { return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) }
+// errUnavailable returns err, unless that is nil, as [modproxy.ErrUnavailable].
+func errUnavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+}

@@ -116,10 +116,7 @@ func (u *use) run(ctx context.Context, a address, visit func(context.Context, *u
 		return errUnavailable(err)
 	}
 	err = visit(ctx, u)
-	if removeErr := os.RemoveAll(u.dir); removeErr != nil && err == nil {
-		err = errUnavailable(removeErr)
-	}
-	return err
+	return cmp.Or(err, errUnavailable(os.RemoveAll(u.dir)))
 }
 
 // listed returns the id of the commit that ref is in the list of refs of the
@@ -160,18 +157,26 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
-// extract fetches one repository into a directory that is gone when it returns:
-// the disk space is for the next one.
+// extract fetches one repository and writes its files into the tree. What is left are
+// the links to submodules. The disk space of the repository is for the next one.
 func (u *use) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
 	r, commit, err := u.resolve(ctx, a, ref)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	links, byPath, err = r.extract(ctx, commit, prefix, u.limits, u.tree)
-	if closeErr := u.close(r); err == nil {
-		err = closeErr
+	defer func() { err = cmp.Or(err, u.close(r)) }()
+	entries, err := r.entries(ctx, commit, u.limits)
+	if err != nil {
+		return "", nil, nil, err
 	}
-	return commit, links, byPath, err
+	modules := entries[".gitmodules"]
+	if err = r.files(ctx, commit, prefix, entries, u.tree); err != nil {
+		return "", nil, nil, err
+	}
+	if len(entries) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
+		byPath, err = r.submodules(ctx, commit, modules.size)
+	}
+	return commit, entries, byPath, err
 }
 
 // maxTries is how often a repository is asked for what it does not give because of
@@ -209,29 +214,5 @@ func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository
 // close removes r and counts what it received.
 func (u *use) close(r *repository) error {
 	u.received += r.received()
-	if err := r.close(); err != nil {
-		return errUnavailable(err)
-	}
-	return nil
-}
-
-// extract writes what commit has into t, and returns what it has of submodules.
-func (r *repository) extract(ctx context.Context, commit, prefix string, l Limits, t tree) (links map[string]entry, byPath map[string]submodule, err error) {
-	entries, err := r.entries(ctx, commit, l)
-	if err != nil {
-		return nil, nil, err
-	}
-	modules := entries[".gitmodules"]
-	if err := r.files(ctx, commit, prefix, entries, t); err != nil {
-		return nil, nil, err
-	}
-	if len(entries) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
-		if modules.size > maxModulesFile {
-			return nil, nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
-		}
-		if byPath, err = r.submodules(ctx, commit); err != nil {
-			return nil, nil, err
-		}
-	}
-	return entries, byPath, nil
+	return errUnavailable(r.close())
 }

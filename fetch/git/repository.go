@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,13 +60,18 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	return r, nil
 }
 
-// allow asks the policy for a; it starts and resolves nothing.
+// allow returns an error for an address that the policy refuses. It starts and resolves
+// nothing.
 func (u *use) allow(ctx context.Context, a address) error {
 	if a.scheme == "ssh" {
 		_, err := u.identity(a)
 		return err
 	}
-	if err := u.Network.Check(ctx, a.url()); err != nil {
+	at, err := url.Parse(a.String())
+	if err == nil {
+		err = u.Network.Check(ctx, at)
+	}
+	if err != nil {
 		return fetch.Outgoing(err)
 	}
 	return nil

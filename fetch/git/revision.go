@@ -128,11 +128,8 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 		args: []string{"rev-parse", "--verify", "--quiet", "--end-of-options", expression + "^{commit}"},
 		stdout: func(stdout io.Reader) error {
 			line, err := io.ReadAll(io.LimitReader(stdout, 128))
-			if err != nil {
-				return errUnavailable(err)
-			}
 			id = strings.TrimSpace(string(line))
-			return nil
+			return errUnavailable(err)
 		},
 	})
 	if err == nil && !isObjectID(id) {
@@ -175,10 +172,7 @@ func (r *repository) list(ctx context.Context, ref string) (listing, error) {
 					wanted, l.id = wanted[:at], id
 				}
 			}
-			if lines.Err() != nil {
-				return errUnavailable(lines.Err())
-			}
-			return nil
+			return errUnavailable(lines.Err())
 		},
 	})
 	return l, err

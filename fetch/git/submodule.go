@@ -18,8 +18,11 @@ type submodule struct {
 
 const maxModulesFile = 1 << 20 // bytes
 
-// submodules is what commit's .gitmodules says, by path.
-func (r *repository) submodules(ctx context.Context, commit string) (map[string]submodule, error) {
+// submodules returns what commit's .gitmodules, which has size bytes, says, by path.
+func (r *repository) submodules(ctx context.Context, commit string, size int64) (map[string]submodule, error) {
+	if size > maxModulesFile {
+		return nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
+	}
 	var list []byte
 	err := r.read(ctx, command{
 		args: []string{"config", "--null", "--list", "--no-includes", "--blob", commit + ":.gitmodules"},
@@ -28,10 +31,7 @@ func (r *repository) submodules(ctx context.Context, commit string) (map[string]
 			if len(list) > 2*maxModulesFile {
 				return invalid(".gitmodules is too large")
 			}
-			if err != nil {
-				return errUnavailable(err)
-			}
-			return nil
+			return errUnavailable(err)
 		},
 	})
 	if failed := asExit(err); failed != nil {

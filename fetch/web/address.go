@@ -14,20 +14,19 @@ import (
 type address struct {
 	url      *url.URL           // without user information, archive and checksum
 	user     *egress.Credential // what the user information says, bound to url's origin
-	format   archive.Format
-	archive  bool // format is known: the URL names an archive
-	direct   bool // an archive whose format its first bytes tell
+	format   archive.Format     // empty for what is no archive by its URL
 	checksum *archive.Checksum
 }
 
 // parse reads an http or https location. The arguments archive and checksum are the
 // client's and never sent (go-getter's client.go); the rest of the query stays as it is.
+// A direct location has no such arguments.
 func parse(raw string, direct bool) (address, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return address{}, fmt.Errorf("%w: not a URL", modproxy.ErrInvalid) // its text may be secret
 	}
-	a := address{url: u, direct: direct}
+	a := address{url: u}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		a.user = &egress.Credential{Authorization: basic(u.User.Username(), password)}
@@ -41,12 +40,12 @@ func parse(raw string, direct bool) (address, error) {
 	if err != nil {
 		return address{}, fmt.Errorf("%w: the query of the URL", modproxy.ErrInvalid)
 	}
-	a.format, a.archive = archive.FormatOf(u.Path, query.Get("archive"))
+	a.format, _ = archive.FormatOf(u.Path, query.Get("archive"))
 	if sum := query.Get("checksum"); sum != "" {
 		if a.checksum, err = archive.ParseChecksum(sum); err != nil {
 			return address{}, err
 		}
-		if !a.archive {
+		if a.format == "" {
 			return address{}, fmt.Errorf("%w: a checksum for what is no archive", modproxy.ErrInvalid)
 		}
 	}

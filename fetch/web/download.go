@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/modproxy/modproxy"
@@ -48,28 +49,23 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	}
 	meter := modproxy.MeterOf(ctx)
 	defer meter.Begin()()
-	body := &counted{Reader: res.Body, meter: meter}
-	if size, err = io.Copy(file, body); err != nil {
+	if size, err = io.Copy(file, counted{res.Body, meter}); err != nil {
 		file.Close()
-		return nil, size, body.err != nil && egress.MayPass(body.err) && !v.source.Budget.Spent(), fetch.Outgoing(err)
+		local := errors.As(err, new(*fs.PathError)) // the file, and not what is received
+		return nil, size, !local && v.mayPass(err), fetch.Outgoing(err)
 	}
 	return file, size, false, nil
 }
 
-// counted counts what is read, and keeps the error of the reader, to tell it from that
-// of a writer.
+// counted counts what is read.
 type counted struct {
 	io.Reader
 	meter *modproxy.Meter
-	err   error
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.meter.Add(int64(n))
-	if err != nil && err != io.EOF {
-		c.err = err
-	}
 	return n, err
 }
 

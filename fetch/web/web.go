@@ -32,10 +32,10 @@ var _ fetch.Getter = (*Getter)(nil)
 // Check implements [fetch.Getter].
 func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	a, err := parse(s.URL, s.Direct)
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.Egress.Check(ctx, a.url)
 	}
-	if err := g.Egress.Check(ctx, a.url); err != nil {
+	if err != nil {
 		return fetch.Outgoing(err)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (g *Getter) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 	got.From.URL = egress.Redact(a.url)
 	v := &visit{Getter: g, source: s, address: a}
 	switch {
-	case !a.archive && !a.direct:
+	case !s.Direct && a.format == "":
 		got.Next, err = v.askPage(ctx)
 	case s.Commit != "":
 		return got, fmt.Errorf("%w: %s is an archive, which has no commits", modproxy.ErrInvalid, got.From.URL)
@@ -85,33 +85,35 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 		if err := v.checksum.Verify(ctx, file, size); err != nil {
 			return false, err
 		}
-		pinned = true
 	}
-	if v.direct {
+	if v.source.Direct {
 		if v.format, err = sniff(file); err != nil {
-			return pinned, err
+			return false, err
 		}
 	}
-	return pinned, archive.Unpack(ctx, file, size, v.format, tree)
+	return v.checksum != nil, archive.Unpack(ctx, file, size, v.format, tree)
 }
 
 // maxRedirects is no bound beside the budget of a package.
 const maxRedirects = 10
 
-// get sends one request. An answer without content is an error; again reports
+// get sends one request for something. Any other answer is an error; again reports
 // whether another try may do better.
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	if res, err = v.Egress.Get(ctx, r); err != nil {
-		return nil, egress.MayPass(err) && !r.Budget.Spent(), fetch.Outgoing(err)
+		return nil, v.mayPass(err), fetch.Outgoing(err)
 	}
-	if res.StatusCode/100 == 2 && (!r.Archive || res.StatusCode == http.StatusOK) {
+	if res.StatusCode == http.StatusOK || res.StatusCode/100 == 2 && !r.Archive {
 		return res, false, nil
 	}
 	res.Body.Close()
 	host := res.Request.URL.Host
 	return nil, fetch.MayPass(res.StatusCode) && !r.Budget.Spent(), fetch.Refusal(res, host, "set a credential for "+host)
 }
+
+// mayPass reports whether another try may do better than err, and may be made.
+func (v *visit) mayPass(err error) bool { return egress.MayPass(err) && !v.source.Budget.Spent() }
 
 // shown returns what servers are shown: what the location itself carries, the
 // registry's own token if the registry asked for that, and what is configured; each to
