@@ -26,7 +26,7 @@ const (
 	againMost  = 600 * time.Millisecond
 )
 
-// try is one sending of a question.
+// try is a question, sent once.
 type try struct {
 	namespace string
 	began     time.Time     // when it passed the gate
@@ -104,7 +104,7 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	}
 }
 
-// sendOnce sends the question when it is its turn.
+// sendOnce sends the question when that may be.
 func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline time.Time, late chan<- struct{}, send func(context.Context) (T, error)) (r result[T]) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,40 +142,33 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 	return r
 }
 
-// enter waits until t may be sent, but no longer than deadline. It is an error when
-// it may not: a [modproxy.RetryLater] that says when it will be worth while.
+// enter waits until t may be sent: for the end of an outage, for a turn, and as the rate
+// demands, but no longer than deadline. It is an error when t may not be sent: a
+// [modproxy.RetryLater] that says when it will be worth while.
 func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	asker := modproxy.AskerOf(ctx)
 	for {
 		if err := g.wait(ctx, t, deadline); err != nil {
 			return nil, err
 		}
-		leave, err := g.turn(ctx, deadline)
-		if err != nil {
-			return nil, err
+		err := g.turns.Take(waiting, asker)
+		if err == nil {
+			leave := sync.OnceFunc(func() { g.turns.Give(asker) })
+			if err = g.rate.Wait(waiting); err == nil && g.pass(t) {
+				return leave, nil
+			}
+			leave()
 		}
-		if g.pass(t) {
-			return leave, nil
+		switch {
+		case err == nil: // an outage began meanwhile
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))
+		default:
+			return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errBusy}
 		}
-		leave()
 	}
-}
-
-// turn waits for a turn, and as the rate demands.
-func (g *gate) turn(ctx context.Context, deadline time.Time) (leave func(), err error) {
-	waiting, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	asker := modproxy.AskerOf(ctx)
-	if g.turns.Take(waiting, asker) == nil {
-		leave = sync.OnceFunc(func() { g.turns.Give(asker) })
-		if g.rate.Wait(waiting) == nil {
-			return leave, nil
-		}
-		leave()
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))
-	}
-	return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errBusy}
 }
 
 var (

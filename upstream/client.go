@@ -33,7 +33,7 @@ type Config struct {
 	// Fetch fetches packages from where registries say that they are.
 	Fetch *fetch.Table
 	// Missing is how long a service discovery that failed is remembered at most; it
-	// is never more than 5s, which zero stands for.
+	// is never more than 1s, which zero stands for.
 	Missing time.Duration
 }
 
