@@ -183,6 +183,19 @@ func TestVerify(t *testing.T) {
 			func(w *world) { w.Damage(store.Ref{Kind: packages, Key: "1"}) },
 			[]string{"record_damaged 1 repaired"}, nil, nil, 0,
 		},
+		"bytes": {
+			func(w *world) {
+				data, _ := storetest.Bytes(1000, 7)
+				_, d := storetest.Bytes(1000, 1)
+				w.Replace(d, data)
+			}, nil, []string{"package_damaged 1 repaired"}, nil, 1,
+		},
+		"cut short": {
+			func(w *world) {
+				data, d := storetest.Bytes(1000, 1)
+				w.Replace(d, data[:999])
+			}, []string{"package_damaged 1 repaired"}, nil, nil, 1,
+		},
 		"missing": {
 			func(w *world) {
 				_, d := storetest.Bytes(1000, 1)
