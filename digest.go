@@ -2,8 +2,10 @@ package modproxy
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Digest is the SHA-256 of stored bytes. The zero value names nothing.
@@ -44,3 +46,18 @@ func (d *Digest) UnmarshalText(text []byte) error {
 //
 // Unlike a [Digest] it does not depend on how the content is packed.
 type Sum string
+
+// NewSum returns the Sum of a hash.
+func NewSum(hash [sha256.Size]byte) Sum {
+	return Sum("h1:" + base64.StdEncoding.EncodeToString(hash[:]))
+}
+
+// Hash returns the hash that s is written for; its error is [ErrInvalid].
+func (s Sum) Hash() (hash [sha256.Size]byte, err error) {
+	encoded, ok := strings.CutPrefix(string(s), "h1:")
+	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if !ok || err != nil || len(raw) != len(hash) || len(encoded) != base64.StdEncoding.EncodedLen(len(hash)) {
+		return hash, fmt.Errorf("%w: sum %.80q: want h1: and the base64 of 32 bytes", ErrInvalid, s)
+	}
+	return [sha256.Size]byte(raw), nil
+}

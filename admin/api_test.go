@@ -30,7 +30,7 @@ func must(t testing.TB, err error) {
 
 func openLedger(t *testing.T, dir string) *ledger.Log {
 	t.Helper()
-	book, err := ledger.Open(dir, "")
+	book, err := ledger.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return book
@@ -57,10 +57,10 @@ func inside(t *testing.T, s *admin.Server) *admin.Client {
 func TestLedger(t *testing.T) {
 	book := openLedger(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0"} {
-		must(t, book.Add(ledgertest.NewRecord(vpc, v, v)))
+		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
-	must(t, book.Drift(ledger.Drift{
-		Module: vpc, Version: "1.0.0", Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
+	must(t, book.Drift(t.Context(), ledger.Drift{
+		ModuleVersion: vpc.At("1.0.0"), Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
 		Source: modproxy.Source{URL: "https://git.example.com/b"}, Time: time.Unix(2e9, 0).UTC(),
 	}))
 	c, ctx := inside(t, &admin.Server{Ledger: book}), t.Context()
@@ -118,7 +118,7 @@ func TestLedger(t *testing.T) {
 // spelled.
 func TestAcceptForgets(t *testing.T) {
 	book := openLedger(t, t.TempDir())
-	must(t, book.Add(ledgertest.NewRecord(vpc, "1.2.0", "a")))
+	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.2.0", "a")))
 	memory := &forgetter{}
 	c := inside(t, &admin.Server{Ledger: book, Cache: memory})
 	for i, spelled := range []string{"1.2.0", "v1.2.0", "1.2", "v01.2"} {

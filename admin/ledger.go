@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,19 +79,19 @@ func (s *Server) records(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := []Record{}
 	last := map[string]int{}
-	for r, err := range s.Ledger.All() {
+	for rec, err := range s.Ledger.All(r.Context()) {
 		switch {
 		case err != nil:
 			return err
-		case !q.chooses(r.Module, r.Version):
+		case !q.chooses(rec.Module, rec.Version):
 			continue
 		}
-		key := r.ModuleVersion.String()
+		key := rec.ModuleVersion.String()
 		if before, ok := last[key]; ok {
 			list[before].Counts = false
 		}
 		last[key] = len(list)
-		list = append(list, Record{r.Module.String(), r.Version, r.Sum, r.Subdir, r.Source, r.Time, r.Reason, true})
+		list = append(list, Record{rec.Module.String(), rec.Version, rec.Sum, rec.Subdir, rec.Source, rec.Time, rec.Reason, true})
 	}
 	return writeJSON(w, map[string]any{"records": list, "tree": s.Ledger.Tree().N})
 }
@@ -115,14 +116,14 @@ func (s *Server) drift(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := []Drift{}
-	for d, err := range s.Ledger.Drifts() {
+	for d, err := range s.Ledger.Drifts(r.Context()) {
 		switch {
 		case err != nil:
 			return err
 		case !q.chooses(d.Module, d.Version) || d.Time.Before(q.Since):
 			continue
 		}
-		counts, err := s.Ledger.Lookup(d.Module, d.Version)
+		counts, err := s.Ledger.Lookup(r.Context(), d.ModuleVersion)
 		if err != nil {
 			return err
 		}
@@ -192,14 +193,14 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request) error {
 	if rec.Version, err = modproxy.CanonicalVersion(in.Version); err != nil {
 		return err
 	}
-	before, err := s.Ledger.Lookup(rec.Module, rec.Version)
+	before, err := s.Ledger.Lookup(r.Context(), rec.ModuleVersion)
 	if errors.Is(err, fs.ErrNotExist) {
 		return absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", rec.ModuleVersion))
 	} else if err != nil {
 		return err
 	}
 	out := Accepted{Before: before.Sum}
-	if out.Offered, err = s.offered(&rec); err != nil {
+	if out.Offered, err = s.offered(r.Context(), &rec); err != nil {
 		return err
 	}
 	if rec.Subdir == "" {
@@ -208,7 +209,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request) error {
 	if rec.Subdir != before.Subdir {
 		out.Subdir = rec.Subdir
 	}
-	if err := s.Ledger.Accept(rec); err != nil {
+	if err := s.Ledger.Accept(r.Context(), rec); err != nil {
 		return err
 	}
 	if s.Cache != nil {
@@ -225,12 +226,12 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 // offered reports whether an upstream has offered what rec says for its version. It
 // adds the source of that to rec, and the directory if rec has none.
-func (s *Server) offered(rec *ledger.Record) (ok bool, err error) {
+func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err error) {
 	wanted := rec.Subdir
 	fits := func(m modproxy.Module, version string, sum modproxy.Sum, subdir string) bool {
 		return m == rec.Module && version == rec.Version && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 	}
-	for was, err := range s.Ledger.All() {
+	for was, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return false, err
 		}
@@ -238,7 +239,7 @@ func (s *Server) offered(rec *ledger.Record) (ok bool, err error) {
 			rec.Source, ok = was.Source, true
 		}
 	}
-	for d, err := range s.Ledger.Drifts() {
+	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return false, err
 		}
@@ -261,7 +262,7 @@ func (s *Server) importLedger(w http.ResponseWriter, r *http.Request) error {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 		return err // an export is as long as it is
 	}
-	added, err := s.Ledger.Import(r.Body, trust)
+	added, err := s.Ledger.Import(r.Context(), r.Body, trust)
 	if err != nil {
 		return err
 	}

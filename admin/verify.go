@@ -113,7 +113,7 @@ func describeDamage(d disk.Damage) *Damage {
 
 // RecordedSum returns the sum that the ledger has of a version.
 func (s *Server) RecordedSum(m modproxy.Module, version string) (modproxy.Sum, error) {
-	r, err := s.Ledger.Lookup(m, version)
+	r, err := s.Ledger.Lookup(context.Background(), m.At(version))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", errors.New("the ledger has no record of it")
 	}
@@ -126,7 +126,7 @@ func (s *Server) hasRecords() bool { return s.Ledger != nil && s.Ledger.Tree().N
 func (s *Server) checkLedger() *Damage {
 	err := s.Damage
 	if err == nil && s.Ledger != nil {
-		err = s.Ledger.Recheck()
+		err = s.Ledger.Verify()
 	}
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
@@ -163,7 +163,7 @@ func (s *Server) superseded() func(m modproxy.Module, version string) bool {
 	}
 	had := sync.OnceValue(func() map[content]bool {
 		all := map[content]bool{}
-		for r, err := range s.Ledger.All() {
+		for r, err := range s.Ledger.All(context.Background()) {
 			if err == nil { // what cannot be read counts for nothing
 				all[content{r.ModuleVersion, r.Sum}] = true
 			}

@@ -113,7 +113,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 		must(t, err)
 		for i := range b.has {
-			if r, err := s.Ledger.Lookup(vpc, numbered(i)); err != nil || r.Sum != want[i] {
+			if r, err := s.Ledger.Lookup(t.Context(), vpc.At(numbered(i))); err != nil || r.Sum != want[i] {
 				t.Errorf("a copy after %d versions: the ledger has %v, %v of %s; want %s", b.has, r.Sum, err, numbered(i), want[i])
 			}
 			if got, err := sumServed(t.Context(), s, int(i)); err != nil || got != want[i] {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,7 +96,7 @@ func (x *heldIndex) Packages(m modproxy.Module) iter.Seq2[cache.Kept, error] {
 func (x *heldIndex) hold(m modproxy.Module, version string, rec cache.PackageRecord) error {
 	err := x.agree(m, version, rec)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = x.book.Add(recordOf(m, version, rec)); err == nil {
+		if err = x.book.Add(context.Background(), recordOf(m, version, rec)); err == nil {
 			x.behind(m, version)
 			return nil
 		}
@@ -110,7 +111,7 @@ func (x *heldIndex) hold(m modproxy.Module, version string, rec cache.PackageRec
 // agree is nil when rec has the sum and directory that count, and [modproxy.ErrChanged] when it
 // has another; [fs.ErrNotExist] when the version is not recorded.
 func (x *heldIndex) agree(m modproxy.Module, version string, rec cache.PackageRecord) error {
-	counts, err := x.book.Lookup(m, version)
+	counts, err := x.book.Lookup(context.Background(), m.At(version))
 	switch {
 	case err != nil:
 		return err
@@ -128,5 +129,5 @@ func recordOf(m modproxy.Module, version string, rec cache.PackageRecord) ledger
 	if seen.IsZero() {
 		seen = time.Now()
 	}
-	return ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: rec.Sum, Subdir: ledger.Subdir(rec.Subdir), Source: rec.Source, Time: seen}
+	return ledger.Record{ModuleVersion: m.At(version), Sum: rec.Sum, Subdir: ledger.Subdir(rec.Subdir), Source: rec.Source, Time: seen}
 }

@@ -25,7 +25,7 @@ import (
 // openLedger opens the ledger. Where packages are kept it has had records: to go on
 // with none would unpin every version.
 func openLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
-	book, err := ledger.Open(c.LedgerDir(), "")
+	book, err := ledger.Open(c.LedgerDir())
 	if errors.Is(err, syscall.EROFS) {
 		book, err = ledger.OpenReadOnly(c.LedgerDir())
 	}
@@ -54,20 +54,29 @@ func (s *App) heldIndex() *heldIndex {
 	}
 }
 
-// observeLedger measures and logs what the ledger's layer tells.
+// observeLedger measures and logs what the ledger's layer and its recheck tell.
 func (s *App) observeLedger(e ledger.Event) {
-	s.metrics.Ledger(string(e.Kind))
-	fields := []zap.Field{zap.Stringer("module", e.Module), zap.String("version", e.Version)}
+	var fields []zap.Field
+	if e.ModuleVersion != (modproxy.ModuleVersion{}) {
+		fields = append(fields, zap.Stringer("module", e.Module), zap.String("version", e.Version))
+	}
 	switch e.Kind {
 	case ledger.Recorded:
-		s.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Sum)),
-			zap.String("source", e.Source.URL), zap.String("commit", e.Source.Commit))...)
+		s.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Record.Sum)),
+			zap.String("source", e.Record.Source.URL), zap.String("commit", e.Record.Source.Commit))...)
 	case ledger.Drifted:
-		s.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Sum)),
-			zap.String("source", e.Source.URL), zap.String("commit", e.Source.Commit))...)
+		s.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Drift.Offered)),
+			zap.String("source", e.Drift.Source.URL), zap.String("commit", e.Drift.Source.Commit))...)
+	case ledger.Unasked:
+		s.log.Info("ledger_recheck", append(fields, zap.Error(e.Err))...)
+		return
+	case ledger.Moved:
+		s.log.Warn("ledger_recheck", append(fields, zap.String("recorded", e.Record.Source.Commit), zap.String("commit", e.Commit), zap.Error(e.Err))...)
+		return
 	default:
 		s.log.Error("ledger_"+string(e.Kind), append(fields, zap.Error(e.Err))...)
 	}
+	s.metrics.Ledger(string(e.Kind))
 }
 
 const SumDBPath = "/-/sumdb/"
@@ -114,8 +123,8 @@ func mayLookUp(p auth.Principal, path string) error {
 	}
 	key, err := lookupKey(escaped)
 	if err == nil {
-		m, _, bad := ledger.ParseKey(key)
-		if bad == nil && p.MayRead(m) {
+		v, bad := ledger.ParseKey(key)
+		if bad == nil && p.MayRead(v.Module) {
 			return nil
 		}
 	}

@@ -26,7 +26,7 @@ func must(t testing.TB, err error) {
 
 func mustOpenBook(t *testing.T, dir string) *ledger.Log {
 	t.Helper()
-	book, err := ledger.Open(dir, "")
+	book, err := ledger.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return book
@@ -52,7 +52,7 @@ func TestHeldIndex(t *testing.T) {
 		disagrees: func(modproxy.Module, string, error) { disagreed++ },
 		behind:    func(modproxy.Module, string) { behind++ },
 	}
-	must(t, x.book.Add(ledgertest.NewRecord(vpc, "1.0.0", "a")))
+	must(t, x.book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.0.0", "a")))
 	must(t, x.PutPackage(vpc, "1.0.0", packageOf("a")))
 	if rec, err := x.Package(vpc, "1.0.0"); err != nil || rec != packageOf("a") {
 		t.Fatalf("Package = %v, %v", rec, err)
@@ -73,11 +73,11 @@ func TestHeldIndex(t *testing.T) {
 	if _, err := x.Package(vpc, "2.0.0"); err != nil {
 		t.Error(err)
 	}
-	if r, err := x.book.Lookup(vpc, "2.0.0"); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) || behind != 1 {
+	if r, err := x.book.Lookup(t.Context(), vpc.At("2.0.0")); err != nil || r.Sum != ledgertest.Sum("c") || !r.Time.Equal(time.Unix(1e9, 0)) || behind != 1 {
 		t.Errorf("recorded %v, %v; told %d times", r, err, behind)
 	}
 	// What is kept and does not count is not there.
-	must(t, x.book.Accept(ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "1.0.0"}, Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	must(t, x.book.Accept(t.Context(), ledger.Record{ModuleVersion: vpc.At("1.0.0"), Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
 	if _, err := x.Package(vpc, "1.0.0"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("Package of what does not count = %v, want fs.ErrNotExist", err)
 	}

@@ -96,7 +96,7 @@ func (l *local) openLedger(c *config.Config, part Part) (err error) {
 	if part == LedgerNow {
 		l.server.Ledger, err = ledger.OpenReadOnly(c.LedgerDir())
 	} else {
-		l.server.Ledger, err = ledger.Open(c.LedgerDir(), "")
+		l.server.Ledger, err = ledger.Open(c.LedgerDir())
 	}
 	if err == nil {
 		l.closers = append(l.closers, l.server.Ledger.Close)
@@ -139,19 +139,19 @@ func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error 
 
 // BeginLedger makes a ledger of the kept packages, if there is none or one of which
 // that was begun. It returns how many records that has then.
-func BeginLedger(c *config.Config) (records int64, err error) {
+func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
 	store, err := disk.Open(c.Data)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	book, err := ledger.Open(c.LedgerDir(), "")
+	book, err := ledger.Open(c.LedgerDir())
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	before := book.Tree().N
-	for r, err := range book.All() {
+	for r, err := range book.All(ctx) {
 		if err != nil {
 			return 0, err
 		}
@@ -162,7 +162,7 @@ func BeginLedger(c *config.Config) (records int64, err error) {
 	}
 	for kept, err := range store.Packages(modproxy.Module{}) {
 		if err == nil {
-			err = book.Add(recordOf(kept.Module, kept.Version, kept.Record))
+			err = book.Add(ctx, recordOf(kept.Module, kept.Version, kept.Record))
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)

@@ -23,16 +23,16 @@ func TestOpenLedger(t *testing.T) {
 		t.Errorf("a ledger without records beside packages: %v", err)
 	}
 	store.Close()
-	if n, err := BeginLedger(c); err != nil || n != 1 {
+	if n, err := BeginLedger(t.Context(), c); err != nil || n != 1 {
 		t.Fatalf("began %d, %v", n, err)
 	}
-	if _, err := BeginLedger(c); !errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := BeginLedger(t.Context(), c); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a ledger was begun over another: %v", err)
 	}
 	book, err = openLedger(c, mustOpenStore(t, c.Data))
 	must(t, err)
 	defer book.Close()
-	if r, err := book.Lookup(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("a") {
+	if r, err := book.Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("a") {
 		t.Errorf("recorded %v, %v", r, err)
 	}
 }
@@ -58,13 +58,13 @@ func TestBeginLedgerAgain(t *testing.T) {
 		}
 		for _, r := range c.has {
 			if r.Reason == "" {
-				must(t, book.Add(r))
+				must(t, book.Add(t.Context(), r))
 			} else {
-				must(t, book.Accept(r))
+				must(t, book.Accept(t.Context(), r))
 			}
 		}
 		must(t, errors.Join(store.Close(), book.Close()))
-		n, err := BeginLedger(conf)
+		n, err := BeginLedger(t.Context(), conf)
 		if c.goes && (err != nil || n != 2) || !c.goes && !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("a ledger that has %s: %d, %v", what, n, err)
 		}

@@ -106,7 +106,7 @@ func (s *App) URL() string { return s.url }
 func (s *App) Serve(ctx context.Context, hangup <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
-	idle.Go(func() { s.recheck.run(idling) })
+	idle.Go(func() { s.recheck.Run(idling) })
 	idle.Go(func() { s.followHangups(idling, hangup) })
 	defer idle.Wait()
 	defer stop()

@@ -37,7 +37,7 @@ type App struct {
 	Cache     *cache.Registry
 	Store     *disk.Store
 	Ledger    *ledger.Log
-	recheck   recheck             // does nothing when offline
+	recheck   ledger.Recheck      // does nothing when offline
 	provider  proxy.Providers     // nil when offline
 	auth      *auth.Authenticator // nil when nobody is asked
 	operators *auth.Authenticator // of the API, when nobody else is asked
@@ -102,22 +102,12 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 		// A version is recorded before its package is kept. A record without a
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
-		registries := &upstream.Router{Default: client}
-		held := ledger.Registry{Next: registries, Ledger: s.Ledger, Observe: s.observeLedger}
+		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: s.Ledger, Observe: s.observeLedger}
 		s.provider = client.Provider
-		s.recheck = recheck{
-			Every: c.Ledger.Recheck, Ledger: s.Ledger, Held: &held, FetchTimeout: c.Fetch.Timeout, Log: log,
-			Commit: func(ctx context.Context, m modproxy.Module, version string) (string, error) {
-				return registries.Commit(ctx, m.At(version))
-			},
-		}
-		serving := held
-		serving.At = func(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
-			return registries.PackageAt(ctx, m.At(version), commit)
-		}
-		reg = &serving
+		reg = pinned
+		s.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
-			reg, s.recheck = &readOnly{reg, locked}, recheck{}
+			reg, s.recheck = &readOnly{reg, locked}, ledger.Recheck{}
 		}
 	}
 	s.Cache = &cache.Registry{
@@ -127,7 +117,7 @@ func open(ctx context.Context, c *config.Config, listening net.Addr, log *zap.Lo
 		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
 		Observe: s.observe,
 	}
-	s.recheck.Turn = s.Cache.Turn
+	s.recheck.Turns = s.Cache
 	stayPut(s.Cache, s.Store, c)
 	s.metrics.Storage(s.Cache.Usage, int64(c.Cache.MaxSize))
 	s.Cache.Start()

@@ -2,196 +2,162 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-
-	"golang.org/x/mod/sumdb/tlog"
+	"os"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // Add implements [Ledger].
-func (l *Log) Add(r Record) error {
+func (l *Log) Add(ctx context.Context, r Record) error {
 	if r.Reason != "" {
-		return fmt.Errorf("%w: the first sight of a version has no reason", modproxy.ErrInvalid)
+		return fmt.Errorf("%w: the first record of a version has no reason", modproxy.ErrInvalid)
 	}
-	text, err := Text(r)
-	if err != nil {
-		return err
-	}
-	return l.append(text)
+	return l.addRecord(ctx, r)
 }
 
 // Accept implements [Ledger].
-func (l *Log) Accept(r Record) error {
+func (l *Log) Accept(ctx context.Context, r Record) error {
 	if r.Reason == "" {
 		return fmt.Errorf("%w: there must be a reason", modproxy.ErrInvalid)
 	}
-	text, err := Text(r)
+	return l.addRecord(ctx, r)
+}
+
+func (l *Log) addRecord(ctx context.Context, r Record) error {
+	text, err := FormatRecord(r)
 	if err != nil {
 		return err
 	}
-	return l.append(text)
+	return l.append(ctx, recordEntry(r, text))
 }
 
 // Drift implements [Ledger].
-func (l *Log) Drift(d Drift) error {
-	text, err := d.Text()
+func (l *Log) Drift(ctx context.Context, d Drift) error {
+	text, err := FormatDrift(d)
 	if err != nil {
 		return err
 	}
-	return l.append(text)
+	return l.append(ctx, driftEntry(d, text))
 }
 
-// batch is entries that are written at once. Whoever comes first writes those of
-// all who came while the batch before was written.
-type batch struct {
-	entries []*entry
-	done    bool // guarded by Log.commit
-}
-
-func (l *Log) append(text []byte) error {
-	e, err := readEntry(text)
-	if err != nil {
-		return err
-	}
+// append writes e. The first caller of those that wait while others write then writes the entries of all of them.
+func (l *Log) append(ctx context.Context, e *entry) error {
 	l.mu.Lock()
 	if known, err := l.book.decide(e); known || err != nil {
 		l.mu.Unlock()
 		return err
 	}
-	if l.next == nil {
-		l.next = &batch{}
-	}
-	b := l.next
-	b.entries = append(b.entries, e)
+	l.waiting = append(l.waiting, e)
 	l.mu.Unlock()
-
-	l.commit.Lock()
-	defer l.commit.Unlock()
-	if !b.done {
-		l.mu.Lock()
-		l.next = nil // it was b
-		l.mu.Unlock()
-		l.write(b.entries)
-		b.done = true
+	select {
+	case l.writing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err() // e may be written with the next one
+	}
+	defer func() { <-l.writing }()
+	if !e.done {
+		l.writeWaiting()
 	}
 	return e.err
 }
 
-// write decides about entries one after the other, and writes those that are
-// new. It writes at once what does not depend on each other: entries of different
-// versions.
-func (l *Log) write(entries []*entry) {
-	for len(entries) > 0 {
-		var now, later []*entry
-		taken := map[id]bool{}
-		for _, e := range entries {
-			if taken[e.key] {
-				later = append(later, e)
-				continue
-			}
-			known, err := l.book.decide(e) // whoever changes the book holds commit
-			if e.err = err; !known && err == nil {
-				taken[e.key] = true
-				now = append(now, e)
-			}
+// writeWaiting decides about the waiting entries and writes those that are new, with one flush. Those that depend on
+// others, because they are about the same version, go on waiting.
+func (l *Log) writeWaiting() {
+	l.mu.Lock()
+	entries := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	var now, later []*entry
+	taken := map[id]bool{}
+	for _, e := range entries {
+		if taken[e.version] {
+			later = append(later, e)
+		} else if known, err := l.book.decide(e); known || err != nil {
+			e.done, e.err = true, err
+		} else {
+			taken[e.version] = true
+			now = append(now, e)
 		}
-		if err := l.extend(now); err != nil {
-			for _, e := range append(now, later...) {
-				e.err = err
-			}
-			return
-		}
-		entries = later
 	}
+	err := l.extend(now)
+	for _, e := range now {
+		e.done, e.err = true, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(later, l.waiting...)
 }
 
 // extend writes entries, durably, and enters them into the book.
-func (l *Log) extend(entries []*entry) error {
+func (l *Log) extend(entries []*entry) (err error) {
 	if len(entries) == 0 {
 		return nil
 	}
 	var text []byte
-	var err error
 	hashes, n := l.book.hashes, l.book.size()
 	places := make([]place, len(entries))
 	for i, e := range entries {
-		text = appendFrame(text, n+int64(i), e)
+		text = appendFrame(text, n+int64(i), e.text)
 		places[i] = place{l.end + int64(len(text)-1-len(e.text)), int32(len(e.text))}
-		if hashes, err = grow(hashes, n+int64(i), e); err != nil {
+		if hashes, err = hashes.grow(n+int64(i), e); err != nil {
 			return err
 		}
 	}
-	tree, err := root(hashes, n+int64(len(entries)))
+	return l.put(bytes.NewReader(text), hashes, n+int64(len(entries)), func() {
+		for i, e := range entries {
+			l.book.enter(e, places[i], hashes)
+		}
+	})
+}
+
+// put writes what r gives behind the end of the log, publishes the head of the tree of n records that the log has then,
+// and calls enter with mu held. The caller has writing.
+//
+// What could not be written is taken back, and can be tried again. After a flush that failed it is not known what is on
+// the disk: nothing is written any more, and the next Open reads what is there.
+func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	tree, head, err := l.signer.head(hashes, n)
 	if err != nil {
 		return err
 	}
-	head, err := l.put(bytes.NewReader(text), tree)
-	if err != nil {
-		return err
+	size, err := io.Copy(io.NewOffsetWriter(l.file, l.end), r)
+	if err == nil {
+		err = l.disk.Flush(l.file)
 	}
+	if err == nil {
+		err = l.publish(headName, bytes.NewReader(head))
+	}
+	if err != nil && !errors.Is(err, durable.ErrSync) {
+		cut := l.file.Truncate(l.end)
+		if cut == nil {
+			return fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, err)
+		}
+		err = errors.Join(err, cut)
+	}
+	if err != nil {
+		return l.fail(fmt.Errorf("%w: the ledger takes nothing more until modproxy is restarted: %w", modproxy.ErrUnavailable, err))
+	}
+	l.end += size
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, e := range entries {
-		l.book.enter(e, places[i], hashes)
-	}
-	l.head, l.tree = head, tree
+	enter()
+	l.tree, l.head = tree, head
 	return nil
 }
 
-// put writes what r gives behind the end of the log, and publishes the head of
-// the tree that the log has then. It is called with commit held.
-//
-// What could not be written is taken back, and can be tried again. After a flush
-// that failed nobody knows what is on the disk; nothing is written any more, and
-// the next Open finds out.
-func (l *Log) put(r io.Reader, tree tlog.Tree) (head []byte, err error) {
-	if l.failed != nil {
-		return nil, l.failed
-	}
-	if head, err = l.signer.head(tree); err != nil {
-		return nil, err
-	}
-	n, err := io.Copy(io.NewOffsetWriter(l.file, l.end), r)
-	if err != nil {
-		return nil, l.takeBack(err)
-	}
-	if err := l.flush(l.file); err != nil {
-		return nil, l.fail(err)
-	}
-	if flushed, err := l.publish(headName, bytes.NewReader(head)); err != nil && flushed {
-		return nil, l.fail(err)
-	} else if err != nil {
-		return nil, l.takeBack(err)
-	}
-	l.end += n
-	return head, nil
-}
-
-func (l *Log) takeBack(err error) error {
-	if cut := l.file.Truncate(l.end); cut != nil {
-		return l.fail(errors.Join(err, cut))
-	}
-	return fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, err)
-}
-
-func (l *Log) fail(err error) error {
-	err = fmt.Errorf("%w: the ledger takes nothing more until modproxy is restarted: %w", modproxy.ErrUnavailable, err)
-	l.stop(err)
-	return err
-}
-
-func (l *Log) stop(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failed = err
-}
-
-// Failed is why the log takes nothing more; nil when it does.
-func (l *Log) Failed() error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.failed
+// publish replaces a file of the log, durably.
+func (l *Log) publish(name string, content io.Reader) error {
+	return l.disk.WriteFile(l.path(name), func(f *os.File) error {
+		_, err := io.Copy(f, content)
+		return err
+	})
 }

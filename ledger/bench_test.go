@@ -25,7 +25,7 @@ func addAll(t testing.TB, l *ledger.Log, n, goroutines int) {
 		go func() {
 			var err error
 			for i := next.Add(1) - 1; i < int64(n) && err == nil; i = next.Add(1) - 1 {
-				err = l.Add(numbered(int(i)))
+				err = l.Add(t.Context(), numbered(int(i)))
 			}
 			done <- err
 		}()
@@ -50,7 +50,7 @@ func filled(t testing.TB, n int) string {
 func BenchmarkAdd(b *testing.B) {
 	for _, goroutines := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
-			l, err := ledger.Open(b.TempDir(), "")
+			l, err := ledger.Open(b.TempDir())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func BenchmarkOpen(b *testing.B) {
 	const records = 100_000
 	dir := filled(b, records)
 	for b.Loop() {
-		l, err := ledger.Open(dir, "")
+		l, err := ledger.Open(dir)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func BenchmarkLookup(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		r := numbered(i % records)
-		if _, err := l.Lookup(r.Module, r.Version); err != nil {
+		if _, err := l.Lookup(b.Context(), r.ModuleVersion); err != nil {
 			b.Fatal(err)
 		}
 		i++

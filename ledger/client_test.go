@@ -23,7 +23,7 @@ func serve(t *testing.T, ops sumdb.ServerOps) string {
 }
 
 func lookup(c *ledgertest.Client, r ledger.Record) error {
-	key, err := ledger.Key(r.Module, r.Version)
+	key, err := ledger.Key(r.ModuleVersion)
 	if err != nil {
 		return err
 	}
@@ -142,16 +142,16 @@ func TestReadOnly(t *testing.T) {
 	f.WriteString("1 2")
 	before := files(t, dir)
 	r := mustReadOnly(t, dir)
-	if got, err := r.Lookup(vpc, "1.0.0"); err != nil || got != record("1.0.0", "a") {
+	if got, err := r.Lookup(t.Context(), vpc.At("1.0.0")); err != nil || got != record("1.0.0", "a") {
 		t.Errorf("Lookup = %v, %v", got, err)
 	}
 	if r.VerifierKey() != l.VerifierKey() || r.Tree() != l.Tree() {
 		t.Error("it is another ledger")
 	}
-	if err := r.Add(record("2.0.0", "a")); err == nil || !strings.Contains(err.Error(), "for reading") {
+	if err := r.Add(t.Context(), record("2.0.0", "a")); err == nil || !strings.Contains(err.Error(), "for reading") {
 		t.Errorf("Add = %v", err)
 	}
-	if _, err := r.Import(strings.NewReader(""), nil); err == nil {
+	if _, err := r.Import(t.Context(), strings.NewReader(""), nil); err == nil {
 		t.Error("Import did something")
 	}
 	r.Close()
@@ -167,7 +167,7 @@ func TestReadOnly(t *testing.T) {
 
 // While a log is open, what is in its directory is replaced by what could be opened,
 // or by what could not.
-func TestRecheck(t *testing.T) {
+func TestVerify(t *testing.T) {
 	replace := func(t *testing.T, dir, name string, content []byte) {
 		if err := os.Remove(dir + "/" + name); err != nil {
 			t.Fatal(err)
@@ -203,11 +203,11 @@ func TestRecheck(t *testing.T) {
 		mustAdd(t, l, record("1.0.0", "a"))
 		write(t, read(t, dir, "head"), dir, "older")
 		mustAdd(t, l, record("1.1.0", "a"))
-		if err := l.Recheck(); err != nil {
+		if err := l.Verify(); err != nil {
 			t.Fatal(err)
 		}
 		change(t, dir)
-		if err := l.Recheck(); what == "" && err != nil || what != "" && !errors.Is(err, ledger.ErrDamaged) {
+		if err := l.Verify(); what == "" && err != nil || what != "" && !errors.Is(err, ledger.ErrDamaged) {
 			t.Errorf("after %q: %v", what, err)
 		}
 	}

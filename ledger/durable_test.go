@@ -110,7 +110,7 @@ func TestPowerCut(t *testing.T) {
 	acknowledged, cuts := 0, 0
 	m.cut = func(when string) {
 		cuts++
-		l, err := ledger.Open(m.after(t), "")
+		l, err := ledger.Open(m.after(t))
 		if err != nil {
 			t.Errorf("after %d records, %s: %v", acknowledged, when, err)
 			return
@@ -120,7 +120,7 @@ func TestPowerCut(t *testing.T) {
 			t.Errorf("after %d records, %s: %d are left", acknowledged, when, n)
 		}
 		for i := range acknowledged {
-			if _, err := l.Lookup(vpc, fmt.Sprintf("1.%d.0", i)); err != nil {
+			if _, err := l.Lookup(t.Context(), vpc.At(fmt.Sprintf("1.%d.0", i))); err != nil {
 				t.Errorf("after %d records, %s: %v", acknowledged, when, err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestPowerCutAfterCrash(t *testing.T) {
 		m.names[name], m.content[inode(info)] = inode(info), content
 	}
 	m.cut = func(when string) {
-		l, err := ledger.Open(m.after(t), "")
+		l, err := ledger.Open(m.after(t))
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
 			return
@@ -190,7 +190,7 @@ func TestGroupCommit(t *testing.T) {
 	defer l.Close()
 	const versions = 10
 	results := make(chan error)
-	add := func(r ledger.Record) { results <- l.Add(r) }
+	add := func(r ledger.Record) { results <- l.Add(t.Context(), r) }
 	flushes = 0
 	go add(record("0.0.0", "a"))
 	<-begun
@@ -237,7 +237,7 @@ func TestFlushFails(t *testing.T) {
 		}
 		acknowledged := 0
 		for acknowledged < 3 && err == nil {
-			if err = l.Add(record(fmt.Sprintf("1.%d.0", acknowledged), "a")); err == nil {
+			if err = l.Add(t.Context(), record(fmt.Sprintf("1.%d.0", acknowledged), "a")); err == nil {
 				acknowledged++
 			}
 		}
@@ -251,12 +251,12 @@ func TestFlushFails(t *testing.T) {
 		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, errFlush) || !strings.Contains(err.Error(), "restarted") {
 			t.Errorf("flush %d: %v", failAt, err)
 		}
-		if err := l.Add(record("2.0.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) || l.Failed() == nil {
+		if err := l.Add(t.Context(), record("2.0.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) || l.Failed() == nil {
 			t.Errorf("flush %d: Add after that = %v", failAt, err)
 		}
 		for _, l := range []*ledger.Log{l, reopen(t, l, dir)} {
 			for i := range acknowledged {
-				if _, err := l.Lookup(vpc, fmt.Sprintf("1.%d.0", i)); err != nil {
+				if _, err := l.Lookup(t.Context(), vpc.At(fmt.Sprintf("1.%d.0", i))); err != nil {
 					t.Errorf("flush %d: %v", failAt, err)
 				}
 			}
@@ -275,7 +275,7 @@ func TestFlushFailsOnce(t *testing.T) {
 	versions := func(l *ledger.Log, from, n int) (added []string) {
 		for i := from; i < from+n; i++ {
 			version := fmt.Sprintf("1.%d.0", i)
-			if err := l.Add(record(version, "a")); err != nil {
+			if err := l.Add(t.Context(), record(version, "a")); err != nil {
 				break
 			}
 			added = append(added, version)
@@ -310,7 +310,7 @@ func TestFlushFailsOnce(t *testing.T) {
 			continue
 		}
 		for _, version := range acknowledged {
-			if _, err := l.Lookup(vpc, version); err != nil {
+			if _, err := l.Lookup(t.Context(), vpc.At(version)); err != nil {
 				t.Errorf("flush %d: %v", failAt, err)
 			}
 		}
@@ -331,21 +331,23 @@ func TestWriteFails(t *testing.T) {
 	l := mustOpen(t, dir)
 	mustAdd(t, l, record("1.0.0", "a"))
 	log := read(t, dir, "log")
-	if err := os.Mkdir(dir+"/head.tmp", 0o700); err != nil { // no head can be written
+	head := read(t, dir, "head")
+	if err := errors.Join(os.Remove(dir+"/head"), os.Mkdir(dir+"/head", 0o700)); err != nil { // no head can be written
 		t.Fatal(err)
 	}
-	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) {
+	if err := l.Add(t.Context(), record("1.1.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("Add = %v, want ErrUnavailable", err)
 	}
-	if _, err := l.Lookup(vpc, "1.1.0"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := l.Lookup(t.Context(), vpc.At("1.1.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Lookup of what was not acknowledged = %v", err)
 	}
 	if string(read(t, dir, "log")) != string(log) {
 		t.Error("the log was not taken back")
 	}
-	if err := os.Remove(dir + "/head.tmp"); err != nil {
+	if err := os.Remove(dir + "/head"); err != nil {
 		t.Fatal(err)
 	}
+	write(t, head, dir, "head")
 	mustAdd(t, l, record("1.2.0", "a"))
 	l.Close()
 	if n := mustOpen(t, dir).Tree().N; n != 2 {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"os"
 
-	"golang.org/x/mod/sumdb/tlog"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // OpenSync is Open with something else for (*os.File).Sync.
 func OpenSync(dir string, sync func(*os.File) error) (*Log, error) {
-	return open(dir, "", sync)
+	return open(dir, durable.Disk{Sync: sync})
 }
 
 // ReadFrames reads what is behind the header of a log: the texts, and where what
@@ -30,22 +30,11 @@ func ReadFrames(log []byte) (texts [][]byte, end int64, err error) {
 }
 
 // AppendFrame writes what ReadFrames reads.
-func AppendFrame(b []byte, number int64, text []byte) []byte {
-	return appendFrame(b, number, &entry{text: text, hash: tlog.RecordHash(text)})
-}
-
-// Readable tells whether a log with such a text could be opened.
-func Readable(text []byte) bool {
-	_, err := readEntry(text)
-	return err == nil
-}
+func AppendFrame(b []byte, number int64, text []byte) []byte { return appendFrame(b, number, text) }
 
 // Waiting counts the entries that wait for the flush under way.
 func Waiting(l *Log) int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.next == nil {
-		return 0
-	}
-	return len(l.next.entries)
+	return len(l.waiting)
 }

@@ -24,7 +24,7 @@ func record(version, seed string) ledger.Record { return ledgertest.NewRecord(vp
 func mustAdd(t testing.TB, l ledger.Ledger, records ...ledger.Record) {
 	t.Helper()
 	for _, r := range records {
-		if err := l.Add(r); err != nil {
+		if err := l.Add(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,12 +38,12 @@ func writeSome(t testing.TB, dir string) {
 	defer l.Close()
 	mustAdd(t, l, record("1.0.0", "a"), record("1.1.0", "a"))
 	moved := record("1.1.0", "b")
-	drift := ledger.Drift{Module: vpc, Version: "1.1.0", Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
-	if err := l.Drift(drift); err != nil {
+	drift := ledger.Drift{ModuleVersion: vpc.At("1.1.0"), Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
+	if err := l.Drift(t.Context(), drift); err != nil {
 		t.Fatal(err)
 	}
 	moved.Reason = "they said so"
-	if err := l.Accept(moved); err != nil {
+	if err := l.Accept(t.Context(), moved); err != nil {
 		t.Fatal(err)
 	}
 	mustAdd(t, l, record("9.0.0", "a"))
@@ -119,9 +119,9 @@ func textOf(t testing.TB, entry any) []byte {
 	var err error
 	switch e := entry.(type) {
 	case ledger.Record:
-		text, err = ledger.Text(e)
+		text, err = ledger.FormatRecord(e)
 	case ledger.Drift:
-		text, err = e.Text()
+		text, err = ledger.FormatDrift(e)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func textOf(t testing.TB, entry any) []byte {
 func wantDamaged(t *testing.T, what, dir string) {
 	t.Helper()
 	before := files(t, dir)
-	l, err := ledger.Open(dir, "")
+	l, err := ledger.Open(dir)
 	if err == nil {
 		l.Close()
 		t.Fatalf("%s: it was opened, with %d records", what, l.Tree().N)

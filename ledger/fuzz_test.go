@@ -56,14 +56,14 @@ func TestKey(t *testing.T) {
 		{"a.b/aux/Com1/v1", "0.0.0", "a.b/aux~/Com1~/v1~", "v0.0.0"},
 		{"a.b/v2/v/v2a", "0.0.0", "a.b/v2~/v/v2a", "v0.0.0"},
 	} {
-		k, err := ledger.Key(m(c[0]), c[1])
+		k, err := ledger.Key(m(c[0]).At(c[1]))
 		if err != nil || k.Path != c[2] || k.Version != c[3] {
 			t.Errorf("Key(%s, %s) = %v, %v; want %s %s", c[0], c[1], k, err, c[2], c[3])
 			continue
 		}
 		checkKey(t, k)
-		if module, version, err := ledger.ParseKey(k); err != nil || module != m(c[0]) || version != c[1] {
-			t.Errorf("ParseKey(%v) = %v, %s, %v", k, module, version, err)
+		if v, err := ledger.ParseKey(k); err != nil || v != m(c[0]).At(c[1]) {
+			t.Errorf("ParseKey(%v) = %v, %v", k, v, err)
 		}
 	}
 }
@@ -76,10 +76,10 @@ func FuzzKey(f *testing.F) {
 	f.Add("con.a:443", "n", "m", "s", "1.2.3.4", "con.a", "443", "m", "s", "1.2.3-4")
 	f.Add("gopkg.in", "n", "m", "v2", "1.2.3-~1", "gopkg.in:0", "n", "m", "v02", "1.2.3+~1")
 	f.Fuzz(func(t *testing.T, h1, ns1, n1, s1, v1, h2, ns2, n2, s2, v2 string) {
-		a := modproxy.Module{Host: h1, Namespace: ns1, Name: n1, System: s1}
-		b := modproxy.Module{Host: h2, Namespace: ns2, Name: n2, System: s2}
-		k1, err1 := ledger.Key(a, v1)
-		k2, err2 := ledger.Key(b, v2)
+		a := modproxy.Module{Host: h1, Namespace: ns1, Name: n1, System: s1}.At(v1)
+		b := modproxy.Module{Host: h2, Namespace: ns2, Name: n2, System: s2}.At(v2)
+		k1, err1 := ledger.Key(a)
+		k2, err2 := ledger.Key(b)
 		for _, err := range []error{err1, err2} {
 			if err != nil && !errors.Is(err, modproxy.ErrInvalid) {
 				t.Fatalf("error %v is not ErrInvalid", err)
@@ -87,12 +87,12 @@ func FuzzKey(f *testing.F) {
 		}
 		if err1 == nil {
 			checkKey(t, k1)
-			if m, version, err := ledger.ParseKey(k1); err != nil || m != a || version != v1 {
-				t.Fatalf("the key of %v %s, %v, is of %v %s, %v", a, v1, k1, m, version, err)
+			if v, err := ledger.ParseKey(k1); err != nil || v != a {
+				t.Fatalf("the key of %v, %v, is of %v, %v", a, k1, v, err)
 			}
 		}
-		if err1 == nil && err2 == nil && (k1 == k2) != (a == b && v1 == v2) {
-			t.Fatalf("%v %s and %v %s have the keys %v and %v", a, v1, b, v2, k1, k2)
+		if err1 == nil && err2 == nil && (k1 == k2) != (a == b) {
+			t.Fatalf("%v and %v have the keys %v and %v", a, b, k1, k2)
 		}
 	})
 }
@@ -103,15 +103,15 @@ func FuzzParseKey(f *testing.F) {
 	f.Add("xx--.registry.example.com/_/a~/b/c~", "v1.2.3-_-_")
 	f.Fuzz(func(t *testing.T, path, version string) {
 		k := module.Version{Path: path, Version: version}
-		m, v, err := ledger.ParseKey(k)
+		v, err := ledger.ParseKey(k)
 		if err != nil {
 			if !errors.Is(err, modproxy.ErrInvalid) {
 				t.Fatalf("error %v is not ErrInvalid", err)
 			}
 			return
 		}
-		if again, err := ledger.Key(m, v); err != nil || again != k {
-			t.Fatalf("%v is the key of %v %s, whose key is %v, %v", k, m, v, again, err)
+		if again, err := ledger.Key(v); err != nil || again != k {
+			t.Fatalf("%v is the key of %v, whose key is %v, %v", k, v, again, err)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(textOf(f, r))
 	r.Source.URL, r.Source.Commit = "", ""
 	f.Add(textOf(f, r))
-	drift := ledger.Drift{Module: vpc, Version: "1.0.0", Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
+	drift := ledger.Drift{ModuleVersion: vpc.At("1.0.0"), Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
 	f.Add(textOf(f, drift))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := ledger.ParseRecord(text)
@@ -136,9 +136,6 @@ func FuzzParseRecord(f *testing.F) {
 		}
 		if err == nil && !bytes.Equal(textOf(t, r), text) || driftErr == nil && !bytes.Equal(textOf(t, d), text) {
 			t.Fatalf("%q was read, and is written in another way", text)
-		}
-		if (err == nil || driftErr == nil) && !ledger.Readable(text) {
-			t.Fatalf("%q could be written, and not be opened again", text)
 		}
 	})
 }
@@ -172,7 +169,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("modproxy ledger export 1 0\n"))
 	to, known := mustOpen(f, f.TempDir()), trust(f, from)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		n, err := to.Import(bytes.NewReader(content), known)
+		n, err := to.Import(t.Context(), bytes.NewReader(content), known)
 		if tree := to.Tree(); err == nil && tree != from.Tree() || err != nil && n != 0 {
 			t.Fatalf("%d records imported, %v: tree %v", n, err, tree)
 		}

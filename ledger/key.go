@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,9 +10,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What Go's rules for module paths and versions have no room for is marked with
-// bytes that cannot be in a hostname, a name or a version, in this way and no
-// other. These rules do not change: keys are in every record.
+// What Go's rules for module paths and versions have no room for is marked with bytes that cannot be in a hostname, a name
+// or a version. These rules do not change: keys are in every record.
 const (
 	oddHost    = "xx--." // before a hostname; IDNA reserves such labels
 	portMark   = "_"     // before a port, as an element of its own
@@ -21,17 +19,9 @@ const (
 	oddVersion = "-_"    // before what follows the third number of a version
 )
 
-// deviceNames cannot be elements of a Go module path, in any case of letters.
-var deviceNames = []string{
-	"con", "prn", "aux", "nul",
-	"com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9",
-	"lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
-}
-
-// Key is the Go module path and version under which a version of a module is in
-// a ledger: host/namespace/name/system and v1.2.3. Different versions, and
-// versions of different modules, have different keys, and [ParseKey] is the
-// inverse.
+// Key returns the Go module path and version under which a version of a module is in a ledger:
+// host/namespace/name/system and v1.2.3. Different versions, and versions of different modules, have different keys, and
+// [ParseKey] is the inverse.
 //
 //	registry.example.com:8443         registry.example.com/_8443/…   a port is an element of its own
 //	localhost, con.example, gopkg.in  xx--.localhost/…               a host that Go's rules refuse
@@ -40,29 +30,29 @@ var deviceNames = []string{
 //	1.2.3+b5                          v1.2.3-_+b5                    build metadata without a pre-release
 //	1.2.3.4                           v1.2.3-_.4                     more than three numbers
 //
-// The version must be canonical, and the host as package hostname normalises it;
-// else the error is [modproxy.ErrInvalid].
-func Key(m modproxy.Module, version string) (module.Version, error) {
-	if err := m.Check(); err != nil {
+// The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
+func Key(v modproxy.ModuleVersion) (module.Version, error) {
+	if err := v.Check(); err != nil {
 		return module.Version{}, err
 	}
+	version := v.Version
 	if canonical, err := modproxy.CanonicalVersion(version); err != nil {
 		return module.Version{}, err
 	} else if canonical != version {
 		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, version, canonical)
 	}
-	name, port, hasPort := strings.Cut(m.Host, ":")
-	if !isHost(name) || hasPort && !isPort(port) {
-		return module.Version{}, fmt.Errorf("%w: hostname %.80q is not normalised", modproxy.ErrInvalid, m.Host)
+	host, port, hasPort := strings.Cut(v.Host, ":")
+	if !isHost(host) || hasPort && !isPort(port) {
+		return module.Version{}, fmt.Errorf("%w: hostname %.80q is not normalised", modproxy.ErrInvalid, v.Host)
 	}
-	if first, _, dotted := strings.Cut(name, "."); !dotted || isDevice(first) || name == "gopkg.in" || strings.HasPrefix(name, oddHost) {
-		name = oddHost + name
+	if first, _, dotted := strings.Cut(host, "."); !dotted || isDevice(first) || host == "gopkg.in" || strings.HasPrefix(host, oddHost) {
+		host = oddHost + host
 	}
-	path := []string{name}
+	path := []string{host}
 	if hasPort {
 		path = append(path, portMark+port)
 	}
-	for _, s := range []string{m.Namespace, m.Name, m.System} {
+	for _, s := range []string{v.Namespace, v.Name, v.System} {
 		if isDevice(s) || isMajor(s) {
 			s += oddName
 		}
@@ -75,35 +65,22 @@ func Key(m modproxy.Module, version string) (module.Version, error) {
 	return module.Version{Path: strings.Join(path, "/"), Version: "v" + version}, nil
 }
 
-// ParseKey says which version of which module has the key k. A key that [Key]
-// does not give is [modproxy.ErrInvalid].
-func ParseKey(k module.Version) (modproxy.Module, string, error) {
+// ParseKey returns the version whose key is k. The error is [modproxy.ErrInvalid] for a key that [Key] does not return.
+func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 	parts := strings.Split(k.Path, "/")
-	host := strings.TrimPrefix(parts[0], oddHost)
+	v.Host = strings.TrimPrefix(parts[0], oddHost)
 	if len(parts) == 5 {
-		port, ok := strings.CutPrefix(parts[1], portMark)
-		if !ok {
-			return modproxy.Module{}, "", badKey(k)
-		}
-		host += ":" + port
+		v.Host += ":" + strings.TrimPrefix(parts[1], portMark)
 		parts = parts[1:]
 	}
-	if len(parts) != 4 {
-		return modproxy.Module{}, "", badKey(k)
+	if len(parts) == 4 {
+		v.Namespace, v.Name, v.System = strings.TrimSuffix(parts[1], oddName), strings.TrimSuffix(parts[2], oddName), strings.TrimSuffix(parts[3], oddName)
+		v.Version = strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
 	}
-	for i := range parts {
-		parts[i] = strings.TrimSuffix(parts[i], oddName)
+	if again, err := Key(v); err != nil || again != k {
+		return modproxy.ModuleVersion{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
 	}
-	m := modproxy.Module{Host: host, Namespace: parts[1], Name: parts[2], System: parts[3]}
-	version := strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
-	if again, err := Key(m, version); err != nil || again != k {
-		return modproxy.Module{}, "", badKey(k)
-	}
-	return m, version, nil
-}
-
-func badKey(k module.Version) error {
-	return fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
+	return v, nil
 }
 
 func isHost(s string) bool {
@@ -120,17 +97,21 @@ func isPort(s string) bool {
 	return err == nil && strconv.FormatUint(n, 10) == s
 }
 
+// isDevice reports whether s cannot be an element of a Go module path, because Windows has a device by the name.
 func isDevice(s string) bool {
-	return len(s) <= 4 && slices.Contains(deviceNames, strings.ToLower(s))
+	switch s = strings.ToLower(s); s {
+	case "con", "prn", "aux", "nul":
+		return true
+	}
+	return len(s) == 4 && (s[:3] == "com" || s[:3] == "lpt") && '1' <= s[3] && s[3] <= '9'
 }
 
-// isMajor tells whether s would be the major version at the end of a Go module
-// path.
+// isMajor reports whether s would be the major version at the end of a Go module path.
 func isMajor(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && strings.Trim(s[1:], "0123456789") == ""
 }
 
-// thirdNumber is where the third number of a canonical version ends.
+// thirdNumber returns where the third number of a canonical version ends.
 func thirdNumber(version string) int {
 	dots := 0
 	for i := range len(version) {

@@ -1,80 +1,78 @@
 package ledger
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // The files of a log, in its directory.
 const (
-	logName    = "log"  // the records; only ever appended to
-	headName   = "head" // the signed head of the tree of all that was acknowledged
-	keyName    = "key"  // what heads are signed with
-	lockName   = "lock" // held by the process that has the log open
-	spoolName  = "import"
-	cutPrefix  = "cut-" // what a crash left behind the end of the log
-	tempSuffix = ".tmp"
+	logName   = "log"  // the records; only ever appended to
+	headName  = "head" // the signed head of the tree of all that was acknowledged
+	keyName   = "key"  // what heads are signed with
+	lockName  = "lock" // held by the process that has the log open
+	cutPrefix = "cut-" // what a crash left behind the end of the log
 )
 
-// Log is a ledger in a directory. It is safe for concurrent use.
+// Log is a ledger in a directory. It is safe for concurrent use. One process has it open, others may read it.
 //
-// A record is flushed to the log, then a signed head that covers it is published
-// in place of the one before, then the record is acknowledged. So what a head
-// covers and the log does not have, or has otherwise, is damage, and is refused;
-// what the log has behind its head was never acknowledged, and stays if it is
-// whole.
+// A record is flushed to the log, then a signed head that covers it replaces the one before, then the record is
+// acknowledged. So it is damage, and refused, when the log does not have what its head covers. What the log has behind
+// its head was never acknowledged, and stays if it is whole.
 type Log struct {
-	dir    string
-	sync   func(*os.File) error // (*os.File).Sync, but in tests
-	signer *signer
-	lock   *os.File // nil when it was opened for reading
-	root   *os.File // the directory; nil when it was opened for reading
-	file   *os.File
+	dir     string
+	disk    durable.Disk
+	signer  *signer
+	lock    *os.File // nil when it was opened for reading
+	file    *os.File
+	writing chan struct{} // has an element while something is appended
+	end     int64         // of the log, in bytes; guarded by writing
 
-	importing sync.Mutex // held while an export is read
-	commit    sync.Mutex // held while something is appended
-	end       int64      // of the log, in bytes; guarded by commit
-
-	mu     sync.RWMutex // guards what follows; what is not next is only written with commit held as well
-	book   *book
-	head   []byte
-	tree   tlog.Tree // what head says
-	failed error     // why nothing is appended any more
-	next   *batch    // entries that wait for their turn; nil for none
+	mu      sync.RWMutex // guards what follows; all but waiting is only written with writing held as well
+	book    *book
+	head    []byte
+	tree    tlog.Tree // what head says
+	failed  error     // why nothing is appended any more
+	waiting []*entry  // to be written at once by the next of their callers
 }
 
-// Tree is the size of the log and its hash: what the signed head says.
+// Tree returns the size of the log and its hash, as the signed head says them.
 func (l *Log) Tree() tlog.Tree {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.tree
 }
 
-// VerifierKey is what a sumdb client needs to check the log: its name, a number
-// and a public key.
+// VerifierKey returns what a sumdb client needs to check the log: its name, a number and a public key.
 func (l *Log) VerifierKey() string { return l.signer.public }
 
-// Name is the name in the verifier key.
+// Name returns the name in the verifier key.
 func (l *Log) Name() string { return l.signer.Name() }
 
 // Lookup implements [Ledger].
-func (l *Log) Lookup(m modproxy.Module, version string) (Record, error) {
-	key, err := Key(m, version)
-	if err != nil {
+func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+	if _, err := Key(v); err != nil {
+		return Record{}, err
+	}
+	if err := ctx.Err(); err != nil {
 		return Record{}, err
 	}
 	l.mu.RLock()
-	p, ok := l.book.pins[keyID(key)]
+	p, ok := l.book.pins[versionID(v)]
 	l.mu.RUnlock()
 	if !ok {
-		return Record{}, &fs.PathError{Op: "lookup", Path: key.String(), Err: fs.ErrNotExist}
+		return Record{}, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
 	}
 	text, err := l.text(p.number)
 	if err != nil {
@@ -84,19 +82,20 @@ func (l *Log) Lookup(m modproxy.Module, version string) (Record, error) {
 }
 
 // All implements [Ledger].
-func (l *Log) All() iter.Seq2[Record, error] {
-	return each(l, false, ParseRecord)
+func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
+	return each(ctx, l, false, ParseRecord)
 }
 
 // Drifts implements [Ledger].
-func (l *Log) Drifts() iter.Seq2[Drift, error] {
-	return each(l, true, ParseDrift)
+func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
+	return each(ctx, l, true, ParseDrift)
 }
 
-func each[T any](l *Log, drifts bool, parse func([]byte) (T, error)) iter.Seq2[T, error] {
+func each[T any](ctx context.Context, l *Log, drifts bool, parse func([]byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for i := range l.Tree().N {
 			text, err := l.text(i)
+			err = errors.Join(ctx.Err(), err)
 			if err == nil && isDrift(text) != drifts {
 				continue
 			}
@@ -111,7 +110,7 @@ func each[T any](l *Log, drifts bool, parse func([]byte) (T, error)) iter.Seq2[T
 	}
 }
 
-// text is the text of an entered record, as it was when it was entered.
+// text returns the text of an entered record, as it was when it was entered.
 func (l *Log) text(number int64) ([]byte, error) {
 	l.mu.RLock()
 	at, want := l.book.places[number], l.book.hashes[tlog.StoredHashIndex(0, number)]
@@ -121,7 +120,48 @@ func (l *Log) text(number int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: record %d: %w", modproxy.ErrUnavailable, number, err)
 	}
 	if tlog.RecordHash(text) != want {
-		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, l.refuse("record %d is not what it was", number))
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, l.damaged("record %d is not what it was", number))
 	}
 	return text, nil
+}
+
+// Failed returns why the log takes nothing more; nil when it does.
+func (l *Log) Failed() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.failed
+}
+
+// fail makes the log take nothing more.
+func (l *Log) fail(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
+	return err
+}
+
+// Close closes the log. It waits for what is being written.
+func (l *Log) Close() error {
+	l.writing <- struct{}{}
+	defer func() { <-l.writing }()
+	if errors.Is(l.Failed(), fs.ErrClosed) {
+		return nil
+	}
+	l.fail(fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, fs.ErrClosed))
+	var errs []error
+	for _, f := range []*os.File{l.file, l.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
+
+// damaged returns an error that says what is wrong with the directory, and what to do.
+func (l *Log) damaged(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: "+format+": put a backup of the whole directory back, "+
+		"or move it away and import an export (modproxy ledger import) into a new one",
+		append([]any{l.dir, ErrDamaged}, args...)...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -11,45 +12,278 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
 )
 
-// Open opens the log in a directory, and makes both where there is nothing. The
-// caller closes it. Name is that of a new log, DefaultName when it is empty;
-// that of a log that is there is not changed, and another one is
-// [modproxy.ErrInvalid].
+// Open opens the log in a directory, and makes both where there is nothing. The caller closes it.
 //
-// What a crash left behind what was acknowledged is kept if it is whole; if not,
-// it is cut off, and put into a file beside the log. Anything else that is not as
-// it was written is [ErrDamaged]: a byte of the records, of the signed head or of
-// the key; a log that is shorter than its head says; a head that another key has
-// signed; one of the three without the others. A directory that another process
-// has open is [modproxy.ErrUnavailable]; a log that a newer modproxy has written is
-// [modproxy.ErrInvalid].
-func Open(dir, name string) (*Log, error) {
-	return open(dir, name, (*os.File).Sync)
-}
+// Records that a crash left behind what was acknowledged are kept if they are whole; the rest is cut off, and put into a
+// file beside the log. Anything else that is not as it was written is [ErrDamaged]: a byte of the records, of the signed
+// head or of the key; a log that is shorter than its head says; a head that another key has signed; one of the three
+// without the others. A directory that another process has open is [modproxy.ErrUnavailable]; a log that a newer modproxy
+// has written is [modproxy.ErrInvalid].
+func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
-// OpenReadOnly opens the log in a directory for reading, also while a process has
-// it open: what that had acknowledged at the time is there. Nothing is written;
-// what would add something is [modproxy.ErrUnavailable]. The caller closes it.
+// OpenReadOnly opens the log in a directory for reading, also while a process has it open: it has what that had
+// acknowledged at the time. Nothing is written; methods that would add something return [modproxy.ErrUnavailable]. The
+// caller closes it.
 func OpenReadOnly(dir string) (*Log, error) {
-	l := &Log{dir: dir, failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
+	l := &Log{dir: dir, writing: make(chan struct{}, 1), failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
 	if err := l.load(); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// Recheck reads the directory again, whoever has added to it meanwhile, and is
-// [ErrDamaged] when what was acknowledged is not there any more.
-func (l *Log) Recheck() error {
+func open(dir string, disk durable.Disk) (*Log, error) {
+	l := &Log{dir: dir, disk: disk, writing: make(chan struct{}, 1)}
+	err := disk.MkdirAll(dir)
+	if err == nil {
+		err = l.takeLock()
+	}
+	if err == nil {
+		err = durable.RemoveTemps(dir, "")
+	}
+	if err == nil {
+		err = l.createIfNew()
+	}
+	if err == nil {
+		err = l.load()
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// takeLock takes the lock, and writes the process into it.
+func (l *Log) takeLock() (err error) {
+	if l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := filelock.TryLock(l.lock); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(l.lock, 32)) // only to help
+		return fmt.Errorf("%w: %s: another process has the ledger open: %.32q: %w", modproxy.ErrUnavailable, l.dir, holder, err)
+	}
+	if _, err := l.lock.WriteAt(fmt.Appendf(nil, "pid %-12d\n", os.Getpid()), 0); err != nil {
+		return l.lock.Truncate(0) // a full disk is no reason not to open it
+	}
+	return nil
+}
+
+// createIfNew makes the files where there is nothing, or nothing but what a creation that was interrupted left. The head
+// is first and the log last: without either, a log that has lost them is not taken for a new one.
+func (l *Log) createIfNew() error {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	if there[logName] || there[keyName] && !there[headName] {
+		return nil // load refuses what is missing
+	}
+	if there[headName] {
+		text, err := l.read(headName)
+		if tree, bad := tlog.ParseTree(text); err != nil || bad != nil || tree.N > 0 {
+			return err // likewise
+		}
+	}
+	if there[keyName] {
+		err = l.loadKey()
+	} else {
+		l.signer, err = newSigner()
+	}
+	if err != nil {
+		return err
+	}
+	_, head, err := l.signer.head(nil, 0)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{headName, head}, {keyName, l.signer.text}, {logName, []byte(logHeader)}} {
+		if err == nil {
+			err = l.publish(f.name, bytes.NewReader(f.content))
+		}
+	}
+	return err
+}
+
+// read reads a small file that must be there.
+func (l *Log) read(name string) ([]byte, error) {
+	f, err := os.Open(l.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, l.damaged("the file %q is missing", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const most = 64 << 10
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(content) > most {
+		return nil, l.damaged("the file %q is too long", name)
+	}
+	return content, err
+}
+
+func (l *Log) loadKey() error {
+	text, err := l.read(keyName)
+	if err != nil {
+		return err
+	}
+	if l.signer, err = parseSigner(text); err != nil {
+		return l.damaged("the file %q: %w", keyName, err)
+	}
+	return nil
+}
+
+// load reads everything. The head comes before the log: while a process has the log open, it has what any head that was
+// there says.
+func (l *Log) load() error {
+	if err := l.loadKey(); err != nil {
+		return err
+	}
+	var err error
+	if l.head, err = l.read(headName); err != nil {
+		return err
+	}
+	if l.tree, err = openHead(l.head, note.VerifierList(l.signer.verifier)); err != nil {
+		return l.damaged("the file %q is not what the key in the file %q signed: %w", headName, keyName, err)
+	}
+	if err := l.openFile(); err != nil {
+		return err
+	}
+	f, err := l.loadSigned()
+	if err != nil || l.lock == nil {
+		return err
+	}
+	signed := f.offset
+	if err := l.loadRest(f); err != nil || l.book.size() == l.tree.N {
+		return err
+	}
+	if err := l.cover(); !isFull(err) {
+		return err
+	}
+	// On a full disk, what was not acknowledged is given up.
+	if err := l.file.Truncate(signed); err != nil {
+		return err
+	}
+	l.end = signed
+	_, err = l.loadSigned()
+	return err
+}
+
+func (l *Log) openFile() (err error) {
+	flag := os.O_RDWR
+	if l.lock == nil {
+		flag = os.O_RDONLY
+	}
+	l.file, err = os.OpenFile(l.path(logName), flag, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.damaged("the file %q is missing", logName)
+	}
+	return err
+}
+
+// loadSigned reads the records that the head covers.
+func (l *Log) loadSigned() (*frames, error) {
+	r := io.NewSectionReader(l.file, 0, 1<<62)
+	switch err := readHeader(r); {
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
+	case errors.Is(err, errFrame):
+		return nil, l.damaged("the file %q: %w", logName, err)
+	case err != nil:
+		return nil, err
+	}
+	f := readFrames(r, int64(len(logHeader)))
+	l.book = newBook()
+	for l.book.size() < l.tree.N {
+		text, at, err := f.read()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, l.damaged("it has %d records and should have %d, as its signed head says", l.book.size(), l.tree.N)
+		case errors.Is(err, errFrame):
+			return nil, l.damaged("record %d, at byte %d: %w", f.next, f.offset, err)
+		case err != nil:
+			return nil, err
+		}
+		if err := l.book.replay(text, at); err != nil {
+			return nil, l.damaged("record %d: %w", f.next-1, err)
+		}
+	}
+	is, err := l.book.hashes.root(l.tree.N)
+	if err == nil && is != l.tree {
+		err = l.damaged("its %d records are not those that its signed head is about", l.tree.N)
+	}
+	return f, err
+}
+
+// loadRest reads the whole records behind those that the head covers, and cuts off what follows them.
+func (l *Log) loadRest(f *frames) error {
+	for {
+		text, at, err := f.read()
+		switch {
+		case errors.Is(err, io.EOF):
+			l.end = f.offset
+			return nil
+		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFrame):
+			l.end = f.offset
+			return l.cut()
+		case err != nil:
+			return err
+		}
+		if err := l.book.replay(text, at); err != nil {
+			return l.damaged("record %d: %w", f.next-1, err)
+		}
+	}
+}
+
+// cut cuts off what is behind the end, after it has put it beside the log if there is room for it.
+func (l *Log) cut() error {
+	err := l.publish(fmt.Sprintf("%s%d", cutPrefix, l.book.size()), io.NewSectionReader(l.file, l.end, 1<<62))
+	if err != nil && !isFull(err) {
+		return err
+	}
+	if err := l.file.Truncate(l.end); err != nil {
+		return err
+	}
+	return l.disk.Flush(l.file)
+}
+
+// cover publishes a head for all that was read. It writes the log anew: after a flush that failed, what is read may be in
+// memory only, and another flush of the same file finds nothing to do.
+func (l *Log) cover() error {
+	tree, head, err := l.signer.head(l.book.hashes, l.book.size())
+	if err != nil {
+		return err
+	}
+	if err := l.publish(logName, io.NewSectionReader(l.file, 0, l.end)); err != nil {
+		return err
+	}
+	if err := errors.Join(l.file.Close(), l.openFile()); err != nil {
+		return err
+	}
+	if err := l.publish(headName, bytes.NewReader(head)); err != nil {
+		return err
+	}
+	l.tree, l.head = tree, head
+	return nil
+}
+
+// Verify reads the directory again. It returns [ErrDamaged] when what was acknowledged is not there any more.
+func (l *Log) Verify() error {
 	was := l.Tree()
 	now, err := OpenReadOnly(l.dir)
 	if err != nil {
 		return err
 	}
 	defer now.Close()
-	open, err := l.file.Stat()
+	opened, err := l.file.Stat()
 	if err != nil {
 		return err
 	}
@@ -57,131 +291,11 @@ func (l *Log) Recheck() error {
 	if err != nil {
 		return err
 	}
-	if !os.SameFile(open, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
-		return l.refuse("it is another one, or an older copy, than that which is open, and has %d records", was.N)
+	if !os.SameFile(opened, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
+		return l.damaged("it is another one, or an older copy, than that which is open, and has %d records", was.N)
 	}
-	if is, err := root(now.book.hashes, was.N); err != nil || is != was {
-		return errors.Join(err, l.refuse("its records are not the %d of the one that is open", was.N))
-	}
-	return nil
-}
-
-func open(dir, name string, sync func(*os.File) error) (*Log, error) {
-	l := &Log{dir: dir, sync: sync}
-	if err := l.makeDir(dir); err != nil {
-		return nil, err
-	}
-	err := l.takeLock()
-	if err == nil {
-		err = l.begin(name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
-// Close closes the log. What is being added is added before.
-func (l *Log) Close() error {
-	l.commit.Lock()
-	defer l.commit.Unlock()
-	if errors.Is(l.Failed(), fs.ErrClosed) {
-		return nil
-	}
-	l.stop(fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, fs.ErrClosed))
-	var errs []error
-	for _, f := range []*os.File{l.file, l.root, l.lock} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// begin does what the process that holds the lock does.
-func (l *Log) begin(name string) (err error) {
-	if l.root, err = os.Open(l.dir); err != nil {
-		return err
-	}
-	if err := l.removeTemps(); err != nil {
-		return err
-	}
-	if err := l.createIfNew(name); err != nil {
-		return err
-	}
-	if err := l.load(); err != nil {
-		return err
-	}
-	if name != "" && name != l.Name() {
-		return fmt.Errorf("%w: %s: the ledger is called %q, not %q: clients know it by its name, which stays",
-			modproxy.ErrInvalid, l.dir, l.Name(), name)
+	if is, err := now.book.hashes.root(was.N); err != nil || is != was {
+		return errors.Join(err, l.damaged("its records are not the %d of the one that is open", was.N))
 	}
 	return nil
-}
-
-// createIfNew makes the files where there is nothing, or nothing but what a
-// creation that was interrupted left. The head is first and the log last: without
-// either, a log that has lost them is not taken for a new one.
-func (l *Log) createIfNew(name string) error {
-	there := map[string]bool{}
-	for _, name := range []string{logName, headName, keyName} {
-		switch _, err := os.Stat(l.path(name)); {
-		case err == nil:
-			there[name] = true
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
-		}
-	}
-	if there[logName] || there[keyName] && !there[headName] || there[headName] && !l.headOfNothing() {
-		return nil // whatever is missing, load refuses
-	}
-	var err error
-	if there[keyName] {
-		err = l.loadKey()
-	} else {
-		l.signer, err = newSigner(name)
-	}
-	if err != nil {
-		return err
-	}
-	tree, err := root(nil, 0)
-	if err != nil {
-		return err
-	}
-	head, err := l.signer.head(tree)
-	if err != nil {
-		return err
-	}
-	for _, f := range []struct {
-		name    string
-		content []byte
-	}{{headName, head}, {keyName, l.signer.text}, {logName, []byte(logHeader)}} {
-		if _, err := l.publish(f.name, bytes.NewReader(f.content)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// headOfNothing tells whether the head, whoever has signed it, says that there are
-// no records.
-func (l *Log) headOfNothing() bool {
-	text, err := l.read(headName)
-	if err != nil {
-		return false
-	}
-	_, err = note.Open(text, note.VerifierList())
-	var unverified *note.UnverifiedNoteError
-	if !errors.As(err, &unverified) {
-		return false
-	}
-	tree, err := tlog.ParseTree([]byte(unverified.Note.Text))
-	return err == nil && tree.N == 0
-}
-
-// refuse says what is wrong with the directory, and what to do.
-func (l *Log) refuse(format string, args ...any) error {
-	return fmt.Errorf("%s: %w: "+format+": put a backup of the whole directory back, "+
-		"or move it away and import an export (modproxy ledger import) into a new one",
-		append([]any{l.dir, ErrDamaged}, args...)...)
 }

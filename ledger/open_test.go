@@ -16,7 +16,7 @@ func TestOpenBelowDanglingLink(t *testing.T) {
 	if err := os.Symlink("absent/target", link); err != nil {
 		t.Fatal(err)
 	}
-	l, err := ledger.Open(filepath.Join(link, "data", "ledger"), "")
+	l, err := ledger.Open(filepath.Join(link, "data", "ledger"))
 	if err == nil {
 		l.Close()
 	}

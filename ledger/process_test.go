@@ -17,12 +17,12 @@ import (
 // The process is killed while it adds.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("LEDGER_TEST_KILLED"); dir != "" {
-		l, err := ledger.Open(dir, "")
+		l, err := ledger.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := l.Tree().N; ; i++ {
-			if err := l.Add(record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
+			if err := l.Add(t.Context(), record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Printf("added %d\n", i)
@@ -60,7 +60,7 @@ func TestKilled(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
-	_, err := ledger.Open(dir, "")
+	_, err := ledger.Open(dir)
 	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
 		t.Errorf("a second Open = %v", err)
 	}
@@ -70,31 +70,11 @@ func TestLock(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := l.Add(record("1.1.0", "a")); !errors.Is(err, fs.ErrClosed) {
+	if err := l.Add(t.Context(), record("1.1.0", "a")); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Add to a closed log = %v", err)
 	}
-	if _, err := l.Lookup(vpc, "1.0.0"); err == nil {
+	if _, err := l.Lookup(t.Context(), vpc.At("1.0.0")); err == nil {
 		t.Error("a closed log was read")
 	}
 	mustOpen(t, dir)
-}
-
-func TestName(t *testing.T) {
-	dir := t.TempDir()
-	l, err := ledger.Open(dir, "modules.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := l.VerifierKey()
-	l.Close()
-	if l := mustOpen(t, dir); l.Name() != "modules.example.com" || l.VerifierKey() != key {
-		t.Errorf("name %q, key %q; it was %q", l.Name(), l.VerifierKey(), key)
-	} else {
-		l.Close()
-	}
-	for dir, name := range map[string]string{dir: "modproxy", t.TempDir(): "a b", t.TempDir() + "/x": "..", t.TempDir() + "/y": "a+b"} {
-		if _, err := ledger.Open(dir, name); !errors.Is(err, modproxy.ErrInvalid) {
-			t.Errorf("Open with name %q = %v, want ErrInvalid", name, err)
-		}
-	}
 }

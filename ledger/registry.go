@@ -8,18 +8,24 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry holds the packages of another registry to a ledger: what a version
-// contained when it was first seen is what it contains. It is safe for concurrent
-// use.
+// Upstream is a registry that knows git commits.
+type Upstream interface {
+	modproxy.Registry
+	// PackageAt opens what the git repository of a version has at a commit, wherever the ref in the version's location
+	// points by now. Errors are those of Package.
+	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
+	// Commit returns the git commit at which a version is now. It is empty where only a fetch could tell. Errors are
+	// those of Location.
+	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
+}
+
+// Registry compares the packages of another registry with a ledger: what a version contained when it was first seen is
+// what it contains. It is safe for concurrent use.
 type Registry struct {
 	// Next is asked. Nil is offline: every answer is [modproxy.ErrUnavailable].
-	Next   modproxy.Registry
+	Next   Upstream
 	Ledger Ledger
-	// At fetches what a git repository has of a version at a commit, wherever the ref
-	// in the version's location points by now. Nil: what has moved is refused.
-	At func(ctx context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error)
-	// Observe, if not nil, is told what happens. It is called from the goroutine
-	// that asks, and does not hold it up.
+	// Observe, if not nil, is told what happens. It is called from the goroutine that asks, and does not hold it up.
 	Observe func(Event)
 }
 
@@ -29,21 +35,21 @@ var _ modproxy.Registry = (*Registry)(nil)
 type Kind string
 
 const (
-	Recorded Kind = "recorded" // a version was seen for the first time; Sum, Source
-	Drifted  Kind = "drifted"  // other content was offered, and refused; Sum, Source, Drift
+	Recorded Kind = "recorded" // a version was seen for the first time; Record
+	Drifted  Kind = "drifted"  // other content was offered, and refused; Record, Drift, Err
 	Failed   Kind = "failed"   // the ledger did not answer, or did not take something; Err
+	Moved    Kind = "moved"    // a recheck found a version at another commit; Record, Commit, Err unless the content is the same
+	Unasked  Kind = "unasked"  // a recheck could not ask about a version; Err
 )
 
-// Event is something that happened in a [Registry]. Fields that its Kind does
-// not mention are zero.
+// Event is something that happened in a [Registry] or a [Recheck]. Fields that its Kind does not mention are zero.
 type Event struct {
-	Kind    Kind
-	Module  modproxy.Module
-	Version string
-	Sum     modproxy.Sum    // of what Next gave
-	Source  modproxy.Source // of what Next gave
-	Drift   Drift
-	Err     error
+	Kind                   Kind
+	modproxy.ModuleVersion        // zero when it is about the whole ledger
+	Record                 Record // what counts
+	Drift                  Drift
+	Commit                 string
+	Err                    error
 }
 
 func (r *Registry) observe(e Event) {
@@ -52,47 +58,40 @@ func (r *Registry) observe(e Event) {
 	}
 }
 
-// Versions is Next's answer.
+// Versions returns Next's answer.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	if r.Next == nil {
-		return nil, wrap("versions", m, "", errOffline)
+		return nil, asked("versions", m.At(""), errOffline)
 	}
 	return r.Next.Versions(ctx, m)
 }
 
-// Location is Next's answer, if its Subdir is the one that the ledger has. If not,
-// the error is [modproxy.ErrChanged]: clients would load another module of the same
-// package.
+// Location returns Next's answer, if its Subdir is the one that the ledger has. If not, the error is
+// [modproxy.ErrChanged]: clients would load another module of the same package.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	m, version := v.Module, v.Version
 	if r.Next == nil {
-		return modproxy.Location{}, wrap("location", m, version, errOffline)
+		return modproxy.Location{}, asked("location", v, errOffline)
 	}
-	l, err := r.Next.Location(ctx, m.At(version))
+	l, err := r.Next.Location(ctx, v)
 	if err != nil {
 		return l, err
 	}
-	rec, err := r.Ledger.Lookup(m, version)
+	rec, err := r.Ledger.Lookup(ctx, v)
 	if _, subdir := l.SplitGlob(); err == nil && !rec.Is(rec.Sum, subdir) {
-		err = r.drifted(rec, rec.Sum, subdir, rec.Source)
-		return modproxy.Location{}, wrap("location", m, version, err)
+		err = r.drifted(ctx, rec, rec.Sum, subdir, rec.Source)
+		return modproxy.Location{}, asked("location", v, err)
 	}
-	return l, nil // what the ledger does not say, Package finds out
+	return l, nil // when the ledger does not answer, Package returns the error
 }
 
 var errOffline = fmt.Errorf("%w: offline", modproxy.ErrUnavailable)
 
-// wrap adds the question to err, unless a layer below has, and makes it one of
-// the errors that a registry has.
-func wrap(op string, m modproxy.Module, version string, err error) error {
-	var named *modproxy.Error
-	if errors.As(err, &named) {
-		return err
-	}
+// asked adds the question to err, and makes it one of the errors that a registry has.
+func asked(op string, v modproxy.ModuleVersion, err error) error {
 	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrUnavailable} {
 		if errors.Is(err, known) {
-			return &modproxy.Error{Op: op, Module: m, Version: version, Err: err}
+			return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
 		}
 	}
-	return &modproxy.Error{Op: op, Module: m, Version: version, Err: fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)}
+	return asked(op, v, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
 }

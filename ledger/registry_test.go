@@ -30,19 +30,42 @@ func newNext(t testing.TB) *registrytest.Memory {
 
 func TestRegistry(t *testing.T) {
 	registrytest.TestRegistry(t, host, func(t testing.TB) modproxy.Registry {
-		return &ledger.Registry{Next: newNext(t), Ledger: mustOpen(t, t.TempDir())}
+		return &ledger.Registry{Next: commitless{newNext(t)}, Ledger: mustOpen(t, t.TempDir())}
 	})
 }
 
+// commitless is an upstream without git.
+type commitless struct{ modproxy.Registry }
+
+func (commitless) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+	return nil, modproxy.ErrInvalid
+}
+
+func (commitless) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+
 // upstream answers every question for a package with the sum that it has now.
 type upstream struct {
-	modproxy.Registry // nil: not asked
-	mu                sync.Mutex
-	sum               modproxy.Sum
-	subdir            string
-	err               error
-	opened, closed    int
-	source            modproxy.Source // zero: made from sum
+	commitless     // without a registry: not asked
+	mu             sync.Mutex
+	sum            modproxy.Sum
+	subdir         string
+	err            error
+	opened, closed int
+	source         modproxy.Source // zero: made from sum
+	at             func(commit string) (*modproxy.Package, error)
+}
+
+func (u *upstream) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
+	if u.at == nil {
+		return u.commitless.PackageAt(ctx, v, commit)
+	}
+	p, err := u.at(commit)
+	if err == nil {
+		u.mu.Lock()
+		u.opened++
+		u.mu.Unlock()
+	}
+	return p, err
 }
 
 type body struct {
@@ -137,12 +160,12 @@ func TestSubdirIsHeld(t *testing.T) {
 			t.Errorf("location: %v", err)
 		}
 		if was == "" {
-			rec, err := book.Lookup(vpc, "1.0.0")
+			rec, err := book.Lookup(t.Context(), vpc.At("1.0.0"))
 			if err != nil || rec.Subdir != "." {
 				t.Fatalf("%+v, %v", rec, err)
 			}
 			rec.Subdir, rec.Reason = "modules/good", "they moved it"
-			if err := book.Accept(rec); err != nil {
+			if err := book.Accept(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -159,7 +182,7 @@ func TestPackageIsHeld(t *testing.T) {
 	first := u.answers("first")
 	ask(t, reg, u, nil)
 	ask(t, reg, u, nil)
-	rec, err := book.Lookup(vpc, "1.0.0")
+	rec, err := book.Lookup(t.Context(), vpc.At("1.0.0"))
 	if err != nil || rec.Sum != first || rec.Source.Commit != "c0ffee" || time.Since(rec.Time).Abs() > time.Hour {
 		t.Errorf("recorded %+v, %v", rec, err)
 	}
@@ -175,7 +198,7 @@ func TestPackageIsHeld(t *testing.T) {
 		}
 	}
 	var drifts []ledger.Drift
-	for d, err := range book.Drifts() {
+	for d, err := range book.Drifts(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +210,7 @@ func TestPackageIsHeld(t *testing.T) {
 	u.answers("first") // and back
 	ask(t, reg, u, nil)
 	rec.Sum, rec.Reason = second, "it was announced"
-	if err := book.Accept(rec); err != nil {
+	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	ask(t, reg, u, modproxy.ErrChanged)
@@ -200,7 +223,7 @@ func TestPackageIsHeld(t *testing.T) {
 	if d := cmp.Diff([]ledger.Kind{ledger.Recorded, ledger.Drifted, ledger.Drifted, ledger.Drifted, ledger.Drifted}, kinds); d != "" {
 		t.Error(d)
 	}
-	if e := events[1]; e.Module != vpc || e.Version != "1.0.0" || e.Sum != second || e.Drift.Recorded != first || e.Err == nil {
+	if e := events[1]; e.ModuleVersion != vpc.At("1.0.0") || e.Record.Sum != first || e.Drift.Offered != second || e.Drift.Recorded != first || e.Err == nil {
 		t.Errorf("event %+v", e)
 	}
 }
@@ -252,7 +275,7 @@ func TestNextFails(t *testing.T) {
 	if _, err := reg.Package(t.Context(), vpc.At("1.0.0")); err != want {
 		t.Errorf("package: %v, want Next's error", err)
 	}
-	for r := range book.All() {
+	for r := range book.All(t.Context()) {
 		t.Errorf("recorded %v", r)
 	}
 }
@@ -294,7 +317,7 @@ func TestFirstSightAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	rec, err := book.Lookup(vpc, "1.0.0")
+	rec, err := book.Lookup(t.Context(), vpc.At("1.0.0"))
 	if err != nil || len(served) != 1 || !served[rec.Sum] {
 		t.Errorf("served %v, recorded %s, %v", served, rec.Sum, err)
 	}
@@ -313,24 +336,12 @@ func TestRecordedCommit(t *testing.T) {
 			ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit},
 		}, nil
 	}
-	give := at
-	reg := &ledger.Registry{
-		Next: u, Ledger: mustOpen(t, t.TempDir()),
-		At: func(_ context.Context, m modproxy.Module, version, commit string) (*modproxy.Package, error) {
-			p, err := give(commit)
-			if err == nil {
-				u.mu.Lock()
-				u.opened++
-				u.mu.Unlock()
-			}
-			return p, err
-		},
-		Observe: func(e ledger.Event) {
-			if e.Kind == ledger.Drifted {
-				drifted++
-			}
-		},
-	}
+	u.at = at
+	reg := &ledger.Registry{Next: u, Ledger: mustOpen(t, t.TempDir()), Observe: func(e ledger.Event) {
+		if e.Kind == ledger.Drifted {
+			drifted++
+		}
+	}}
 	ask(t, reg, u, nil)
 	if asked != "" {
 		t.Errorf("what has not moved was fetched at %s", asked)
@@ -342,20 +353,20 @@ func TestRecordedCommit(t *testing.T) {
 		t.Errorf("fetched at %q, drift told %d times", asked, drifted)
 	}
 
-	give = func(commit string) (*modproxy.Package, error) {
+	u.at = func(commit string) (*modproxy.Package, error) {
 		p, err := at(commit)
 		p.Sum = ledgertest.Sum("a third")
 		return p, err
 	}
 	ask(t, reg, u, modproxy.ErrChanged)
 	gone := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
-	give = func(string) (*modproxy.Package, error) { return nil, gone }
+	u.at = func(string) (*modproxy.Package, error) { return nil, gone }
 	err := ask(t, reg, u, modproxy.ErrChanged)
 	if errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), "; the recorded commit cannot be had: not found") {
 		t.Errorf("error %v", err)
 	}
 
-	give, asked = at, ""
+	u.at, asked = at, ""
 	u.source.URL = "https://git.example.com/another.git"
 	ask(t, reg, u, modproxy.ErrChanged)
 	u.source = modproxy.Source{URL: repo} // an archive, say

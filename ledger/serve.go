@@ -13,8 +13,8 @@ import (
 // Bounds of one request. The standard client asks for tiles of height 8.
 const maxTileHeight = 10
 
-// ServerOps is the log as sumdb.NewServer serves it. It finds the record that
-// counts by its key, see [Key]; absent is [fs.ErrNotExist].
+// ServerOps returns the log as sumdb.NewServer serves it. It finds the record that counts by its key, see [Key]. The error
+// is [fs.ErrNotExist] for what is absent.
 func (l *Log) ServerOps() sumdb.ServerOps { return ops{l} }
 
 type ops struct{ log *Log }
@@ -28,10 +28,11 @@ func (o ops) Signed(context.Context) ([]byte, error) {
 
 // Lookup implements [sumdb.ServerOps].
 func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
+	v, err := ParseKey(m)
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
-	p, ok := o.log.book.pins[keyID(m)]
-	if !ok {
+	p, ok := o.log.book.pins[versionID(v)]
+	if err != nil || !ok {
 		return 0, absent("lookup", m.String())
 	}
 	return p.number, nil
@@ -62,10 +63,10 @@ func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
 		t.W < 1 || t.W > 1<<t.H || t.N<<t.H+int64(t.W) > size>>(t.H*t.L) {
 		return nil, absent("read", t.Path())
 	}
-	return tlog.ReadTileData(t, stored(hashes))
+	return tlog.ReadTileData(t, hashes)
 }
 
-// absent is an error that sumdb.Server takes for what it is: it does not unwrap.
+// absent returns an error that sumdb.Server understands: it does not unwrap.
 func absent(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }

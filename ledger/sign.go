@@ -15,8 +15,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// DefaultName is the name of a log that is given none.
-const DefaultName = "modproxy"
+// signerName is the name in the keys of new logs.
+const signerName = "modproxy"
 
 var errKey = errors.New("it is not a signer's key")
 
@@ -28,14 +28,8 @@ type signer struct {
 	verifier note.Verifier
 }
 
-func newSigner(name string) (*signer, error) {
-	if name == "" {
-		name = DefaultName
-	}
-	if strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyz.-") != "" || len(name) > 253 || strings.Trim(name, ".") == "" {
-		return nil, fmt.Errorf("%w: name of a ledger %.80q: want lower-case letters, digits, . and -", modproxy.ErrInvalid, name)
-	}
-	private, _, err := note.GenerateKey(rand.Reader, name)
+func newSigner() (*signer, error) {
+	private, _, err := note.GenerateKey(rand.Reader, signerName)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +47,7 @@ func parseSigner(text []byte) (*signer, error) {
 	if !ok || err != nil || base64.StdEncoding.EncodeToString(raw) != encoded {
 		return nil, errKey
 	}
-	// What follows the number of the algorithm is the seed of an Ed25519 key:
-	// note.NewSigner has seen to it.
+	// Behind the number of the algorithm is the seed of an Ed25519 key, as note.NewSigner has checked.
 	public, err := note.NewEd25519VerifierKey(s.Name(), ed25519.NewKeyFromSeed(raw[1:]).Public().(ed25519.PublicKey))
 	if err != nil {
 		return nil, err
@@ -66,9 +59,14 @@ func parseSigner(text []byte) (*signer, error) {
 	return &signer{s, text, public, v}, nil
 }
 
-// head is the signed head of a tree. The same tree has the same head.
-func (s *signer) head(t tlog.Tree) ([]byte, error) {
-	return note.Sign(&note.Note{Text: string(tlog.FormatTree(t))}, s)
+// head returns the tree of the first n records, and its signed head. The same tree has the same head.
+func (s *signer) head(hashes stored, n int64) (tlog.Tree, []byte, error) {
+	tree, err := hashes.root(n)
+	if err != nil {
+		return tree, nil, err
+	}
+	head, err := note.Sign(&note.Note{Text: string(tlog.FormatTree(tree))}, s)
+	return tree, head, err
 }
 
 // openHead reads a head that one of known signed.

@@ -2,7 +2,7 @@ package ledger
 
 import (
 	"bytes"
-	"encoding/base64"
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
@@ -25,12 +25,11 @@ const (
 	maxSubdir = 1024
 )
 
-const driftPrefix = "drift "
+const driftWord = "drift"
 
-// Text is the record as it is in the log, which is also what a sumdb client is
-// shown. The first line is one of go.sum and all that the client looks at; the
-// others begin with a word that is no module path, and are left out when they
-// would be empty, but for the time:
+// FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The first line is one of go.sum
+// and all that the client looks at; the others begin with a word that is no module path. Lines with an empty value are
+// left out:
 //
 //	registry.example.com/acme/vpc/aws v1.2.3 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	time 2026-03-04T05:06:07Z
@@ -39,116 +38,99 @@ const driftPrefix = "drift "
 //	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
-// Errors are [modproxy.ErrInvalid]. A source with user information or a query is
-// one: what is in a log cannot be taken out of it again.
-func Text(r Record) ([]byte, error) {
-	key, err := Key(r.Module, r.Version)
+// Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
+func FormatRecord(r Record) ([]byte, error) {
+	key, err := Key(r.ModuleVersion)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parseSum(r.Sum); err != nil {
-		return nil, err
-	}
-	if len(r.Reason) > maxReason || !isLine(r.Reason) {
-		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
-	}
-	if err := checkSubdir(r.Subdir); err != nil {
-		return nil, err
-	}
-	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), r.Time, r.Source, line{"subdir", r.Subdir}, line{"reason", r.Reason})
+	return formatRecord(r, key)
 }
 
-// Text is the observation as it is in the log: the lines of [Record.Text] behind
-// some of its own, none of which a sumdb client takes for one of go.sum. The line
-// subdir is left out when it would be empty.
+func formatRecord(r Record, key module.Version) ([]byte, error) {
+	if err := cmp.Or(checkSum(r.Sum), checkReason(r.Reason), checkSubdir(r.Subdir), checkTime(r.Time), checkSource(r.Source)); err != nil {
+		return nil, err
+	}
+	return formatLines(line{key.Path, key.Version + " " + string(r.Sum)}, timeLine(r.Time),
+		line{"source", r.Source.URL}, line{"commit", r.Source.Commit}, line{"subdir", r.Subdir}, line{"reason", r.Reason})
+}
+
+// FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum. Lines
+// with an empty value are left out:
 //
 //	drift registry.example.com/acme/vpc/aws v1.2.3
 //	recorded h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	offered h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=
 //	subdir modules/vpc
 //	time 2026-04-05T06:07:08Z
-func (d Drift) Text() ([]byte, error) {
-	key, err := Key(d.Module, d.Version)
-	if err != nil {
+//	source https://git.example.com/acme/vpc.git
+//	commit 4b825dc642cb6eb9a060e54bf8d69288fbee4904
+//
+// Errors are those of [FormatRecord].
+func FormatDrift(d Drift) ([]byte, error) {
+	key, err := Key(d.ModuleVersion)
+	if err := cmp.Or(err, checkSum(d.Recorded), checkSum(d.Offered), checkSubdir(d.Subdir), checkTime(d.Time), checkSource(d.Source)); err != nil {
 		return nil, err
-	}
-	for _, sum := range []modproxy.Sum{d.Recorded, d.Offered} {
-		if _, err := parseSum(sum); err != nil {
-			return nil, err
-		}
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
 		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
 	}
-	if err := checkSubdir(d.Subdir); err != nil {
-		return nil, err
-	}
-	first := fmt.Sprintf(driftPrefix+"%s %s\nrecorded %s\noffered %s", key.Path, key.Version, d.Recorded, d.Offered)
-	if d.Subdir != "" {
-		first += "\nsubdir " + d.Subdir
-	}
-	return formatText(first, d.Time, d.Source)
+	return formatLines(line{driftWord, key.Path + " " + key.Version}, line{"recorded", string(d.Recorded)}, line{"offered", string(d.Offered)},
+		line{"subdir", d.Subdir}, timeLine(d.Time), line{"source", d.Source.URL}, line{"commit", d.Source.Commit})
 }
 
-// ParseRecord is the inverse of [Record.Text]; its error is [modproxy.ErrInvalid].
+// ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
 func ParseRecord(text []byte) (Record, error) {
-	first, rest, _ := strings.Cut(string(text), "\n")
-	words := strings.Split(first, " ")
-	if len(words) != 3 {
+	lines := lines(text)
+	first := strings.SplitN(lines.whole(), " ", 3)
+	if len(first) != 3 {
 		return Record{}, badText(text)
 	}
-	m, version, err := ParseKey(module.Version{Path: words[0], Version: words[1]})
+	key := module.Version{Path: first[0], Version: first[1]}
+	v, err := ParseKey(key)
 	if err != nil {
 		return Record{}, badText(text)
 	}
-	r := Record{ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: modproxy.Sum(words[2])}
-	r.Time, r.Source, rest = parseCommon(rest)
-	r.Subdir, rest = cutLine(rest, "subdir")
-	r.Reason, _ = cutLine(rest, "reason")
-	if again, err := Text(r); err != nil || !bytes.Equal(again, text) {
+	r := Record{ModuleVersion: v, Sum: modproxy.Sum(first[2]), Time: lines.time()}
+	r.Source = modproxy.Source{URL: lines.value("source"), Commit: lines.value("commit")}
+	r.Subdir, r.Reason = lines.value("subdir"), lines.value("reason")
+	if again, err := formatRecord(r, key); err != nil || !bytes.Equal(again, text) {
 		return Record{}, badText(text)
 	}
 	return r, nil
 }
 
-// ParseDrift is the inverse of [Drift.Text]; its error is [modproxy.ErrInvalid].
+// ParseDrift is the inverse of [FormatDrift]; its error is [modproxy.ErrInvalid].
 func ParseDrift(text []byte) (Drift, error) {
-	key, rest := cutLine(string(text), "drift")
-	path, v, _ := strings.Cut(key, " ")
-	m, version, err := ParseKey(module.Version{Path: path, Version: v})
+	lines := lines(text)
+	path, version, _ := strings.Cut(lines.value(driftWord), " ")
+	v, err := ParseKey(module.Version{Path: path, Version: version})
 	if err != nil {
 		return Drift{}, badText(text)
 	}
-	d := Drift{Module: m, Version: version}
-	recorded, rest := cutLine(rest, "recorded")
-	offered, rest := cutLine(rest, "offered")
-	d.Subdir, rest = cutLine(rest, "subdir")
-	d.Recorded, d.Offered = modproxy.Sum(recorded), modproxy.Sum(offered)
-	d.Time, d.Source, _ = parseCommon(rest)
-	if again, err := d.Text(); err != nil || !bytes.Equal(again, text) {
+	d := Drift{ModuleVersion: v, Recorded: modproxy.Sum(lines.value("recorded")), Offered: modproxy.Sum(lines.value("offered"))}
+	d.Subdir, d.Time = lines.value("subdir"), lines.time()
+	d.Source = modproxy.Source{URL: lines.value("source"), Commit: lines.value("commit")}
+	if again, err := FormatDrift(d); err != nil || !bytes.Equal(again, text) {
 		return Drift{}, badText(text)
 	}
 	return d, nil
 }
 
+func isDrift(text []byte) bool { return bytes.HasPrefix(text, []byte(driftWord+" ")) }
+
 func badText(text []byte) error {
 	return fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text)
 }
 
+// line is a line of a text: a name, a blank and a value.
 type line struct{ name, value string }
 
-// formatText writes first and the lines that all texts have, then more.
-func formatText(first string, when time.Time, source modproxy.Source, more ...line) ([]byte, error) {
-	when = when.UTC()
-	if when.IsZero() || when.Year() < 1 || when.Year() > 9999 {
-		return nil, fmt.Errorf("%w: time %v", modproxy.ErrInvalid, when)
-	}
-	if err := checkSource(source); err != nil {
-		return nil, err
-	}
-	lines := append([]line{{"time", when.Format(time.RFC3339Nano)}, {"source", source.URL}, {"commit", source.Commit}}, more...)
-	text := append([]byte(first), '\n')
-	for _, l := range lines {
+func timeLine(t time.Time) line { return line{"time", t.UTC().Format(time.RFC3339Nano)} }
+
+func formatLines(list ...line) ([]byte, error) {
+	text := make([]byte, 0, 512)
+	for _, l := range list {
 		if l.value != "" {
 			text = append(append(append(append(text, l.name...), ' '), l.value...), '\n')
 		}
@@ -159,32 +141,56 @@ func formatText(first string, when time.Time, source modproxy.Source, more ...li
 	return text, nil
 }
 
-func parseCommon(s string) (when time.Time, source modproxy.Source, rest string) {
-	written, rest := cutLine(s, "time")
-	source.URL, rest = cutLine(rest, "source")
-	source.Commit, rest = cutLine(rest, "commit")
-	when, _ = time.Parse(time.RFC3339Nano, written) // a zero time is refused
-	return when.UTC(), source, rest
+// lines is what is left to read of a text.
+type lines string
+
+// whole returns the next line.
+func (l *lines) whole() string {
+	first, rest, _ := strings.Cut(string(*l), "\n")
+	*l = lines(rest)
+	return first
 }
 
-// cutLine is the value of the first line of s, if it is called name, and what
-// follows it.
-func cutLine(s, name string) (value, rest string) {
-	first, after, _ := strings.Cut(s, "\n")
-	value, ok := strings.CutPrefix(first, name+" ")
-	if !ok {
-		return "", s
+// value returns the value of the next line if that has the name. If not, it is empty and the line stays.
+func (l *lines) value(name string) string {
+	if rest, ok := strings.CutPrefix(string(*l), name); !ok || !strings.HasPrefix(rest, " ") {
+		return ""
 	}
-	return value, after
+	return l.whole()[len(name)+1:]
 }
 
-// isLine tells whether s can stand on a line of its own, whatever shows it.
+// time returns the value of a [timeLine], and the zero time for anything else.
+func (l *lines) time() time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, l.value("time"))
+	return t.UTC()
+}
+
+// isLine reports whether s can stand on a line of its own wherever it is shown.
 func isLine(s string) bool {
 	unfit := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	return utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 && strings.TrimSpace(s) == s
 }
 
-// checkSubdir is about what a [modproxy.Location] may have as its Subdir.
+func checkSum(s modproxy.Sum) error {
+	_, err := s.Hash()
+	return err
+}
+
+func checkReason(s string) error {
+	if len(s) > maxReason || !isLine(s) {
+		return fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
+	}
+	return nil
+}
+
+func checkTime(t time.Time) error {
+	if t = t.UTC(); t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
+		return fmt.Errorf("%w: time %v", modproxy.ErrInvalid, t)
+	}
+	return nil
+}
+
+// checkSubdir allows what a [modproxy.Location] may have as its Subdir.
 func checkSubdir(s string) error {
 	if s != "" && (s != path.Clean(s) || s[0] == '/' || s == ".." || strings.HasPrefix(s, "../") || len(s) > maxSubdir || !isLine(s)) {
 		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, s)
@@ -192,7 +198,7 @@ func checkSubdir(s string) error {
 	return nil
 }
 
-// checkSource says nothing of the URL that it refuses: it may have a secret.
+// checkSource does not show a URL that it refuses: it may contain a secret.
 func checkSource(s modproxy.Source) error {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(s.URL) > maxURL || !isLine(s.URL) {
@@ -202,19 +208,4 @@ func checkSource(s modproxy.Source) error {
 		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, s.Commit)
 	}
 	return nil
-}
-
-// parseSum is what a sum says, for comparing.
-func parseSum(s modproxy.Sum) (sum [32]byte, err error) {
-	encoded, ok := strings.CutPrefix(string(s), "h1:")
-	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if !ok || err != nil || len(raw) != len(sum) || len(encoded) != 44 {
-		return sum, fmt.Errorf("%w: sum %.80q: want h1: and the base64 of 32 bytes", modproxy.ErrInvalid, s)
-	}
-	copy(sum[:], raw)
-	return sum, nil
-}
-
-func formatSum(sum [32]byte) modproxy.Sum {
-	return modproxy.Sum("h1:" + base64.StdEncoding.EncodeToString(sum[:]))
 }

@@ -2,12 +2,15 @@ package ledger
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -15,8 +18,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// An export is a line with the length of a signed head, that head, and the log
-// that the head covers.
+// An export is a line with the length of a signed head, that head, and the log that the head covers.
 const (
 	exportKind   = "modproxy ledger export "
 	exportPrefix = exportKind + "1 "
@@ -25,21 +27,21 @@ const (
 // maxHead bounds a signed head, in bytes.
 const maxHead = 16 << 10
 
-// Export writes the whole log, as of now, and the signed head that proves its
-// records and their order. It does not keep others from adding.
+// Export writes the whole log, as of now, and the signed head that proves its records and their order. Records can be
+// added meanwhile.
 func (l *Log) Export(w io.Writer) error {
 	l.mu.RLock()
 	head, size := l.head, l.tree.N
 	l.mu.RUnlock()
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "%s%d\n%s%s", exportPrefix, len(head), head, logHeader) // an error comes again
+	fmt.Fprintf(b, "%s%d\n%s%s", exportPrefix, len(head), head, logHeader) // Flush returns the error
 	var frame []byte
 	for i := range size {
 		text, err := l.text(i)
 		if err != nil {
 			return err
 		}
-		frame = appendFrame(frame[:0], i, &entry{text: text, hash: tlog.RecordHash(text)})
+		frame = appendFrame(frame[:0], i, text)
 		if _, err := b.Write(frame); err != nil {
 			return err
 		}
@@ -47,42 +49,41 @@ func (l *Log) Export(w io.Writer) error {
 	return b.Flush()
 }
 
-// Import brings the log to where an export is, and is how many records that
-// added: all of them to an empty log, which then is the same tree; those that
-// are missing to one that is a beginning of the export; none to one of which the
-// export is a beginning. An export that has another record where the log has one
-// is a fork; it is refused with [modproxy.ErrChanged]. Nothing is added unless
-// everything is in order.
+// Import brings the log to where an export is, and returns how many records that added: all of them to an empty log,
+// which then is the same tree; those that are missing to a log that is a beginning of the export; none to a log of which
+// the export is a beginning. An export that has another record where the log has one is a fork; it is refused with
+// [modproxy.ErrChanged]. Nothing is added unless everything is in order.
 //
-// The head of the export must be signed by one of trust; nil trusts the key of
-// this log only. The errors are [modproxy.ErrDenied] when it is not, and
-// [modproxy.ErrInvalid] for what is no export, or not what was exported.
-func (l *Log) Import(r io.Reader, trust note.Verifiers) (added int64, err error) {
+// The head of the export must be signed by one of trust; nil trusts the key of this log only. Errors are
+// [modproxy.ErrDenied] when it is not, and [modproxy.ErrInvalid] for anything but an unchanged export.
+func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (added int64, err error) {
 	if trust == nil {
 		trust = note.VerifierList(l.signer.verifier)
-	}
-	b := bufio.NewReader(r)
-	tree, err := readExportHead(b, trust)
-	if err != nil {
-		return 0, fmt.Errorf("import: %w", err)
 	}
 	if err := l.Failed(); err != nil {
 		return 0, err
 	}
-	l.importing.Lock()
-	defer l.importing.Unlock()
-	spool, err := os.OpenFile(l.path(spoolName+tempSuffix), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	b := bufio.NewReader(r)
+	tree, err := readExportHead(b, trust)
+	if err != nil {
+		return 0, fmt.Errorf("import: %w", importError(err))
+	}
+	spool, err := os.CreateTemp(l.dir, "import.*.tmp") // the next Open removes what is left
 	if err != nil {
 		return 0, fmt.Errorf("import: %w: %w", modproxy.ErrUnavailable, err)
 	}
 	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
-	other, end, err := readExport(b, tree, spool)
+	other, end, err := readExport(io.TeeReader(b, spool), tree)
 	if err != nil {
-		return 0, fmt.Errorf("import: %w", err)
+		return 0, fmt.Errorf("import: %w", importError(err))
 	}
-	l.commit.Lock()
-	defer l.commit.Unlock()
-	if err := l.book.compare(other); err != nil {
+	select {
+	case l.writing <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-l.writing }()
+	if err := l.book.contradicts(other); err != nil {
 		return 0, fmt.Errorf("import: %w", err)
 	}
 	n := l.book.size()
@@ -90,24 +91,11 @@ func (l *Log) Import(r io.Reader, trust note.Verifiers) (added int64, err error)
 		return 0, nil
 	}
 	// The spool and the log are the same bytes as far as both go.
-	head, err := l.put(io.NewSectionReader(spool, l.end, end-l.end), tree)
+	err = l.put(io.NewSectionReader(spool, l.end, end-l.end), other.hashes, other.size(), func() { l.book = other })
 	if err != nil {
 		return 0, fmt.Errorf("import: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.book, l.head, l.tree = other, head, tree
-	return tree.N - n, nil
-}
-
-// compare tells whether one of two books is a beginning of the other.
-func (b *book) compare(other *book) error {
-	for i := range min(b.size(), other.size()) {
-		if at := tlog.StoredHashIndex(0, i); b.hashes[at] != other.hashes[at] {
-			return fmt.Errorf("%w: record %d is another one than here: the two ledgers have forked", modproxy.ErrChanged, i)
-		}
-	}
-	return nil
+	return other.size() - n, nil
 }
 
 func readExportHead(r *bufio.Reader, trust note.Verifiers) (tlog.Tree, error) {
@@ -125,7 +113,7 @@ func readExportHead(r *bufio.Reader, trust note.Verifiers) (tlog.Tree, error) {
 	}
 	head := make([]byte, length)
 	if _, err := io.ReadFull(r, head); err != nil {
-		return tlog.Tree{}, cutShort(err)
+		return tlog.Tree{}, err
 	}
 	tree, err := openHead(head, trust)
 	var unverified *note.UnverifiedNoteError
@@ -138,13 +126,11 @@ func readExportHead(r *bufio.Reader, trust note.Verifiers) (tlog.Tree, error) {
 	return tree, nil
 }
 
-// readExport reads the log of an export whose head says tree, and copies it.
-func readExport(r io.Reader, tree tlog.Tree, spool io.Writer) (_ *book, end int64, err error) {
+// readExport reads the log of an export whose head says tree. It returns where the log ends.
+func readExport(r io.Reader, tree tlog.Tree) (_ *book, end int64, err error) {
 	if err := readHeader(r); err != nil {
-		return nil, 0, fmt.Errorf("%w: the log: %w", modproxy.ErrInvalid, err)
+		return nil, 0, fmt.Errorf("the log: %w", err)
 	}
-	w := bufio.NewWriter(spool)
-	w.WriteString(logHeader) // an error comes again
 	f := readFrames(r, int64(len(logHeader)))
 	other := newBook()
 	for {
@@ -156,45 +142,30 @@ func readExport(r io.Reader, tree tlog.Tree, spool io.Writer) (_ *book, end int6
 			err = fmt.Errorf("%w: it has more than the %d records that its head says", modproxy.ErrInvalid, tree.N)
 		}
 		if err == nil {
-			err = checkText(text)
-		}
-		if err == nil {
 			err = other.replay(text, at)
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("record %d: %w", other.size(), cutShort(err))
-		}
-		if err := f.copy(w); err != nil {
-			return nil, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+			return nil, 0, fmt.Errorf("record %d: %w", other.size(), err)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	if is, err := root(other.hashes, other.size()); err != nil || is != tree {
+	if is, err := other.hashes.root(other.size()); err != nil || is != tree {
 		return nil, 0, fmt.Errorf("%w: its %d records are not those that its head is about", modproxy.ErrInvalid, other.size())
 	}
 	return other, f.offset, nil
 }
 
-// checkText tells whether a text is in its one form: what is once in a log stays.
-func checkText(text []byte) (err error) {
-	if isDrift(text) {
-		_, err = ParseDrift(text)
-	} else {
-		_, err = ParseRecord(text)
-	}
-	return err
-}
-
-// cutShort makes what is wrong with an export an error of its own, where reading
-// it did not fail.
-func cutShort(err error) error {
+// importError returns an error of reading an export as one of those that Import has.
+func importError(err error) error {
 	switch {
+	case errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrDenied):
+		return err
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: the export is cut short", modproxy.ErrInvalid)
-	case errors.Is(err, errFrame), errors.Is(err, modproxy.ErrChanged):
+	case errors.Is(err, errFrame), errors.Is(err, modproxy.ErrChanged), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %v", modproxy.ErrInvalid, err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
+
+// isFull reports whether err says that there is no room.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -32,7 +32,7 @@ func trust(t testing.TB, l *ledger.Log) note.Verifiers {
 
 func wantImport(t *testing.T, to *ledger.Log, content []byte, from note.Verifiers, want int64) {
 	t.Helper()
-	if n, err := to.Import(bytes.NewReader(content), from); err != nil || n != want {
+	if n, err := to.Import(t.Context(), bytes.NewReader(content), from); err != nil || n != want {
 		t.Errorf("Import = %d, %v; want %d", n, err, want)
 	}
 }
@@ -65,11 +65,11 @@ func TestImport(t *testing.T) {
 		t.Errorf("tree %v, want %v", to.Tree(), from.Tree())
 	}
 	for _, l := range []*ledger.Log{from, to} { // both know the rules
-		if err := l.Add(record("9.2.0", "b")); !errors.Is(err, modproxy.ErrChanged) {
+		if err := l.Add(t.Context(), record("9.2.0", "b")); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("Add of another sum = %v", err)
 		}
 		mustAdd(t, l, record("9.3.0", "a"))
-		if r, err := l.Lookup(vpc, "1.1.0"); err != nil || r.Reason == "" {
+		if r, err := l.Lookup(t.Context(), vpc.At("1.1.0")); err != nil || r.Reason == "" {
 			t.Errorf("Lookup = %v, %v", r, err)
 		}
 	}
@@ -100,17 +100,17 @@ func TestImportRefuses(t *testing.T) {
 		{"a long line", bytes.Repeat([]byte("x"), 1<<20), trust(t, from), modproxy.ErrInvalid},
 		{"a long head", []byte("modproxy ledger export 1 999999999999\n"), trust(t, from), modproxy.ErrInvalid},
 	} {
-		if n, err := to.Import(bytes.NewReader(c.content), c.trust); n != 0 || !errors.Is(err, c.err) {
+		if n, err := to.Import(t.Context(), bytes.NewReader(c.content), c.trust); n != 0 || !errors.Is(err, c.err) {
 			t.Errorf("Import of %s = %d, %v; want %v", c.what, n, err, c.err)
 		}
 	}
 	for i := 0; i < len(whole); i += 3 {
-		if _, err := to.Import(bytes.NewReader(whole[:i]), trust(t, from)); !errors.Is(err, modproxy.ErrInvalid) {
+		if _, err := to.Import(t.Context(), bytes.NewReader(whole[:i]), trust(t, from)); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Fatalf("Import of %d bytes of %d = %v, want ErrInvalid", i, len(whole), err)
 		}
 		flipped := bytes.Clone(whole)
 		flipped[i] ^= 1
-		if _, err := to.Import(bytes.NewReader(flipped), trust(t, from)); !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrDenied) {
+		if _, err := to.Import(t.Context(), bytes.NewReader(flipped), trust(t, from)); !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrDenied) {
 			t.Fatalf("Import with byte %d flipped = %v", i, err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestImportRefuses(t *testing.T) {
 // texts that a ledger writes: it could not be read, and never be taken out again.
 func TestImportForeignTexts(t *testing.T) {
 	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{
-		Module: vpc, Version: "1.0.0", Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
+		ModuleVersion: vpc.At("1.0.0"), Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
 	})
 	for what, text := range map[string][]byte{
 		"no module":                bytes.Replace(first, []byte(vpc.String()), []byte("not a module"), 1),
@@ -135,16 +135,19 @@ func TestImportForeignTexts(t *testing.T) {
 		"a drift with a line more": append(bytes.Clone(drift), "whatever\n"...),
 	} {
 		dir := t.TempDir()
-		from, to := mustOpen(t, dir), mustOpen(t, t.TempDir())
+		to := mustOpen(t, t.TempDir())
+		from := mustOpen(t, dir)
 		from.Close()
 		forge(t, dir, first, bytes.ReplaceAll(text, []byte("v1.0.0"), []byte("v1.1.0")))
 		if bytes.HasPrefix(text, []byte("drift")) {
 			forge(t, dir, first, text)
 		}
-		from = mustOpen(t, dir) // it looks at what it needs only
-		if n, err := to.Import(bytes.NewReader(export(t, from)), trust(t, from)); n != 0 || !errors.Is(err, modproxy.ErrInvalid) || to.Tree().N != 0 {
+		head := read(t, dir, "head")
+		export := fmt.Appendf(nil, "modproxy ledger export 1 %d\n%s%s", len(head), head, read(t, dir, "log"))
+		if n, err := to.Import(t.Context(), bytes.NewReader(export), trust(t, from)); n != 0 || !errors.Is(err, modproxy.ErrInvalid) || to.Tree().N != 0 {
 			t.Errorf("Import of %s = %d, %v; want ErrInvalid", what, n, err)
 		}
+		wantDamaged(t, "with "+what, dir)
 	}
 }
 
@@ -166,7 +169,7 @@ func TestImportMeanwhile(t *testing.T) {
 		}
 		return n, nil
 	})
-	if n, err := to.Import(r, trust(t, from)); !errors.Is(err, errEnd) || n != 0 {
+	if n, err := to.Import(t.Context(), r, trust(t, from)); !errors.Is(err, errEnd) || n != 0 {
 		t.Errorf("Import of what cannot be read to its end = %d, %v", n, err)
 	}
 	wantImport(t, to, export(t, from), trust(t, from), 99)

@@ -161,7 +161,7 @@ modproxy must not be serving from the data directory.`,
 				return err
 			}
 			return env.alone(cmd.Context(), c, func() error {
-				records, err := app.BeginLedger(c)
+				records, err := app.BeginLedger(cmd.Context(), c)
 				if err != nil {
 					return err
 				}

@@ -55,8 +55,8 @@ func newRemoteLedger(ctx context.Context, base, key, token string) (*remoteLedge
 }
 
 // record is what counts for a version; [fs.ErrNotExist] if there is nothing.
-func (l *remoteLedger) record(m modproxy.Module, version string) (ledger.Record, error) {
-	key, err := ledger.Key(m, version)
+func (l *remoteLedger) record(_ context.Context, v modproxy.ModuleVersion) (ledger.Record, error) {
+	key, err := ledger.Key(v)
 	if err != nil {
 		return ledger.Record{}, err
 	}
@@ -76,8 +76,8 @@ func (l *remoteLedger) record(m modproxy.Module, version string) (ledger.Record,
 		return ledger.Record{}, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
 	r, err := ledger.ParseRecord(text)
-	if err == nil && (r.Module != m || r.Version != version) {
-		err = fmt.Errorf("%w: the ledger answers with a record of %s %s", modproxy.ErrInvalid, r.Module, r.Version)
+	if err == nil && r.ModuleVersion != v {
+		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.ModuleVersion)
 	}
 	return r, err
 }

@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 
 func mustOpenBook(t *testing.T, dir string) *ledger.Log {
 	t.Helper()
-	book, err := ledger.Open(dir, "")
+	book, err := ledger.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return book
@@ -37,7 +37,7 @@ func mustOpenBook(t *testing.T, dir string) *ledger.Log {
 func TestRemoteLedger(t *testing.T) {
 	book := mustOpenBook(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
-		must(t, book.Add(ledgertest.NewRecord(vpc, v, v)))
+		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
 	mux := http.NewServeMux()
 	mux.Handle(app.SumDBPath+"modproxy/", http.StripPrefix(app.SumDBPath+"modproxy", sumdb.NewServer(book.ServerOps())))
@@ -51,19 +51,19 @@ func TestRemoteLedger(t *testing.T) {
 	}
 	l := remote("")
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
-		if r, err := l.record(vpc, v); err != nil || r != ledgertest.NewRecord(vpc, v, v) {
+		if r, err := l.record(t.Context(), vpc.At(v)); err != nil || r != ledgertest.NewRecord(vpc, v, v) {
 			t.Errorf("record of %s = %+v, %v", v, r, err)
 		}
 	}
-	if _, err := l.record(vpc, "4.0.0"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := l.record(t.Context(), vpc.At("4.0.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("record of what is not there = %v", err)
 	}
-	must(t, book.Accept(ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "1.0.0"}, Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
-	if r, err := remote(book.VerifierKey()).record(vpc, "1.0.0"); err != nil || r.Sum != ledgertest.Sum("b") {
+	must(t, book.Accept(t.Context(), ledger.Record{ModuleVersion: vpc.At("1.0.0"), Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	if r, err := remote(book.VerifierKey()).record(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("b") {
 		t.Errorf("record of what was accepted = %+v, %v", r, err)
 	}
 	other := mustOpenBook(t, t.TempDir())
-	if r, err := remote(other.VerifierKey()).record(vpc, "1.0.0"); err == nil {
+	if r, err := remote(other.VerifierKey()).record(t.Context(), vpc.At("1.0.0")); err == nil {
 		t.Errorf("another key has signed it: %+v", r)
 	}
 	if _, err := newRemoteLedger(t.Context(), server.URL, "modproxy+1+AAAA", ""); !errors.Is(err, modproxy.ErrInvalid) {

@@ -183,7 +183,7 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 	if f.noLedger {
 		return "", nil
 	}
-	var record func(modproxy.Module, string) (ledger.Record, error)
+	var record func(context.Context, modproxy.ModuleVersion) (ledger.Record, error)
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
@@ -211,7 +211,7 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 	}
 	var wrong problems
 	for _, e := range entries {
-		if err := holdEntry(e, record); err != nil {
+		if err := holdEntry(ctx, e, record); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
@@ -221,8 +221,8 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 	return ", and the ledger of " + asked + " agrees", nil
 }
 
-func holdEntry(e lock.Entry, record func(modproxy.Module, string) (ledger.Record, error)) error {
-	recorded, err := record(e.Module, e.Version)
+func holdEntry(ctx context.Context, e lock.Entry, record func(context.Context, modproxy.ModuleVersion) (ledger.Record, error)) error {
+	recorded, err := record(ctx, e.Module.At(e.Version))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and the ledger has no record of it", e.Sum)}

@@ -34,17 +34,23 @@ func (d Disk) Flush(f *os.File) error {
 	return nil
 }
 
-// FlushDir flushes the names in a directory, where the system and the file system can do that.
+// FlushDir flushes the names in a directory, where the system and the file system can do that. Its error is
+// [ErrSync].
 func (d Disk) FlushDir(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrSync, err)
 	}
-	err = d.Flush(f)
+	return d.closeDir(f)
+}
+
+func (d Disk) closeDir(f *os.File) error {
+	err := d.Flush(f)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || !canFlushDir {
 		err = nil
 	}
-	return errors.Join(err, f.Close())
+	f.Close() // it was only read
+	return err
 }
 
 // WriteFile replaces the file with the given name by what write writes. After a power cut there is the whole old
@@ -57,8 +63,8 @@ func (d Disk) FlushDir(name string) error {
 //	write(3, content)
 //	fsync(3)
 //	close(3)
-//	renameat(dir/name.123.tmp, dir/name)
 //	openat(dir, O_RDONLY|O_CLOEXEC) = 3
+//	renameat(dir/name.123.tmp, dir/name)
 //	fsync(3)
 //	close(3)
 func (d Disk) WriteFile(name string, write func(*os.File) error) error {
@@ -87,10 +93,14 @@ func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp stri
 
 // Rename is the second half of WriteFile. When it fails there is no temporary file.
 func (d Disk) Rename(temp, name string) error {
-	if err := os.Rename(temp, name); err != nil {
+	dir, err := os.Open(filepath.Dir(name)) // now: when that fails nothing has changed
+	if err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	err := d.FlushDir(filepath.Dir(name))
+	if err := os.Rename(temp, name); err != nil {
+		return errors.Join(err, os.Remove(temp), dir.Close())
+	}
+	err = d.closeDir(dir)
 	if from := filepath.Dir(temp); err == nil && from != filepath.Dir(name) {
 		err = d.FlushDir(from)
 	}

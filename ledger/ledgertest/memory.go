@@ -32,7 +32,7 @@ type Memory struct {
 	drifts  []ledger.Drift
 }
 
-// NewMemory is an empty ledger with a new key.
+// NewMemory returns an empty ledger with a new key.
 func NewMemory() *Memory {
 	s, v, err := note.GenerateKey(rand.Reader, "memory")
 	if err != nil {
@@ -48,12 +48,12 @@ func (l *Memory) Fail(err error) {
 	l.fail = err
 }
 
-// VerifierKey is what a client needs.
+// VerifierKey returns what a client needs.
 func (l *Memory) VerifierKey() string { return l.verifier }
 
 // Lookup implements [ledger.Ledger].
-func (l *Memory) Lookup(m modproxy.Module, version string) (ledger.Record, error) {
-	if _, err := ledger.Key(m, version); err != nil {
+func (l *Memory) Lookup(_ context.Context, v modproxy.ModuleVersion) (ledger.Record, error) {
+	if _, err := ledger.Key(v); err != nil {
 		return ledger.Record{}, err
 	}
 	l.mu.Lock()
@@ -61,24 +61,24 @@ func (l *Memory) Lookup(m modproxy.Module, version string) (ledger.Record, error
 	if l.fail != nil {
 		return ledger.Record{}, l.fail
 	}
-	i, err := l.find(m, version)
+	i, err := l.find(v)
 	if err != nil {
 		return ledger.Record{}, err
 	}
 	return l.records[i], nil
 }
 
-func (l *Memory) find(m modproxy.Module, version string) (int, error) {
+func (l *Memory) find(v modproxy.ModuleVersion) (int, error) {
 	for i, r := range slices.Backward(l.records) {
-		if r.Module == m && r.Version == version {
+		if r.ModuleVersion == v {
 			return i, nil
 		}
 	}
-	return 0, &fs.PathError{Op: "lookup", Path: m.String() + " " + version, Err: fs.ErrNotExist}
+	return 0, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
 }
 
 // Add implements [ledger.Ledger].
-func (l *Memory) Add(r ledger.Record) error {
+func (l *Memory) Add(_ context.Context, r ledger.Record) error {
 	if r.Reason != "" {
 		return fmt.Errorf("%w: a reason", modproxy.ErrInvalid)
 	}
@@ -86,7 +86,7 @@ func (l *Memory) Add(r ledger.Record) error {
 }
 
 // Accept implements [ledger.Ledger].
-func (l *Memory) Accept(r ledger.Record) error {
+func (l *Memory) Accept(_ context.Context, r ledger.Record) error {
 	if r.Reason == "" {
 		return fmt.Errorf("%w: no reason", modproxy.ErrInvalid)
 	}
@@ -94,7 +94,7 @@ func (l *Memory) Accept(r ledger.Record) error {
 }
 
 func (l *Memory) put(r ledger.Record, accept bool) error {
-	text, err := ledger.Text(r)
+	text, err := ledger.FormatRecord(r)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 	if l.fail != nil {
 		return l.fail
 	}
-	i, err := l.find(r.Module, r.Version)
+	i, err := l.find(r.ModuleVersion)
 	switch {
 	case err != nil && accept:
 		return err
@@ -118,8 +118,8 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 }
 
 // Drift implements [ledger.Ledger].
-func (l *Memory) Drift(d ledger.Drift) error {
-	text, err := d.Text()
+func (l *Memory) Drift(_ context.Context, d ledger.Drift) error {
+	text, err := ledger.FormatDrift(d)
 	if err != nil {
 		return err
 	}
@@ -128,12 +128,12 @@ func (l *Memory) Drift(d ledger.Drift) error {
 	if l.fail != nil {
 		return l.fail
 	}
-	if _, err := l.find(d.Module, d.Version); err != nil {
+	if _, err := l.find(d.ModuleVersion); err != nil {
 		return err
 	}
 	n := 0
 	for _, known := range l.drifts {
-		if known.Module != d.Module || known.Version != d.Version {
+		if known.ModuleVersion != d.ModuleVersion {
 			continue
 		}
 		if n++; known.Recorded == d.Recorded && known.Offered == d.Offered && known.Subdir == d.Subdir {
@@ -149,14 +149,14 @@ func (l *Memory) Drift(d ledger.Drift) error {
 }
 
 // All implements [ledger.Ledger].
-func (l *Memory) All() iter.Seq2[ledger.Record, error] {
+func (l *Memory) All(context.Context) iter.Seq2[ledger.Record, error] {
 	return sequence(l, func() []ledger.Record {
 		return slices.DeleteFunc(slices.Clone(l.records), func(r ledger.Record) bool { return r == ledger.Record{} })
 	})
 }
 
 // Drifts implements [ledger.Ledger].
-func (l *Memory) Drifts() iter.Seq2[ledger.Drift, error] {
+func (l *Memory) Drifts(context.Context) iter.Seq2[ledger.Drift, error] {
 	return sequence(l, func() []ledger.Drift { return slices.Clone(l.drifts) })
 }
 
@@ -178,7 +178,7 @@ func sequence[T any](l *Memory, list func() []T) iter.Seq2[T, error] {
 	}
 }
 
-// ServerOps is the ledger as sumdb.NewServer serves it.
+// ServerOps returns the ledger as sumdb.NewServer serves it.
 func (l *Memory) ServerOps() sumdb.ServerOps { return memoryOps{l} }
 
 type memoryOps struct{ l *Memory }
@@ -236,13 +236,13 @@ func (o memoryOps) ReadRecords(_ context.Context, id, n int64) ([][]byte, error)
 }
 
 func (o memoryOps) Lookup(_ context.Context, k module.Version) (int64, error) {
-	m, version, err := ledger.ParseKey(k)
+	v, err := ledger.ParseKey(k)
 	if err != nil {
 		return 0, fs.ErrNotExist
 	}
 	o.l.mu.Lock()
 	defer o.l.mu.Unlock()
-	i, err := o.l.find(m, version)
+	i, err := o.l.find(v)
 	return int64(i), err
 }
 

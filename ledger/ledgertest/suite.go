@@ -39,7 +39,7 @@ func Sum(seed string) modproxy.Sum {
 // NewRecord is a record of first sight with every field set.
 func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
 	return ledger.Record{
-		ModuleVersion: modproxy.ModuleVersion{Module: m, Version: version}, Sum: Sum(seed), Subdir: "modules/ü", Time: when,
+		ModuleVersion: m.At(version), Sum: Sum(seed), Subdir: "modules/ü", Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/" + m.Name + ".git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
 	}
 }
@@ -51,7 +51,7 @@ func accepted(r ledger.Record, reason string) ledger.Record {
 
 func newDrift(version, recorded, offered string) ledger.Drift {
 	return ledger.Drift{
-		Module: vpc, Version: version, Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
+		ModuleVersion: vpc.At(version), Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee"},
 	}
 }
@@ -109,14 +109,14 @@ func list[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 
 func wantRecords(t *testing.T, l Handle, want ...ledger.Record) {
 	t.Helper()
-	if d := cmp.Diff(want, list(t, l.All())); d != "" {
+	if d := cmp.Diff(want, list(t, l.All(t.Context()))); d != "" {
 		t.Errorf("All: %s", d)
 	}
 }
 
 func wantRecord(t *testing.T, l Handle, want ledger.Record) {
 	t.Helper()
-	got, err := l.Lookup(want.Module, want.Version)
+	got, err := l.Lookup(t.Context(), want.ModuleVersion)
 	must(t, err)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("Lookup: %s", d)
@@ -125,7 +125,7 @@ func wantRecord(t *testing.T, l Handle, want ledger.Record) {
 
 func testAbsent(t *testing.T, a, b Handle) {
 	wantRecords(t, a)
-	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
 	for _, m := range []modproxy.Module{
 		{Host: "registry.example.org", Namespace: "acme", Name: "vpc", System: "aws"},
 		{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"},
@@ -133,37 +133,37 @@ func testAbsent(t *testing.T, a, b Handle) {
 		{Host: "registry.example.com", Namespace: "acme", Name: "VPC", System: "aws"},
 		{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "google"},
 	} {
-		_, err := b.Lookup(m, "1.2.3")
+		_, err := b.Lookup(t.Context(), m.At("1.2.3"))
 		wantErr(t, m.String(), err, fs.ErrNotExist)
 	}
 	for _, version := range []string{"1.2.4", "1.2.3+b", "1.2.3-rc1", "1.2.3.0"} {
-		_, err := b.Lookup(vpc, version)
+		_, err := b.Lookup(t.Context(), vpc.At(version))
 		wantErr(t, version, err, fs.ErrNotExist)
 	}
 }
 
 func testFirst(t *testing.T, a, b Handle) {
 	full := NewRecord(vpc, "1.2.3", "a")
-	bare := ledger.Record{ModuleVersion: modproxy.ModuleVersion{Module: vpc, Version: "2.0.0"}, Sum: Sum("b"), Time: when.Truncate(time.Second)}
+	bare := ledger.Record{ModuleVersion: vpc.At("2.0.0"), Sum: Sum("b"), Time: when.Truncate(time.Second)}
 	zoned := NewRecord(vpc, "3.0.0", "c")
 	zoned.Time = when.In(time.FixedZone("", 3600))
-	must(t, a.Add(full))
-	must(t, a.Add(bare))
-	must(t, a.Add(zoned))
+	must(t, a.Add(t.Context(), full))
+	must(t, a.Add(t.Context(), bare))
+	must(t, a.Add(t.Context(), zoned))
 	wantRecord(t, b, full)
 	wantRecord(t, b, bare)
-	if got, err := b.Lookup(vpc, "3.0.0"); err != nil || got.Time != when {
+	if got, err := b.Lookup(t.Context(), vpc.At("3.0.0")); err != nil || got.Time != when {
 		t.Errorf("time %v, %v; want it in UTC", got.Time, err)
 	}
 }
 
 func testFirstWins(t *testing.T, a, b Handle) {
 	first := NewRecord(vpc, "1.2.3", "a")
-	must(t, a.Add(first))
-	wantErr(t, "Add of another sum", b.Add(NewRecord(vpc, "1.2.3", "b")), modproxy.ErrChanged)
+	must(t, a.Add(t.Context(), first))
+	wantErr(t, "Add of another sum", b.Add(t.Context(), NewRecord(vpc, "1.2.3", "b")), modproxy.ErrChanged)
 	again := first
 	again.Time, again.Source = when.Add(time.Hour), modproxy.Source{}
-	must(t, b.Add(again))
+	must(t, b.Add(t.Context(), again))
 	wantRecord(t, a, first)
 	wantRecords(t, a, first)
 }
@@ -171,64 +171,64 @@ func testFirstWins(t *testing.T, a, b Handle) {
 // The directory counts as the sum does, where it is recorded.
 func testSubdir(t *testing.T, a, b Handle) {
 	first := NewRecord(vpc, "1.2.3", "a")
-	must(t, a.Add(first))
+	must(t, a.Add(t.Context(), first))
 	other := first
 	other.Subdir = "examples/evil"
-	wantErr(t, "Add of another directory", b.Add(other), modproxy.ErrChanged)
+	wantErr(t, "Add of another directory", b.Add(t.Context(), other), modproxy.ErrChanged)
 	whole := first
 	whole.Subdir = "."
-	wantErr(t, "Add of the root", b.Add(whole), modproxy.ErrChanged)
-	d := ledger.Drift{Module: vpc, Version: "1.2.3", Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
-	must(t, b.Drift(d))
-	must(t, a.Drift(d)) // known
+	wantErr(t, "Add of the root", b.Add(t.Context(), whole), modproxy.ErrChanged)
+	d := ledger.Drift{ModuleVersion: vpc.At("1.2.3"), Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
+	must(t, b.Drift(t.Context(), d))
+	must(t, a.Drift(t.Context(), d)) // known
 	d.Subdir = "."
-	must(t, a.Drift(d))
-	if n := len(list(t, b.Drifts())); n != 2 {
+	must(t, a.Drift(t.Context(), d))
+	if n := len(list(t, b.Drifts(t.Context()))); n != 2 {
 		t.Errorf("%d observations, want 2", n)
 	}
-	must(t, b.Accept(accepted(other, "they moved it")))
+	must(t, b.Accept(t.Context(), accepted(other, "they moved it")))
 	wantRecord(t, a, accepted(other, "they moved it"))
-	wantErr(t, "Add of the first one", a.Add(first), modproxy.ErrChanged)
+	wantErr(t, "Add of the first one", a.Add(t.Context(), first), modproxy.ErrChanged)
 
 	// A record of before, which has none, is held to its sum alone.
 	old := NewRecord(vpc, "2.0.0", "b")
 	old.Subdir = ""
-	must(t, a.Add(old))
+	must(t, a.Add(t.Context(), old))
 	now := old
 	now.Subdir = "modules/ü"
-	must(t, b.Add(now))
+	must(t, b.Add(t.Context(), now))
 	wantRecord(t, b, old)
 	for _, bad := range []string{"/x", "..", "../x", "x/", "x//y", "./x", "x\ny"} {
 		now.Version, now.Subdir = "3.0.0", bad
-		wantErr(t, bad, a.Add(now), modproxy.ErrInvalid)
+		wantErr(t, bad, a.Add(t.Context(), now), modproxy.ErrInvalid)
 	}
 }
 
 func testAccept(t *testing.T, a, b Handle) {
 	first := NewRecord(vpc, "1.2.3", "a")
 	second := accepted(NewRecord(vpc, "1.2.3", "b"), "the tag was moved; see ticket ü 42")
-	must(t, a.Add(first))
-	must(t, a.Accept(second))
+	must(t, a.Add(t.Context(), first))
+	must(t, a.Accept(t.Context(), second))
 	wantRecord(t, b, second)
-	wantErr(t, "Add of what counted before", b.Add(first), modproxy.ErrChanged)
-	must(t, b.Add(NewRecord(vpc, "1.2.3", "b")))
-	must(t, b.Accept(accepted(second, "once more")))
+	wantErr(t, "Add of what counted before", b.Add(t.Context(), first), modproxy.ErrChanged)
+	must(t, b.Add(t.Context(), NewRecord(vpc, "1.2.3", "b")))
+	must(t, b.Accept(t.Context(), accepted(second, "once more")))
 	wantRecords(t, b, first, second)
 	back := accepted(first, "moved back")
-	must(t, b.Accept(back))
+	must(t, b.Accept(t.Context(), back))
 	wantRecord(t, a, back)
 	wantRecords(t, a, first, second, back)
 }
 
 func testAcceptNeeds(t *testing.T, a, b Handle) {
 	first := NewRecord(vpc, "1.2.3", "a")
-	wantErr(t, "Accept of an unknown version", a.Accept(accepted(first, "why not")), fs.ErrNotExist)
-	must(t, a.Add(first))
+	wantErr(t, "Accept of an unknown version", a.Accept(t.Context(), accepted(first, "why not")), fs.ErrNotExist)
+	must(t, a.Add(t.Context(), first))
 	other := NewRecord(vpc, "1.2.3", "b")
 	for _, reason := range []string{"", " ", " x", "two\nlines", "\x1b[2J", "\xff", strings.Repeat("x", 1025)} {
-		wantErr(t, fmt.Sprintf("Accept for reason %q", reason), a.Accept(accepted(other, reason)), modproxy.ErrInvalid)
+		wantErr(t, fmt.Sprintf("Accept for reason %q", reason), a.Accept(t.Context(), accepted(other, reason)), modproxy.ErrInvalid)
 	}
-	wantErr(t, "Add with a reason", a.Add(accepted(other, "why")), modproxy.ErrInvalid)
+	wantErr(t, "Add with a reason", a.Add(t.Context(), accepted(other, "why")), modproxy.ErrInvalid)
 	wantRecords(t, b, first)
 }
 
@@ -236,70 +236,70 @@ func testAll(t *testing.T, a, b Handle) {
 	var want []ledger.Record
 	for i := range 100 {
 		r := NewRecord(vpc, fmt.Sprintf("1.%d.0", (i*37)%100), "a")
-		must(t, a.Add(r))
+		must(t, a.Add(t.Context(), r))
 		want = append(want, r)
 	}
 	wantRecords(t, b, want...)
 	n := 0
-	for r, err := range b.All() {
+	for r, err := range b.All(t.Context()) {
 		must(t, err)
-		must(t, a.Add(NewRecord(vpc, "2."+r.Version, "a")))
+		must(t, a.Add(t.Context(), NewRecord(vpc, "2."+r.Version, "a")))
 		n++
 	}
 	if n != len(want) {
 		t.Errorf("%d records while others were added, want the %d that were there", n, len(want))
 	}
-	for range b.All() {
+	for range b.All(t.Context()) {
 		break
 	}
 }
 
 func testDrift(t *testing.T, a, b Handle) {
 	d := newDrift("1.2.3", "a", "b")
-	wantErr(t, "Drift of an unknown version", a.Drift(d), fs.ErrNotExist)
+	wantErr(t, "Drift of an unknown version", a.Drift(t.Context(), d), fs.ErrNotExist)
 	first := NewRecord(vpc, "1.2.3", "a")
-	must(t, a.Add(first))
-	must(t, a.Drift(d))
+	must(t, a.Add(t.Context(), first))
+	must(t, a.Drift(t.Context(), d))
 	wantRecord(t, b, first)
 	wantRecords(t, b, first)
-	if diff := cmp.Diff([]ledger.Drift{d}, list(t, b.Drifts())); diff != "" {
+	if diff := cmp.Diff([]ledger.Drift{d}, list(t, b.Drifts(t.Context()))); diff != "" {
 		t.Error(diff)
 	}
-	for range b.Drifts() {
+	for range b.Drifts(t.Context()) {
 		break
 	}
 }
 
 func testDriftOnce(t *testing.T, a, b Handle) {
-	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
-	must(t, a.Add(NewRecord(vpc, "1.2.4", "a")))
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.4", "a")))
 	want := []ledger.Drift{newDrift("1.2.3", "a", "b"), newDrift("1.2.3", "a", "c"), newDrift("1.2.4", "a", "b")}
 	for range 3 {
 		for i, d := range want {
-			must(t, a.Drift(d))
+			must(t, a.Drift(t.Context(), d))
 			d.Time = when.Add(time.Duration(i) * time.Hour)
 			d.Source = modproxy.Source{}
-			must(t, b.Drift(d))
+			must(t, b.Drift(t.Context(), d))
 		}
 	}
-	must(t, a.Accept(accepted(NewRecord(vpc, "1.2.3", "b"), "why")))
+	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "b"), "why")))
 	want = append(want, newDrift("1.2.3", "b", "a"))
-	must(t, a.Drift(want[3]))
-	if diff := cmp.Diff(want, list(t, b.Drifts())); diff != "" {
+	must(t, a.Drift(t.Context(), want[3]))
+	if diff := cmp.Diff(want, list(t, b.Drifts(t.Context()))); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func testDriftBound(t *testing.T, a, b Handle) {
-	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
-	must(t, a.Add(NewRecord(vpc, "1.2.4", "a")))
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.4", "a")))
 	for i := range ledger.MaxDrifts {
-		must(t, a.Drift(newDrift("1.2.3", "a", fmt.Sprint(i))))
+		must(t, a.Drift(t.Context(), newDrift("1.2.3", "a", fmt.Sprint(i))))
 	}
-	wantErr(t, "one more Drift", b.Drift(newDrift("1.2.3", "a", "more")), modproxy.ErrUnavailable)
-	must(t, b.Drift(newDrift("1.2.3", "a", "0")))
-	must(t, b.Drift(newDrift("1.2.4", "a", "more")))
-	if n := len(list(t, a.Drifts())); n != ledger.MaxDrifts+1 {
+	wantErr(t, "one more Drift", b.Drift(t.Context(), newDrift("1.2.3", "a", "more")), modproxy.ErrUnavailable)
+	must(t, b.Drift(t.Context(), newDrift("1.2.3", "a", "0")))
+	must(t, b.Drift(t.Context(), newDrift("1.2.4", "a", "more")))
+	if n := len(list(t, a.Drifts(t.Context()))); n != ledger.MaxDrifts+1 {
 		t.Errorf("%d drifts, want %d", n, ledger.MaxDrifts+1)
 	}
 }

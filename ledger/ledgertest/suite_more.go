@@ -48,16 +48,16 @@ func testInvalid(t *testing.T, a, b Handle) {
 	} {
 		r := NewRecord(vpc, "1.2.3", "a")
 		change(&r)
-		err := a.Add(r)
+		err := a.Add(t.Context(), r)
 		wantErr(t, name, err, modproxy.ErrInvalid)
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: the error tells a secret: %v", name, err)
 		}
 	}
-	_, err := a.Lookup(vpc, "v1.2.3")
+	_, err := a.Lookup(t.Context(), vpc.At("v1.2.3"))
 	wantErr(t, "Lookup of a version that is not canonical", err, modproxy.ErrInvalid)
-	must(t, a.Add(NewRecord(vpc, "1.2.3", "a")))
-	wantErr(t, "Drift to the same", a.Drift(newDrift("1.2.3", "a", "a")), modproxy.ErrInvalid)
+	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
+	wantErr(t, "Drift to the same", a.Drift(t.Context(), newDrift("1.2.3", "a", "a")), modproxy.ErrInvalid)
 	wantRecords(t, b, NewRecord(vpc, "1.2.3", "a"))
 }
 
@@ -70,21 +70,21 @@ func testAtOnce(t *testing.T, a, b Handle) {
 		l := []Handle{a, b}[g%2]
 		wg.Go(func() {
 			for v := range versions {
-				if err := l.Add(NewRecord(vpc, fmt.Sprintf("1.%d.0", v), "a")); err != nil {
+				if err := l.Add(t.Context(), NewRecord(vpc, fmt.Sprintf("1.%d.0", v), "a")); err != nil {
 					t.Error(err)
 				}
-				if _, err := l.Lookup(vpc, fmt.Sprintf("1.%d.0", v)); err != nil {
+				if _, err := l.Lookup(t.Context(), vpc.At(fmt.Sprintf("1.%d.0", v))); err != nil {
 					t.Errorf("added, and then: %v", err)
 				}
 			}
-			switch err := l.Add(NewRecord(vpc, "2.0.0", fmt.Sprint(g))); {
+			switch err := l.Add(t.Context(), NewRecord(vpc, "2.0.0", fmt.Sprint(g))); {
 			case err == nil:
 				won[g]++
 			case !errors.Is(err, modproxy.ErrChanged):
 				t.Error(err)
 			}
 			for v := range versions {
-				if err := l.Drift(newDrift(fmt.Sprintf("1.%d.0", v), "a", "b")); err != nil {
+				if err := l.Drift(t.Context(), newDrift(fmt.Sprintf("1.%d.0", v), "a", "b")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -101,10 +101,10 @@ func testAtOnce(t *testing.T, a, b Handle) {
 		t.Fatalf("%v won, want one of them", winner)
 	}
 	wantRecord(t, a, NewRecord(vpc, "2.0.0", fmt.Sprint(winner[0])))
-	if n := len(list(t, a.All())); n != versions+1 {
+	if n := len(list(t, a.All(t.Context()))); n != versions+1 {
 		t.Errorf("%d records, want %d", n, versions+1)
 	}
-	if n := len(list(t, a.Drifts())); n != versions {
+	if n := len(list(t, a.Drifts(t.Context()))); n != versions {
 		t.Errorf("%d drifts, want %d", n, versions)
 	}
 }
@@ -119,7 +119,7 @@ func serve(t *testing.T, l Handle) *Client {
 
 func wantLine(t *testing.T, c *Client, r ledger.Record) {
 	t.Helper()
-	key, err := ledger.Key(r.Module, r.Version)
+	key, err := ledger.Key(r.ModuleVersion)
 	must(t, err)
 	got, err := c.Lookup(key.Path, key.Version)
 	if err != nil || len(c.SecurityErrors()) > 0 {
@@ -136,10 +136,10 @@ func testServed(t *testing.T, a, b Handle) {
 		t.Errorf("lookup in an empty ledger = %v, want 404", err)
 	}
 	first, second := NewRecord(vpc, "1.2.3", "a"), accepted(NewRecord(vpc, "1.2.3", "b"), "registry.example.com/acme/vpc/aws v1.2.3 h1:x")
-	must(t, b.Add(first))
+	must(t, b.Add(t.Context(), first))
 	wantLine(t, serve(t, a), first)
-	must(t, b.Drift(newDrift("1.2.3", "a", "b")))
-	must(t, b.Accept(second))
+	must(t, b.Drift(t.Context(), newDrift("1.2.3", "a", "b")))
+	must(t, b.Accept(t.Context(), second))
 	wantLine(t, serve(t, a), second)
 }
 
@@ -171,7 +171,7 @@ func testServedOdd(t *testing.T, a, _ Handle) {
 					continue // every module once, and every version
 				}
 				r := NewRecord(m, version, host+m.String()+version)
-				must(t, a.Add(r))
+				must(t, a.Add(t.Context(), r))
 				wantLine(t, c, r)
 			}
 		}
@@ -184,7 +184,7 @@ func testServedGrows(t *testing.T, a, b Handle) {
 	var records []ledger.Record
 	for i := range 300 {
 		r := NewRecord(vpc, fmt.Sprintf("1.0.%d", i), fmt.Sprint(i))
-		must(t, b.Add(r))
+		must(t, b.Add(t.Context(), r))
 		records = append(records, r)
 		if i < 3 || i == 254 || i == 255 || i == 256 || i == 299 {
 			wantLine(t, c, records[i])
@@ -199,7 +199,7 @@ func testServedGrows(t *testing.T, a, b Handle) {
 
 func testServedBounded(t *testing.T, a, _ Handle) {
 	for i := range 3 {
-		must(t, a.Add(NewRecord(vpc, fmt.Sprintf("1.0.%d", i), "a")))
+		must(t, a.Add(t.Context(), NewRecord(vpc, fmt.Sprintf("1.0.%d", i), "a")))
 	}
 	ops, ctx := a.ServerOps(), context.Background()
 	// sumdb.Server asks with os.IsNotExist, which does not unwrap.

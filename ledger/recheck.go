@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Recheck asks upstream, again and again, whether versions are still at the commit that is recorded, so that a moved tag
+// is known before a package has to be fetched again. It asks about one version after the other, evenly over Every. One
+// that is at another commit is fetched and compared, which keeps an observation of other content. The same content at
+// another commit is only observed.
+type Recheck struct {
+	Registry     *Registry
+	Every        time.Duration // for all versions; zero: never
+	FetchTimeout time.Duration // of one fetch
+	Turns        Turns
+}
+
+// Turns bounds how much is fetched at once.
+type Turns interface {
+	// Turn waits for a turn to fetch for a module, until ctx ends. The caller calls done after the fetch.
+	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
+}
+
+// commitTimeout bounds one question for a commit.
+const commitTimeout = time.Minute
+
+// Run rechecks until ctx ends.
+func (r *Recheck) Run(ctx context.Context) {
+	if r.Every <= 0 {
+		return
+	}
+	seen := map[modproxy.ModuleVersion]string{} // the commit at which a version was found last, if another than is recorded
+	for ctx.Err() == nil {
+		records := r.records(ctx)
+		pause := r.Every / time.Duration(len(records)+1)
+		sleep(ctx, pause)
+		for v, rec := range records {
+			if ctx.Err() != nil {
+				return
+			}
+			seen[v] = r.recheck(ctx, rec, seen[v])
+			sleep(ctx, pause)
+		}
+	}
+}
+
+// records returns the records that count and have a commit.
+func (r *Recheck) records(ctx context.Context) map[modproxy.ModuleVersion]Record {
+	records := map[modproxy.ModuleVersion]Record{}
+	for rec, err := range r.Registry.Ledger.All(ctx) {
+		if err != nil {
+			r.Registry.observe(Event{Kind: Failed, Err: err})
+			break
+		}
+		delete(records, rec.ModuleVersion)
+		if rec.Source.Commit != "" {
+			records[rec.ModuleVersion] = rec
+		}
+	}
+	return records
+}
+
+// recheck compares one version with its record. Seen is what the last recheck of the version returned: the other commit
+// whose content is known by now.
+func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
+	asking, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	commit, err := r.Registry.Next.Commit(asking, rec.ModuleVersion)
+	switch {
+	case err != nil:
+		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
+		return seen
+	case commit == "", commit == rec.Source.Commit:
+		return ""
+	case commit == seen:
+		return seen
+	}
+	done, err := r.Turns.Turn(ctx, rec.Module)
+	if err != nil {
+		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
+		return seen
+	}
+	defer done()
+	fetching, cancel := context.WithTimeout(ctx, r.FetchTimeout)
+	defer cancel()
+	p, err := r.Registry.Next.Package(fetching, rec.ModuleVersion)
+	if err == nil {
+		err = errors.Join(r.Registry.compare(fetching, rec.ModuleVersion, p), p.Close())
+	}
+	if ctx.Err() != nil {
+		return seen
+	}
+	r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})
+	if errors.Is(err, modproxy.ErrUnavailable) { // it is not known what it has
+		return seen
+	}
+	return commit
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
