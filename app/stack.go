@@ -42,7 +42,6 @@ type App struct {
 	auth      *auth.Authenticator // nil when nobody is asked
 	operators *auth.Authenticator // of the API, when nobody else is asked
 	egress    *egress.Client      // nil when offline and without issuers
-	tunnel    *egress.Tunnel      // nil when offline
 	tls       *certificate        // nil without TLS
 	metrics   *proxy.Metrics
 	log       *zap.Logger
@@ -131,9 +130,6 @@ func (s *App) newUpstream(ctx context.Context, c *config.Config, listening net.A
 	if s.egress, err = s.newEgress(c, listening); err != nil {
 		return nil, err
 	}
-	if s.tunnel, err = s.egress.ListenTunnel(context.WithoutCancel(ctx)); err != nil {
-		return nil, err
-	}
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
@@ -151,7 +147,7 @@ func (s *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	}
 	archives := &web.Getter{Egress: s.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
-		Dir: scratch, Network: git.Egress{Client: s.egress, Tunnel: s.tunnel}, CAFile: c.Egress.CAFile, Credentials: credentials,
+		Dir: scratch, Network: git.Egress{Client: s.egress}, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{
 			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived), Entries: limits.Entries, Content: limits.Bytes,
 		},
@@ -262,9 +258,6 @@ func (s *App) Close() error {
 		gone, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		errs = append(errs, s.Cache.Close(gone))
-	}
-	if s.tunnel != nil {
-		errs = append(errs, s.tunnel.Close())
 	}
 	if s.egress != nil {
 		errs = append(errs, s.egress.Close())

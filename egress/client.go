@@ -159,7 +159,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Close closes idle connections. It ends no request and no tunnel.
+// Close closes idle connections. It ends no request and no session.
 func (c *Client) Close() error {
 	c.secure.CloseIdleConnections()
 	c.plain.CloseIdleConnections()

@@ -40,7 +40,7 @@ func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.Addr
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	return netip.AddrPortFrom(addrs[0], t.port), nil
+	return addrs[0], nil
 }
 
 // connect connects to t, through a proxy if there is one for it.
@@ -59,8 +59,8 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 		return nil, err
 	}
 	dialer := c.policy.dialer(t)
-	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
-		return dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(ip, t.port).String())
+	conn, err := race(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+		return dialer.DialContext(ctx, "tcp", addr.String())
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -82,7 +82,7 @@ func (p *policy) dialer(t target) *net.Dialer {
 
 // addresses returns the addresses that t may be connected to at, never none. It
 // leaves out those that the policy refuses; if there are no others the error says why.
-func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) {
+func (c *Client) addresses(ctx context.Context, t target) ([]netip.AddrPort, error) {
 	if err := c.policy.check(t); err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) 
 		}
 	}
 	refused := fmt.Errorf("%s has no address", t.host)
-	var addrs []netip.Addr
+	var addrs []netip.AddrPort
 	for _, ip := range all[:min(len(all), maxAddrs)] {
 		if err := c.policy.admit(t, ip); err != nil {
 			refused = err
 			continue
 		}
-		addrs = append(addrs, ip.Unmap())
+		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), t.port))
 	}
 	if len(addrs) == 0 {
 		return nil, refused
@@ -110,7 +110,7 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, error) 
 
 // race dials the addresses, each when the one before has failed or takes long, and
 // returns the first connection, or the first error if there is none.
-func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
+func race(ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error)) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
 		err  error
@@ -119,7 +119,7 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 	defer cancel()
 	results := make(chan result, len(addrs))
 	var before chan struct{} // closed when the dial of the address before failed
-	for i, ip := range addrs {
+	for i, addr := range addrs {
 		turn, failed := before, make(chan struct{})
 		before = failed
 		go func() {
@@ -130,7 +130,7 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 				case <-ctx.Done():
 				}
 			}
-			conn, err := dial(ctx, ip)
+			conn, err := dial(ctx, addr)
 			if err != nil {
 				close(failed)
 			}

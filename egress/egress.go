@@ -3,7 +3,7 @@
 // Invariant: no byte is sent to an address that the policy does not allow. The
 // address is judged when it is connected to; what a name resolved to before, what a
 // URL looked like and what a redirect promised do not count. git, which connects by
-// itself, is given a [Tunnel] that holds it to the same policy.
+// itself, is given a [Session] that holds it to the same policy.
 //
 // The policy allows globally reachable addresses, on port 443 and the ports of
 // [Config.Ports], with TLS. [Config.Allow] excepts what else is needed, and nothing

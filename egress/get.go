@@ -75,13 +75,22 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 // ask sends one request, more than once if need be. The second result is where the
 // answer redirects to.
 func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
 	req.Header = r.header(u, c.userAgent)
 	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
-	resp, err := h.retrying().Do(&retryablehttp.Request{Request: req})
+	retrying := &retryablehttp.Client{
+		HTTPClient:   &http.Client{Transport: h},
+		RetryMax:     r.Attempts,
+		RetryWaitMin: retryMin,
+		RetryWaitMax: retryMax,
+		CheckRetry:   h.again,
+		Backoff:      backoff,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	resp, err := retrying.Do(req)
 	if err != nil {
 		var withURL *url.Error // whose query may be secret
 		if errors.As(err, &withURL) {

@@ -83,12 +83,12 @@ func gitServer(t *testing.T, scheme string, stolen string) *server {
 	})
 }
 
-func TestGitThroughTheTunnel(t *testing.T) {
+func TestGitThroughASession(t *testing.T) {
 	secret := canary(t)
 	ca := caFile(t)
 	for _, scheme := range []string{"https", "http"} {
 		s := gitServer(t, scheme, secret.at("https", "evil.test", ""))
-		tunnel := listen(t, client(t, up()))
+		c := client(t, up())
 		for _, tt := range []struct {
 			host, path string
 			max        int64
@@ -101,7 +101,7 @@ func TestGitThroughTheTunnel(t *testing.T) {
 			{"127.0.0.1", "/repo.git", 1 << 20, egress.ErrRefused},
 			{"up.test", "/repo.git", 100 << 10, egress.ErrTooLarge},
 		} {
-			session := tunnel.Session(tt.max)
+			session := open(t, c, tt.max)
 			env := gitEnv(t, "http.proxy", session.URL(), "http.proxyAuthMethod", "basic", "http.sslCAInfo", ca)
 			dir := t.TempDir()
 			if out, err := git(t, dir, env, "init", "-q", "--bare", "."); err != nil {

@@ -5,26 +5,25 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 )
 
 // policy decides where connections may go.
 type policy struct {
-	ports  []uint16
-	names  map[string][]uint16 // excepted hostnames and their ports
-	ranges []exceptedRange
-	own    sync.Map // the netip.AddrPort of each listener of this process
+	ports      []uint16
+	exceptions []exception
+	own        sync.Map // the netip.AddrPort of each listener of this process
 }
 
-// exceptedRange is an excepted address or CIDR. Port 0 is every port.
-type exceptedRange struct {
+// exception is a hostname, or an address or CIDR. Port 0 is every port.
+type exception struct {
+	name   string
 	prefix netip.Prefix
 	port   uint16
 }
 
 func newPolicy(cfg Config) (*policy, error) {
-	p := &policy{ports: []uint16{443}, names: map[string][]uint16{}}
+	p := &policy{ports: []uint16{443}}
 	for _, addr := range cfg.Listening {
 		p.own.Store(addr, nil)
 	}
@@ -35,56 +34,47 @@ func newPolicy(cfg Config) (*policy, error) {
 		p.ports = append(p.ports, uint16(port))
 	}
 	for _, s := range cfg.Allow {
-		if err := p.except(s); err != nil {
-			return nil, err
+		e, err := parseException(s)
+		if err != nil {
+			return nil, fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
 		}
+		p.exceptions = append(p.exceptions, e)
 	}
 	return p, nil
 }
 
-// except adds one entry of [Config.Allow].
-func (p *policy) except(s string) error {
-	wrong := fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
-	if strings.Contains(s, "/") {
-		prefix, err := netip.ParsePrefix(s)
-		if err != nil || prefix.Addr().Is4In6() {
-			return wrong
-		}
-		p.ranges = append(p.ranges, exceptedRange{prefix: prefix.Masked()})
-		return nil
+// parseException reads one entry of [Config.Allow].
+func parseException(s string) (exception, error) {
+	if prefix, err := netip.ParsePrefix(s); err == nil && !prefix.Addr().Is4In6() {
+		return exception{prefix: prefix.Masked()}, nil
 	}
 	t, err := parseHost(s)
 	if err != nil {
-		if t, err = parseHostport(s); err != nil {
-			return wrong
-		}
+		t, err = parseHostport(s)
 	}
 	if t.ip.IsValid() {
-		p.ranges = append(p.ranges, exceptedRange{netip.PrefixFrom(t.ip, t.ip.BitLen()), t.port})
-		return nil
+		return exception{prefix: netip.PrefixFrom(t.ip, t.ip.BitLen()), port: t.port}, err
 	}
-	p.names[t.host] = append(p.names[t.host], t.port)
-	return nil
+	return exception{name: t.host, port: t.port}, err
 }
 
-func (p *policy) exceptsName(t target) bool {
-	ports := p.names[t.host]
-	return slices.Contains(ports, 0) || slices.Contains(ports, t.port)
-}
-
-// exceptsAddr reports whether ip, or any address if it is not valid, is excepted.
-func (p *policy) exceptsAddr(ip netip.Addr, port uint16) bool {
-	return slices.ContainsFunc(p.ranges, func(r exceptedRange) bool {
-		return (!ip.IsValid() || r.prefix.Contains(ip)) && (r.port == 0 || r.port == port)
+// excepts reports whether t's name is excepted, or ip if it is valid.
+func (p *policy) excepts(t target, ip netip.Addr) bool {
+	return slices.ContainsFunc(p.exceptions, func(e exception) bool {
+		return (e.port == 0 || e.port == t.port) && (e.name == t.host || e.prefix.Contains(ip))
 	})
 }
 
+func (p *policy) exceptsName(t target) bool { return p.excepts(t, netip.Addr{}) }
+
 // check returns an error if t is refused whatever t.host resolves to.
 func (p *policy) check(t target) error {
-	switch {
-	case t.ip.IsValid():
+	if t.ip.IsValid() {
 		return p.admit(t, t.ip)
-	case p.exceptsName(t), p.exceptsAddr(netip.Addr{}, t.port):
+	}
+	if p.exceptsName(t) || slices.ContainsFunc(p.exceptions, func(e exception) bool {
+		return e.name == "" && (e.port == 0 || e.port == t.port) // it may resolve to that
+	}) {
 		return nil
 	}
 	return p.ordinary(t)
@@ -102,7 +92,7 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, where)
 	case ip.IsUnspecified(): // the kernel takes it for this machine
 		return fmt.Errorf("%w: %s is not the address of a host", ErrRefused, where)
-	case p.exceptsName(t), p.exceptsAddr(ip, t.port):
+	case p.excepts(t, ip):
 		return nil
 	}
 	if err := p.ordinary(t); err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -115,8 +116,8 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 	case err != nil:
 		return nil, fmt.Errorf("%w (names are looked up here; with egress.proxy_names they are left to the proxy)", err)
 	}
-	conn, err := race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
-		return ask(ctx, p, netip.AddrPortFrom(ip, t.port).String())
+	conn, err := race(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+		return ask(ctx, p, addr.String())
 	})
 	var answer connectError
 	if errors.As(err, &answer) && !t.ip.IsValid() {
@@ -172,7 +173,8 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}
-	buffered := bufio.NewReader(&io.LimitedReader{R: conn, N: maxHeaderBytes})
+	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
+	buffered := bufio.NewReader(limited)
 	resp, err := http.ReadResponse(buffered, r)
 	if err != nil {
 		return nil, errors.New("no answer to CONNECT that is HTTP")
@@ -180,7 +182,8 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 	if resp.StatusCode/100 != 2 {
 		return nil, connectError(fmt.Sprintf("CONNECT %s: status %d", hostport, resp.StatusCode))
 	}
-	return newEarlyConn(conn, buffered), nil
+	limited.N = math.MaxInt64
+	return bufferedConn{conn, buffered}, nil
 }
 
 // connectError is the answer of a proxy that does not connect.
@@ -188,29 +191,16 @@ type connectError string
 
 func (e connectError) Error() string { return string(e) }
 
-// earlyConn is a connection of which some bytes were read before their time.
-type earlyConn struct {
+// bufferedConn is a connection that is read through a buffer.
+type bufferedConn struct {
 	net.Conn
-	early []byte
+	r io.Reader
 }
 
-func newEarlyConn(conn net.Conn, read *bufio.Reader) *earlyConn {
-	early, _ := read.Peek(read.Buffered())
-	return &earlyConn{conn, early}
-}
-
-// Read reads the early bytes first.
-func (c *earlyConn) Read(p []byte) (int, error) {
-	if len(c.early) > 0 {
-		n := copy(p, c.early)
-		c.early = c.early[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
-}
+func (c bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
 // CloseWrite tells the other end that nothing more will come.
-func (c *earlyConn) CloseWrite() error {
+func (c bufferedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

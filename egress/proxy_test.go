@@ -116,7 +116,7 @@ func TestProxyThatWantsNames(t *testing.T) {
 }
 
 // A name that leads elsewhere when the proxy of the site looks it up leads nowhere: the
-// proxy is asked for the address that was judged, by requests and by the tunnel.
+// proxy is asked for the address that was judged, by requests and by sessions.
 func TestProxyIsNotAskedForNames(t *testing.T) {
 	good := serve(t, "https", "127.0.0.1", hello)
 	inside := canary(t)
@@ -130,20 +130,19 @@ func TestProxyIsNotAskedForNames(t *testing.T) {
 		}
 		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
 		c := client(t, egress.Config{Ports: []int{good.port}, Resolver: names{"changing.test": {"93.184.215.14"}}})
-		tunnel := listen(t, c)
 		for name, asked := range map[string]string{"changing.test": " 93.184.215.14:" + strconv.Itoa(good.port), "hidden.test": ""} {
 			u := good.at("https", name, "/")
 			body, err := fetch(t.Context(), c, egress.Request{URL: u})
 			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (string(body) == "hello") != (asked != "") {
 				t.Errorf("%s: %s: the proxy was asked for %q; got %q, %v", scheme, u, got, body, err)
 			}
-			session := tunnel.Session(1 << 20)
+			session := open(t, c, 1<<20)
 			resp, err := through(t, session).Get(u)
 			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (err == nil) != (asked != "") {
-				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q; %v", scheme, u, got, err)
+				t.Errorf("%s: %s through a session: the proxy was asked for %q; %v", scheme, u, got, err)
 			}
 			if err == nil && read(t, resp) != "hello" {
-				t.Errorf("%s: %s through the tunnel: another body", scheme, u)
+				t.Errorf("%s: %s through a session: another body", scheme, u)
 			}
 			session.Close()
 		}
@@ -170,7 +169,6 @@ func TestSOCKSProxy(t *testing.T) {
 				"public.test": {"93.184.215.14"}, "six.test": {"2606:2800:21f:cb07::1"},
 			},
 		})
-		tunnel := listen(t, c)
 		for _, tt := range []struct{ url, here, there string }{ // what it is asked for with socks5, and with socks5h; "" for nothing
 			{s.at("https", "public.test", "/"), "93.184.215.14" + port, "public.test" + port},
 			{s.at("https", "six.test", "/"), "[2606:2800:21f:cb07::1]" + port, "six.test" + port},
@@ -198,12 +196,12 @@ func TestSOCKSProxy(t *testing.T) {
 				t.Errorf("%s: %s: the proxy was asked for %q, want %q; %v", scheme, tt.url, asked, want, err)
 			}
 			c.Close() // what is open already is not asked for
-			session := tunnel.Session(1 << 20)
+			session := open(t, c, 1<<20)
 			if resp, err := through(t, session).Get(tt.url); err == nil {
 				resp.Body.Close()
 			}
 			if asked := p.took(); asked != want {
-				t.Errorf("%s: %s through the tunnel: the proxy was asked for %q, want %q", scheme, tt.url, asked, want)
+				t.Errorf("%s: %s through a session: the proxy was asked for %q, want %q", scheme, tt.url, asked, want)
 			}
 			session.Close()
 			c.Close()
@@ -262,22 +260,21 @@ func TestProxySettingsAreNotShown(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("got %v", err)
 		}
-		tunnel := listen(t, c)
-		session := tunnel.Session(1000)
+		session := open(t, c, 1000)
 		if _, err := through(t, session).Get("https://a.test/"); err == nil || strings.Contains(session.Refused().Error(), "SECRET") {
-			t.Errorf("tunnel: got %v", session.Refused())
+			t.Errorf("session: got %v", session.Refused())
 		}
 	}
 }
 
-func listen(t *testing.T, c *egress.Client) *egress.Tunnel {
+func open(t *testing.T, c *egress.Client, maxBytes int64) *egress.Session {
 	t.Helper()
-	tunnel, err := c.ListenTunnel(t.Context())
+	session, err := c.Session(maxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tunnel.Close() })
-	return tunnel
+	t.Cleanup(func() { session.Close() })
+	return session
 }
 
 // through is a client that uses a session as its proxy, as git does.

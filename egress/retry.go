@@ -26,19 +26,6 @@ type hop struct {
 	location string // of a redirect
 }
 
-// retrying returns a client for the hop, which has no cookies.
-func (h *hop) retrying() *retryablehttp.Client {
-	return &retryablehttp.Client{
-		HTTPClient:   &http.Client{Transport: h},
-		RetryMax:     h.attempts,
-		RetryWaitMin: retryMin,
-		RetryWaitMax: retryMax,
-		CheckRetry:   h.again,
-		Backoff:      backoff,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-	}
-}
-
 // RoundTrip makes one attempt. It hides the location of a redirect from package
 // net/http, which would follow it.
 func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {

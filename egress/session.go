@@ -2,39 +2,90 @@ package egress
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
-// Session is one use of a [Tunnel]. It is safe for concurrent use.
+// Session is a forward proxy on a loopback port, for one use by a program that
+// connects by itself, say one git fetch. It holds the program to the policy of its
+// [Client], and serves only requests with its credential. It is safe for concurrent
+// use.
 type Session struct {
-	tunnel         *Tunnel
-	user, password string
-	max            int64
-	received       atomic.Int64
+	client   *Client
+	addr     netip.AddrPort
+	server   *http.Server
+	password string
+	max      int64
+	received atomic.Int64
 
 	ctx    context.Context // ends with the session, and so do its connections
 	cancel context.CancelFunc
-	using  sync.WaitGroup // requests being served; added to under tunnel.mu
 
 	mu     sync.Mutex
+	using  sync.WaitGroup // requests being served; added to under mu while ctx lasts
 	reason error
+}
+
+const (
+	sessionConns   = 64 // at once
+	sessionHeaders = 10 * time.Second
+)
+
+var noLog = log.New(io.Discard, "", 0)
+
+// Session starts a session, which may receive maxBytes. It connects through the
+// proxies of the environment as requests do. The caller closes it.
+func (c *Client) Session(maxBytes int64) (*Session, error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	s := &Session{client: c, addr: ln.Addr().(*net.TCPAddr).AddrPort(), password: rand.Text(), max: maxBytes}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.server = &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ReadHeaderTimeout: sessionHeaders,
+		IdleTimeout:       c.idle,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          noLog,
+	}
+	c.policy.own.Store(s.addr, nil)
+	go s.server.Serve(netutil.LimitListener(ln, sessionConns))
+	return s, nil
+}
+
+// Close ends the session, cuts its connections and waits for their ends.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	err := s.server.Close()
+	s.using.Wait()
+	s.client.policy.own.Delete(s.addr)
+	return err
 }
 
 // URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together
 // with http.proxyAuthMethod=basic. It is secret: it belongs into the environment
 // (GIT_CONFIG_COUNT), never into an argument. That environment must not have
-// NO_PROXY, which goes around the tunnel.
+// NO_PROXY, which goes around the session.
 func (s *Session) URL() string {
-	u := url.URL{Scheme: "http", User: url.UserPassword(s.user, s.password), Host: s.tunnel.addr.String()}
+	u := url.URL{Scheme: "http", User: url.UserPassword("modproxy", s.password), Host: s.addr.String()}
 	return u.String()
 }
 
@@ -50,21 +101,6 @@ func (s *Session) Refused() error {
 // Received returns the number of bytes that came in so far, TLS included.
 func (s *Session) Received() int64 { return s.received.Load() }
 
-// Close makes the session's credential worthless, cuts its connections and waits
-// for their ends.
-func (s *Session) Close() error {
-	s.tunnel.mu.Lock()
-	delete(s.tunnel.sessions, s.user)
-	s.tunnel.mu.Unlock()
-	s.end()
-	return nil
-}
-
-func (s *Session) end() {
-	s.cancel()
-	s.using.Wait()
-}
-
 // fail notes why something went wrong, unless the session has ended.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
@@ -74,15 +110,33 @@ func (s *Session) fail(err error) {
 	}
 }
 
-// count counts n bytes that came in. At the bound it ends all connections.
-func (s *Session) count(n int) error {
-	if s.received.Add(int64(n)) <= s.max {
-		return nil
+// begin reports whether a request may be served, which then ends with using.Done.
+func (s *Session) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
 	}
-	err := fmt.Errorf("%w: more than %d bytes received", ErrTooLarge, s.max)
-	s.fail(err)
-	s.cancel()
-	return err
+	s.using.Add(1)
+	return true
+}
+
+func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
+	asBasic := http.Request{Header: http.Header{"Authorization": r.Header.Values("Proxy-Authorization")}}
+	_, password, _ := asBasic.BasicAuth()
+	if subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 || !s.begin() {
+		w.Header().Set("Proxy-Authenticate", `Basic realm="modproxy"`)
+		http.Error(w, "this proxy is for modproxy's own use", http.StatusProxyAuthRequired)
+		return
+	}
+	defer s.using.Done()
+	answer := s.forward
+	if r.Method == http.MethodConnect {
+		answer = s.connect
+	}
+	if err := answer(w, r); err != nil {
+		s.deny(w, err)
+	}
 }
 
 // deny answers a request with why it failed.
@@ -95,13 +149,13 @@ func (s *Session) deny(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// connect serves CONNECT: what is sent through is the user's, and TLS.
+// connect serves CONNECT: what is sent through is the program's, and TLS.
 func (s *Session) connect(w http.ResponseWriter, r *http.Request) error {
 	to, err := parseHostport(r.RequestURI)
 	if err != nil {
 		return err
 	}
-	server, err := s.tunnel.client.connect(r.Context(), to)
+	server, err := s.client.connect(r.Context(), to)
 	if err != nil {
 		return err
 	}
@@ -112,57 +166,9 @@ func (s *Session) connect(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer client.Close()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		s.relay(newEarlyConn(client, buffered.Reader), server)
+		s.relay(bufferedConn{client, buffered}, server)
 	}
 	return nil
-}
-
-// relay copies between client and server until both have ended, the session ends,
-// its bound is reached or nothing has moved for too long. An error ends both
-// directions, because what follows could not be whole.
-func (s *Session) relay(client, server net.Conn) {
-	hangUp := func() {
-		client.Close()
-		server.Close()
-	}
-	defer context.AfterFunc(s.ctx, hangUp)()
-	patience := s.tunnel.client.idle
-	idle := time.AfterFunc(patience, func() {
-		s.fail(fmt.Errorf("%w: nothing moved on a connection in %v", ErrTooSlow, patience))
-		hangUp()
-	})
-	defer idle.Stop()
-	pass := func(dst, src net.Conn, count func(n int) error) {
-		_, err := io.Copy(dst, counted{src, func(n int) error {
-			idle.Reset(patience)
-			return count(n)
-		}})
-		half, ok := dst.(interface{ CloseWrite() error })
-		if err != nil || !ok || half.CloseWrite() != nil {
-			hangUp()
-		}
-	}
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		pass(server, client, func(int) error { return nil })
-	}()
-	pass(client, server, s.count)
-	<-sent
-}
-
-// counted is a reader that tells count how much it has read, and ends with its error.
-type counted struct {
-	io.Reader
-	count func(n int) error
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if over := c.count(n); over != nil {
-		return 0, over
-	}
-	return n, err
 }
 
 // forward serves a request for an http URL, which only an exception allows.
@@ -176,7 +182,8 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	patience := s.tunnel.client.idle
+	idle := s.idle(cancel)
+	defer idle.Stop()
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host = u, u.Host
@@ -184,18 +191,14 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 				pr.Out.Header.Del(name)
 			}
 		},
-		Transport:     roundTripper(s.tunnel.client.roundTrip),
+		Transport:     roundTripper(s.client.roundTrip),
 		FlushInterval: -1,
 		ErrorLog:      noLog,
 		ModifyResponse: func(resp *http.Response) error {
-			slow := newPace(resp.Body, 0, patience, func() {
-				s.fail(fmt.Errorf("%s: %w: nothing came in %v", Redact(u), ErrTooSlow, patience))
-				cancel()
-			})
 			resp.Body = struct {
 				io.Reader
 				io.Closer
-			}{counted{slow, s.count}, resp.Body}
+			}{s.counted(resp.Body, idle), resp.Body}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.deny(w, err) },
@@ -203,3 +206,63 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
+
+// relay copies between client and server until both have ended, the session ends,
+// its bound is reached or nothing has moved for too long. An error ends both
+// directions, because what follows could not be whole.
+func (s *Session) relay(client, server net.Conn) {
+	hangUp := func() {
+		client.Close()
+		server.Close()
+	}
+	defer context.AfterFunc(s.ctx, hangUp)()
+	idle := s.idle(hangUp)
+	defer idle.Stop()
+	pass := func(dst net.Conn, src io.Reader) {
+		_, err := io.Copy(dst, src)
+		half, ok := dst.(interface{ CloseWrite() error })
+		if err != nil || !ok || half.CloseWrite() != nil {
+			hangUp()
+		}
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		pass(server, readerFunc(func(p []byte) (int, error) {
+			n, err := client.Read(p)
+			idle.Reset(s.client.idle)
+			return n, err
+		}))
+	}()
+	pass(client, s.counted(server, idle))
+	<-sent
+}
+
+// idle calls hangUp when it was not reset for too long.
+func (s *Session) idle(hangUp func()) *time.Timer {
+	patience := s.client.idle
+	return time.AfterFunc(patience, func() {
+		s.fail(fmt.Errorf("%w: nothing moved on a connection in %v", ErrTooSlow, patience))
+		hangUp()
+	})
+}
+
+// counted counts what the session receives from r, and resets idle. At the session's
+// bound it ends all connections.
+func (s *Session) counted(r io.Reader, idle *time.Timer) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := r.Read(p)
+		idle.Reset(s.client.idle)
+		if s.received.Add(int64(n)) > s.max {
+			err = fmt.Errorf("%w: more than %d bytes received", ErrTooLarge, s.max)
+			s.fail(err)
+			s.cancel()
+			return 0, err
+		}
+		return n, err
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

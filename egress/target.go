@@ -18,7 +18,7 @@ type target struct {
 }
 
 const (
-	maxURL  = 8 << 10
+	maxURL  = 8 << 10 // bytes
 	maxHost = 253
 )
 
@@ -40,7 +40,7 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.Host = t.authority()
+	u.Host = t.url().Host
 	u.Fragment, u.RawFragment = "", ""
 	u.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
 	return u, nil
@@ -48,41 +48,34 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 
 // targetOf reads where u leads.
 func targetOf(u *url.URL) (target, error) {
-	var port uint16
-	switch u.Scheme {
-	case "https":
-		port = 443
-	case "http":
-		port = 80
-	default:
+	host := u.Hostname()
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
 		return target{}, fmt.Errorf("%w: scheme %.20q: only https and http are followed", ErrRefused, u.Scheme)
-	}
-	if u.User != nil {
+	case u.User != nil:
 		return target{}, fmt.Errorf("%w: the URL carries user information; configure a credential instead", ErrRefused)
-	}
-	host, bracketed := u.Host, strings.HasPrefix(u.Host, "[")
-	if u.Opaque != "" || host == "" {
+	case u.Opaque != "" || host == "":
 		return target{}, fmt.Errorf("%w: the URL has no host", ErrRefused)
-	}
-	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-		p, err := parsePort(host[i+1:])
-		if err != nil {
-			return target{}, err
-		}
-		host, port = host[:i], p
-	}
-	if bracketed {
-		host = strings.TrimSuffix(host[1:], "]")
+	case strings.HasPrefix(u.Host, "[") != strings.Contains(host, ":") || strings.HasSuffix(u.Host, ":"):
+		return target{}, fmt.Errorf("%w: host %.80q", ErrRefused, u.Host)
 	}
 	t, err := parseHost(host)
 	if err != nil {
 		return target{}, err
 	}
-	if bracketed != strings.Contains(host, ":") {
-		return target{}, fmt.Errorf("%w: host %.80q", ErrRefused, u.Host)
+	t.plain = u.Scheme == "http"
+	t.port = defaultPort(t.plain)
+	if port := u.Port(); port != "" {
+		t.port, err = parsePort(port)
 	}
-	t.port, t.plain = port, u.Scheme == "http"
-	return t, nil
+	return t, err
+}
+
+func defaultPort(plain bool) uint16 {
+	if plain {
+		return 80
+	}
+	return 443
 }
 
 // parseHostport reads "host:port" or "[address]:port".
@@ -147,19 +140,16 @@ func (t target) hostport() string {
 	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// authority returns what stands in a URL: without the scheme's own port.
-func (t target) authority() string {
-	if t.port == 443 && !t.plain || t.port == 80 && t.plain {
-		return strings.TrimSuffix(t.hostport(), ":"+strconv.Itoa(int(t.port)))
-	}
-	return t.hostport()
-}
-
+// url returns the URL of t's root, without the scheme's own port.
 func (t target) url() *url.URL {
+	u := &url.URL{Scheme: "https", Host: t.hostport()}
 	if t.plain {
-		return &url.URL{Scheme: "http", Host: t.authority()}
+		u.Scheme = "http"
 	}
-	return &url.URL{Scheme: "https", Host: t.authority()}
+	if t.port == defaultPort(t.plain) {
+		u.Host = strings.TrimSuffix(u.Host, ":"+strconv.Itoa(int(t.port)))
+	}
+	return u
 }
 
 // Origin returns scheme://host, with the port if it is not the scheme's own: what a

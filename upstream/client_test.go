@@ -31,11 +31,6 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { out.Close() })
-	tunnel, err := out.ListenTunnel(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tunnel.Close() })
 	scratch := t.TempDir()
 	archives := &web.Getter{Egress: out, Scratch: scratch, MaxReceived: 1 << 20}
 	cfg := upstream.Config{
@@ -43,7 +38,7 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 		Fetch: &fetch.Table{
 			Scratch: scratch, Limits: pack.Limits{Bytes: 1 << 20},
 			Getters: map[string]fetch.Getter{
-				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: git.Egress{Client: out, Tunnel: tunnel}},
+				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: git.Egress{Client: out}},
 				"http": archives, "https": archives,
 			},
 		},

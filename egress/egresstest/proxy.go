@@ -4,6 +4,7 @@
 package egresstest
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
 	"net"
@@ -53,7 +54,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodConnect {
-		p.forward(w, r)
+		proxy := &httputil.ReverseProxy{
+			Rewrite: func(*httputil.ProxyRequest) {},
+			Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return p.Dial(r.Host)
+			}},
+		}
+		proxy.ServeHTTP(w, r)
 		return
 	}
 	there, err := p.Dial(r.Host)
@@ -70,19 +77,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	join(here, there)
 }
 
-func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
-	there, err := p.Dial(r.Host)
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	there.Close()
-	proxy := &httputil.ReverseProxy{Rewrite: func(pr *httputil.ProxyRequest) {
-		pr.Out.URL.Host, pr.Out.Host = there.RemoteAddr().String(), pr.In.Host
-	}}
-	proxy.ServeHTTP(w, r)
-}
-
 // ServeSOCKS is the proxy by SOCKS 5, until l is closed.
 func (p *Proxy) ServeSOCKS(l net.Listener) {
 	for {
@@ -95,33 +89,32 @@ func (p *Proxy) ServeSOCKS(l net.Listener) {
 }
 
 func (p *Proxy) socks(c net.Conn) {
+	defer c.Close()
 	hostport, ok := p.negotiate(c)
 	if !ok {
-		c.Close()
 		return
 	}
 	p.note("SOCKS", hostport)
 	there, err := p.Dial(hostport)
 	if err != nil {
 		c.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
-		c.Close()
 		return
 	}
 	c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 	join(c, there)
 }
 
-// negotiate is where a connection is to lead.
+// negotiate returns where a connection is to lead.
 func (p *Proxy) negotiate(c net.Conn) (hostport string, ok bool) {
-	failed := false
-	read := func(n int) []byte {
+	ok = true
+	read := func(n byte) []byte {
 		b := make([]byte, n)
 		if _, err := io.ReadFull(c, b); err != nil {
-			failed = true
+			ok = false
 		}
 		return b
 	}
-	counted := func() string { return string(read(int(read(1)[0]))) }
+	counted := func() string { return string(read(read(1)[0])) }
 	method := byte(0)
 	if p.User != "" {
 		method = 2
@@ -146,19 +139,19 @@ func (p *Proxy) negotiate(c net.Conn) (hostport string, ok bool) {
 		host = counted()
 	case 4:
 		host = net.IP(read(16)).String()
-	default:
-		return "", false
 	}
 	port := read(2)
-	return net.JoinHostPort(host, strconv.Itoa(int(port[0])<<8|int(port[1]))), !failed
+	return net.JoinHostPort(host, strconv.Itoa(int(port[0])<<8|int(port[1]))), ok && host != ""
 }
 
 // join copies both ways until both have ended.
 func join(a, b net.Conn) {
+	var both sync.WaitGroup
 	half := func(to, from net.Conn) {
 		io.Copy(to, from)
 		to.Close()
 	}
-	go half(a, b)
-	go half(b, a)
+	both.Go(func() { half(a, b) })
+	half(b, a)
+	both.Wait()
 }

@@ -66,13 +66,16 @@ type Session interface {
 }
 
 // Egress is the [Network] of package egress.
-type Egress struct {
-	*egress.Client
-	Tunnel *egress.Tunnel
-}
+type Egress struct{ *egress.Client }
 
 // Session implements [Network].
-func (e Egress) Session(maxBytes int64) (Session, error) { return e.Tunnel.Session(maxBytes), nil }
+func (e Egress) Session(maxBytes int64) (Session, error) {
+	s, err := e.Client.Session(maxBytes)
+	if err != nil {
+		return nil, err // and no nil *egress.Session in an interface
+	}
+	return s, nil
+}
 
 // Limits bound one fetch, submodules included. A zero field stands for its default.
 type Limits struct {

@@ -22,12 +22,7 @@ func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Getter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	tunnel, err := client.ListenTunnel(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tunnel.Close() })
-	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: git.Egress{Client: client, Tunnel: tunnel}}
+	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: git.Egress{Client: client}}
 }
 
 func TestWithEgressAndPack(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-func TestTunnelHoldsToThePolicy(t *testing.T) {
+func TestSessionHoldsToThePolicy(t *testing.T) {
 	secret := canary(t)
 	s := serve(t, "https", "127.0.0.1", hello)
 	plain := serve(t, "http", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "" || r.Header.Get("X-Forwarded-For") != "" {
-			t.Errorf("the tunnel adds to the header: %v", r.Header)
+			t.Errorf("the session adds to the header: %v", r.Header)
 		}
 		if r.URL.Path == "/canary" {
 			http.Redirect(w, r, secret.at("https", "evil.test", "/"), http.StatusFound)
@@ -28,7 +28,7 @@ func TestTunnelHoldsToThePolicy(t *testing.T) {
 		b, _ := io.ReadAll(r.Body)
 		w.Write(append([]byte("hello"), b...))
 	})
-	tunnel := listen(t, client(t, up()))
+	c := client(t, up())
 	for _, tt := range []struct {
 		url     string
 		refused bool
@@ -44,7 +44,7 @@ func TestTunnelHoldsToThePolicy(t *testing.T) {
 		{"https://169.254.169.254/", true},
 		{"https://100.100.100.200/", true},
 	} {
-		session := tunnel.Session(1 << 20)
+		session := open(t, c, 1<<20)
 		resp, err := through(t, session).Get(tt.url)
 		if err == nil && resp.StatusCode == http.StatusForbidden {
 			err = errors.New("forbidden")
@@ -60,7 +60,7 @@ func TestTunnelHoldsToThePolicy(t *testing.T) {
 		}
 		session.Close()
 	}
-	session := tunnel.Session(1 << 20)
+	session := open(t, c, 1<<20)
 	defer session.Close()
 	resp, err := through(t, session).Post(plain.at("http", "up.test", "/"), "text/plain", strings.NewReader(", you"))
 	if err != nil || read(t, resp) != "hello, you" {
@@ -68,11 +68,10 @@ func TestTunnelHoldsToThePolicy(t *testing.T) {
 	}
 }
 
-func TestTunnelIsForItsSessionsOnly(t *testing.T) {
+func TestSessionIsForItsCredentialOnly(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
-	tunnel := listen(t, client(t, up()))
-	session, closed := tunnel.Session(1000), tunnel.Session(1000)
-	defer session.Close()
+	c := client(t, up())
+	session, closed := open(t, c, 1000), open(t, c, 1000)
 	closed.Close()
 	u, err := url.Parse(session.URL())
 	if err != nil {
@@ -93,11 +92,9 @@ func TestTunnelIsForItsSessionsOnly(t *testing.T) {
 	}
 }
 
-func TestTunnelLeadsNotToItself(t *testing.T) {
+func TestSessionLeadsNotToItself(t *testing.T) {
 	c := client(t, egress.Config{Allow: []string{"127.0.0.0/8"}})
-	tunnel := listen(t, c)
-	session := tunnel.Session(1000)
-	defer session.Close()
+	session := open(t, c, 1000)
 	u, _ := url.Parse(session.URL())
 	for _, scheme := range []string{"http", "https"} {
 		resp, err := through(t, session).Get(scheme + "://" + u.Host + "/")
@@ -111,10 +108,10 @@ func TestSessionsAreBounded(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 1<<20)
 	send := func(w http.ResponseWriter, _ *http.Request) { w.Write(big) }
 	s, plain := serve(t, "https", "127.0.0.1", send), serve(t, "http", "127.0.0.1", send)
-	tunnel := listen(t, client(t, up()))
+	c := client(t, up())
 	for _, u := range []string{s.at("https", "up.test", "/"), plain.at("http", "up.test", "/")} {
 		for max, enough := range map[int64]bool{100 << 10: false, 2 << 20: true} {
-			session := tunnel.Session(max)
+			session := open(t, c, max)
 			resp, err := through(t, session).Get(u)
 			var got int
 			if err == nil {
@@ -131,7 +128,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
+func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 	arrived := make(chan struct{}, 1)
 	hang := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
@@ -139,49 +136,36 @@ func TestIdleAndClosedTunnelsAreCut(t *testing.T) {
 	})
 	hasty := client(t, up())
 	hasty.SetTimes(time.Minute, time.Minute, 50*time.Millisecond)
-	tunnel := listen(t, hasty)
-	session := tunnel.Session(1 << 20)
+	session := open(t, hasty, 1<<20)
 	if _, err := through(t, session).Get(hang.at("https", "up.test", "/")); err == nil || !errors.Is(session.Refused(), egress.ErrTooSlow) {
 		t.Errorf("idle: got %v, refused: %v", err, session.Refused())
 	}
 
 	<-arrived
-	for _, name := range []string{"session", "tunnel"} {
-		patient := listen(t, client(t, up()))
-		session := patient.Session(1 << 20)
-		done := make(chan error, 1)
-		go func() {
-			_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
-			done <- err
-		}()
-		select {
-		case <-arrived:
-		case err := <-done:
-			t.Fatalf("%s: ended before it was cut: %v, refused: %v", name, err, session.Refused())
-		}
-		if name == "session" {
-			session.Close()
-		} else {
-			patient.Close()
-		}
-		if err := <-done; err == nil || session.Refused() != nil {
-			t.Errorf("close of the %s: got %v, refused: %v", name, err, session.Refused())
-		}
+	session = open(t, client(t, up()), 1<<20)
+	done := make(chan error, 1)
+	go func() {
+		_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
+		done <- err
+	}()
+	select {
+	case <-arrived:
+	case err := <-done:
+		t.Fatalf("ended before it was cut: %v, refused: %v", err, session.Refused())
 	}
-	ended := listen(t, client(t, up()))
-	ended.Close()
-	if late := ended.Session(1); late.Refused() == nil {
-		t.Error("a closed tunnel has sessions")
+	session.Close()
+	if err := <-done; err == nil || session.Refused() != nil {
+		t.Errorf("closed: got %v, refused: %v", err, session.Refused())
 	}
 }
 
-func TestTunnelThroughTheProxyOfTheEnvironment(t *testing.T) {
+func TestSessionThroughTheProxyOfTheEnvironment(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	for _, scheme := range []string{"http", "https"} {
 		p := newSite(t, scheme)
 		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
-		tunnel := listen(t, client(t, egress.Config{ProxyNames: true, Ports: []int{s.port}, Resolver: names{"evil.test": {"127.0.0.1"}}}))
-		session := tunnel.Session(1 << 20)
+		c := client(t, egress.Config{ProxyNames: true, Ports: []int{s.port}, Resolver: names{"evil.test": {"127.0.0.1"}}})
+		session := open(t, c, 1<<20)
 		resp, err := through(t, session).Get(s.at("https", "unknown.test", "/"))
 		if err != nil {
 			t.Fatal(err, session.Refused())
@@ -196,10 +180,8 @@ func TestTunnelThroughTheProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestTunnelRefusesWhatIsNoTarget(t *testing.T) {
-	tunnel := listen(t, client(t, up()))
-	session := tunnel.Session(1000)
-	defer session.Close()
+func TestSessionRefusesWhatIsNoTarget(t *testing.T) {
+	session := open(t, client(t, up()), 1000)
 	u, _ := url.Parse(session.URL())
 	for _, line := range []string{"CONNECT up.test HTTP/1.1", "CONNECT 127.1:443 HTTP/1.1", "GET /x HTTP/1.1", "GET https://up.test/ HTTP/1.1", "GET ftp://up.test/ HTTP/1.1"} {
 		conn, err := net.Dial("tcp", u.Host)
