@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"proxy":         {"", "hostname", "rewrite", "auth", "fair"},
 	"cache":         {"", "fair"},
 	"ledger":        {""},
-	"lock":          {"", "hostname"},
+	"lock":          {"", "hostname", "ledger", "internal/hint"},
 	"store":         {""},
 	"store/disk":    {"", "store"},
 	"cache/disk":    {"", "cache"},

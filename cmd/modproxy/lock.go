@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
@@ -22,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/lock"
 )
 
-// lockFlags are what "modproxy lock" is told.
+// lockFlags are the flags of "modproxy lock".
 type lockFlags struct {
 	check, noLedger     bool
 	url, key, tokenFile string
@@ -86,8 +85,8 @@ copy is compared without them.`,
 	return cmd
 }
 
-// installed is what the client has installed for the configuration in dir. It tells
-// what is not held.
+// installed returns what the client has installed for the configuration in dir, and
+// prints what is not locked.
 func (env *environment) installed(dir string) ([]lock.Call, error) {
 	data := env.variable("TF_DATA_DIR")
 	if data == "" {
@@ -100,7 +99,7 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 		return nil, err
 	}
 	for _, o := range others {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it comes from no registry: module %s\n", printable(o.Key)); err != nil {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it does not come from a registry: module %s\n", printable(o.Key)); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +108,7 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 		return nil, err
 	}
 	for _, name := range passed {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not held, because it is git's own: %s\n", printable(name)); err != nil {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it belongs to git: %s\n", printable(name)); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +120,7 @@ func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.
 	if len(wrong) > 0 {
 		return problems(wrong)
 	}
-	asked, err := env.holdToLedger(ctx, entries, f)
+	asked, err := env.checkLedger(ctx, entries, f)
 	if err != nil {
 		return err
 	}
@@ -146,7 +145,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return err
 	}
 	wrong := problems(lock.Check(entries, calls))
-	asked, err := env.holdToLedger(ctx, entries, f)
+	asked, err := env.checkLedger(ctx, entries, f)
 	var more problems
 	switch {
 	case errors.As(err, &more):
@@ -158,7 +157,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return wrong
 	}
 	if asked == "" && !f.noLedger {
-		return misuse{hint.With(errors.New("there is no ledger to hold the file to"),
+		return misuse{hint.With(errors.New("there is no ledger to compare the file with"),
 			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries)), asked)
@@ -177,23 +176,22 @@ func readLock(name string) ([]lock.Entry, error) {
 	return entries, nil
 }
 
-// holdToLedger holds entries to the ledger that f names. asked says which one it
-// was, and is empty when there is none. Its error may be problems.
-func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, f lockFlags) (asked string, err error) {
+// checkLedger compares entries with the ledger that f names. asked says which one
+// that is, and is empty when there is none. Its error may be problems.
+func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f lockFlags) (asked string, err error) {
 	if f.noLedger {
 		return "", nil
 	}
-	var record func(context.Context, modproxy.ModuleVersion) (ledger.Record, error)
+	var book lock.Ledger
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
 			return "", err
 		}
-		remote, err := newRemoteLedger(ctx, f.url, f.key, token)
-		if err != nil {
+		if book, err = lock.DialLedger(ctx, f.url, f.key, token); err != nil {
 			return "", fmt.Errorf("ledger of %s: %w", f.url, err)
 		}
-		record, asked = remote.record, f.url
+		asked = f.url
 	} else {
 		c, err := env.settings()
 		if err != nil {
@@ -202,44 +200,23 @@ func (env *environment) holdToLedger(ctx context.Context, entries []lock.Entry, 
 		if _, err := os.Stat(c.LedgerDir()); errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		book, err := ledger.OpenReadOnly(c.LedgerDir())
+		local, err := ledger.OpenReadOnly(c.LedgerDir())
 		if err != nil {
 			return "", err
 		}
-		defer book.Close()
-		record, asked = book.Lookup, c.LedgerDir()
+		defer local.Close()
+		book, asked = local, c.LedgerDir()
 	}
-	var wrong problems
-	for _, e := range entries {
-		if err := holdEntry(ctx, e, record); err != nil {
-			wrong = append(wrong, err)
-		}
-	}
-	if len(wrong) > 0 {
-		return asked, wrong
+	if wrong := lock.CheckLedger(ctx, entries, book); len(wrong) > 0 {
+		return asked, problems(wrong)
 	}
 	return ", and the ledger of " + asked + " agrees", nil
 }
 
-func holdEntry(ctx context.Context, e lock.Entry, record func(context.Context, modproxy.ModuleVersion) (ledger.Record, error)) error {
-	recorded, err := record(ctx, e.Module.At(e.Version))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and the ledger has no record of it", e.Sum)}
-	case err != nil:
-		return fmt.Errorf("%s %s: ledger: %w", e.Module, e.Version, err)
-	case recorded.Sum != e.Sum:
-		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is %s here, and %s in the ledger", e.Sum, recorded.Sum)}
-	case !recorded.Is(e.Sum, e.Subdir):
-		return &lock.Different{Module: e.Module, Version: e.Version, What: fmt.Sprintf("it is the directory %s here, and %s in the ledger", ledger.Subdir(e.Subdir), recorded.Subdir)}
-	}
-	return nil
-}
-
-// token is what the proxy at f.url is shown: what --token-file has, or what the
-// clients would show its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
-// They have no variable for a host with a port, and ask by https; on this machine
-// either is all the same.
+// token returns the token for the proxy at f.url: the one in --token-file, or the one
+// that clients would show its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
+// They have no variable for a host with a port, and ask by https; for this machine
+// that makes no difference.
 func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)
