@@ -40,7 +40,7 @@ func countArguments(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-// flagError is what pflag says of a flag of cmd, in our own words.
+// flagError returns an error of pflag in the words of the other messages.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var bare *pflag.ValueRequiredError
@@ -63,7 +63,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// wantedOf says what a value of a flag looks like.
+// wantedOf says what the value of a flag looks like.
 func wantedOf(f *pflag.Flag) error {
 	switch f.Value.Type() {
 	case "duration":

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,7 +17,7 @@ import (
 const (
 	exitDone   = 0
 	exitFailed = 1
-	exitMisuse = 2 // command line or configuration are wrong; trying again changes nothing
+	exitMisuse = 2 // the command line or the configuration is wrong
 )
 
 // misuse marks err as a mistake in the command line or the configuration.
@@ -26,7 +25,7 @@ type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
-// problems are several errors, each of which is printed for itself.
+// problems are several errors, each printed in a line of its own.
 type problems []error
 
 func (p problems) Unwrap() []error { return p }
@@ -38,12 +37,6 @@ func (p problems) Error() string {
 	}
 	return strings.Join(lines, "; ")
 }
-
-// absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
-type absent string
-
-func (a absent) Error() string      { return string(a) }
-func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 func exitCode(err error) int {
 	var m misuse
@@ -57,7 +50,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// printError writes err for people: what is wrong, then what to do about it.
+// printError prints what is wrong, then what to do about it.
 func printError(w io.Writer, err error) {
 	var all problems
 	var wrong config.Error
@@ -76,8 +69,7 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// printable is s with escapes in place of what a terminal would obey: names in it
-// may be a stranger's.
+// printable escapes what a terminal would obey: names in s may come from strangers.
 func printable(s string) string {
 	var b strings.Builder
 	for i, r := range s {

@@ -10,8 +10,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// verbFlags are the flags of keys that a verb has. One that is not here looks into the data
-// directory, and has "data".
+// verbFlags are the flags of keys that a verb has. A verb that is not here has "data".
 var verbFlags = map[string][]string{
 	"serve":         {"*"},
 	"config":        {"*"},
@@ -27,7 +26,7 @@ var verbFlags = map[string][]string{
 // configFlags are the flags of a verb.
 type configFlags struct{ set *pflag.FlagSet }
 
-// addConfigFlags gives every verb below root the flags of the keys that concern it.
+// addConfigFlags adds the flags of keys to every verb below root.
 func addConfigFlags(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		addConfigFlags(cmd)
@@ -35,7 +34,7 @@ func addConfigFlags(root *cobra.Command) {
 	_, verb, _ := strings.Cut(root.CommandPath(), " ")
 	wanted, ok := verbFlags[verb]
 	switch {
-	case !ok && root.HasSubCommands(): // of which each has its own
+	case !ok && root.HasSubCommands(): // each of them has its own
 		return
 	case !ok:
 		wanted = []string{"data"}
@@ -56,10 +55,10 @@ func addConfigFlags(root *cobra.Command) {
 	}
 }
 
-// file is the configuration file that was given by flag, or empty.
+// file returns the configuration file that was given by flag, or an empty string.
 func (f *configFlags) file() string { return f.set.Lookup("config").Value.String() }
 
-// changed are the flags of keys that were given.
+// changed returns the flags of keys that were given.
 func (f *configFlags) changed() []config.Flag {
 	var given []config.Flag
 	for _, k := range config.Keys() {

@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// healthTimeout is how long the proxy may take to say that it is alive.
+// healthTimeout is how long the proxy may take to answer.
 const healthTimeout = 5 * time.Second
 
 func newHealthCommand(env *environment) *cobra.Command {
@@ -41,8 +41,8 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				if base, err = env.localURL(); err != nil {
 					return err
 				}
-				// The machine asks itself, sends nothing and believes nothing but a
-				// status; and a certificate seldom names the loopback address.
+				// The request stays on this machine and has no secret, only the status of
+				// its answer counts, and certificates seldom name the loopback address.
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 			}
 			if err := health(cmd.Context(), client, strings.TrimRight(base, "/")); err != nil {
@@ -56,8 +56,8 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 	return cmd
 }
 
-// localURL is where this machine finds the proxy. It does not ask for a
-// configuration that is in order: what is running may have had other flags.
+// localURL returns where this machine finds the proxy. The configuration is not
+// checked as a whole: the proxy that runs may have had other flags.
 func (env *environment) localURL() (string, error) {
 	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {

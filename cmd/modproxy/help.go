@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newHelpCommand is cobra's, but for an exit code of 2 for a verb that there is not.
+// newHelpCommand replaces cobra's, whose exit code for an unknown verb is 0.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB…]",
@@ -18,13 +18,13 @@ func newHelpCommand() *cobra.Command {
 				}
 				found = inner
 			}
-			found.InitDefaultHelpFlag() // which would be made when it runs
+			found.InitDefaultHelpFlag() // cobra makes it only when a command runs
 			return found.Help()
 		},
 	}
 }
 
-// verbOf is a command of cmd by its name; nil if there is none.
+// verbOf returns the verb of cmd with the given name, or nil.
 func verbOf(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		if c.Name() == name {

@@ -41,7 +41,7 @@ they expire, or until the second rotation.`,
 	return cmd
 }
 
-// keyHint is what to do where there is no new key because of err.
+// keyHint says what to do when no new key could be made.
 func keyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,5 +51,5 @@ func keyHint(err error, dir string) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "run it as the owner of the data directory"
 	}
-	return "the key that there was goes on to count"
+	return "the old key stays valid"
 }

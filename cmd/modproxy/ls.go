@@ -73,7 +73,7 @@ func (env *environment) ls(ctx context.Context, api *admin.Client, pattern strin
 	return err
 }
 
-// printPackages prints a table, and each note of a package in a line of its own.
+// printPackages prints a table, and each note of a package in a line below it.
 func printPackages(w io.Writer, list []*admin.Package) error {
 	if len(list) == 0 {
 		return nil

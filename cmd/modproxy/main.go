@@ -26,25 +26,24 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// environment is what a verb knows of the world it runs in.
+// environment is what a verb is given by its process.
 type environment struct {
 	variables      []string // "NAME=value"
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
 	flags   *configFlags
-	started bool // the command line was in order
+	started bool // the command line was valid
 }
 
-// load reads the configuration: defaults, then the file, then variables, then
-// flags. Its error is a [misuse].
+// load reads the configuration and checks it: defaults, then the file, then
+// variables, then flags. The error is a [config.Error].
 func (env *environment) load() (*config.Config, error) {
 	return config.Load(env.flags.file(), env.variables, env.flags.changed())
 }
 
-// run is modproxy without the process: args are the arguments after the
-// program's name, variables are "NAME=value", and the result is the exit code.
-// It returns when the verb is done, soon after ctx is.
+// run runs a command line without its program's name, and returns the exit code.
+// It returns soon after ctx has ended.
 func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := &environment{variables: variables, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := newRootCommand(env)
@@ -54,7 +53,7 @@ func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout,
 	case err != nil && !env.started:
 		err = misuse{err}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		err = errors.New("a signal has ended it before it was done")
+		err = errors.New("ended by a signal before it was done")
 	}
 	if err != nil {
 		printError(stderr, err)
@@ -125,8 +124,8 @@ func newGroup(name, short, long string) *cobra.Command {
 	}
 }
 
-// unknownVerb is how a command that has verbs refuses arguments: those it has are
-// found before it is asked.
+// unknownVerb refuses the arguments of a command that has verbs: cobra has found none
+// by that name.
 func unknownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -66,10 +66,10 @@ stands for every module of which a package is or was kept.`,
 	return cmd
 }
 
-// maxShown is how many versions are named to a person.
+// maxShown is how many versions are listed by name.
 const maxShown = 20
 
-// refreshedText is what became of a module, in one line.
+// refreshedText says in one line what a registry answered.
 func refreshedText(m admin.Refreshed) string {
 	name := func(list []string) string {
 		more := ""

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,7 +31,7 @@ Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hangup := make(chan os.Signal, 1) // one that comes while another is followed is not lost
+			hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
 			c, err := env.load()
@@ -43,7 +45,7 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 
 // serve runs the proxy until ctx ends.
 func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-chan os.Signal) (err error) {
-	env.tuneGarbage(c)
+	env.tuneCollector(c)
 	claim, err := admin.ClaimToServe(ctx, c.Data)
 	if err != nil {
 		return err
@@ -67,7 +69,7 @@ func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-ch
 	return a.Serve(ctx, hangup)
 }
 
-// announce tells the person at the terminal where the proxy is and what to do next.
+// announce prints where the proxy is and what to do next.
 func (env *environment) announce(a *app.App) error {
 	c := a.Config()
 	base, err := c.BaseURL()
@@ -86,10 +88,10 @@ func (env *environment) announce(a *app.App) error {
 		b.WriteString("\nOther machines cannot use localhost: set public_url to the URL that clients use.\n")
 	}
 	if a.TokensUnprotected() {
-		b.WriteString("\nTokens are shown to this proxy unencrypted, and who sees one can use it: set\ntls.cert_file and tls.key_file, or public_url to the https URL that clients use.\n")
+		b.WriteString("\nClients send their tokens to this proxy unencrypted: set tls.cert_file and\ntls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if a.NobodyHasToken() {
-		fmt.Fprintf(&b, "\nNobody has a token yet, and clients have to show one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\n\"anonymous: true\" would let in whoever can connect.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
+		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
 	}
 	_, err = fmt.Fprint(env.stdout, b.String())
 	return err
@@ -100,4 +102,25 @@ func listensEverywhere(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+}
+
+// A request leaves a few kilobytes of garbage, and live memory is a few tens of
+// megabytes: with Go's default the collector would run some tens of times a second
+// under load. It runs less often, unless memory use comes near a bound.
+const (
+	garbagePercent = 400
+	garbageRoom    = 256 * config.MiB // beside twice cache.memory
+)
+
+// tuneCollector says how often to collect garbage, unless GOGC or GOMEMLIMIT do.
+func (env *environment) tuneCollector(c *config.Config) {
+	set := func(name string) bool {
+		return slices.ContainsFunc(env.variables, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	}
+	if !set("GOGC") {
+		debug.SetGCPercent(garbagePercent)
+	}
+	if !set("GOMEMLIMIT") {
+		debug.SetMemoryLimit(int64(2*c.Cache.Memory + garbageRoom))
+	}
 }

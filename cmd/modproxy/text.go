@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// shellQuote is s as one word of a POSIX shell, on one line and without a character
-// that a terminal obeys. Everything that is printed as a command goes through it:
-// names may be a publisher's, and directories have spaces.
+// shellQuote returns s as one word of a POSIX shell, on one line and without
+// characters that a terminal obeys. Whatever is printed as a part of a command goes
+// through it: names may come from strangers, and directories have spaces.
 func shellQuote(s string) string {
 	switch {
 	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) }):
@@ -28,13 +28,12 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// isPlain reports whether r means nothing to a shell, wherever it stands in a word
-// that is an argument.
+// isPlain reports whether r has no special meaning to a shell anywhere in an argument.
 func isPlain(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
 }
 
-// sizeText is a size for people.
+// sizeText returns a size as people read it.
 func sizeText(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)

@@ -26,8 +26,8 @@ that serves from it notices changes within five seconds.`)
 	return cmd
 }
 
-// tokens are those of the data directory, which must be there. The configuration
-// need not be in order for that: who revokes a token is in a hurry.
+// tokens opens the tokens in the data directory, which must exist. The rest of the
+// configuration may be wrong: revoking a token must not wait for that.
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
@@ -40,10 +40,10 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	return c, tokens, err
 }
 
-// firstTokens is tokens for the first one, which may be made before modproxy has
-// served: the data directory is made where it will serve from. One that is named on
-// the command line has to be there, because its name may be a mistake.
-func (env *environment) firstTokens() (*config.Config, *auth.Tokens, error) {
+// makeTokens is like tokens, and makes the data directory: the first token may be made
+// before modproxy has served. A directory that --data names must exist, because its
+// name may be a mistake.
+func (env *environment) makeTokens() (*config.Config, *auth.Tokens, error) {
 	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +109,7 @@ The data directory is created if it does not exist, unless --data names it.`,
 	return cmd
 }
 
-// parseExpiry reads how long a token is good.
+// parseExpiry reads how long a token is valid.
 func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
@@ -122,7 +122,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 }
 
 func (env *environment) createToken(ctx context.Context, spec auth.TokenSpec) error {
-	c, tokens, err := env.firstTokens()
+	c, tokens, err := env.makeTokens()
 	if err != nil {
 		return err
 	}

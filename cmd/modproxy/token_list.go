@@ -68,8 +68,8 @@ func scopesText(scopes []auth.Scope) string {
 	return strings.Join(all, " ")
 }
 
-// tokenHelp tells a person what a token that was just made is good for and how a
-// client shows it. The token is not in it: it goes where logs may be.
+// tokenHelp says what a new token is for and how clients show it. The token itself is
+// not in it: standard error may go to a log.
 func tokenHelp(c *config.Config, t auth.Token) string {
 	var b strings.Builder
 	end := "It never expires"
@@ -91,16 +91,16 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		fmt.Fprintf(&b, "\nWhere a package's own URL is the source, in ~/.netrc:\n\n  machine %s login modproxy password mp_…\n", own)
 	}
 	if t.Admin && own != "" {
-		fmt.Fprintf(&b, "\nFor what operates the proxy: curl --header 'Authorization: Bearer mp_…' %s\n", shellQuote(base+"/-/metrics"))
+		fmt.Fprintf(&b, "\nTo operate the proxy: curl --header 'Authorization: Bearer mp_…' %s\n", shellQuote(base+"/-/metrics"))
 	}
 	if unknown := unknownHosts(c, t); len(unknown) > 0 {
-		fmt.Fprintf(&b, "\nNone of the upstreams is %s, which a scope names.\n", strings.Join(unknown, ", "))
+		fmt.Fprintf(&b, "\nThe scopes name hosts that are not among the upstreams: %s.\n", strings.Join(unknown, ", "))
 	}
 	return b.String()
 }
 
-// hostOf is the host of the proxy's URL with its port, as clients write it; empty
-// if nobody knows it.
+// hostOf returns the host of the proxy's URL with its port, as clients write it, or an
+// empty string if it is unknown.
 func hostOf(base string, err error) string {
 	u, bad := url.Parse(base)
 	if err != nil || bad != nil {
@@ -109,8 +109,8 @@ func hostOf(base string, err error) string {
 	return u.Host
 }
 
-// tokenHosts are the hosts for which clients show the token: those that stand in
-// source addresses.
+// tokenHosts returns the hosts for which clients show the token: those in source
+// addresses.
 func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	var hosts []string
 	for _, u := range c.Upstreams {
@@ -125,7 +125,7 @@ func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	return hosts
 }
 
-// unknownHosts are the hosts of scopes that no upstream is.
+// unknownHosts returns the hosts of scopes that are not among the upstreams.
 func unknownHosts(c *config.Config, t auth.Token) []string {
 	known := map[string]bool{}
 	for _, u := range c.Upstreams {
@@ -152,8 +152,8 @@ func coversHost(scopes []auth.Scope, host string) bool {
 	return false
 }
 
-// normalised is a host of a configuration that was read and not checked; empty if it
-// is none.
+// normalised returns the normal form of a host in a configuration that was not
+// checked, or an empty string if it is not a host.
 func normalised(host string) string {
 	h, err := hostname.Parse(host)
 	if err != nil {

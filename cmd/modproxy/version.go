@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (-X main.version=v1.2.3) where the source has no
-// repository around it, in a container build say.
+// version is set by the linker (-X main.version=v1.2.3) where the source is not in a
+// repository, such as in a container build.
 var version string
 
-// buildVersion is the version of this program: what the linker or Go itself
-// stamped on it, else "(devel)".
+// buildVersion returns the version of this program that the linker or Go itself has
+// set, else "(devel)".
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -27,7 +27,7 @@ func buildVersion() string {
 
 const platform = runtime.GOOS + "/" + runtime.GOARCH
 
-// versionText is what "modproxy version" and "modproxy --version" print.
+// versionText returns what "modproxy version" and "modproxy --version" print.
 func versionText() string {
 	return fmt.Sprintf("modproxy %s (%s, %s)", buildVersion(), runtime.Version(), platform)
 }
