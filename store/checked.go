@@ -17,6 +17,7 @@ import (
 const (
 	pieceSize = 64 << 10 // how much of a blob is read at a time, in bytes
 	withheld  = 32 << 10 // what the last piece has at least, if the blob has as much
+	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/600 of the blobs that were checked
 )
 
 // checked reads a blob and never gives all of one that is damaged. Read from start to
@@ -33,18 +34,18 @@ type checked struct {
 	blob   Blob
 	size   int64
 	want   modproxy.Digest
-	found  func(error)    // called once, when the blob turns out to be damaged or unreadable
-	learn  func([][]byte) // called with states when they are right; they do not change then
+	found  func(error)  // called once, when the blob turns out to be damaged or unreadable
+	learn  func([]byte) // called with states when they are right; they do not change then
+	close  func()       // called once
 	closed atomic.Bool
-	close  func() // called once
 
 	offset   int64 // of the next byte for the caller
 	streamed int64 // how far the caller has read from the start without a check
 	part     bool  // the caller may want a part that begins at the start
 
 	// states are those of the blob's hash at the beginning of each piece, as far as they
-	// are known. With the bytes of a piece one state becomes the next.
-	states [][]byte
+	// are known, one after the other. With the bytes of a piece one becomes the next.
+	states []byte
 	sound  bool   // all states are known, and the last one leads to the digest
 	data   []byte // of the piece that was read last; nil if there is none
 	at     int64  // which piece that is
@@ -53,10 +54,10 @@ type checked struct {
 
 // newChecked returns a reader of blob, of which an earlier check has learned states, or
 // nil.
-func newChecked(blob Blob, want modproxy.Digest, states [][]byte) *checked {
+func newChecked(blob Blob, want modproxy.Digest, states []byte) *checked {
 	c := &checked{blob: blob, size: blob.Size(), want: want, states: states, sound: states != nil}
 	if states == nil {
-		c.states = [][]byte{stateOf(sha256.New())}
+		c.states = stateOf(sha256.New())
 	}
 	return c
 }
@@ -133,7 +134,7 @@ func (c *checked) check(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		_ = c.load(int64(len(c.states) - 1)) // which keeps the error
+		_ = c.load(int64(len(c.states)/stateSize - 1)) // which keeps the error
 	}
 	return c.err
 }
@@ -156,11 +157,12 @@ func (c *checked) load(at int64) error {
 		return c.broken(err)
 	}
 	h := sha256.New()
-	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[at]); err != nil {
+	next := int(at+1) * stateSize
+	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[next-stateSize : next]); err != nil {
 		return c.broken(err)
 	}
 	h.Write(data)
-	switch next := int(at) + 1; {
+	switch {
 	case at == c.last():
 		if modproxy.Digest(h.Sum(nil)) != c.want {
 			return c.broken(ErrDamaged)
@@ -170,13 +172,15 @@ func (c *checked) load(at int64) error {
 		}
 		c.sound = true
 	case next == len(c.states):
-		c.states = append(c.states, stateOf(h))
-	case !bytes.Equal(stateOf(h), c.states[next]):
+		c.states = append(c.states, stateOf(h)...)
+	case !bytes.Equal(stateOf(h), c.states[next:next+stateSize]):
 		return c.broken(ErrDamaged)
 	}
 	c.data, c.at = data, at
 	return nil
 }
+
+var stateSize = len(stateOf(sha256.New()))
 
 // stateOf returns what a SHA-256 depends on, as sha256.New documents it.
 func stateOf(h hash.Hash) []byte {

@@ -66,12 +66,12 @@ func (s *Store) count(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom reserves n bytes, for which it evicts what was not used for longest. Those
+// makeRoom reserves n bytes, until m.end, for which it evicts what was not used for longest. Those
 // who reserve next wait for it.
-func (s *Store) makeRoom(ctx context.Context, n int64, to *reservation) error {
+func (s *Store) makeRoom(ctx context.Context, n int64) error {
 	m := s.room
 	if m.limit == 0 {
-		m.claim(n, to)
+		m.claim(n)
 		return nil
 	}
 	if n > m.limit {
@@ -87,7 +87,7 @@ func (s *Store) makeRoom(ctx context.Context, n int64, to *reservation) error {
 		if err := s.count(ctx); err != nil {
 			return err
 		}
-		victims, changed, what := m.claim(n, to)
+		victims, changed, what := m.claim(n)
 		full := &modproxy.NoSpace{Err: fmt.Errorf(
 			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
 		switch {

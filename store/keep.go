@@ -46,7 +46,7 @@ type Store struct {
 	once   sync.Once
 	room   *room
 	memory *memory
-	states *states
+	states *memory            // hash states of blobs that were checked
 	loads  singleflight.Group // of blobs into memory
 	checks singleflight.Group // of whole blobs
 
@@ -143,18 +143,17 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 		}
 	}
 	// Room for all at once: two who wait for each other would wait for ever.
-	var room reservation
 	if missing > 0 {
-		if err := s.makeRoom(ctx, missing, &room); err != nil {
+		if err := s.makeRoom(ctx, missing); err != nil {
 			return Record{}, err
 		}
-		defer room.end()
+		defer s.room.end(&missing)
 	}
 	for _, b := range blobs {
 		if err := s.put(ctx, b); err != nil {
 			return Record{}, err
 		}
-		s.room.keep(b.Digest, b.Size, &room)
+		s.room.keep(b.Digest, b.Size, &missing)
 	}
 	revision, err := s.Records.Put(ctx, r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// memory holds the bytes of hot blobs. Bytes count from when room for them was reserved
+// memory holds bytes under the digests of blobs, those that were used last. Bytes count from when room for them was reserved
 // until they are dropped and nobody reads them any more, so that slow readers cannot
 // make it larger than its limit.
 type memory struct {
@@ -23,8 +23,8 @@ type memory struct {
 	lru  *simplelru.LRU[modproxy.Digest, *hot]
 }
 
-// hot is a checked blob in memory. Its fields are guarded by memory.mu, but for data,
-// which does not change.
+// hot is bytes in memory. Its fields are guarded by memory.mu, but for data, which does
+// not change.
 type hot struct {
 	memory  *memory
 	data    []byte
@@ -47,7 +47,7 @@ func newMemory(limit int64) *memory {
 // largest is the size of the largest blob that is held.
 func (m *memory) largest() int64 { return m.limit / 8 }
 
-// open returns a reader of a blob, or nil if it is not in memory.
+// open returns a reader of what is held, or nil.
 func (m *memory) open(d modproxy.Digest) *hotReader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +106,17 @@ func (m *memory) add(d modproxy.Digest, data []byte) {
 	m.lru.Add(d, &hot{memory: m, data: data})
 }
 
-// hotReader reads a hot blob.
+// get returns what is held, or nil.
+func (m *memory) get(d modproxy.Digest) []byte {
+	r := m.open(d)
+	if r == nil {
+		return nil
+	}
+	defer r.Close()
+	return r.hot.data
+}
+
+// hotReader reads what is held.
 type hotReader struct {
 	bytes.Reader
 	hot    *hot
@@ -130,48 +140,4 @@ func (r *hotReader) Close() error {
 		m.idle += int64(len(h.data))
 	}
 	return nil
-}
-
-const (
-	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/400 of the blobs that were checked
-	stateSize = 160      // bytes of one
-)
-
-// states are the hash states of blobs that were checked, of those that were used last.
-type states struct {
-	mu   sync.Mutex
-	used int64 // in bytes
-	lru  *simplelru.LRU[modproxy.Digest, [][]byte]
-}
-
-func newStates() *states {
-	c := &states{}
-	c.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Digest, list [][]byte) { c.used -= sizeOf(list) })
-	return c
-}
-
-func sizeOf(list [][]byte) int64 { return int64(len(list)+1) * stateSize }
-
-// get returns nil when none are remembered.
-func (c *states) get(d modproxy.Digest) [][]byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list, _ := c.lru.Get(d)
-	return list
-}
-
-func (c *states) add(d modproxy.Digest, list [][]byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lru.Remove(d)
-	c.lru.Add(d, list)
-	for c.used += sizeOf(list); c.used > maxStates; {
-		c.lru.RemoveOldest()
-	}
-}
-
-func (c *states) remove(d modproxy.Digest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lru.Remove(d)
 }

@@ -127,7 +127,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	}
 	s.room.found(was, true, size)
 	c = newChecked(blob, d, s.states.get(d))
-	c.learn = func(states [][]byte) { s.states.add(d, states) }
+	c.learn = func(states []byte) { s.remember(d, states) }
 	c.found = func(err error) {
 		if errors.Is(err, ErrDamaged) {
 			_ = s.checkAgain(context.WithoutCancel(ctx), d, err)
@@ -138,6 +138,13 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	}
 	c.close = func() { s.room.unread(e) }
 	return c, nil
+}
+
+// remember keeps the hash states of a blob in memory.
+func (s *Store) remember(d modproxy.Digest, states []byte) {
+	if s.states.reserve(int64(len(states))) {
+		s.states.add(d, states)
+	}
 }
 
 // checkAgain checks a blob that was found damaged, so that it is set aside if it is
@@ -168,7 +175,7 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
 			c := newChecked(blob, d, nil)
-			c.learn = func(states [][]byte) { s.states.add(d, states) }
+			c.learn = func(states []byte) { s.remember(d, states) }
 			size, err = blob.Size(), c.check(ctx)
 			c.Close()
 		}

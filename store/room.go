@@ -277,24 +277,17 @@ func (m *room) spare(d modproxy.Digest, gone, aside bool) {
 	})
 }
 
-// reservation is room for what is being written.
-type reservation struct {
-	room  *room // nil: nothing is reserved
-	bytes int64
-}
-
 // claim reserves n bytes if they are free. Otherwise it returns the blobs whose removal
 // frees them, which are going from then on. If those that may go now do not free
 // enough, changed is closed when that may be different. What may be waited for is
 // decided at the same moment as what may go.
-func (m *room) claim(n int64, to *reservation) (victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
+func (m *room) claim(n int64) (victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	over := m.sum.there + m.aside + m.reserved + n - m.limit
 	if m.limit == 0 || over <= 0 {
 		m.reserved += n
 		m.writers++
-		*to = reservation{m, n}
 		return nil, nil, waitNot
 	}
 	switch {
@@ -354,25 +347,23 @@ func (m *room) busy() (list []modproxy.Digest) {
 	return list
 }
 
-// keep records that a blob is there, for which room may have been reserved.
-func (m *room) keep(d modproxy.Digest, size int64, from *reservation) {
+// keep records that a blob is there. If it was not, its bytes are taken from reserved.
+func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 	m.edit(d, func(e *entry) {
+		if !e.there {
+			part := min(size, *reserved)
+			m.reserved -= part
+			*reserved -= part
+		}
 		e.set(m, true, size)
-		part := min(size, from.bytes)
-		m.reserved -= part
-		from.bytes -= part
 	})
 }
 
-// end gives back what is left of the reservation.
-func (res *reservation) end() {
-	m := res.room
-	if m == nil {
-		return
-	}
+// end is the end of a claim, and gives back what is left of it.
+func (m *room) end(reserved *int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reserved -= res.bytes
+	m.reserved -= *reserved
 	m.writers--
 	m.change()
 }

@@ -24,8 +24,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var res reservation
-	victims, changed, what := m.claim(1000, &res)
+	victims, changed, what := m.claim(1000)
 	if victims != nil || what != waitReaders {
 		t.Fatalf("%d victims, waiting %d, while it is needed", len(victims), what)
 	}
@@ -35,7 +34,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	default:
 		t.Error("it is not told")
 	}
-	if victims, _, _ := m.claim(1000, &res); len(victims) != 1 {
+	if victims, _, _ := m.claim(1000); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
 	}
 }
@@ -43,7 +42,7 @@ func TestReleaseIsAChange(t *testing.T) {
 // What is being removed is waited for no longer than the context lasts.
 func TestHoldEndsWithItsContext(t *testing.T) {
 	m, d := full()
-	if victims, _, _ := m.claim(1000, &reservation{}); len(victims) != 1 {
+	if victims, _, _ := m.claim(1000); len(victims) != 1 {
 		t.Fatal("nothing is going")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +64,7 @@ func TestVictimInUse(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		victims, _, _ := m.claim(1000, &reservation{})
+		victims, _, _ := m.claim(1000)
 		if len(victims) != 1 {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
@@ -83,7 +82,7 @@ func TestRemovedWhileCounting(t *testing.T) {
 	found := []BlobInfo{{Digest: a, Size: 100}, {Digest: b, Size: 100}, {Digest: c, Size: 100}}
 	m.condemn(a)
 	m.spare(a, true, false)
-	m.keep(b, 100, &reservation{})
+	m.keep(b, 100, new(int64))
 	m.load(found)
 	if m.sum.there != 200 || m.sum.idle != 200 || len(m.entries) != 2 {
 		t.Errorf("%+v of %d", m.sum, len(m.entries))
@@ -122,7 +121,7 @@ func BenchmarkClaimInVain(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if victims, _, waiting := m.claim(1, &reservation{}); victims != nil || waiting != waitReaders {
+		if victims, _, waiting := m.claim(1); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
 	}

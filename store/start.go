@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -19,7 +20,7 @@ func (s *Store) init() {
 		if limit == 0 {
 			limit = 64 << 20
 		}
-		s.room, s.memory, s.states = newRoom(s.MaxSize), newMemory(max(0, limit)), newStates()
+		s.room, s.memory, s.states = newRoom(s.MaxSize), newMemory(max(0, limit)), newMemory(maxStates)
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.written = time.Now()
 	})
@@ -35,19 +36,17 @@ func (s *Store) observe(e Event) {
 // bound may have been lowered since.
 func (s *Store) Start() {
 	s.init()
-	s.begin(func() {
-		give, err := s.room.take(s.ending)
+	s.begin(func(ctx context.Context) error {
+		give, err := s.room.take(ctx)
 		if err != nil {
-			return
+			return err
 		}
 		defer give()
-		err = s.count(s.ending)
+		err = s.count(ctx)
 		if err == nil && s.MaxSize > 0 {
-			_, err = s.shrink(s.ending, s.MaxSize)
+			_, err = s.shrink(ctx, s.MaxSize)
 		}
-		if err != nil && s.ending.Err() == nil {
-			s.observe(Event{Kind: StorageFailed, Err: err})
-		}
+		return err
 	})
 }
 
@@ -75,8 +74,7 @@ func (s *Store) Close(ctx context.Context) error {
 // errClosed: the Store does no work in the background any more.
 var errClosed = errors.New("it is being closed")
 
-// enter begins work in the background, which ends with s.work.Done, unless the Store is
-// closed.
+// enter reports whether work in the background may begin; it ends with s.work.Done.
 func (s *Store) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +84,17 @@ func (s *Store) enter() bool {
 	return !s.closed
 }
 
-// begin runs work in the background, unless the Store is closed.
-func (s *Store) begin(work func()) {
-	if s.enter() {
-		go func() {
-			defer s.work.Done()
-			work()
-		}()
+// begin does work in the background, unless the Store is closed. An error is observed.
+func (s *Store) begin(work func(context.Context) error) {
+	if !s.enter() {
+		return
 	}
+	go func() {
+		defer s.work.Done()
+		if err := work(s.ending); err != nil && s.ending.Err() == nil {
+			s.observe(Event{Kind: StorageFailed, Err: err})
+		}
+	}()
 }
 
 // share does work once for all who want it for the same blob at the same time. It goes
@@ -126,11 +127,7 @@ func (s *Store) writeUsesSoon() {
 	}
 	s.mu.Unlock()
 	if due {
-		s.begin(func() {
-			if err := s.writeUses(s.ending); err != nil && s.ending.Err() == nil { // else Close does
-				s.observe(Event{Kind: StorageFailed, Err: err})
-			}
-		})
+		s.begin(s.writeUses)
 	}
 }
 
@@ -148,7 +145,9 @@ func (s *Store) writeUses(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	if err := s.Blobs.Touch(ctx, maps.Clone(used)); err != nil {
+	if err := s.Blobs.Touch(ctx, maps.Clone(used)); errors.Is(err, syscall.EROFS) {
+		return nil // and nothing is evicted
+	} else if err != nil {
 		return failure(ctx, err)
 	}
 	m.mu.Lock()
