@@ -45,23 +45,19 @@ func (s *Store) count(ctx context.Context) error {
 		})
 		m.load(list)
 	}
-	for s.Aside != nil {
+	for counted := s.Aside == nil; !counted; {
 		m.mu.Lock()
-		asides := m.asides
+		clock := m.clock
 		m.mu.Unlock()
 		aside, err := s.Aside.Aside(ctx, 0)
 		if err != nil {
 			return failure(ctx, fmt.Errorf("counting what was set aside: %w", err))
 		}
 		m.mu.Lock()
-		counted := m.asides == asides // else something was set aside meanwhile
-		if counted {
+		if counted = m.clock == clock; counted { // else something may have been set aside meanwhile
 			m.aside = aside.Bytes
 		}
 		m.mu.Unlock()
-		if counted {
-			break
-		}
 	}
 	return nil
 }

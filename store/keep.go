@@ -226,8 +226,8 @@ func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
 	}
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	if e := s.room.entries[d]; e != nil && e.used.After(info.Used) {
-		info.Used = e.used
+	if used := s.room.used[d]; used.After(info.Used) {
+		info.Used = used
 	}
 	return info, nil
 }

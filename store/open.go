@@ -49,32 +49,14 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.Rea
 // openHot opens a blob in memory. It returns nil if there is no room, because of blobs
 // that are being read.
 func (s *Store) openHot(ctx context.Context, d modproxy.Digest, size int64) (*hotReader, error) {
-	if r := s.memory.open(d); r != nil {
-		return r.of(size)
-	}
-	if _, err := share(ctx, s, &s.loads, d, func(ctx context.Context) (bool, error) {
-		if s.memory.has(d) || !s.memory.reserve(size) {
-			return false, nil
+	r := s.memory.open(d)
+	if r == nil {
+		if _, err := s.share(ctx, &s.loads, d, func(ctx context.Context) (int64, error) { return 0, s.load(ctx, d, size) }); err != nil {
+			return nil, err
 		}
-		data, err := s.load(ctx, d, size)
-		if err != nil {
-			s.memory.free(size)
-			return false, err
-		}
-		s.memory.add(d, data)
-		return true, nil
-	}); err != nil {
-		return nil, err
+		r = s.memory.open(d)
 	}
-	if r := s.memory.open(d); r != nil {
-		return r.of(size)
-	}
-	return nil, nil
-}
-
-// of returns r if it has that size.
-func (r *hotReader) of(size int64) (*hotReader, error) {
-	if r.Size() != size {
+	if r != nil && r.Size() != size {
 		r.Close()
 		return nil, wrongSize(r.Size(), size)
 	}
@@ -82,21 +64,28 @@ func (r *hotReader) of(size int64) (*hotReader, error) {
 }
 
 func wrongSize(size, want int64) error {
-	return fmt.Errorf("%w: blob of %d bytes, want %d", ErrDamaged, size, want)
+	return fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, want)
 }
 
-// load reads and checks a whole blob.
-func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) ([]byte, error) {
-	r, err := s.open(ctx, d, size)
-	if err != nil {
-		return nil, err
+// load reads and checks a whole blob, and holds it in memory if there is room.
+func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
+	if s.memory.has(d) || !s.memory.reserve(size) {
+		return nil
 	}
-	defer r.Close()
 	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, err
+	r, err := s.open(ctx, d, size)
+	if err == nil {
+		defer r.Close()
+		if _, err = io.ReadFull(r, data); err == nil {
+			err = r.check(ctx) // an empty one was not read
+		}
 	}
-	return data, r.check(ctx) // an empty one was not read
+	if err != nil {
+		s.memory.free(size)
+		return err
+	}
+	s.memory.add(d, data)
+	return nil
 }
 
 // open opens a blob, which has a reader more until the reader is closed.
@@ -170,7 +159,7 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 // process does it for the same blob at the same time, so that what is set aside is what
 // was seen to be damaged, and not what was kept in its place.
 func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err error) {
-	return share(ctx, s, &s.checks, d, func(ctx context.Context) (int64, error) {
+	return s.share(ctx, &s.checks, d, func(ctx context.Context) (int64, error) {
 		was := s.room.peek(d)
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {

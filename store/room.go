@@ -26,27 +26,26 @@ type room struct {
 	order    list.List // of *entry: those that may be evicted sooner or later, the one that was used last in front
 	sum      amounts
 	reserved int64
-	aside    int64         // bytes that were set aside
-	asides   int           // how often something was, since the start
-	writers  int           // reservations that have not ended
-	clock    int           // counts what comes and goes
-	changed  chan struct{} // closed when there may be room, or an entry is no longer going; nil: nobody waits
+	aside    int64                         // bytes that were set aside
+	writers  int                           // claims that have not ended
+	clock    int                           // counts what comes and goes
+	used     map[modproxy.Digest]time.Time // blobs that were used since that was last written down
+	changed  chan struct{}                 // closed when there may be room, or an entry is no longer going; nil: nobody waits
 }
 
 // entry is what is known of a blob that is there, or that somebody works on.
 type entry struct {
-	digest      modproxy.Digest
-	size        int64 // in bytes; zero unless it is there
-	there       bool
-	changed     int  // when it came or went, by room.clock; zero: neither since the start
-	pinned      bool // it is not evicted, as far as is known
-	suspect     bool // it could not be read
-	readers     int
-	holds       int // those that need it to stay, and do not only read it
-	going       int // those that are removing it
-	used, saved time.Time
-	place       *list.Element // in room.order
-	counted     amounts       // in room.sum
+	digest  modproxy.Digest
+	size    int64 // in bytes; zero unless it is there
+	there   bool
+	changed int  // when it came or went, by room.clock; zero: neither since the start
+	pinned  bool // it is not evicted, as far as is known
+	suspect bool // it could not be read
+	readers int
+	holds   int           // those that need it to stay, and do not only read it
+	going   int           // those that are removing it
+	place   *list.Element // in room.order
+	counted amounts       // in room.sum
 }
 
 // amounts are numbers of bytes.
@@ -57,7 +56,10 @@ type amounts struct {
 }
 
 func newRoom(limit int64) *room {
-	return &room{limit: limit, turn: make(chan struct{}, 1), entries: map[modproxy.Digest]*entry{}}
+	return &room{
+		limit: limit, turn: make(chan struct{}, 1),
+		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
+	}
 }
 
 // take takes the turn, unless ctx ends; give gives it back.
@@ -128,7 +130,7 @@ func (m *room) read(d modproxy.Digest) (e *entry, was entry) {
 	m.edit(d, func(found *entry) {
 		e = found
 		e.readers++
-		e.use(m)
+		m.use(e)
 		was = *e
 	})
 	return e, was
@@ -138,16 +140,11 @@ func (m *room) read(d modproxy.Digest) (e *entry, was entry) {
 func (m *room) unread(e *entry) { m.edit(e.digest, func(e *entry) { e.readers-- }) }
 
 // touch records that the blob of d is used now.
-func (m *room) touch(d modproxy.Digest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.entries[d]; e != nil {
-		e.use(m)
-	}
-}
+func (m *room) touch(d modproxy.Digest) { m.edit(d, m.use) }
 
-func (e *entry) use(m *room) {
-	e.used = time.Now()
+// use is called with mu held.
+func (m *room) use(e *entry) {
+	m.used[e.digest] = time.Now()
 	if e.place != nil {
 		m.order.MoveToFront(e.place)
 	}
@@ -174,8 +171,6 @@ func (e *entry) set(m *room, there bool, size int64) {
 	e.there, e.size, e.changed = there, size, m.clock
 	if !there {
 		e.pinned, e.suspect = false, false
-	} else if e.used.IsZero() {
-		e.used = time.Now()
 	}
 }
 
@@ -188,7 +183,7 @@ func (m *room) load(list []BlobInfo) {
 		if e.there || e.changed > 0 {
 			continue
 		}
-		e.there, e.size, e.used, e.saved = true, b.Size, b.Used, b.Used
+		e.there, e.size = true, b.Size
 		m.settle(e)
 		m.order.MoveToBack(e.place)
 	}
@@ -269,7 +264,6 @@ func (m *room) spare(d modproxy.Digest, gone, aside bool) {
 		if gone {
 			if aside {
 				m.aside += e.size
-				m.asides++
 			}
 			e.set(m, false, 0)
 		}
@@ -329,7 +323,7 @@ func (m *room) choose(n int64, most int) (list []BlobInfo) {
 	for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {
 		if e := place.Value.(*entry); e.idle() {
 			n -= e.size
-			list = append(list, BlobInfo{Digest: e.digest, Size: e.size, Used: e.used})
+			list = append(list, BlobInfo{Digest: e.digest, Size: e.size})
 		}
 	}
 	return list

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"maps"
 	"syscall"
 	"time"
 
@@ -99,10 +98,10 @@ func (s *Store) begin(work func(context.Context) error) {
 
 // share does work once for all who want it for the same blob at the same time. It goes
 // on when ctx ends, until the Store is closed.
-func share[T any](ctx context.Context, s *Store, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (T, error)) (value T, err error) {
+func (s *Store) share(ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error)) (int64, error) {
 	result := group.DoChan(string(d[:]), func() (any, error) {
 		if !s.enter() {
-			return value, context.Canceled
+			return int64(0), context.Canceled
 		}
 		defer s.work.Done()
 		return work(s.ending)
@@ -110,11 +109,11 @@ func share[T any](ctx context.Context, s *Store, group *singleflight.Group, d mo
 	select {
 	case r := <-result:
 		if errors.Is(r.Err, context.Canceled) {
-			return value, &StorageError{errClosed}
+			return 0, &StorageError{errClosed}
 		}
-		return r.Val.(T), r.Err
+		return r.Val.(int64), r.Err
 	case <-ctx.Done():
-		return value, ctx.Err()
+		return 0, ctx.Err()
 	}
 }
 
@@ -134,28 +133,16 @@ func (s *Store) writeUsesSoon() {
 // writeUses writes down when blobs were last used, of those that were since.
 func (s *Store) writeUses(ctx context.Context) error {
 	m := s.room
-	used := map[modproxy.Digest]time.Time{}
 	m.mu.Lock()
-	for d, e := range m.entries {
-		if e.there && !e.used.Equal(e.saved) {
-			used[d] = e.used
-		}
-	}
+	used := m.used
+	m.used = map[modproxy.Digest]time.Time{}
 	m.mu.Unlock()
 	if len(used) == 0 {
 		return nil
 	}
-	if err := s.Blobs.Touch(ctx, maps.Clone(used)); errors.Is(err, syscall.EROFS) {
+	err := s.Blobs.Touch(ctx, used)
+	if errors.Is(err, syscall.EROFS) {
 		return nil // and nothing is evicted
-	} else if err != nil {
-		return failure(ctx, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for d, at := range used {
-		if e := m.entries[d]; e != nil {
-			e.saved = at
-		}
-	}
-	return nil
+	return failure(ctx, err)
 }
