@@ -47,14 +47,14 @@ func (s *Store) count(ctx context.Context) error {
 	}
 	for counted := s.Aside == nil; !counted; {
 		m.mu.Lock()
-		clock := m.clock
+		asides := m.asides
 		m.mu.Unlock()
 		aside, err := s.Aside.Aside(ctx, 0)
 		if err != nil {
 			return failure(ctx, fmt.Errorf("counting what was set aside: %w", err))
 		}
 		m.mu.Lock()
-		if counted = m.clock == clock; counted { // else something may have been set aside meanwhile
+		if counted = m.asides == asides; counted { // else something was set aside meanwhile
 			m.aside = aside.Bytes
 		}
 		m.mu.Unlock()
@@ -62,45 +62,49 @@ func (s *Store) count(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom reserves n bytes, until m.end, for which it evicts what was not used for longest. Those
-// who reserve next wait for it.
-func (s *Store) makeRoom(ctx context.Context, n int64) error {
+// makeRoom reserves room for blobs until m.end, for which it evicts what was not used
+// for longest. Those who reserve next wait for it.
+func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, err error) {
 	m := s.room
-	if m.limit == 0 {
-		m.claim(n)
-		return nil
+	if m.limit == 0 || len(blobs) == 0 {
+		reserved, _, _, _ = m.claim(blobs)
+		return reserved, nil
 	}
-	if n > m.limit {
-		return fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, n, m.limit)
+	var size int64
+	for _, b := range blobs {
+		size += b.Size
+	}
+	if size > m.limit {
+		return 0, fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, size, m.limit)
 	}
 	give, err := m.take(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer give()
 	var patience <-chan time.Time // with readers; nil: they are not waited for
 	for ctx.Err() == nil {
 		if err := s.count(ctx); err != nil {
-			return err
+			return 0, err
 		}
-		victims, changed, what := m.claim(n)
+		reserved, victims, changed, what := m.claim(blobs)
 		full := &modproxy.NoSpace{Err: fmt.Errorf(
-			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", n, m.limit)}
+			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", size, m.limit)}
 		switch {
 		case len(victims) > 0:
 			if _, err := s.evict(ctx, victims); err != nil {
-				return err
+				return 0, err
 			}
 			continue
 		case what == waitNot:
-			return nil
+			return reserved, nil
 		case what == waitNever:
-			return full
+			return 0, full
 		case what == waitWriters:
 			patience = nil
 		case patience == nil:
 			if _, pinned, err := s.needing(ctx, m.busy()); err != nil {
-				return err
+				return 0, err
 			} else if pinned {
 				continue
 			}
@@ -110,10 +114,10 @@ func (s *Store) makeRoom(ctx context.Context, n int64) error {
 		case <-changed:
 		case <-ctx.Done():
 		case <-patience:
-			return full
+			return 0, full
 		}
 	}
-	return ctx.Err()
+	return 0, ctx.Err()
 }
 
 // needing returns the records that need blobs, and whether a pinned one is among them.

@@ -107,6 +107,22 @@ func (f *fixture) tryGet(t *testing.T, key string) {
 	}
 }
 
+// Of two that keep the same bytes at once the second finds those of the first, and needs
+// no room.
+func TestSameBytesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		f.during = func(string) { time.Sleep(time.Second) }
+		began := time.Now()
+		go f.tryGet(t, "600.1+a")
+		f.mustGet(t, "600.1+b")
+		synctest.Wait()
+		equal(t, "waited", time.Since(began), time.Second)
+		equal(t, "there", f.there(t), "600.1+a 600.1+b")
+		f.settled(t, 600)
+	})
+}
+
 // Records that need several blobs have room for all of them at once, and so do not wait
 // for each other.
 func TestRoomForAllBlobsOfARecord(t *testing.T) {

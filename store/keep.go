@@ -127,33 +127,29 @@ func failure(ctx context.Context, err error) error {
 // collected like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
 	s.init()
-	var missing int64
+	var missing []Content
 	for _, b := range blobs {
-		release, err := s.room.hold(ctx, b.Digest)
-		if err != nil {
+		if err := s.room.hold(ctx, b.Digest); err != nil {
 			return Record{}, err
 		}
-		defer release()
-		there, err := s.sound(ctx, b)
-		if err != nil {
+		defer s.room.unhold(b.Digest)
+		if there, err := s.sound(ctx, b); err != nil {
 			return Record{}, err
-		}
-		if !there {
-			missing += b.Size
+		} else if !there {
+			missing = append(missing, b)
 		}
 	}
 	// Room for all at once: two who wait for each other would wait for ever.
-	if missing > 0 {
-		if err := s.makeRoom(ctx, missing); err != nil {
-			return Record{}, err
-		}
-		defer s.room.end(&missing)
+	reserved, err := s.makeRoom(ctx, missing)
+	if err != nil {
+		return Record{}, err
 	}
+	defer s.room.end(&reserved)
 	for _, b := range blobs {
 		if err := s.put(ctx, b); err != nil {
 			return Record{}, err
 		}
-		s.room.keep(b.Digest, b.Size, &missing)
+		s.room.keep(b.Digest, b.Size, &reserved)
 	}
 	revision, err := s.Records.Put(ctx, r)
 	if err != nil {

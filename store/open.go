@@ -90,13 +90,13 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 
 // open opens a blob, which has a reader more until the reader is closed.
 func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *checked, err error) {
-	e, was := s.room.read(d)
+	suspect := s.room.read(d)
 	defer func() {
 		if c == nil {
-			s.room.unread(e)
+			s.room.unread(d)
 		}
 	}()
-	if was.suspect {
+	if suspect {
 		if _, err := s.check(ctx, d); err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	blob, err := s.Blobs.Open(ctx, d)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, s.lost(ctx, was, err)
+		return nil, s.lost(ctx, d, err)
 	case errors.Is(err, ErrDamaged): // it cannot be a blob
 		return nil, s.checkAgain(ctx, d, err)
 	case err != nil:
@@ -114,7 +114,6 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 		blob.Close()
 		return nil, s.checkAgain(ctx, d, wrongSize(blob.Size(), size))
 	}
-	s.room.found(was, true, size)
 	c = newChecked(blob, d, s.states.get(d))
 	c.learn = func(states []byte) { s.remember(d, states) }
 	c.found = func(err error) {
@@ -125,7 +124,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 		s.room.edit(d, func(e *entry) { e.suspect = true })
 		s.observe(Event{Kind: BlobDamaged, Digest: d, Err: err})
 	}
-	c.close = func() { s.room.unread(e) }
+	c.close = func() { s.room.unread(d) }
 	return c, nil
 }
 
@@ -160,7 +159,6 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 // was seen to be damaged, and not what was kept in its place.
 func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err error) {
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) (int64, error) {
-		was := s.room.peek(d)
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
 			c := newChecked(blob, d, nil)
@@ -173,7 +171,7 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 			s.room.edit(d, func(e *entry) { e.suspect = false })
 			return size, nil
 		case errors.Is(err, fs.ErrNotExist):
-			return 0, s.lost(ctx, was, err)
+			return 0, s.lost(ctx, d, err)
 		case errors.Is(err, ErrDamaged):
 			return 0, s.damaged(ctx, d, err)
 		case errors.Is(err, ErrUnreadable):
@@ -196,6 +194,24 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	return cause
 }
 
+// lost returns err, which says that a blob is not there. If that is so, and records need
+// it all the same, they go, and Observe is told.
+func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
+	list := []modproxy.Digest{d}
+	if !s.room.condemn(d) { // it is being kept
+		return err
+	}
+	_, found := s.Blobs.Stat(ctx, d)
+	gone := errors.Is(found, fs.ErrNotExist)
+	if by, _, failed := s.needing(ctx, list); gone && failed == nil && len(by) > 0 {
+		_, _ = s.remove(ctx, Evict, list) // on a full disk the records may stay
+		s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: err})
+	} else {
+		s.room.spare(d, gone, false)
+	}
+	return err
+}
+
 // SetAside keeps a blob apart, as evidence that it is damaged. The records that need it
 // go.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
@@ -206,24 +222,5 @@ func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 	}
 	s.room.edit(d, func(e *entry) { e.going++ })
 	_, err := s.remove(ctx, how, []modproxy.Digest{d})
-	return err
-}
-
-// lost returns err, which says that a blob is not there after was. If records need it
-// all the same, they go, and Observe is told.
-func (s *Store) lost(ctx context.Context, was entry, err error) error {
-	s.room.found(was, false, 0)
-	d := was.digest
-	if !s.room.condemn(d) { // it is being kept
-		return err
-	}
-	list := []modproxy.Digest{d}
-	by, _, failed := s.needing(ctx, list)
-	if _, found := s.Blobs.Stat(ctx, d); len(by) == 0 || failed != nil || !errors.Is(found, fs.ErrNotExist) {
-		s.room.spare(d, false, false)
-		return err
-	}
-	_, _ = s.remove(ctx, Evict, list) // on a full disk the records may stay
-	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: err})
 	return err
 }

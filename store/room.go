@@ -28,7 +28,7 @@ type room struct {
 	reserved int64
 	aside    int64                         // bytes that were set aside
 	writers  int                           // claims that have not ended
-	clock    int                           // counts what comes and goes
+	asides   int                           // how often something was set aside
 	used     map[modproxy.Digest]time.Time // blobs that were used since that was last written down
 	changed  chan struct{}                 // closed when there may be room, or an entry is no longer going; nil: nobody waits
 }
@@ -38,7 +38,7 @@ type entry struct {
 	digest  modproxy.Digest
 	size    int64 // in bytes; zero unless it is there
 	there   bool
-	changed int  // when it came or went, by room.clock; zero: neither since the start
+	left    bool // it was removed while what is there was counted
 	pinned  bool // it is not evicted, as far as is known
 	suspect bool // it could not be read
 	readers int
@@ -125,19 +125,18 @@ func (m *room) edit(d modproxy.Digest, change func(*entry)) {
 	m.settle(e)
 }
 
-// read returns the entry of d, with one reader more, and what it was then.
-func (m *room) read(d modproxy.Digest) (e *entry, was entry) {
-	m.edit(d, func(found *entry) {
-		e = found
+// read counts a reader until unread, and reports whether the blob could not be read
+// before.
+func (m *room) read(d modproxy.Digest) (suspect bool) {
+	m.edit(d, func(e *entry) {
 		e.readers++
 		m.use(e)
-		was = *e
+		suspect = e.suspect
 	})
-	return e, was
+	return suspect
 }
 
-// unread is the end of a reader.
-func (m *room) unread(e *entry) { m.edit(e.digest, func(e *entry) { e.readers-- }) }
+func (m *room) unread(d modproxy.Digest) { m.edit(d, func(e *entry) { e.readers-- }) }
 
 // touch records that the blob of d is used now.
 func (m *room) touch(d modproxy.Digest) { m.edit(d, m.use) }
@@ -150,37 +149,13 @@ func (m *room) use(e *entry) {
 	}
 }
 
-// peek returns what is known of a blob.
-func (m *room) peek(d modproxy.Digest) (was entry) {
-	m.edit(d, func(e *entry) { was = *e })
-	return was
-}
-
-// found records whether a blob was there after was, unless it has come or gone since.
-func (m *room) found(was entry, there bool, size int64) {
-	m.edit(was.digest, func(e *entry) {
-		if e.changed == was.changed && e.going == 0 && e.there != there {
-			e.set(m, there, size)
-		}
-	})
-}
-
-// set records that the blob is there, or not. It is called with mu held.
-func (e *entry) set(m *room, there bool, size int64) {
-	m.clock++
-	e.there, e.size, e.changed = there, size, m.clock
-	if !there {
-		e.pinned, e.suspect = false, false
-	}
-}
-
 // load ends the account of what is there, of which list was found.
 func (m *room) load(list []BlobInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range list { // the one that was used last comes first
 		e := m.entry(b.Digest)
-		if e.there || e.changed > 0 {
+		if e.there || e.left {
 			continue
 		}
 		e.there, e.size = true, b.Size
@@ -189,25 +164,28 @@ func (m *room) load(list []BlobInfo) {
 	}
 	m.loaded = true
 	for _, e := range m.entries {
+		e.left = false
 		m.settle(e)
 	}
 }
 
-// hold keeps the blob of d from being evicted or collected until release. One that is
+// hold keeps the blob of d from being evicted or collected until unhold. One that is
 // being removed is waited for, unless ctx ends.
-func (m *room) hold(ctx context.Context, d modproxy.Digest) (release func(), err error) {
+func (m *room) hold(ctx context.Context, d modproxy.Digest) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(d)
 	for ; e.going > 0; e = m.entry(d) {
 		if err := m.wait(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	e.holds++
 	m.settle(e)
-	return func() { m.edit(d, func(e *entry) { e.holds-- }) }, nil
+	return nil
 }
+
+func (m *room) unhold(d modproxy.Digest) { m.edit(d, func(e *entry) { e.holds-- }) }
 
 // wait waits for a change, unless ctx ends. It is called with mu held, which it gives
 // back meanwhile.
@@ -264,35 +242,43 @@ func (m *room) spare(d modproxy.Digest, gone, aside bool) {
 		if gone {
 			if aside {
 				m.aside += e.size
+				m.asides++
 			}
-			e.set(m, false, 0)
+			e.there, e.left, e.size, e.pinned, e.suspect = false, !m.loaded, 0, false, false
 		}
 		m.change()
 	})
 }
 
-// claim reserves n bytes if they are free. Otherwise it returns the blobs whose removal
-// frees them, which are going from then on. If those that may go now do not free
-// enough, changed is closed when that may be different. What may be waited for is
-// decided at the same moment as what may go.
-func (m *room) claim(n int64) (victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
+// claim reserves bytes for blobs, which the caller holds, as far as they do not count
+// yet, if that many are free. Otherwise it returns the blobs whose removal frees them,
+// which are going from then on. If those that may go now do not free enough, changed is
+// closed when that may be different. What may be waited for is decided at the same
+// moment as what may go.
+func (m *room) claim(blobs []Content) (n int64, victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, b := range blobs {
+		n += b.Size
+		if e := m.entries[b.Digest]; e != nil {
+			n -= min(b.Size, e.size)
+		}
+	}
 	over := m.sum.there + m.aside + m.reserved + n - m.limit
-	if m.limit == 0 || over <= 0 {
+	if m.limit == 0 || n == 0 || over <= 0 {
 		m.reserved += n
 		m.writers++
-		return nil, nil, waitNot
+		return n, nil, nil, waitNot
 	}
 	switch {
 	case m.sum.idle >= over:
-		return m.victims(over, len(m.entries)), nil, waitNot
+		return 0, m.victims(over, len(m.entries)), nil, waitNot
 	case m.writers > 0:
-		return nil, m.next(), waitWriters
+		return 0, nil, m.next(), waitWriters
 	case m.sum.movable >= over:
-		return nil, m.next(), waitReaders
+		return 0, nil, m.next(), waitReaders
 	}
-	return nil, nil, waitNever
+	return 0, nil, nil, waitNever
 }
 
 // waiting is what a claim waits for.
@@ -341,15 +327,13 @@ func (m *room) busy() (list []modproxy.Digest) {
 	return list
 }
 
-// keep records that a blob is there. If it was not, its bytes are taken from reserved.
+// keep records that a blob is there. Bytes that did not count are taken from reserved.
 func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 	m.edit(d, func(e *entry) {
-		if !e.there {
-			part := min(size, *reserved)
-			m.reserved -= part
-			*reserved -= part
-		}
-		e.set(m, true, size)
+		part := min(max(0, size-e.size), *reserved)
+		m.reserved -= part
+		*reserved -= part
+		e.there, e.size = true, size
 	})
 }
 

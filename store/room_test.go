@@ -17,24 +17,26 @@ func full() (*room, modproxy.Digest) {
 	return m, modproxy.Digest{1}
 }
 
+// other is a blob that is not there.
+var other = []Content{{Size: 1000}}
+
 // Those who wait for room are told that somebody no longer needs what was kept.
 func TestReleaseIsAChange(t *testing.T) {
 	m, d := full()
-	release, err := m.hold(t.Context(), d)
-	if err != nil {
+	if err := m.hold(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	victims, changed, what := m.claim(1000)
+	_, victims, changed, what := m.claim(other)
 	if victims != nil || what != waitReaders {
 		t.Fatalf("%d victims, waiting %d, while it is needed", len(victims), what)
 	}
-	release()
+	m.unhold(d)
 	select {
 	case <-changed:
 	default:
 		t.Error("it is not told")
 	}
-	if victims, _, _ := m.claim(1000); len(victims) != 1 {
+	if _, victims, _, _ := m.claim(other); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
 	}
 }
@@ -42,12 +44,12 @@ func TestReleaseIsAChange(t *testing.T) {
 // What is being removed is waited for no longer than the context lasts.
 func TestHoldEndsWithItsContext(t *testing.T) {
 	m, d := full()
-	if victims, _, _ := m.claim(1000); len(victims) != 1 {
+	if _, victims, _, _ := m.claim(other); len(victims) != 1 {
 		t.Fatal("nothing is going")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := m.hold(ctx, d); !errors.Is(err, context.Canceled) {
+	if err := m.hold(ctx, d); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -64,7 +66,7 @@ func TestVictimInUse(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		victims, _, _ := m.claim(1000)
+		_, victims, _, _ := m.claim(other)
 		if len(victims) != 1 {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
@@ -89,23 +91,18 @@ func TestRemovedWhileCounting(t *testing.T) {
 	}
 }
 
-// A reader that found a blob before it was removed does not make it count again.
-func TestFoundBeforeRemoval(t *testing.T) {
-	m, _ := full()
-	d := modproxy.Digest{2}
-	e, was := m.read(d)
-	m.condemn(d)
-	m.spare(d, true, false)
-	m.found(was, true, 100)
-	m.unread(e)
-	if m.sum.there != 1000 || len(m.entries) != 1 {
-		t.Errorf("%+v of %d", m.sum, len(m.entries))
+// A blob that was lost, and not noticed, has its room already when it is kept again.
+func TestLostBlobHasItsRoom(t *testing.T) {
+	m, d := full()
+	if err := m.hold(t.Context(), d); err != nil {
+		t.Fatal(err)
 	}
-	e, was = m.read(d) // of another process
-	m.found(was, true, 100)
-	m.unread(e)
-	if m.sum.there != 1100 || m.sum.idle != 1100 {
-		t.Errorf("%+v", m.sum)
+	reserved, _, _, what := m.claim([]Content{{Digest: d, Size: 1000}})
+	m.keep(d, 1000, &reserved)
+	m.end(&reserved)
+	m.unhold(d)
+	if m.sum.there != 1000 || m.reserved != 0 || what != waitNot {
+		t.Errorf("%+v, %d reserved, waiting %d", m.sum, m.reserved, what)
 	}
 }
 
@@ -121,7 +118,7 @@ func BenchmarkClaimInVain(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if victims, _, waiting := m.claim(1); victims != nil || waiting != waitReaders {
+		if _, victims, _, waiting := m.claim([]Content{{Size: 1}}); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
 	}
