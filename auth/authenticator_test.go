@@ -36,7 +36,7 @@ func refusal(shown bool) string {
 
 func TestIdentify(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
-	text, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(t, tokens, auth.Token{Name: "ci", Scopes: acme})
 	all := &auth.Authenticator{Tokens: tokens, JWT: issuer{"aa.bb.cc"}}
 	open := &auth.Authenticator{Tokens: tokens}
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 // No header identifies a client but one with its token.
 func FuzzIdentify(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
-	text, made := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, made := create(f, tokens, auth.Token{Name: "ci", Scopes: acme})
 	a := &auth.Authenticator{Tokens: tokens, JWT: issuer{}}
 	f.Add("Bearer " + text)
 	f.Add(basic("a:" + text))
@@ -138,7 +138,7 @@ func FuzzIdentify(f *testing.F) {
 // Only the text that was given out is a token.
 func FuzzToken(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
-	text, _ := create(f, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(f, tokens, auth.Token{Name: "ci", Scopes: acme})
 	for i := range text {
 		f.Add(text[:i] + "a" + text[i+1:])
 	}

@@ -14,7 +14,7 @@ import (
 // latter two are to take the same time.
 func BenchmarkVerify(b *testing.B) {
 	tokens := open(b, filepath.Join(b.TempDir(), "tokens.json"))
-	text, _ := create(b, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(b, tokens, auth.Token{Name: "ci", Scopes: acme})
 	for name, text := range map[string]string{
 		"good":         text,
 		"wrong secret": text[:20] + strings.Repeat("a", 52),
@@ -31,7 +31,7 @@ func BenchmarkVerify(b *testing.B) {
 
 func BenchmarkIdentify(b *testing.B) {
 	tokens := open(b, filepath.Join(b.TempDir(), "tokens.json"))
-	text, _ := create(b, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(b, tokens, auth.Token{Name: "ci", Scopes: acme})
 	a := &auth.Authenticator{Tokens: tokens}
 	for name, value := range map[string]string{"bearer": "Bearer " + text, "basic": basic("a:" + text)} {
 		header := http.Header{"Authorization": {value}}

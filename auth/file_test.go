@@ -17,7 +17,7 @@ import (
 // within five at the latest.
 func TestRevocationCountsElsewhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
 	server := open(t, path)
 	now := time.Now()
 	if _, err := server.Verify(text, now); err != nil {
@@ -38,7 +38,7 @@ func TestNewTokenCountsAtOnce(t *testing.T) {
 	server := open(t, path)
 	now := time.Now()
 	for i, name := range []string{"first", "second"} {
-		text, _ := create(t, open(t, path), auth.TokenSpec{Name: name, Scopes: acme})
+		text, _ := create(t, open(t, path), auth.Token{Name: name, Scopes: acme})
 		if p, err := server.Verify(text, now.Add(time.Duration(i+1)*20*time.Millisecond)); err != nil || p.Name != name {
 			t.Errorf("%s: %v (%s)", name, err, why(err))
 		}
@@ -48,7 +48,7 @@ func TestNewTokenCountsAtOnce(t *testing.T) {
 // Requests that come all at once see the change as well.
 func TestRevocationCountsForAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci", Scopes: acme})
+	text, _ := create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
 	server := open(t, path)
 	if _, err := open(t, path).Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestDamagedFileLetsNobodyIn(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "tokens.json")
 		server := open(t, path)
-		text, _ := create(t, server, auth.TokenSpec{Name: "ci", Scopes: acme})
+		text, _ := create(t, server, auth.Token{Name: "ci", Scopes: acme})
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDamagedFileLetsNobodyIn(t *testing.T) {
 		if err := server.Check(); !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, _, err := server.Create(t.Context(), auth.TokenSpec{Name: "new", Scopes: acme}); !errors.Is(err, modproxy.ErrUnavailable) {
+		if _, _, err := server.Create(t.Context(), auth.Token{Name: "new", Scopes: acme}); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%s: created beside what cannot be read: %v", name, err)
 		}
 		if _, err := auth.OpenTokens(path); (err == nil) != (name == "gone") {
@@ -124,7 +124,7 @@ func widen(b []byte) []byte {
 // White space is nothing that a checksum should mind.
 func TestFileMayBeIndented(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	text, _ := create(t, open(t, path), auth.TokenSpec{Name: "ci@a.b", Scopes: acme})
+	text, _ := create(t, open(t, path), auth.Token{Name: "ci@a.b", Scopes: acme})
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 func TestWhatWasLeftIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	tokens, keys := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "keys.json")
-	create(t, open(t, tokens), auth.TokenSpec{Name: "ci", Scopes: acme})
+	create(t, open(t, tokens), auth.Token{Name: "ci", Scopes: acme})
 	if _, err := auth.OpenSigner(t.Context(), keys, auth.SignerConfig{}); err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestWhatWasLeftIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create(t, open(t, tokens), auth.TokenSpec{Name: "other", Scopes: acme})
+	create(t, open(t, tokens), auth.Token{Name: "other", Scopes: acme})
 	if err := auth.RotateKey(t.Context(), keys, time.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func newSigned(t testing.TB, cfg auth.SignerConfig) *signed {
 	now := time.Now()
 	f.now = now.Add(now.Truncate(time.Hour).Add(90 * time.Minute).Sub(now))
 	var err error
-	f.text, _ = create(t, f.tokens, auth.TokenSpec{Name: "ci", Scopes: acme, Admin: true, Expires: f.now.Add(60 * time.Minute)})
+	f.text, _ = create(t, f.tokens, auth.Token{Name: "ci", Scopes: acme, Admin: true, Expires: f.now.Add(60 * time.Minute)})
 	if f.token, err = f.tokens.Verify(f.text, f.now); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestLockFileIsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		tokens := open(t, filepath.Join(dir, "tokens.json"))
-		if _, _, err := tokens.Create(t.Context(), auth.TokenSpec{Name: "ci", Scopes: acme}); err == nil {
+		if _, _, err := tokens.Create(t.Context(), auth.Token{Name: "ci", Scopes: acme}); err == nil {
 			t.Errorf("%s: a token was made", name)
 		}
 		if _, err := os.Lstat(victim + ".absent"); err == nil {
@@ -60,7 +60,7 @@ func TestOnlyWhatIsNewIsGivenAway(t *testing.T) {
 			}
 		}
 		for range 2 {
-			create(t, open(t, filepath.Join(dir, name)), auth.TokenSpec{Name: "ci" + time.Now().Format("150405.000000000"), Scopes: acme})
+			create(t, open(t, filepath.Join(dir, name)), auth.Token{Name: "ci" + time.Now().Format("150405.000000000"), Scopes: acme})
 		}
 		if got := ownerOf(t, lock); got != want {
 			t.Errorf("%s belongs to %d; want %d", lock, got, want)

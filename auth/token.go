@@ -24,14 +24,15 @@ const (
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is what is kept of a token; its text is not.
+// Token is what is kept of a token; its text is not. The creator chooses the name, when
+// it expires, and what it may do.
 type Token struct {
 	ID      string    `json:"id"`
-	Name    string    `json:"name"`
+	Name    string    `json:"name"` // for people: 1 to 64 letters, digits, -, _, . and @; no other token that is live has it
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: not
-	Scopes  []Scope   `json:"scopes,omitempty"`
+	Scopes  []Scope   `json:"scopes,omitempty"` // whose modules may be read
 	Admin   bool      `json:"admin,omitempty"`
 }
 
@@ -50,33 +51,24 @@ func (t Token) ended() time.Time {
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@"
 
-// TokenSpec is what a new token is to be.
-type TokenSpec struct {
-	// Name is for people: 1 to 64 letters, digits, -, _, . and @, and no other
-	// token that is live has it.
-	Name    string
-	Expires time.Time // zero: never
-	Scopes  []Scope   // whose modules may be read
-	Admin   bool
-}
-
-func (s TokenSpec) check(now time.Time) error {
+// check checks what the creator of a token chooses.
+func (t Token) check(now time.Time) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: token: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 	}
 	switch {
-	case s.Name == "" || len(s.Name) > 64 || strings.Trim(s.Name, nameLetters) != "":
-		return bad("name %.80q: want 1 to 64 letters, digits, -, _, . and @", s.Name)
-	case isID(s.Name):
-		return bad("name %q looks like the id of a token", s.Name)
-	case len(s.Scopes) == 0 && !s.Admin:
+	case t.Name == "" || len(t.Name) > 64 || strings.Trim(t.Name, nameLetters) != "":
+		return bad("name %.80q: want 1 to 64 letters, digits, -, _, . and @", t.Name)
+	case isID(t.Name):
+		return bad("name %q looks like the id of a token", t.Name)
+	case len(t.Scopes) == 0 && !t.Admin:
 		return bad("it could do nothing: name a scope, * for every module")
-	case len(s.Scopes) > maxScopes:
+	case len(t.Scopes) > maxScopes:
 		return bad("more than %d scopes", maxScopes)
-	case !s.Expires.IsZero() && !now.Before(s.Expires):
-		return bad("it would have expired at %s", s.Expires.Format(time.RFC3339))
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		return bad("it would have expired at %s", t.Expires.Format(time.RFC3339))
 	}
-	for _, scope := range s.Scopes {
+	for _, scope := range t.Scopes {
 		if !scope.valid() {
 			return bad("scope %.100q", scope)
 		}

@@ -144,12 +144,12 @@ func (t *Tokens) List() ([]Token, error) {
 	return list, nil
 }
 
-// Create makes a token. Its text is in nothing but the answer. The token is durable
-// when Create has returned without an error.
+// Create makes a token with the name, the expiry and the rights of spec. Its text is in
+// nothing but the answer. The token is durable when Create has returned without an error.
 //
-// Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable]
-// for the file.
-func (t *Tokens) Create(ctx context.Context, spec TokenSpec) (text string, made Token, err error) {
+// Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable] for the
+// file.
+func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	if err := spec.check(now); err != nil {
 		return "", Token{}, err

@@ -25,7 +25,7 @@ func open(t testing.TB, path string) *auth.Tokens {
 	return tokens
 }
 
-func create(t testing.TB, tokens *auth.Tokens, spec auth.TokenSpec) (string, auth.Token) {
+func create(t testing.TB, tokens *auth.Tokens, spec auth.Token) (string, auth.Token) {
 	t.Helper()
 	text, made, err := tokens.Create(t.Context(), spec)
 	if err != nil {
@@ -45,9 +45,9 @@ func why(err error) string {
 func TestVerify(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
 	now := time.Now()
-	text, made := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme, Expires: now.Add(time.Hour)})
-	other, _ := create(t, tokens, auth.TokenSpec{Name: "other", Admin: true})
-	gone, _ := create(t, tokens, auth.TokenSpec{Name: "gone", Scopes: acme})
+	text, made := create(t, tokens, auth.Token{Name: "ci", Scopes: acme, Expires: now.Add(time.Hour)})
+	other, _ := create(t, tokens, auth.Token{Name: "other", Admin: true})
+	gone, _ := create(t, tokens, auth.Token{Name: "gone", Scopes: acme})
 	if _, err := tokens.Revoke(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestVerify(t *testing.T) {
 func TestExpiryOutlastsATurnedClock(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
 	now := time.Now()
-	text, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme, Expires: now.Add(time.Hour)})
+	text, _ := create(t, tokens, auth.Token{Name: "ci", Scopes: acme, Expires: now.Add(time.Hour)})
 	for _, c := range []struct {
 		back, after time.Duration
 		good        bool
@@ -118,8 +118,8 @@ func TestExpiryOutlastsATurnedClock(t *testing.T) {
 
 func TestCreateRefuses(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
-	_, made := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
-	for name, spec := range map[string]auth.TokenSpec{
+	_, made := create(t, tokens, auth.Token{Name: "ci", Scopes: acme})
+	for name, spec := range map[string]auth.Token{
 		"no name":        {Scopes: acme},
 		"a name taken":   {Name: "ci", Scopes: acme},
 		"a name as path": {Name: "a/b", Scopes: acme},
@@ -146,11 +146,11 @@ func TestCreateRefuses(t *testing.T) {
 
 func TestRevoke(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
-	first, made := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme})
+	first, made := create(t, tokens, auth.Token{Name: "ci", Scopes: acme})
 	if _, err := tokens.Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
-	second, _ := create(t, tokens, auth.TokenSpec{Name: "ci", Scopes: acme}) // the name is free again
+	second, _ := create(t, tokens, auth.Token{Name: "ci", Scopes: acme}) // the name is free again
 	again, err := tokens.Revoke(t.Context(), made.ID)
 	if err != nil || again.Name != "ci" || again.ID != made.ID {
 		t.Fatal(again, err)
@@ -179,7 +179,7 @@ func TestTokensAreKeptByManyHands(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if texts[i], _, err = tokens.Create(t.Context(), auth.TokenSpec{Name: fmt.Sprint("ci", i), Scopes: acme}); err != nil {
+			if texts[i], _, err = tokens.Create(t.Context(), auth.Token{Name: fmt.Sprint("ci", i), Scopes: acme}); err != nil {
 				t.Error(err)
 			}
 		})

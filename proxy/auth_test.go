@@ -40,7 +40,7 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 	}
 	tokens = map[string]string{}
 	for name, scope := range map[string]auth.Scope{"acme": {Host: host, Namespace: "acme"}, "other": {Host: host, Namespace: "other"}, "reader": auth.Everything, "operator": {Host: "nowhere.example", Namespace: "none"}} {
-		text, _, err := kept.Create(t.Context(), auth.TokenSpec{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
+		text, _, err := kept.Create(t.Context(), auth.Token{Name: name, Scopes: []auth.Scope{scope}, Admin: name == "operator"})
 		if err != nil {
 			t.Fatal(err)
 		}

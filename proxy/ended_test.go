@@ -34,11 +34,11 @@ func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, _, err = tokens.Create(t.Context(), auth.TokenSpec{Name: "one", Scopes: []auth.Scope{auth.Everything}})
+	one, _, err = tokens.Create(t.Context(), auth.Token{Name: "one", Scopes: []auth.Scope{auth.Everything}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	brief, _, err = tokens.Create(t.Context(), auth.TokenSpec{Name: "brief", Scopes: []auth.Scope{auth.Everything}, Expires: time.Now().Add(10 * time.Second)})
+	brief, _, err = tokens.Create(t.Context(), auth.Token{Name: "brief", Scopes: []auth.Scope{auth.Everything}, Expires: time.Now().Add(10 * time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}

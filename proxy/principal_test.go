@@ -26,7 +26,7 @@ func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, _, err := kept.Create(t.Context(), auth.TokenSpec{Name: "other", Scopes: []auth.Scope{{Host: host, Namespace: "other"}}})
+		other, _, err := kept.Create(t.Context(), auth.Token{Name: "other", Scopes: []auth.Scope{{Host: host, Namespace: "other"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ The data directory is created if it does not exist, unless --data names it.`,
   modproxy token create prometheus --admin`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := auth.TokenSpec{Name: args[0], Admin: admin}
+			spec := auth.Token{Name: args[0], Admin: admin}
 			var err error
 			if spec.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 				return misuse{fmt.Errorf("--expires: %w", err)}
@@ -121,7 +121,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return now.Add(d).Truncate(time.Second), nil
 }
 
-func (env *environment) createToken(ctx context.Context, spec auth.TokenSpec) error {
+func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
 	c, tokens, err := env.makeTokens()
 	if err != nil {
 		return err
