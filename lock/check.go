@@ -3,99 +3,77 @@ package lock
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Different tells what is not as it should be: a module, and what is wrong with it.
-// It is [modproxy.ErrChanged].
+// Different is the error for a version that is not as it should be. It is [modproxy.ErrChanged].
 type Different struct {
-	Module  modproxy.Module
-	Version string
-	What    string
+	modproxy.ModuleVersion
+	What string // what is wrong
 }
 
-func (d *Different) Error() string { return d.Module.String() + " " + d.Version + ": " + d.What }
+func (d *Different) Error() string { return d.ModuleVersion.String() + ": " + d.What }
 
-// Unwrap makes it [modproxy.ErrChanged].
+// Unwrap returns [modproxy.ErrChanged].
 func (d *Different) Unwrap() error { return modproxy.ErrChanged }
 
-// version is what several calls may share.
-type version struct {
-	module  modproxy.Module
-	version string
+func different(v modproxy.ModuleVersion, format string, args ...any) error {
+	return &Different{v, fmt.Sprintf(format, args...)}
 }
 
-// group sorts calls by what they share.
-func group(calls []Call) (versions []version, by map[version][]Call) {
-	by = map[version][]Call{}
+// group returns the calls of each version, and the versions in order.
+func group(calls []Call) ([]modproxy.ModuleVersion, map[modproxy.ModuleVersion][]Call) {
+	by := map[modproxy.ModuleVersion][]Call{}
 	for _, c := range calls {
-		v := version{c.Module, c.Version}
-		if by[v] == nil {
-			versions = append(versions, v)
-		}
-		by[v] = append(by[v], c)
+		by[c.ModuleVersion] = append(by[c.ModuleVersion], c)
 	}
-	slices.SortFunc(versions, func(a, b version) int {
-		return cmp.Or(cmp.Compare(a.module.String(), b.module.String()), cmp.Compare(a.version, b.version))
-	})
-	return versions, by
+	return slices.SortedFunc(maps.Keys(by), func(a, b modproxy.ModuleVersion) int {
+		return cmp.Or(cmp.Compare(a.Module.String(), b.Module.String()), cmp.Compare(a.Version, b.Version))
+	}), by
 }
 
-// Make makes the entries of what is installed. Every error is about one version: a
-// [Different] when its copies are not the same, or what else is wrong with it.
+// Make returns entries for what is installed. Every error is about one version: a [Different] when its copies are not the
+// same, or what else is wrong with it.
 func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
-		sum, err := v.hold(by[v], "")
-		if err == nil {
-			err = v.holdSubdir(by[v], by[v][0].Subdir)
-		}
-		if err != nil {
+		e := Entry{ModuleVersion: v, Subdir: by[v][0].Subdir}
+		var err error
+		if e.Sum, err = compare(e, by[v]); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		entries = append(entries, Entry{v.module, v.version, sum, by[v][0].Subdir})
+		entries = append(entries, e)
 	}
 	return entries, errs
 }
 
-// Check holds what is installed to entries. Every error is about one version: a
-// [Different] when it is not the same, is missing, or is one too many, or what else
-// is wrong with it.
+// Check compares what is installed with entries. Every error is about one version: a [Different] when it is not the same,
+// is missing, or is one too many, or what else is wrong with it.
 func Check(entries []Entry, calls []Call) (errs []error) {
-	want := map[version]Entry{}
+	locked := map[modproxy.ModuleVersion]Entry{}
 	for _, e := range entries {
-		want[version{e.Module, e.Version}] = e
+		locked[e.ModuleVersion] = e
 	}
 	versions, by := group(calls)
 	for _, v := range versions {
-		locked, ok := want[v]
-		delete(want, v)
-		if !ok {
-			errs = append(errs, v.differs("it is installed (%s), and not locked", keys(by[v])))
-			continue
-		}
-		_, err := v.hold(by[v], locked.Sum)
-		if err == nil {
-			err = v.holdSubdir(by[v], locked.Subdir)
-		}
-		if err != nil {
+		if e, ok := locked[v]; !ok {
+			errs = append(errs, different(v, "it is installed (%s), and not locked", keys(by[v])))
+		} else if _, err := compare(e, by[v]); err != nil {
 			errs = append(errs, err)
 		}
+		delete(locked, v)
 	}
 	for _, e := range entries {
-		if v := (version{e.Module, e.Version}); want[v].Sum != "" {
-			errs = append(errs, v.differs("it is locked as %s, and not installed", e.Sum))
-			delete(want, v)
+		if _, ok := locked[e.ModuleVersion]; ok {
+			errs = append(errs, different(e.ModuleVersion, "it is locked as %s, and not installed", e.Sum))
+			delete(locked, e.ModuleVersion)
 		}
 	}
 	return errs
-}
-
-func (v version) differs(format string, args ...any) error {
-	return &Different{v.module, v.version, fmt.Sprintf(format, args...)}
 }
 
 func keys(calls []Call) string {
@@ -106,34 +84,24 @@ func keys(calls []Call) string {
 	return s
 }
 
-// holdSubdir holds what calls of one version load to one directory of the package.
-func (v version) holdSubdir(calls []Call, want string) error {
-	for _, c := range calls {
-		if c.Subdir != want {
-			return v.differs("module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want)
-		}
-	}
-	return nil
-}
-
-// hold holds the directories of one version to want, or, where that is empty, to
-// each other, and is the sum of the whole package.
-func (v version) hold(calls []Call, want modproxy.Sum) (modproxy.Sum, error) {
+// compare compares the directories of the calls of one version with want, or, when that has no sum, with each other. It
+// returns the sum of the whole package.
+func compare(want Entry, calls []Call) (modproxy.Sum, error) {
 	trees := make([]*tree, len(calls))
 	var whole *tree
 	for i, c := range calls {
 		t, err := readTree(c.Package)
 		if err != nil {
-			return "", fmt.Errorf("%s %s: module %s: %w", v.module, v.version, c.Key, err)
+			return "", fmt.Errorf("%s: module %s: %w", want.ModuleVersion, c.Key, err)
 		}
 		trees[i] = t
 		// The whole one is that which is wanted, or else the one with the most files.
-		if want == "" && (whole == nil || len(t.names) > len(whole.names)) || want != "" && t.sum == want {
+		if want.Sum == "" && (whole == nil || len(t.names) > len(whole.names)) || want.Sum != "" && t.sum == want.Sum {
 			whole = t
 		}
 	}
 	if whole == nil {
-		return "", v.differs("on disk it is %s, in %s; locked is %s", trees[0].sum, trees[0].dir, want)
+		return "", different(want.ModuleVersion, "on disk it is %s, in %s; locked is %s", trees[0].sum, trees[0].dir, want.Sum)
 	}
 	copied, err := whole.copied()
 	if err != nil {
@@ -141,7 +109,12 @@ func (v version) hold(calls []Call, want modproxy.Sum) (modproxy.Sum, error) {
 	}
 	for _, t := range trees {
 		if t.sum != whole.sum && t.sum != copied {
-			return "", v.differs("on disk it is %s, in %s; it is %s in %s", t.sum, t.dir, whole.sum, whole.dir)
+			return "", different(want.ModuleVersion, "on disk it is %s, in %s; it is %s in %s", t.sum, t.dir, whole.sum, whole.dir)
+		}
+	}
+	for _, c := range calls {
+		if c.Subdir != want.Subdir {
+			return "", different(want.ModuleVersion, "module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want.Subdir)
 		}
 	}
 	return whole.sum, nil

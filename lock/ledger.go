@@ -27,21 +27,21 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 }
 
 func checkRecord(ctx context.Context, e Entry, ledger Ledger) error {
-	v := version{e.Module, e.Version}
-	recorded, err := ledger.Lookup(ctx, e.Module.At(e.Version))
+	v := e.ModuleVersion
+	recorded, err := ledger.Lookup(ctx, v)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return v.differs("it is %s here, and the ledger has no record of it", e.Sum)
+		return different(v, "it is %s here, and the ledger has no record of it", e.Sum)
 	case err != nil:
-		return fmt.Errorf("%s %s: ledger: %w", e.Module, e.Version, err)
+		return fmt.Errorf("%s: ledger: %w", v, err)
 	case recorded.Sum != e.Sum:
-		return v.differs("it is %s here, and %s in the ledger", e.Sum, recorded.Sum)
+		return different(v, "it is %s here, and %s in the ledger", e.Sum, recorded.Sum)
 	case !recorded.Is(e.Sum, e.Subdir):
 		subdir := e.Subdir
 		if subdir == "" {
 			subdir = "."
 		}
-		return v.differs("it is the directory %s here, and %s in the ledger", subdir, recorded.Subdir)
+		return different(v, "it is the directory %s here, and %s in the ledger", subdir, recorded.Subdir)
 	}
 	return nil
 }

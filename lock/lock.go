@@ -1,30 +1,22 @@
-// Package lock holds the modules that a client has installed to what a file says
-// they are.
+// Package lock compares the modules that a client has installed with a file.
 //
-// Invariant: what is held is all that the client would load for a module of a
-// registry: every file of its package, wherever in it the module is, for every call
-// of it, nested ones included. What it cannot hold, because it does not come from a
-// registry or is not as a client installs it, it names or refuses; it never passes
-// it over.
+// Invariant: what is compared is all that the client would load for a module of a registry: every file of its package,
+// wherever in it the module is, for every call of it, nested ones included. What cannot be compared, because it does not
+// come from a registry or is not as a client installs it, is reported or refused, never ignored.
 //
-// The clients keep no hash of a module. What they keep is a manifest of what they
-// have installed (modules.json, internal/modsdir of both); package lock reads it and
-// not the configuration.
+// The clients keep no hash of a module. They keep a manifest of what they have installed (modules.json, internal/modsdir of
+// both clients), which package lock reads instead of the configuration.
 //
 // # Copies
 //
-// When several calls need the same package, the clients download it once and copy
-// it for the others, without what begins with a dot (internal/copy/copy_dir.go). So
-// there is a whole copy among the directories of a package, and the others are the
-// whole one or the whole one without dot-files. They are held to that: exactly the
-// one, or exactly the other. Where only a copy without dot-files is left, because
-// the call that was first is gone, there is nothing to hold it to; it is refused,
-// and installing anew helps.
+// When several calls need the same package, the clients download it once and copy it for the others, without files whose
+// names begin with a dot (internal/copy/copy_dir.go). So one directory of a package has all of it, and each of the others
+// must have exactly the same, or exactly the same without dot-files. When the call that was first is gone, and only a copy
+// without dot-files is left, there is nothing to compare it with; it is refused, and installing again helps.
 package lock
 
 import (
 	"bytes"
-	"encoding/base64"
 	"fmt"
 	"path"
 	"slices"
@@ -43,26 +35,25 @@ const MaxSize = 16 << 20
 
 // Entry says what one version of a module is.
 type Entry struct {
-	Module  modproxy.Module
-	Version string // canonical
-	Sum     modproxy.Sum
-	Subdir  string // the directory in the package that the version is; empty for all of it
+	modproxy.ModuleVersion
+	Sum    modproxy.Sum
+	Subdir string // the directory in the package that the version is; empty for all of it
 }
 
-const header = `# What the modules of registries are that this configuration is made of: module,
-# version, the hash of the package, and the directory in it where it is not all of
-# it. "modproxy lock" writes this file, and "modproxy lock --check" holds to it what
-# is installed.
+const header = `# The modules from registries that this configuration uses: module, version, the
+# hash of the package, and the directory in it unless that is all of it.
+# "modproxy lock" writes this file, and "modproxy lock --check" compares what is
+# installed with it.
 `
 
-// Format is the file with the given entries, in order. Parse reads it.
+// Format returns the file with the given entries, in order. [Parse] reads it.
 //
 //	registry.example.com/acme/network/aws 1.2.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	registry.example.com/acme/vpc/aws 2.0.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU= modules/vpc
 func Format(entries []Entry) []byte {
 	var lines []string
 	for _, e := range entries {
-		line := fmt.Sprintf("%s %s %s", e.Module, e.Version, e.Sum)
+		line := e.ModuleVersion.String() + " " + string(e.Sum)
 		if e.Subdir != "" {
 			line += " " + e.Subdir
 		}
@@ -72,12 +63,11 @@ func Format(entries []Entry) []byte {
 	return []byte(header + strings.Join(slices.Compact(lines), ""))
 }
 
-// Parse reads the file: an entry in every line that is not empty and does not begin
-// with #, in any order. Its error, which names the line, is [modproxy.ErrInvalid];
-// so is one version with two sums, which is what a merge may leave behind.
+// Parse reads the file: an entry in every line that is not empty and does not begin with #, in any order. The error, which
+// names the line, is [modproxy.ErrInvalid]; one version with two sums, which a merge may leave behind, is one.
 func Parse(text []byte) ([]Entry, error) {
 	var entries []Entry
-	seen := map[Entry]int{}
+	seen := map[modproxy.ModuleVersion]Entry{}
 	for i, line := range bytes.Split(text, []byte{'\n'}) {
 		s := strings.TrimSuffix(string(line), "\r")
 		if s == "" || s[0] == '#' {
@@ -87,52 +77,48 @@ func Parse(text []byte) ([]Entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
-		about := Entry{Module: e.Module, Version: e.Version}
-		if at, ok := seen[about]; !ok {
-			seen[about] = len(entries)
+		if before, ok := seen[e.ModuleVersion]; ok && before != e {
+			return nil, fmt.Errorf("line %d: %w: %s has another sum or directory in a line above", i+1, modproxy.ErrInvalid, e.ModuleVersion)
+		} else if !ok {
+			seen[e.ModuleVersion] = e
 			entries = append(entries, e)
-		} else if entries[at] != e {
-			return nil, fmt.Errorf("line %d: %w: %s %s has another sum or directory in a line above", i+1, modproxy.ErrInvalid, e.Module, e.Version)
 		}
 	}
 	return entries, nil
 }
 
-func parseLine(s string) (Entry, error) {
+func parseLine(s string) (e Entry, err error) {
 	words := strings.SplitN(s, " ", 4)
 	if len(words) < 3 {
-		return Entry{}, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
+		return e, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
 	}
-	subdir := ""
+	if e.Module, _, err = parseSource(words[0]); err != nil {
+		return e, err
+	}
+	if e.Version, err = modproxy.CanonicalVersion(words[1]); err != nil {
+		return e, err
+	}
+	e.Sum = modproxy.Sum(words[2])
+	_, err = e.Sum.Hash()
+	if err != nil || e.Module.String() != words[0] || e.Version != words[1] || len(words) == 4 && !isSubdir(words[3]) {
+		return e, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
+	}
 	if len(words) == 4 {
-		subdir = words[3]
+		e.Subdir = words[3]
 	}
-	m, inside, err := parseSource(words[0])
-	if err != nil {
-		return Entry{}, err
-	}
-	version, err := modproxy.CanonicalVersion(words[1])
-	if err != nil {
-		return Entry{}, err
-	}
-	sum, ok := strings.CutPrefix(words[2], "h1:")
-	raw, err := base64.StdEncoding.Strict().DecodeString(sum)
-	if !ok || err != nil || len(raw) != 32 || inside != "" || m.String() != words[0] || version != words[1] ||
-		len(words) == 4 && !isSubdir(subdir) {
-		return Entry{}, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
-	}
-	return Entry{m, version, modproxy.Sum(words[2]), subdir}, nil
+	return e, nil
 }
 
-// isSubdir tells whether s can be the directory of a module in its package. One
-// that begins with # would be taken for a remark by people.
+// isSubdir reports whether s can be the directory of a module in its package. People would take one that begins with # for
+// a remark.
 func isSubdir(s string) bool {
-	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") &&
+		!strings.ContainsFunc(s, unprintable)
 }
 
-// parseSource reads the source address of a module in a registry. Without a
-// hostname it is one in the client's default registry, which the address does not
-// say: that is an error. subdir is what stands behind a double slash.
+// parseSource reads the source address of a module in a registry. An address without a hostname is an error: it does not
+// say which registry is the client's default. Subdir is what follows a double slash.
 func parseSource(s string) (m modproxy.Module, subdir string, err error) {
 	address, subdir, _ := strings.Cut(s, "//")
 	parts := strings.Split(address, "/")

@@ -21,7 +21,7 @@ var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name:
 func TestFormat(t *testing.T) {
 	other := vpc
 	other.Host = "registry.example.com:8443"
-	entries := []lock.Entry{{vpc, "1.2.0", sumB, ""}, {vpc, "1.10.0", sumA, "modules/a b"}, {vpc, "1.2.0", sumB, ""}, {other, "1.0.0-rc.1+b5", sumA, ""}}
+	entries := []lock.Entry{{vpc.At("1.2.0"), sumB, ""}, {vpc.At("1.10.0"), sumA, "modules/a b"}, {vpc.At("1.2.0"), sumB, ""}, {other.At("1.0.0-rc.1+b5"), sumA, ""}}
 	text := lock.Format(entries)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if got, want := lines[len(lines)-3:], []string{
@@ -63,7 +63,7 @@ func TestParseRefuses(t *testing.T) {
 
 // Whatever is in the file: no panic, and what is read is written and read as the same.
 func FuzzParse(f *testing.F) {
-	f.Add(lock.Format([]lock.Entry{{vpc, "1.2.0", sumB, ""}, {vpc, "1.10.0", sumA, "modules/a"}}))
+	f.Add(lock.Format([]lock.Entry{{vpc.At("1.2.0"), sumB, ""}, {vpc.At("1.10.0"), sumA, "modules/a"}}))
 	f.Add([]byte("# nothing\n\n"))
 	f.Add([]byte("bücher.example/a/b/c 1.0.0 " + string(sumA)))
 	f.Fuzz(func(t *testing.T, text []byte) {

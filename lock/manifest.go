@@ -3,8 +3,6 @@ package lock
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,58 +10,38 @@ import (
 	"unicode"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // Call is one use of a module of a registry, as a client has installed it.
 type Call struct {
-	Key     string // the names of the calls that lead to it, with dots between
-	Module  modproxy.Module
-	Version string // canonical
+	Key string // the names of the calls that lead to it, with dots between
+	modproxy.ModuleVersion
 	Package string // the directory of the package that the module is in
 	Subdir  string // the directory in it that the registry has named, slash-separated; empty for all of it
 }
 
-// Other is the use of a module that comes from somewhere else, and is not held.
+// Other is the use of a module that comes from somewhere else, and is not compared.
 type Other struct{ Key, Source string }
 
-// manifest is modules.json.
-type manifest struct {
-	Modules []record
-}
-
+// record is a module in modules.json.
 type record struct{ Key, Source, Version, Dir string }
 
 const maxManifest = 64 << 20 // bytes
 
-// Read reads what a client has installed for the configuration in dir. data is its
-// data directory, relative to dir: ".terraform" unless TF_DATA_DIR says another.
+// Read reads what a client has installed for the configuration in dir. Data is its data directory, relative to dir:
+// ".terraform" unless TF_DATA_DIR says another.
 //
-// There being no manifest is [fs.ErrNotExist]. One whose directories are not those
-// where a client installs is [modproxy.ErrInvalid]: the client would load something
-// else than what is held.
+// The error is [fs.ErrNotExist] when there is no manifest. It is [modproxy.ErrInvalid] when a directory is not where a
+// client installs it: the client would load something else than what is compared.
 func Read(dir, data string) ([]Call, []Other, error) {
 	if !filepath.IsAbs(data) {
 		data = filepath.Join(dir, data)
 	}
 	name := filepath.Join(data, "modules", "modules.json")
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case !info.Mode().IsRegular(): // reading a pipe might take for ever
-		return nil, nil, fmt.Errorf("%s: not a regular file", name)
-	}
-	f, err := os.Open(name)
+	text, err := durable.ReadRegular(name, maxManifest)
 	if err != nil {
 		return nil, nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case len(text) > maxManifest:
-		return nil, nil, fmt.Errorf("%s: %w: more than %d bytes", name, modproxy.ErrInvalid, maxManifest)
 	}
 	r := reader{dir: dir, modules: filepath.Dir(name), dirs: map[string]string{}}
 	if err := r.read(text); err != nil {
@@ -81,7 +59,7 @@ type reader struct {
 }
 
 func (r *reader) read(text []byte) error {
-	var m manifest
+	var m struct{ Modules []record }
 	if err := json.Unmarshal(text, &m); err != nil {
 		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
@@ -89,10 +67,11 @@ func (r *reader) read(text []byte) error {
 		if _, ok := r.dirs[rec.Key]; ok {
 			return fmt.Errorf("%w: module %.200q is there twice", modproxy.ErrInvalid, rec.Key)
 		}
-		r.dirs[rec.Key] = filepath.Join(r.dir, filepath.FromSlash(rec.Dir))
-		if filepath.IsAbs(filepath.FromSlash(rec.Dir)) {
-			r.dirs[rec.Key] = filepath.Clean(filepath.FromSlash(rec.Dir))
+		dir := filepath.FromSlash(rec.Dir)
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(r.dir, dir)
 		}
+		r.dirs[rec.Key] = filepath.Clean(dir)
 	}
 	for _, rec := range m.Modules {
 		if err := r.add(rec); err != nil {
@@ -136,8 +115,7 @@ func (r *reader) add(rec record) error {
 	if err != nil {
 		return err
 	}
-	// The client joins what the registry has named and what the call has
-	// (initwd/module_install.go).
+	// The client joins what the registry has named and what the call has (initwd/module_install.go).
 	subdir, ok := cutDir(filepath.ToSlash(strings.TrimPrefix(dir[len(installed):], string(filepath.Separator))), inside)
 	if !ok || subdir != "" && !isSubdir(subdir) {
 		return fmt.Errorf("%w: it is in %.200q, and its source is %.200q", modproxy.ErrInvalid, rec.Dir, rec.Source)
@@ -146,11 +124,11 @@ func (r *reader) add(rec record) error {
 	if err != nil {
 		return err
 	}
-	r.calls = append(r.calls, Call{rec.Key, m, version, installed, subdir})
+	r.calls = append(r.calls, Call{rec.Key, m.At(version), installed, subdir})
 	return nil
 }
 
-// cutDir is dir without the directories at its end that are last.
+// cutDir returns dir without the directories at its end that are last.
 func cutDir(dir, last string) (before string, ok bool) {
 	last = strings.Trim(path.Clean("/"+last), "/")
 	switch {
@@ -162,14 +140,13 @@ func cutDir(dir, last string) (before string, ok bool) {
 	return strings.CutSuffix(dir, "/"+last)
 }
 
-// passedOver tells whether dir is in what readTree does not look into.
+// passedOver reports whether readTree does not look into dir.
 func (r *reader) passedOver(dir string) bool {
 	below, ok := strings.CutPrefix(dir, r.modules+string(filepath.Separator))
 	return ok && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), isGit)
 }
 
-// isKey tells whether s is names of calls with dots between; each can be the name
-// of a directory, and be printed.
+// isKey reports whether s is names of calls with dots between; each can be the name of a directory, and be printed.
 func isKey(s string) bool {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return false
@@ -182,8 +159,8 @@ func isKey(s string) bool {
 	return true
 }
 
-// isRegistry tells whether a source address is that of a module in a registry, with
-// its hostname or, as older clients write it, without.
+// isRegistry reports whether a source address is that of a module in a registry, with its hostname or, as older clients
+// write it, without.
 func isRegistry(source string) bool {
 	_, _, err := parseSource(source)
 	if err != nil {
@@ -192,7 +169,7 @@ func isRegistry(source string) bool {
 	return err == nil
 }
 
-// isLocal tells whether a source address is a path in the same package.
+// isLocal reports whether a source address is a path in the same package.
 func isLocal(source string) bool {
 	return strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") || source == "." || source == ".."
 }

@@ -65,10 +65,10 @@ func TestRead(t *testing.T) {
 	), nil)
 	calls, others, err := lock.Read(dir, ".terraform")
 	want := []lock.Call{
-		{"net", vpc, "1.2.0", filepath.Join(dir, installed, "net"), ""},
-		{"net.sub.reg", vpc, "1.3.0", filepath.Join(dir, installed, "net.sub.reg"), ""},
-		{"named", vpc, "1.4.0", filepath.Join(dir, installed, "named"), "modules/a"},
-		{"both", vpc, "1.4.0", filepath.Join(dir, installed, "both"), "modules/a"},
+		{"net", vpc.At("1.2.0"), filepath.Join(dir, installed, "net"), ""},
+		{"net.sub.reg", vpc.At("1.3.0"), filepath.Join(dir, installed, "net.sub.reg"), ""},
+		{"named", vpc.At("1.4.0"), filepath.Join(dir, installed, "named"), "modules/a"},
+		{"both", vpc.At("1.4.0"), filepath.Join(dir, installed, "both"), "modules/a"},
 	}
 	if err != nil || !reflect.DeepEqual(calls, want) {
 		t.Errorf("calls %v, %v; want %v", calls, err, want)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/dirhash"
@@ -23,15 +24,15 @@ type tree struct {
 	sum   modproxy.Sum
 }
 
-// readTree reads a package as a client has installed it. What is called .git is not
-// part of a package, and there where a client has asked git itself. The error of
-// what cannot be in a package is [modproxy.ErrInvalid].
+// readTree reads a package as a client has installed it. Files and directories that are called .git are not part of a
+// package: they are there when a client has asked git itself. The error for what cannot be in a package is
+// [modproxy.ErrInvalid].
 func readTree(dir string) (*tree, error) {
 	t := &tree{dir: dir}
 	if info, err := os.Lstat(dir); err != nil {
 		return nil, err
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s: %w: it is no directory", dir, modproxy.ErrInvalid)
+		return nil, fmt.Errorf("%s: %w: it is not a directory", dir, modproxy.ErrInvalid)
 	}
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -58,9 +59,8 @@ func readTree(dir string) (*tree, error) {
 	return t, err
 }
 
-// Passed are the files and directories in the packages of calls that are git's own.
-// They are no part of a package, nobody holds them to anything, and a module could
-// load code from them by its path.
+// Passed returns the files and directories in the packages of calls that are git's own. They are not part of a package, they
+// are not compared with anything, and a module could load code from them by its path.
 func Passed(calls []Call) (names []string, err error) {
 	seen := map[string]bool{}
 	for _, c := range calls {
@@ -71,7 +71,7 @@ func Passed(calls []Call) (names []string, err error) {
 		err := filepath.WalkDir(c.Package, func(name string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil && name == c.Package:
-				return fs.SkipDir // what is missing is told by who reads it
+				return fs.SkipDir // Make and Check return the error
 			case err != nil:
 				return err
 			case name == c.Package || !isGit(d.Name()):
@@ -90,7 +90,7 @@ func Passed(calls []Call) (names []string, err error) {
 	return names, nil
 }
 
-// isGit tells whether a name is that of git's own directory or file.
+// isGit reports whether a name is that of git's own directory or file.
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 func (t *tree) hash(names []string) (modproxy.Sum, error) {
@@ -103,19 +103,14 @@ func (t *tree) hash(names []string) (modproxy.Sum, error) {
 	return modproxy.Sum(sum), nil
 }
 
-// hidden tells whether the clients leave the file out when they copy a package.
+// hidden reports whether the clients leave the file out when they copy a package.
 func hidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 }
 
-// copied is the sum of what the clients make of the package when they copy it.
+// copied returns the sum of what the clients make of the package when they copy it.
 func (t *tree) copied() (modproxy.Sum, error) {
-	var names []string
-	for _, name := range t.names {
-		if !hidden(name) {
-			names = append(names, name)
-		}
-	}
+	names := slices.DeleteFunc(slices.Clone(t.names), hidden)
 	if len(names) == len(t.names) {
 		return t.sum, nil
 	}
