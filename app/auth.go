@@ -20,12 +20,12 @@ const maxIssuerAnswer = 1 << 20
 
 // newAuth puts the layer on top that answers clients only what they may read, if
 // they are asked who they are.
-func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr) error {
+func (a *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr) error {
 	if !c.RequiresToken() {
 		if tokens, err := auth.OpenTokens(c.TokensFile()); err != nil {
-			s.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
+			a.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
 		} else {
-			s.operators = &auth.Authenticator{Tokens: tokens}
+			a.operators = &auth.Authenticator{Tokens: tokens}
 		}
 		return nil
 	}
@@ -39,7 +39,7 @@ func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 	who := &auth.Authenticator{Tokens: tokens}
 	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
 	if len(c.Auth.Issuers) > 0 {
-		transport, err := s.toIssuers(c, listening)
+		transport, err := a.toIssuers(c, listening)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 		if err != nil {
 			return err
 		}
-		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport, Observe: s.observeIssuer})
+		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport, Observe: a.observeIssuer})
 		if err != nil {
 			return err
 		}
@@ -56,49 +56,41 @@ func (s *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 	if who.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
-	s.auth = who
-	s.Registry = &auth.Registry{Next: s.Registry}
+	a.auth = who
+	a.Registry = &auth.Registry{Next: a.Registry}
 	return nil
 }
 
 // toIssuers asks issuers for their keys, offline too: they are none of those that
 // modules come from.
-func (s *App) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
-	if s.egress == nil {
+func (a *App) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
+	if a.egress == nil {
 		var err error
-		if s.egress, err = s.newEgress(c, listening); err != nil {
+		if a.egress, err = a.newEgress(c, listening); err != nil {
 			return nil, err
 		}
 	}
-	return s.egress.Transport(maxIssuerAnswer), nil
-}
-
-func (s *App) observeIssuer(issuer string, err error) {
-	if err != nil {
-		s.log.Warn("the keys of an issuer cannot be fetched", zap.String("issuer", issuer), zap.Error(err))
-		return
-	}
-	s.log.Debug("the keys of an issuer were fetched", zap.String("issuer", issuer))
+	return a.egress.Transport(maxIssuerAnswer), nil
 }
 
 // authReady is what hinders the proxy from letting clients in.
-func (s *App) authReady() error {
-	if s.auth == nil {
+func (a *App) authReady() error {
+	if a.auth == nil {
 		return nil
 	}
-	if err := s.auth.Tokens.Check(); err != nil {
+	if err := a.auth.Tokens.Check(); err != nil {
 		return err
 	}
-	return s.auth.Signer.Check()
+	return a.auth.Signer.Check()
 }
 
 // NobodyHasToken reports whether clients need a token and nobody can have one: none
 // was made, and no issuer makes any.
-func (s *App) NobodyHasToken() bool {
-	if s.auth == nil || s.auth.JWT != nil {
+func (a *App) NobodyHasToken() bool {
+	if a.auth == nil || a.auth.JWT != nil {
 		return false
 	}
-	list, err := s.auth.Tokens.List()
+	list, err := a.auth.Tokens.List()
 	if err != nil {
 		return true
 	}

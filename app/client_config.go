@@ -1,7 +1,6 @@
 package app
 
 import (
-	"io"
 	"strings"
 	"text/template"
 
@@ -58,12 +57,12 @@ type clientHost struct {
 	Warn       bool
 }
 
-// ClientConfig writes the CLI configuration that makes tool ("terraform", "tofu"
-// or, for both, empty) ask the proxy at the URL base for the modules and
-// providers of upstreams. An upstream of any name has no block. asks tells that the proxy wants a token.
-func ClientConfig(w io.Writer, base, tool string, upstreams []config.Upstream, asks bool) error {
+// ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for
+// both, empty) ask the proxy at the URL base for the modules and providers of the
+// upstreams. The upstream of any name has no block.
+func ClientConfig(base, tool string, c *config.Config) string {
 	var hosts []clientHost
-	for _, u := range upstreams {
+	for _, u := range c.Upstreams {
 		if u.Host == "*" {
 			continue
 		}
@@ -76,14 +75,8 @@ func ClientConfig(w io.Writer, base, tool string, upstreams []config.Upstream, a
 		})
 	}
 	var text strings.Builder
-	err := clientConfigText.Execute(&text, struct {
-		Tool  string
-		Hosts []clientHost
-		Asks  bool
-	}{tool, hosts, asks})
-	if err != nil {
-		return err
+	if err := clientConfigText.Execute(&text, map[string]any{"Tool": tool, "Hosts": hosts, "Asks": c.RequiresToken()}); err != nil {
+		panic(err) // nothing in it can fail
 	}
-	_, err = io.WriteString(w, text.String())
-	return err
+	return text.String()
 }

@@ -42,41 +42,16 @@ func openLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) 
 }
 
 // heldIndex is the index as far as it agrees with the ledger.
-func (s *App) heldIndex() *heldIndex {
+func (a *App) heldIndex() *heldIndex {
 	return &heldIndex{
-		store: s.Store, book: s.Ledger,
+		store: a.Store, book: a.Ledger,
 		disagrees: func(m modproxy.Module, version string, err error) {
-			s.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
+			a.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
 		},
 		behind: func(m modproxy.Module, version string) {
-			s.log.Warn("ledger_behind", zap.Stringer("module", m), zap.String("version", version))
+			a.log.Warn("ledger_behind", zap.Stringer("module", m), zap.String("version", version))
 		},
 	}
-}
-
-// observeLedger measures and logs what the ledger's layer and its recheck tell.
-func (s *App) observeLedger(e ledger.Event) {
-	var fields []zap.Field
-	if e.ModuleVersion != (modproxy.ModuleVersion{}) {
-		fields = append(fields, zap.Stringer("module", e.Module), zap.String("version", e.Version))
-	}
-	switch e.Kind {
-	case ledger.Recorded:
-		s.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Record.Sum)),
-			zap.String("source", e.Record.Source.URL), zap.String("commit", e.Record.Source.Commit))...)
-	case ledger.Drifted:
-		s.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Drift.Offered)),
-			zap.String("source", e.Drift.Source.URL), zap.String("commit", e.Drift.Source.Commit))...)
-	case ledger.Unasked:
-		s.log.Info("ledger_recheck", append(fields, zap.Error(e.Err))...)
-		return
-	case ledger.Moved:
-		s.log.Warn("ledger_recheck", append(fields, zap.String("recorded", e.Record.Source.Commit), zap.String("commit", e.Commit), zap.Error(e.Err))...)
-		return
-	default:
-		s.log.Error("ledger_"+string(e.Kind), append(fields, zap.Error(e.Err))...)
-	}
-	s.metrics.Ledger(string(e.Kind))
 }
 
 const SumDBPath = "/-/sumdb/"

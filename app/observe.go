@@ -6,30 +6,31 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 // observe measures and logs what goes on behind the requests.
-func (s *App) observe(e cache.Event) {
+func (a *App) observe(e cache.Event) {
 	level := zapcore.InfoLevel
 	switch e.Kind {
 	case cache.VersionsAsked:
-		s.metrics.Asked("versions", e.Err)
+		a.metrics.Asked("versions", e.Err)
 	case cache.LocationAsked:
-		s.metrics.Asked("location", e.Err)
+		a.metrics.Asked("location", e.Err)
 	case cache.FetchStarted:
-		s.metrics.FetchStarted()
+		a.metrics.FetchStarted()
 		level = zapcore.DebugLevel
 	case cache.FetchEnded:
-		s.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
-		s.Store.Doubt(e.Err) // packages are packed in the data directory, too
+		a.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
+		a.Store.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
-		s.metrics.StaleServed()
+		a.metrics.StaleServed()
 		return // the request's own entry says so
 	case cache.BlobDamaged:
-		s.metrics.Damaged()
+		a.metrics.Damaged()
 		level = zapcore.ErrorLevel
 	case cache.Evicted:
-		s.metrics.Evicted(e.Bytes)
+		a.metrics.Evicted(e.Bytes)
 	case cache.IndexFailed:
 		level = zapcore.ErrorLevel
 	case cache.VersionDropped:
@@ -38,7 +39,7 @@ func (s *App) observe(e cache.Event) {
 	if e.Err != nil {
 		level = max(level, zapcore.WarnLevel)
 	}
-	entry := s.log.Check(level, string(e.Kind))
+	entry := a.log.Check(level, string(e.Kind))
 	if entry == nil {
 		return
 	}
@@ -62,4 +63,43 @@ func (s *App) observe(e cache.Event) {
 		fields = append(fields, zap.String("error", e.Err.Error()))
 	}
 	entry.Write(fields...)
+}
+
+// observeLedger measures and logs what the ledger's layer and its recheck tell.
+func (a *App) observeLedger(e ledger.Event) {
+	var fields []zap.Field
+	if e.ModuleVersion != (modproxy.ModuleVersion{}) {
+		fields = append(fields, zap.Stringer("module", e.Module), zap.String("version", e.Version))
+	}
+	switch e.Kind {
+	case ledger.Recorded:
+		a.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Record.Sum)),
+			zap.String("source", e.Record.Source.URL), zap.String("commit", e.Record.Source.Commit))...)
+	case ledger.Drifted:
+		a.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Drift.Offered)),
+			zap.String("source", e.Drift.Source.URL), zap.String("commit", e.Drift.Source.Commit))...)
+	case ledger.Unasked:
+		a.log.Info("ledger_recheck", append(fields, zap.Error(e.Err))...)
+		return
+	case ledger.Moved:
+		a.log.Warn("ledger_recheck", append(fields, zap.String("recorded", e.Record.Source.Commit), zap.String("commit", e.Commit), zap.Error(e.Err))...)
+		return
+	default:
+		a.log.Error("ledger_"+string(e.Kind), append(fields, zap.Error(e.Err))...)
+	}
+	a.metrics.Ledger(string(e.Kind))
+}
+
+func (a *App) observeIssuer(issuer string, err error) {
+	if err != nil {
+		a.log.Warn("the keys of an issuer cannot be fetched", zap.String("issuer", issuer), zap.Error(err))
+		return
+	}
+	a.log.Debug("the keys of an issuer were fetched", zap.String("issuer", issuer))
+}
+
+func (a *App) logStarted() {
+	a.log.Info("started",
+		zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", a.config.Data),
+		zap.String("config", a.options.ConfigFile), zap.Bool("offline", a.config.Offline), zap.Bool("auth", a.config.RequiresToken()))
 }

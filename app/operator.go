@@ -19,10 +19,10 @@ import (
 )
 
 // api returns the operator's API of the app.
-func (s *App) api() *admin.Server {
-	server := &admin.Server{Ledger: s.Ledger, Cache: s.Cache, Store: s.Store}
-	if !s.config.Offline {
-		server.Upstreams = s.config
+func (a *App) api() *admin.Server {
+	server := &admin.Server{Ledger: a.Ledger, Cache: a.Cache, Store: a.Store}
+	if !a.config.Offline {
+		server.Upstreams = a.config
 	}
 	return server
 }

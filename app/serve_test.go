@@ -24,8 +24,7 @@ func TestServerSpeaksHTTP1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(http.NotFoundHandler(), zap.NewNop())
-	server.TLSConfig = certificate.config()
+	server := newServer(http.NotFoundHandler(), certificate, zap.NewNop())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

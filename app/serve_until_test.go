@@ -36,7 +36,14 @@ func TestSignalOf(t *testing.T) {
 	}
 }
 
-func TestUnprotected(t *testing.T) {
+type at struct {
+	net.Listener
+	addr net.Addr
+}
+
+func (a at) Addr() net.Addr { return a.addr }
+
+func TestTokensUnprotected(t *testing.T) {
 	anywhere, here := &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	for name, c := range map[string]struct {
 		at     net.Addr
@@ -47,12 +54,12 @@ func TestUnprotected(t *testing.T) {
 		"loopback":     {here, func(c *config.Config) {}, false},
 		"TLS":          {anywhere, func(c *config.Config) { c.TLS.CertFile = "cert.pem" }, false},
 		"TLS in front": {anywhere, func(c *config.Config) { c.PublicURL = "https://modules.example.com" }, false},
-		"nobody asked": {anywhere, func(c *config.Config) { c.Auth.Required, c.Anonymous = false, true }, false},
+		"anonymous":    {anywhere, func(c *config.Config) { c.Auth.Required, c.Anonymous = false, true }, false},
 	} {
 		config := config.Default()
 		config.Auth.Required = true
 		c.change(config)
-		if got := unprotected(config, c.at); got != c.want {
+		if got := (&App{config: config, listener: at{addr: c.at}}).TokensUnprotected(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

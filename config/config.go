@@ -13,6 +13,7 @@ package config
 
 import (
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/modproxy/modproxy/auth"
@@ -86,6 +87,7 @@ type Config struct {
 
 	sources map[string]string // by path
 	reload  func() (*Config, error)
+	open    func(name string) (*os.File, error)
 }
 
 // Auth is for clients. A token that "modproxy token create" made, or that an issuer

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -54,14 +55,21 @@ func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkAll(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Config) checkAll() error {
 	wrong := c.check()
 	if len(wrong) == 0 {
 		wrong = c.readSecrets()
 	}
 	if len(wrong) > 0 {
-		return nil, wrong
+		return wrong
 	}
-	return c, nil
+	return nil
 }
 
 // Read reads the configuration: the defaults, then the file, then variables
@@ -72,12 +80,23 @@ func Load(file string, variables []string, flags []Flag) (*Config, error) {
 // Each value is well formed; whether they fit together is not checked. Its error is an
 // [Error].
 func Read(file string, variables []string, flags []Flag) (*Config, error) {
+	return read(file, variables, flags, os.Open)
+}
+
+func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, error) {
 	c := Default()
-	c.reload = func() (*Config, error) { return Load(file, variables, flags) }
+	c.open = open
+	c.reload = func() (*Config, error) {
+		next, err := read(file, variables, flags, openAgain)
+		if err != nil {
+			return nil, err
+		}
+		return next, next.checkAll()
+	}
 	vars := ownVariables(variables)
 	var wrong Error
 	if name := cmp.Or(file, vars[fileVariable]); name != "" {
-		text, err := readFile(name)
+		text, err := c.readFile(name)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("configuration: %w", err))
 		}
@@ -118,6 +137,9 @@ func Read(file string, variables []string, flags []Flag) (*Config, error) {
 // Reload reads the configuration again, from where it came. It returns the keys whose
 // values differ, or what is wrong with it now. c stays as it is.
 func (c *Config) Reload() (changed []string, err error) {
+	if c.reload == nil {
+		return nil, nil // it was not read
+	}
 	next, err := c.reload()
 	if err != nil {
 		return nil, err
@@ -183,7 +205,7 @@ func (c *Config) readSecrets() (wrong Error) {
 		if !ok || fileOf(f, group) == "" {
 			return
 		}
-		text, err := readFile(fileOf(f, group))
+		text, err := c.readFile(fileOf(f, group))
 		if err == nil {
 			*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
 			if secret.IsZero() {
@@ -205,9 +227,12 @@ func fileOf(f reflect.StructField, group reflect.Value) string {
 	return ""
 }
 
+// openAgain opens a regular file: nobody writes to a pipe for the second time.
+func openAgain(name string) (*os.File, error) { return durable.OpenRegular(name, os.O_RDONLY) }
+
 // readFile reads a small file.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+func (c *Config) readFile(name string) ([]byte, error) {
+	f, err := c.open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // get is the value of a key as "modproxy config" prints it.
@@ -124,5 +128,41 @@ func TestReadSecrets(t *testing.T) {
 		if err != nil || c.Upstreams[0].Token.Reveal() != want || c.Credentials[0].Password.Reveal() != want {
 			t.Errorf("a file with %q: %v, want the secret %q", text, err, want)
 		}
+	}
+}
+
+// What has changed since is told, and what is wrong, without waiting for a pipe.
+func TestReload(t *testing.T) {
+	file := writeFile(t, "modproxy.yaml", "cache: {fresh: 1m}\nupstreams: [{host: a.example, token: x}]\n")
+	c, err := Load(file, []string{"MODPROXY_OFFLINE=true"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"cache: {fresh: 1m}\nupstreams: [{host: A.example, token: x}]\n":               "",
+		"cache: {fresh: 2m}\nupstreams: [{host: a.example, token: y}]\ndata: new":      "data upstreams cache.fresh",
+		"offline: false\ncache: {fresh: 1m}\nupstreams: [{host: a.example, token: x}]": "",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := c.Reload(); err != nil || strings.Join(changed, " ") != want {
+			t.Errorf("%q: changed %q, %v; want %q", text, changed, err, want)
+		}
+	}
+	if err := os.WriteFile(file, []byte("cache: {fresh: 0s}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reload(); err == nil {
+		t.Error("what is wrong was not told")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reload(); !errors.Is(err, durable.ErrNotRegular) {
+		t.Errorf("a directory: %v", err)
 	}
 }

@@ -40,7 +40,8 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 					return err
 				}
 			}
-			return app.ClientConfig(env.stdout, base, tool, c.Upstreams, c.RequiresToken())
+			_, err = fmt.Fprint(env.stdout, app.ClientConfig(base, tool, c))
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")

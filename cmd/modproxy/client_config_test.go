@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,13 +35,11 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 	for _, base := range []string{"http://127.0.0.1:8080", "https://modules.example.com/registry"} {
 		for _, tool := range append(slices.Clone(tools), "") {
 			for _, asks := range []bool{true, false} {
-				upstreams := []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
-				var out bytes.Buffer
-				if err := app.ClientConfig(&out, base, tool, upstreams, asks); err != nil {
-					t.Fatal(err)
-				}
-				all := urls.FindAllString(out.String(), -1)
-				if len(all) != 2*(len(upstreams)-1) {
+				c := config.Default()
+				c.Auth.Required = asks
+				c.Upstreams = []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
+				all := urls.FindAllString(app.ClientConfig(base, tool, c), -1)
+				if len(all) != 2*(len(c.Upstreams)-1) {
 					t.Errorf("%q: want two URLs for each host, got %q", tool, all)
 				}
 				for _, u := range all {

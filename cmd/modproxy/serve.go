@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 )
@@ -25,7 +24,8 @@ func newServeCommand(env *environment) *cobra.Command {
 		Short: "Run the proxy",
 		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
 listening two seconds after them, ends running requests, all within the time of the
-key shutdown, and exits with 0. A second signal ends it at once. SIGHUP reloads the TLS certificate and ends nothing.
+key shutdown, and exits with 0. A second signal ends it at once. SIGHUP reloads the
+TLS certificate, logs which keys of the configuration have changed, and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
@@ -46,44 +46,25 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 // serve runs the proxy until ctx ends.
 func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-chan os.Signal) (err error) {
 	env.tuneCollector(c)
-	claim, err := admin.ClaimToServe(ctx, c.Data)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, claim.Close()) }()
-	socket, noSocket := claim.Listen()
-	if socket != nil {
-		defer socket.Close()
-	}
-	a, err := app.Listen(ctx, c, app.Options{
-		Version: buildVersion(), ConfigFile: env.flags.file(), Log: env.stderr, Socket: socket, NoSocket: noSocket,
-	})
+	a, err := app.New(ctx, c, app.Options{Version: buildVersion(), ConfigFile: env.flags.file(), Log: env.stderr})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	claim.Announce(a.URL())
-	if err := env.announce(a); err != nil {
+	if err := env.announce(a, c); err != nil {
 		return err
 	}
 	return a.Serve(ctx, hangup)
 }
 
 // announce prints where the proxy is and what to do next.
-func (env *environment) announce(a *app.App) error {
-	c := a.Config()
-	base, err := c.BaseURL()
-	if err != nil {
-		return err
-	}
+func (env *environment) announce(a *app.App, c *config.Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", a.URL(), c.Data)
 	if a.Store.ReadOnly() != nil {
 		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
 	}
-	if err := app.ClientConfig(&b, base, "", c.Upstreams, c.RequiresToken()); err != nil {
-		return err
-	}
+	b.WriteString(app.ClientConfig(a.BaseURL(), "", c))
 	if c.PublicURL == "" && listensEverywhere(c.Listen) {
 		b.WriteString("\nOther machines cannot use localhost: set public_url to the URL that clients use.\n")
 	}
@@ -93,7 +74,7 @@ func (env *environment) announce(a *app.App) error {
 	if a.NobodyHasToken() {
 		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
 	}
-	_, err = fmt.Fprint(env.stdout, b.String())
+	_, err := fmt.Fprint(env.stdout, b.String())
 	return err
 }
 

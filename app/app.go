@@ -1,0 +1,248 @@
+// Package app composes modproxy from a configuration, and runs it.
+//
+// [New] opens the data directory, of which no other process may have the claim, listens,
+// and stacks the layers; read stack.go from the end to follow a request. [App.Serve]
+// answers clients until its context ends. Then it stops in this order, all within the
+// time of the key shutdown: readiness fails and connections are no longer kept alive;
+// the fetches that run end, and for two seconds more the clients that waited for them
+// can ask for their packages; the listener closes; running requests end, and those that
+// do not are answered 503; fetches that began meanwhile are cut. [App.Close] releases
+// everything, also after an error. Signals are the caller's: one of them ends the
+// context, and another may be passed on for reloading.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// Options are what an App needs besides its configuration.
+type Options struct {
+	Version    string    // of the program
+	ConfigFile string    // for the log
+	Log        io.Writer // of the log, in JSON
+}
+
+// App is modproxy. Its exported fields are for the operator's API, which it serves.
+type App struct {
+	Registry modproxy.Registry // all layers
+	Cache    *cache.Registry
+	Store    *disk.Store
+	Ledger   *ledger.Log
+
+	config    *config.Config
+	options   Options
+	recheck   ledger.Recheck      // does nothing when offline
+	provider  proxy.Providers     // nil when offline
+	auth      *auth.Authenticator // nil when clients show no credential
+	operators *auth.Authenticator // of the operator's API, when auth is nil
+	egress    *egress.Client      // nil when offline and without issuers
+	noGit     error               // why nothing can be fetched from git
+	metrics   *proxy.Metrics
+	log       *zap.Logger
+	flush     func() // of the log
+
+	claim    *admin.Claim
+	listener net.Listener
+	socket   net.Listener // for the owner of the data directory; may be nil
+	noSocket error        // why it is nil
+	tls      *certificate // nil without TLS
+	url      string
+	draining atomic.Bool
+}
+
+// New opens what c describes, and listens for clients. The log has what goes wrong
+// without keeping it from working.
+func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
+	a := &App{metrics: proxy.NewMetrics(), options: o, config: c}
+	a.log, a.flush = newLog(o.Log, c.Log.Level)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
+		return nil, err
+	}
+	a.socket, a.noSocket = a.claim.Listen()
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+	}
+	most := connections(c, openFiles())
+	a.listener = netutil.LimitListener(listener, most)
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous {
+		return nil, config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
+	}
+	if most < c.Limits.Connections {
+		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
+	}
+	if err = a.open(ctx, listener.Addr()); err != nil {
+		return nil, err
+	}
+	if a.tls, err = newCertificate(c.TLS); err != nil {
+		return nil, err
+	}
+	bound := *c
+	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
+	a.url, err = bound.LocalURL()
+	a.claim.Announce(a.url)
+	return a, err
+}
+
+// Open opens what c describes in a data directory that is claimed, without listening for
+// clients. It does not log.
+func Open(ctx context.Context, c *config.Config, o Options) (*App, error) {
+	a := &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop(), flush: func() {}}
+	if err := a.open(ctx, nil); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// URL returns where this machine finds the proxy.
+func (a *App) URL() string { return a.url }
+
+// BaseURL returns where clients find the proxy.
+func (a *App) BaseURL() string {
+	if a.config.PublicURL != "" {
+		return strings.TrimRight(a.config.PublicURL, "/")
+	}
+	return a.url
+}
+
+// TokensUnprotected reports whether clients show their tokens unencrypted, as far as is
+// known.
+func (a *App) TokensUnprotected() bool {
+	tcp, ok := a.listener.Addr().(*net.TCPAddr)
+	return ok && a.config.RequiresToken() && !tcp.IP.IsLoopback() && a.config.TLS.CertFile == "" && !strings.HasPrefix(a.config.PublicURL, "https://")
+}
+
+// Serve answers clients until ctx ends, and reloads what it can whenever there is
+// something to receive.
+func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
+	idling, stop := context.WithCancel(ctx)
+	var idle sync.WaitGroup
+	idle.Go(func() { a.recheck.Run(idling) })
+	idle.Go(func() { a.follow(idling, reload) })
+	defer idle.Wait()
+	defer stop()
+	a.logStarted()
+	if a.noSocket != nil {
+		a.log.Warn("socket_failed", zap.Error(a.noSocket), zap.String("note", "verbs need --server to operate this proxy"))
+	}
+	if a.TokensUnprotected() {
+		a.log.Warn("tokens_unprotected", zap.String("listen", a.url))
+	}
+	return a.serveUntil(ctx, newServer(a.handler(), a.tls, a.log))
+}
+
+// follow reloads until ctx ends.
+func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
+	for {
+		select {
+		case <-reload:
+			a.reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload reads the certificate again, and logs which keys of the configuration have
+// changed. What was read before goes on to count where there is an error, and for the
+// configuration until a restart; tokens and keys are followed without being told.
+func (a *App) reload() {
+	what := []string{}
+	var err error
+	if a.tls != nil {
+		if err = a.tls.reload(); err == nil {
+			what = append(what, "tls")
+		}
+	}
+	switch {
+	case err != nil:
+		a.log.Error("reload_failed", zap.Error(err))
+	case len(what) == 0:
+		a.log.Warn("reloaded", zap.Strings("what", what), zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
+	default:
+		a.log.Info("reloaded", zap.Strings("what", what))
+	}
+	changed, err := a.config.Reload()
+	switch {
+	case err != nil:
+		a.log.Error("reload_failed", zap.Error(err))
+	case len(changed) > 0:
+		a.log.Warn("restart_needed", zap.Strings("keys", changed))
+	}
+}
+
+// ready returns what hinders the proxy from doing its work.
+func (a *App) ready() []proxy.Hindrance {
+	if a.draining.Load() {
+		return []proxy.Hindrance{{State: "shutting down"}}
+	}
+	var list []proxy.Hindrance
+	for _, h := range []proxy.Hindrance{
+		{State: "nothing more is kept", Err: a.Store.Ready()},
+		{State: "nothing more is recorded", Err: a.Ledger.Failed()},
+		{State: "nobody is let in", Err: a.authReady()},
+		{State: "nothing is fetched from git repositories", Err: a.noGit, Mild: true},
+	} {
+		if h.Err != nil {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// Close releases what the App stands on. What is fetching is cut.
+func (a *App) Close() error {
+	var errs []error
+	if a.Cache != nil {
+		gone, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		errs = append(errs, a.Cache.Close(gone))
+	}
+	if a.egress != nil {
+		errs = append(errs, a.egress.Close())
+	}
+	if a.Ledger != nil {
+		errs = append(errs, a.Ledger.Close())
+	}
+	if a.Store != nil {
+		errs = append(errs, a.Store.Close())
+	}
+	for _, listener := range []net.Listener{a.listener, a.socket} {
+		if listener != nil {
+			listener.Close() // which the server may have done
+		}
+	}
+	if a.claim != nil {
+		errs = append(errs, a.claim.Close())
+	}
+	a.flush()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,141 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// What a client may take to ask. How long an answer takes is not bounded here: a
+// package is as long as it is.
+const (
+	headerTimeout  = 10 * time.Second
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeader      = 64 << 10 // bytes
+)
+
+// newServer returns a server with the certificate c, which may be nil. It speaks HTTP/1.1 only: clients print the reason phrase of
+// an error, which HTTP/2 does not have, and ask for one thing after another.
+func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Protocols:         &protocols,
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ConnContext:       admin.ConnContext,
+		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
+	}
+	if c != nil {
+		server.TLSConfig = c.config()
+	}
+	return server
+}
+
+// handler returns what answers requests.
+func (a *App) handler() http.Handler {
+	c := a.config
+	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{}}
+	for _, u := range c.Upstreams {
+		switch {
+		case u.Host == "*":
+			upstreams.Any = true
+			continue
+		case upstreams.Default == "":
+			upstreams.Default = u.Host
+		}
+		upstreams.Hosts[u.Host] = true
+		upstreams.Private[u.Host] = !u.Token.IsZero()
+	}
+	for _, r := range c.Routes {
+		upstreams.Namespaces[r.Namespace] = r.Upstream
+	}
+	return proxy.New(proxy.Config{
+		Registry:       a.Registry,
+		Providers:      a.provider,
+		Upstreams:      upstreams,
+		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
+		Known:          knownHosts(a.listener.Addr(), a.tls),
+		Local:          a.auth == nil && !c.Anonymous,
+		Auth:           a.auth,
+		Operators:      a.operators,
+		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
+		TrustedProxies: c.TrustedProxies,
+		Log:            a.log,
+		Metrics:        a.metrics,
+		Ready:          a.ready,
+		Mounts:         slices.Concat(sumDBMounts(a.Ledger), operatorMounts(a.api())),
+		Operator:       admin.FromSocket,
+		Home:           a.home,
+	})
+}
+
+// home returns what a browser is shown that sees the proxy at the URL base, which is
+// empty if nobody knows it.
+func (a *App) home(base string) string {
+	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
+	if base == "" {
+		return text + "It does not know the address that you see it under: set public_url.\n"
+	}
+	return text + ClientConfig(base, "", a.config)
+}
+
+// knownHosts reports whether a request's host is one that this process is sure to
+// be known by: the address it listens on, and the names in its certificate.
+func knownHosts(listening net.Addr, c *certificate) func(string) bool {
+	own := map[string]bool{listening.String(): true}
+	if ap, err := netip.ParseAddrPort(listening.String()); err == nil && ap.Addr().Unmap().IsLoopback() {
+		own[fmt.Sprintf("localhost:%d", ap.Port())] = true
+	}
+	if ap, err := netip.ParseAddrPort(listening.String()); err == nil && ap.Addr().IsUnspecified() {
+		for _, loopback := range []string{"127.0.0.1", "localhost", "[::1]"} {
+			own[fmt.Sprintf("%s:%d", loopback, ap.Port())] = true
+		}
+	}
+	return func(host string) bool {
+		if own[host] {
+			return true
+		}
+		if c == nil || strings.ContainsAny(host, "/@?#\\ ") {
+			return false
+		}
+		name := host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			name = h
+		}
+		return c.get().Leaf.VerifyHostname(name) == nil
+	}
+}
+
+// What modproxy has open beside the connections of clients: at all times, and for
+// each package that is fetched.
+const (
+	filesOpen       = 32
+	filesOfOneFetch = 6
+)
+
+// connections is how many clients may be connected: as many as are configured, but
+// what is kept must be opened, and something fetched, while all of them are there.
+// limit is how many files the process may have open; zero: nobody knows.
+func connections(c *config.Config, limit uint64) int {
+	if limit == 0 {
+		return c.Limits.Connections
+	}
+	most := uint64(c.Limits.Connections)
+	left := uint64(filesOpen + filesOfOneFetch*c.Fetch.AtOnce)
+	return int(max(1, min(most, max(limit/4, limit-min(limit, left)))))
+}
