@@ -3,12 +3,14 @@ package disk
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -41,11 +43,12 @@ func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) err
 }
 
 func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
-	dir, err := x.d.fan(digest.String()[:2])
-	if err != nil {
+	name := x.d.blobPath(digest)
+	dir := filepath.Dir(name)
+	// Another goroutine may have made the directory, and not have flushed it yet.
+	if err := errors.Join(x.d.disk.MkdirAll(dir), x.d.disk.FlushDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
-	name := x.d.blobPath(digest)
 	switch _, err := lstatFile(name); {
 	case err == nil:
 		return x.d.disk.FlushDir(dir) // another Put may not have come to this
@@ -70,22 +73,6 @@ func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
 		return err
 	}
 	return nil
-}
-
-// fan makes the directory of the blobs whose digests begin with ab. It is durable when
-// fan returns, although another goroutine may have made it.
-func (d *Directory) fan(ab string) (dir string, err error) {
-	dir = d.path(blobsName, ab)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.fans[ab] {
-		return dir, nil
-	}
-	if err := errors.Join(d.disk.MkdirAll(dir), d.disk.FlushDir(d.path(blobsName))); err != nil {
-		return "", err
-	}
-	d.fans[ab] = true
-	return dir, nil
 }
 
 // reader ends with the context, and remembers its error.
@@ -173,8 +160,10 @@ func addUses(tx *bbolt.Tx, list []store.BlobInfo) {
 	uses := tx.Bucket(usesBucket)
 	for i := range list {
 		digest := list[i].Digest
-		if at, ok := unsealUse(digest, uses.Get(digest[:])); ok && at.After(list[i].Time) {
-			list[i].Used = at
+		if b := uses.Get(digest[:]); len(b) == 8 {
+			if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(list[i].Time) {
+				list[i].Used = at
+			}
 		}
 	}
 }
@@ -244,7 +233,8 @@ func (x blobs) Touch(ctx context.Context, used map[modproxy.Digest]time.Time) er
 			if _, err := lstatFile(x.d.blobPath(digest)); err != nil {
 				continue
 			}
-			if err := tx.Bucket(usesBucket).Put(digest[:], sealUse(digest, at)); err != nil {
+			ms := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
+			if err := tx.Bucket(usesBucket).Put(digest[:], ms); err != nil {
 				return err
 			}
 		}

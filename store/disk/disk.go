@@ -66,9 +66,6 @@ type Directory struct {
 	// is about have changed, too.
 	writing sync.Mutex
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
-
-	mu   sync.Mutex
-	fans map[string]bool // directories that are durably there; guarded by mu
 }
 
 // Open opens a directory, which it makes if it must. The caller closes it.
@@ -100,9 +97,6 @@ func OpenReadOnly(dir string) (*Directory, error) {
 	d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
 		dir, syscall.EROFS)
 	d.health.final = d.readOnly
-	if _, err := d.readLayout(); err != nil {
-		return nil, err
-	}
 	if err := d.openIndex(); err != nil {
 		return nil, err
 	}
@@ -110,7 +104,7 @@ func OpenReadOnly(dir string) (*Directory, error) {
 }
 
 func newDirectory(dir string) *Directory {
-	return &Directory{dir: dir, index: filepath.Join(dir, indexName), fans: map[string]bool{}}
+	return &Directory{dir: dir, index: filepath.Join(dir, indexName)}
 }
 
 // prepare does what may be done although another process has the directory open.
@@ -159,8 +153,8 @@ func (d *Directory) use() (done func(), err error) {
 
 // change is use before something is changed.
 func (d *Directory) change() (done func(), err error) {
-	if err := d.health.writable(); err != nil {
-		return nil, err
+	if final, _ := d.health.get(); final != nil {
+		return nil, final
 	}
 	return d.use()
 }
@@ -169,24 +163,13 @@ func (d *Directory) path(elem ...string) string {
 	return filepath.Join(append([]string{d.dir}, elem...)...)
 }
 
-// hasBlobs reports whether there may be any blob.
-func (d *Directory) hasBlobs() (bool, error) {
-	fans, err := os.ReadDir(d.path(blobsName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// keeps reports whether anything may be kept: a layout is written after the index.
+func (d *Directory) keeps() (bool, error) {
+	if there, err := d.readLayout(); there || err != nil {
+		return there, err
 	}
-	for _, fan := range fans {
-		entries, err := os.ReadDir(d.path(blobsName, fan.Name()))
-		if err != nil || len(entries) > 0 {
-			return true, nil // what cannot be listed is not nothing
-		}
-	}
-	return false, err
-}
-
-// layout is what layout.json says.
-type layout struct {
-	Layout int `json:"layout"`
+	names, err := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*")
+	return len(names) > 0, err
 }
 
 // errLayout: layout.json is not what was written.
@@ -196,13 +179,12 @@ var errLayout = errors.New("damaged")
 func (d *Directory) readLayout() (there bool, err error) {
 	name := d.path(layoutName)
 	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
-	case err != nil:
+	} else if err != nil {
 		return false, err
 	}
-	var l layout
+	var l struct{ Layout int }
 	if err := json.Unmarshal(text, &l); err != nil {
 		return true, fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedy)
 	}
@@ -213,18 +195,14 @@ func (d *Directory) readLayout() (there bool, err error) {
 	return true, nil
 }
 
-// writeLayout writes layout.json if there is none: who makes room on a full disk has
-// to open the directory, too.
+// writeLayout writes a layout if there is none. On a full disk there must be one: to make
+// room means to open the directory.
 func (d *Directory) writeLayout() error {
-	there, err := d.readLayout()
-	if there || err != nil {
+	if there, err := d.readLayout(); there || err != nil {
 		return err
 	}
-	temp, err := d.disk.WriteTemp(d.path(tempName), tempBase, func(f *os.File) error {
-		return json.NewEncoder(f).Encode(layout{layoutVersion})
+	return d.disk.WriteFile(d.path(layoutName), func(f *os.File) error {
+		_, err := fmt.Fprintf(f, "{\"layout\":%d}\n", layoutVersion)
+		return err
 	})
-	if err != nil {
-		return err
-	}
-	return d.disk.Rename(temp, d.path(layoutName))
 }

@@ -46,6 +46,3 @@ func (d *Directory) FailCommit(fail func() error) {
 
 // Path returns where something of the layout is.
 func (d *Directory) Path(elem ...string) string { return d.path(elem...) }
-
-// TroublePause is how long nothing is written after an error of the file system.
-const TroublePause = troublePause

@@ -109,10 +109,10 @@ func TestOpenRefuses(t *testing.T) {
 		damage func(index string) error
 		want   string
 	}{
-		"missing":   {os.Remove, "is missing, but packages are kept"},
+		"missing":   {os.Remove, "is missing: "},
 		"no bytes":  {cut(0), "is empty"},
-		"one page":  {cut(4096), "is cut short"},
-		"a byte":    {cut(16<<10 - 1), "is cut short"},
+		"one page":  {cut(4096), "is damaged"},
+		"a byte":    {cut(16<<10 - 1), "is damaged"},
 		"two bytes": {cut(2), "is damaged"},
 		"text":      {func(index string) error { return os.WriteFile(index, make([]byte, 99_999), 0o600) }, "is damaged"},
 		"both metas": {func(index string) error {

@@ -78,7 +78,7 @@ func TestOpenReadOnlyRefuses(t *testing.T) {
 		"nothing":   {os.RemoveAll, "nothing was ever kept"},
 		"empty":     {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) }, "nothing was ever kept"},
 		"no index":  {func(dir string) error { return os.Remove(filepath.Join(dir, "index.db")) }, "is missing"},
-		"cut short": {func(dir string) error { return os.Truncate(filepath.Join(dir, "index.db"), 4096) }, "is cut short"},
+		"cut short": {func(dir string) error { return os.Truncate(filepath.Join(dir, "index.db"), 4096) }, "is damaged"},
 		"newer layout": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "layout.json"), []byte(`{"layout":9}`), 0o600)
 		}, "this modproxy knows layouts up to 1"},

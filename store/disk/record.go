@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"time"
 
@@ -26,8 +25,8 @@ import (
 // kind, NUL, and the record's key. Entries may be left from records that were damaged:
 // what counts is what the record says. Its sequence is the last revision.
 //
-// usesBucket has, under its digest, when a blob was last used: Unix milliseconds, and
-// the CRC-32 of these and the digest.
+// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds. It
+// decides no more than which blobs are evicted first.
 var (
 	recordsPrefix = []byte("v1/records/")
 	needsBucket   = []byte("v1/needs")
@@ -118,21 +117,4 @@ func needKey(d modproxy.Digest, ref store.Ref) []byte {
 func parseNeed(k []byte) (ref store.Ref, ok bool) {
 	kind, key, ok := strings.Cut(string(k[len(modproxy.Digest{}):]), "\x00")
 	return store.Ref{Kind: store.Kind(kind), Key: key}, ok
-}
-
-func sealUse(d modproxy.Digest, at time.Time) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
-	return binary.BigEndian.AppendUint32(b, useSum(d, b))
-}
-
-// unsealUse returns false for a use that is damaged, or not there.
-func unsealUse(d modproxy.Digest, b []byte) (at time.Time, ok bool) {
-	if len(b) != 12 || binary.BigEndian.Uint32(b[8:]) != useSum(d, b[:8]) {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(b))), true
-}
-
-func useSum(d modproxy.Digest, b []byte) uint32 {
-	return crc32.Update(crc32.ChecksumIEEE(d[:]), crc32.IEEETable, b)
 }

@@ -169,21 +169,53 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 			}
 		}
 		for _, kind := range kinds {
-			for b := (batch{kind: kind, from: []byte(prefix)}); !b.last; {
-				err := ctx.Err()
-				if err == nil {
-					err = x.d.view(func(tx *bbolt.Tx) error { b.read(tx, []byte(prefix)); return nil })
-				}
+			for from := []byte(prefix); from != nil; {
+				var list []listed
+				err := x.d.view(func(tx *bbolt.Tx) error {
+					list, from = batch(tx, kind, []byte(prefix), from)
+					return nil
+				})
 				if err != nil {
-					yield(store.Record{}, err)
-					return
+					list, from = []listed{{err: err}}, nil
 				}
-				if !b.yield(ctx, yield) {
-					return
+				for _, r := range list {
+					if err := ctx.Err(); err != nil {
+						yield(store.Record{}, err)
+						return
+					}
+					if !yield(r.Record, r.err) {
+						return
+					}
 				}
 			}
 		}
 	}
+}
+
+type listed struct {
+	store.Record
+	err error
+}
+
+// batch returns records whose keys begin with prefix, and where the next batch begins.
+// Records are yielded between transactions, so that their consumer may change some.
+func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte) (list []listed, next []byte) {
+	const most, mostBytes = 256, 4 << 20
+	bucket := tx.Bucket(bucketName(kind))
+	if bucket == nil {
+		return nil, nil
+	}
+	size := 0
+	c := bucket.Cursor()
+	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if len(list) == most || size > mostBytes {
+			return list, bytes.Clone(k)
+		}
+		size += len(v)
+		r, err := unseal(store.Ref{Kind: kind, Key: string(k)}, bytes.Clone(v))
+		list = append(list, listed{r, err})
+	}
+	return list, nil
 }
 
 // kinds returns the kinds of which there are records, or have been.
@@ -197,45 +229,4 @@ func (x records) kinds() (list []store.Kind, err error) {
 		})
 	})
 	return list, err
-}
-
-// batch is what is read of a bucket in one transaction: records are yielded between
-// transactions, so that their consumer may change some.
-type batch struct {
-	kind    store.Kind
-	entries []struct{ key, value []byte }
-	from    []byte // where the next batch begins
-	last    bool
-}
-
-func (b *batch) read(tx *bbolt.Tx, prefix []byte) {
-	const most, mostBytes = 256, 4 << 20
-	b.entries, b.last = b.entries[:0], true
-	bucket := tx.Bucket(bucketName(b.kind))
-	if bucket == nil {
-		return
-	}
-	size := 0
-	c := bucket.Cursor()
-	for k, v := c.Seek(b.from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		if len(b.entries) == most || size > mostBytes {
-			b.from, b.last = bytes.Clone(k), false
-			return
-		}
-		size += len(v)
-		b.entries = append(b.entries, struct{ key, value []byte }{bytes.Clone(k), bytes.Clone(v)})
-	}
-}
-
-func (b *batch) yield(ctx context.Context, yield func(store.Record, error) bool) bool {
-	for _, e := range b.entries {
-		if err := ctx.Err(); err != nil {
-			yield(store.Record{}, err)
-			return false
-		}
-		if !yield(unseal(store.Ref{Kind: b.kind, Key: string(e.key)}, e.value)) {
-			return false
-		}
-	}
-	return true
 }

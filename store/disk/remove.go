@@ -110,36 +110,31 @@ func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 }
 
 // asideTime is how the time is written at the end of a name in the quarantine.
-const asideTime = "20060102T150405.000000000Z"
+const asideTime = ".20060102T150405.000000000Z"
 
-// setAside moves a file to the quarantine. The index is linked, and moved when the new
-// one is put in its place. It is called with d.writing held.
-func (d *Directory) setAside(path string) (aside string, err error) {
-	for {
-		aside = d.path(quarantineName, filepath.Base(path)+"."+time.Now().UTC().Format(asideTime))
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			break
-		} else if err != nil {
+// setAside moves a file to the quarantine and returns its name there. An index stays,
+// under both names, until the new one takes its place. It is called with d.writing held.
+func (d *Directory) setAside(name string) (aside string, err error) {
+	aside = d.path(quarantineName, filepath.Base(name)+time.Now().UTC().Format(asideTime))
+	if _, err := os.Lstat(aside); err == nil {
+		return "", fmt.Errorf("%s: %w", aside, fs.ErrExist)
+	}
+	if name != d.path(indexName) || os.Link(name, aside) != nil {
+		if err := os.Rename(name, aside); err != nil {
 			return "", err
 		}
 	}
-	if path != d.path(indexName) || os.Link(path, aside) != nil {
-		if err := os.Rename(path, aside); err != nil {
-			return "", err
-		}
-	}
-	return aside, d.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(path))))
+	return aside, d.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(name))))
 }
 
 // asideAt returns when a file was set aside.
 func asideAt(info fs.FileInfo) time.Time {
 	name := info.Name()
-	if i := len(name) - len(asideTime); i > 0 {
-		if at, err := time.Parse(asideTime, name[i:]); err == nil {
-			return at
-		}
+	at, err := time.Parse(asideTime, name[max(0, len(name)-len(asideTime)):])
+	if err != nil { // modproxy has not put it there
+		return info.ModTime()
 	}
-	return info.ModTime() // somebody else put it there
+	return at
 }
 
 // Aside implements [store.Aside].

@@ -24,7 +24,7 @@ func TestRenew(t *testing.T) {
 		"sound":   {func(string) error { return nil }, "", 1, true},
 		"missing": {os.Remove, "the index is missing", 0, false},
 		"empty":   {func(index string) error { return os.Truncate(index, 0) }, "the index is empty", 0, true},
-		"cut":     {func(index string) error { return os.Truncate(index, 4096) }, "the index is cut short", 0, true},
+		"cut":     {func(index string) error { return os.Truncate(index, 4096) }, "the index is damaged", 0, true},
 		"zeros":   {func(index string) error { return overwrite(index, 0, strings.Repeat("\x00", 8192)) }, "the index is damaged", 0, true},
 		"pages": {func(index string) error {
 			return overwrite(index, 8192, strings.Repeat("\xff", 6*4096))
