@@ -36,11 +36,10 @@ type Collected struct {
 // Errors: that of the context, [StorageError]. What was removed before is removed.
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	s.init()
-	give, err := s.room.take(ctx)
-	if err != nil {
+	if err = s.room.turn.Acquire(ctx, 1); err != nil {
 		return out, err
 	}
-	defer give()
+	defer s.room.turn.Release(1)
 	if s.Aside != nil && gc.AsideAge > 0 {
 		purge := s.Aside.Purge
 		if gc.DryRun {

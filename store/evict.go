@@ -77,11 +77,10 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 	if size > m.limit {
 		return 0, fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, size, m.limit)
 	}
-	give, err := m.take(ctx)
-	if err != nil {
+	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return 0, err
 	}
-	defer give()
+	defer m.turn.Release(1)
 	var patience <-chan time.Time // with readers; nil: they are not waited for
 	for ctx.Err() == nil {
 		if err := s.count(ctx); err != nil {

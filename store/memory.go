@@ -64,12 +64,6 @@ func (m *memory) open(d modproxy.Digest) *hotReader {
 	return r
 }
 
-func (m *memory) has(d modproxy.Digest) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lru.Contains(d)
-}
-
 func (m *memory) remove(d modproxy.Digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

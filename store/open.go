@@ -69,7 +69,7 @@ func wrongSize(size, want int64) error {
 
 // load reads and checks a whole blob, and holds it in memory if there is room.
 func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
-	if s.memory.has(d) || !s.memory.reserve(size) {
+	if s.memory.get(d) != nil || !s.memory.reserve(size) {
 		return nil
 	}
 	data := make([]byte, size)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/modproxy/modproxy"
 )
 
@@ -17,8 +19,7 @@ import (
 type room struct {
 	limit int64 // in bytes; zero: no bound
 
-	// turn has an element while room is made: one at a time decides what goes.
-	turn chan struct{}
+	turn *semaphore.Weighted // taken while room is made: one at a time decides what goes
 
 	mu       sync.Mutex // guards what follows, and the entries
 	loaded   bool       // the account has what was there at the start
@@ -57,18 +58,8 @@ type amounts struct {
 
 func newRoom(limit int64) *room {
 	return &room{
-		limit: limit, turn: make(chan struct{}, 1),
+		limit: limit, turn: semaphore.NewWeighted(1),
 		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
-	}
-}
-
-// take takes the turn, unless ctx ends; give gives it back.
-func (m *room) take(ctx context.Context) (give func(), err error) {
-	select {
-	case m.turn <- struct{}{}:
-		return func() { <-m.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
@@ -172,34 +163,27 @@ func (m *room) load(list []BlobInfo) {
 // hold keeps the blob of d from being evicted or collected until unhold. One that is
 // being removed is waited for, unless ctx ends.
 func (m *room) hold(ctx context.Context, d modproxy.Digest) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(d)
-	for ; e.going > 0; e = m.entry(d) {
-		if err := m.wait(ctx); err != nil {
-			return err
+	for {
+		var going <-chan struct{}
+		m.edit(d, func(e *entry) {
+			if e.going > 0 {
+				going = m.next()
+			} else {
+				e.holds++
+			}
+		})
+		if going == nil {
+			return nil
+		}
+		select {
+		case <-going:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	e.holds++
-	m.settle(e)
-	return nil
 }
 
 func (m *room) unhold(d modproxy.Digest) { m.edit(d, func(e *entry) { e.holds-- }) }
-
-// wait waits for a change, unless ctx ends. It is called with mu held, which it gives
-// back meanwhile.
-func (m *room) wait(ctx context.Context) error {
-	changed := m.next()
-	m.mu.Unlock()
-	defer m.mu.Lock()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // next returns what is closed at the next change. It is called with mu held.
 func (m *room) next() <-chan struct{} {

@@ -36,12 +36,11 @@ func (s *Store) observe(e Event) {
 func (s *Store) Start() {
 	s.init()
 	s.begin(func(ctx context.Context) error {
-		give, err := s.room.take(ctx)
-		if err != nil {
+		if err := s.room.turn.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer give()
-		err = s.count(ctx)
+		defer s.room.turn.Release(1)
+		err := s.count(ctx)
 		if err == nil && s.MaxSize > 0 {
 			_, err = s.shrink(ctx, s.MaxSize)
 		}
@@ -69,9 +68,6 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	return s.writeUses(ctx)
 }
-
-// errClosed: the Store does no work in the background any more.
-var errClosed = errors.New("it is being closed")
 
 // enter reports whether work in the background may begin; it ends with s.work.Done.
 func (s *Store) enter() bool {
@@ -109,7 +105,7 @@ func (s *Store) share(ctx context.Context, group *singleflight.Group, d modproxy
 	select {
 	case r := <-result:
 		if errors.Is(r.Err, context.Canceled) {
-			return 0, &StorageError{errClosed}
+			return 0, &StorageError{errors.New("it is being closed")}
 		}
 		return r.Val.(int64), r.Err
 	case <-ctx.Done():
@@ -126,7 +122,7 @@ func (s *Store) writeUsesSoon() {
 	}
 	s.mu.Unlock()
 	if due {
-		s.begin(s.writeUses)
+		s.begin(func(context.Context) error { return s.writeUses(context.Background()) })
 	}
 }
 

@@ -1,0 +1,120 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+// Whatever happens at the same time, no reader has other bytes, no record is without its
+// blob, the bound is kept, and the account is right in the end.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		var m storetest.Memory
+		everythingAtOnce(t, &store.Store{Records: m.Records(), Blobs: m.Blobs(), Aside: &m}, 100)
+	})
+	t.Run("disk", func(t *testing.T) {
+		d, err := disk.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		everythingAtOnce(t, &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}, 40)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func everythingAtOnce(t *testing.T, s *store.Store, rounds int) {
+	const max = 1 << 20
+	s.MaxSize, s.Memory, s.Pins = max, 256<<10, pins{"10000.1+0": true}
+	s.Start()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &fixture{Store: s}
+	expected := func(err error) bool {
+		var full *modproxy.NoSpace
+		return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDamaged) ||
+			errors.Is(err, modproxy.ErrUnavailable) && !errors.Is(err, store.ErrUnreadable) || errors.As(err, &full)
+	}
+	var users, others sync.WaitGroup
+	for worker := range 6 {
+		users.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(worker)))
+			for range rounds {
+				key := fmt.Sprintf("%d.%d+%d", 10_000<<random.IntN(5), 1+random.IntN(5), random.IntN(2))
+				data, d := dataOf(key)
+				var err error
+				switch n := random.IntN(20); {
+				case n == 0:
+					_, err = s.Discard(ctx, refOf(key))
+				case n == 1:
+					err = s.SetAside(ctx, d)
+				case n == 2:
+					err = s.Check(ctx, d)
+				case n < 6: // a part of it
+					var r io.ReadSeekCloser
+					if r, err = f.open(ctx, key); err == nil {
+						from := random.IntN(len(data))
+						_, err = r.Seek(int64(from), io.SeekStart)
+						part := make([]byte, min(100, len(data)-from))
+						if _, reading := io.ReadFull(r, part); reading == nil && !bytes.Equal(part, data[from:from+len(part)]) {
+							t.Error("other bytes")
+						}
+						r.Close()
+					}
+				default:
+					err = f.get(ctx, key)
+				}
+				if !expected(err) {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if kept, reserved := s.Usage(); kept+reserved > max {
+				t.Errorf("%d bytes are kept, %d reserved", kept, reserved)
+			}
+			_, err := s.Collect(ctx, store.GC{MaxSize: max / 2, AsideAge: 1, DryRun: i%2 == 0})
+			if !expected(err) && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	users.Wait()
+	cancel()
+	others.Wait()
+	var there int64
+	for b, err := range s.Blobs.Blobs(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		there += b.Size
+	}
+	if kept, reserved := s.Usage(); kept != there || reserved != 0 {
+		t.Errorf("%d bytes are kept, %d reserved; %d are there", kept, reserved, there)
+	}
+	for r, err := range s.Records.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Blobs.Stat(t.Context(), r.Needs[0]); err != nil {
+			t.Errorf("%s: %v", r.Key, err)
+		}
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
