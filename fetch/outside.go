@@ -13,10 +13,10 @@ import (
 )
 
 // Outgoing returns what err, an error of package egress, is to a registry's user. An
-// error that is one of package modproxy's already stays as it is.
+// error that is one of package modproxy's already stays as it is, and so does nil.
 func Outgoing(err error) error {
 	switch {
-	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
 		return err
 	case errors.Is(err, egress.ErrRefused):
 		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)

@@ -63,7 +63,7 @@ func normalise(s string) (string, error) {
 	return string(h), nil
 }
 
-// display is how h is shown. There are names that can be compared and not shown, for
+// display returns how h is shown. There are names that can be compared and not shown, for
 // which the clients' code panics.
 func display(h svchost.Hostname) (shown string, ok bool) {
 	defer func() {
@@ -100,7 +100,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// Display is how a normalised hostname is shown to people: Unicode for an
+// Display returns how a normalised hostname is shown to people: Unicode for an
 // internationalised name.
 func Display(normalised string) string {
 	return svchost.ForDisplay(normalised)

@@ -31,10 +31,10 @@ type serviceOf struct {
 	service
 }
 
-// String is unique: no host has a space.
+// String returns a name that no other service of a host has: no host has a space.
 func (s serviceOf) String() string { return string(s.service) + " " + s.host }
 
-// configured is the base URL that is set for s; empty for none.
+// configured returns the base URL that is set for s; empty for none.
 func (c *Client) configured(s serviceOf) string {
 	if s.service == providersV1 {
 		return c.cfg.Hosts[s.host].Providers
@@ -50,7 +50,7 @@ type discovered struct {
 	tried time.Time
 }
 
-// base is the base URL of a registry's service: the configured one, or what
+// base returns the base URL of a registry's service: the configured one, or what
 // remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
@@ -102,7 +102,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 }
 
-// usable is what d gives: its URL, stale if need be, or its error.
+// usable returns what d gives: its URL, stale if need be, or its error.
 func usable(d discovered, now time.Time) (*url.URL, error) {
 	if d.base != nil && now.Sub(d.at) < discoveryStale {
 		return d.base, nil

@@ -71,7 +71,7 @@ func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
 // (registry_client.go in internal/getproviders of both).
 var providerURLs = []string{"download_url", "shasums_url", "shasums_signature_url"}
 
-// absoluteURLs is document, which came from final, with absolute URLs. A document
+// absoluteURLs returns document, which came from final, with absolute URLs. A document
 // without a relative one is returned as it is.
 func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	var members map[string]json.RawMessage

@@ -24,10 +24,10 @@ func (c *Client) refusal(host string, res *http.Response) error {
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }
 
-// trouble is what err, the outcome of a question, says about the registry: that it
-// is in trouble, and in which, without a word of the question. It is nil for what
-// may be about that one question: whoever asks it again and again must not make
-// others think ill of the registry.
+// trouble returns what err, the outcome of a question, says about the registry: that it
+// is in trouble, and in which, without a word of the question. It is nil for what may be
+// about that one question: asking it again and again must not keep others from the
+// registry.
 func trouble(err error) error {
 	var (
 		a       *fetch.Answered

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// convertedLarge is, in order, the large files of tree that a checkout converts:
+// convertedLarge returns, in order, the large files of tree that a checkout converts:
 // git archive streams those as they are in the repository, unless its threshold is
 // another (write_archive_entry in git's archive.c).
 func (r *repository) convertedLarge(ctx context.Context, commit string, tree map[string]entry) ([]string, error) {

@@ -88,8 +88,8 @@ func (c command) run(ctx context.Context) error {
 	return nil
 }
 
-// take has c.stdout read what git prints. It may panic about what a stranger wrote,
-// and whoever takes the files may.
+// take lets c.stdout read what git prints. That may panic, about what a stranger
+// wrote.
 func (c command) take(stdout io.Reader) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

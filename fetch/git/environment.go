@@ -24,10 +24,15 @@ func (s settings) environ() []string {
 	return env
 }
 
-// bareEnvironment is what every git is given of this process's environment and
-// of the machine: where programs are. protocols are those it may speak.
-func bareEnvironment(gitDir, home string, protocols ...string) []string {
-	return []string{
+// environment returns what a git is given of this process's environment and of the
+// machine: where programs are. It may speak protocols. s and more are added.
+//
+// A pack of some kilobytes can describe an object of any size, and git holds in memory
+// what is made by a delta, converted, or smaller than a threshold. An object of more
+// than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's wrapper.c), and there are
+// not several such objects at a time.
+func environment(gitDir, home string, protocols []string, s settings, more ...string) []string {
+	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + home,
 		"XDG_CONFIG_HOME=" + home,
@@ -45,19 +50,26 @@ func bareEnvironment(gitDir, home string, protocols ...string) []string {
 		"GIT_PROTOCOL_FROM_USER=0",
 		"GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_LFS_SKIP_SMUDGE=1",
+		"GIT_ALLOC_LIMIT=256m",
 	}
+	return append(append(env, more...), append(commonSettings(), s...).environ()...)
 }
 
-// bareSettings hold for every git.
-func bareSettings() settings {
+// largeFile is the size in bytes above which git streams a file, if it can.
+const largeFile = 32 << 20
+
+// commonSettings returns what holds for every git.
+func commonSettings() settings {
 	s := settings{
-		{"safe.directory", "*"}, // the directory is our own, whoever owns Dir
+		{"safe.directory", "*"}, // the directory is our own, whatever user owns Dir
 		{"safe.bareRepository", "all"},
 		{"core.hooksPath", os.DevNull},
 		{"core.attributesFile", os.DevNull},
 		{"core.excludesFile", os.DevNull},
 		{"core.fsmonitor", "false"},
 		{"core.askPass", "false"},
+		{"core.bigFileThreshold", strconv.Itoa(largeFile)},
+		{"pack.threads", "1"},
 		{"credential.helper", ""},
 		{"init.defaultBranch", "main"},
 		{"gc.auto", "0"},
@@ -75,20 +87,6 @@ func bareSettings() settings {
 		s.add("fetch.fsck."+id, "ignore")
 	}
 	return s
-}
-
-// largeFile is the size in bytes above which git streams a file, if it can.
-const largeFile = 32 << 20
-
-// bounded makes the environment of a git of what bareEnvironment and settings are.
-// A pack of some kilobytes can describe an object of any size, and git holds in
-// memory what is made by a delta, converted, or smaller than a threshold. An object
-// of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's wrapper.c), and
-// there are not several such objects at a time.
-func bounded(environment []string, s settings) []string {
-	s.add("core.bigFileThreshold", strconv.Itoa(largeFile))
-	s.add("pack.threads", "1")
-	return append(append(environment, "GIT_ALLOC_LIMIT=256m"), s.environ()...)
 }
 
 // harmless are the findings of git fsck that are let pass. Repositories of many
@@ -117,7 +115,7 @@ var systemRoots = []string{
 	"/etc/ssl/cert.pem",
 }
 
-// rootsFile is the file of root certificates that git is to trust, or empty for
+// rootsFile returns the file of root certificates that git is to trust, or empty for
 // git's own. git replaces its roots by what it is given, so caFile goes behind a
 // copy of the system's. Like package crypto/x509, and so like every other
 // connection of this process, it heeds SSL_CERT_FILE.

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// explain says why git could not get something from r, as far as that can be
+// explain returns why git could not get something from r, as far as that can be
 // known without reading git's prose: from the context, from the tunnel, from the
 // status of the last HTTP answer. hard tells that asking further is in vain.
 func (r *repository) explain(ctx context.Context, err error) (explained error, hard bool) {
@@ -26,10 +27,10 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 		return err, true
 	}
 	if r.session != nil {
-		if err := r.session.Refused(); err != nil {
-			if egress.MayPass(err) {
-				return &passing{fetch.Outgoing(err)}, true
-			}
+		switch err := r.session.Refused(); {
+		case err != nil && egress.MayPass(err):
+			return &passing{fetch.Outgoing(err)}, true
+		case err != nil:
 			return fetch.Outgoing(err), true
 		}
 	}
@@ -63,7 +64,7 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 	return err, false
 }
 
-// broken is for a git that needs nothing but what is here.
+// broken returns why a git failed that needs nothing but what is here.
 func broken(err error) error {
 	if exit := asExit(err); exit != nil {
 		if full := outOfSpace(exit.stderr); full != nil {
@@ -74,7 +75,7 @@ func broken(err error) error {
 	return err
 }
 
-// outOfSpace is the error for which git could not write, if what it wrote about it is
+// outOfSpace returns the error for which git could not write, if what it wrote about it is
 // that there was no room; git runs in the C locale.
 func outOfSpace(stderr string) error {
 	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
@@ -86,9 +87,8 @@ func outOfSpace(stderr string) error {
 }
 
 var (
-	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
-	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(.*)$`)
-	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(.*)$`)
+	statusPattern = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+	headerPattern = regexp.MustCompile(`(?mi)<= recv header: (location|retry-after): *(.*)$`)
 )
 
 // lastAnswer returns the status of the last HTTP answer that git had, or 0, where it
@@ -111,11 +111,14 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 	}
 	last := matches[len(matches)-1]
 	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
-	if m := locationPattern.FindSubmatch(trace[last[1]:]); m != nil && status/100 == 3 {
-		location = strings.TrimSpace(string(m[1]))
-	}
-	if m := afterPattern.FindSubmatch(trace[last[1]:]); m != nil && (status == 429 || status == 503) {
-		after = strings.TrimSpace(string(m[1]))
+	for _, m := range headerPattern.FindAllSubmatch(trace[last[1]:], -1) {
+		value := strings.TrimSpace(string(m[2]))
+		switch isLocation := strings.EqualFold(string(m[1]), "location"); {
+		case isLocation && status/100 == 3:
+			location = cmp.Or(location, value)
+		case !isLocation && (status == 429 || status == 503):
+			after = cmp.Or(after, value)
+		}
 	}
 	return status, location, after
 }
@@ -155,7 +158,7 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 	return ": " + text
 }
 
-// verdict is the lines in which git says what is wrong. With ssh it is the line
+// verdict returns the lines in which git says what is wrong. With ssh it is the line
 // before them: there git itself only says that it could not read.
 func verdict(stderr string, viaSSH bool) (said []string) {
 	before := ""
@@ -190,8 +193,8 @@ func bareURL(s string) string {
 	return scheme + "://" + rest
 }
 
-// tooLarge is the cause with which a fetch ends whose repository outgrows what
-// it may receive.
+// tooLarge returns the cause with which a fetch ends whose repository is larger than it
+// may be.
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed", limit)
 }

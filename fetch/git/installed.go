@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Installed is nil if git is in PATH and new enough. Its error is
-// [modproxy.ErrUnavailable].
+// Installed returns an error, [modproxy.ErrUnavailable], unless git is in PATH and new
+// enough.
 func Installed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -4,7 +4,7 @@ package git
 
 import "os/exec"
 
-// There are no process groups: what git started ends when its pipes break.
+// inGroup does nothing. There are no process groups: what git started ends when its pipes break.
 func inGroup(*exec.Cmd) {}
 
 func endGroup(*exec.Cmd) {}

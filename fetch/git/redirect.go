@@ -50,23 +50,16 @@ func (r *redirect) follow(a address) (address, error) {
 		return address{}, invalid("not a git URL")
 	}
 	to, err := from.Parse(r.location)
-	if err != nil {
+	switch {
+	case err != nil:
 		return address{}, fmt.Errorf("%w: %s redirects to something that is not a URL", modproxy.ErrUnavailable, a.origin())
-	}
-	path, ok := strings.CutSuffix(to.EscapedPath(), firstRequest)
-	if !ok || to.RawQuery != firstQuery {
+	case !strings.HasSuffix(to.EscapedPath(), firstRequest) || to.RawQuery != firstQuery:
 		return address{}, fmt.Errorf("%w: %s redirects to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, a.origin())
-	}
-	if a.scheme == "https" && to.Scheme != "https" {
+	case a.scheme == "https" && to.Scheme != "https":
 		return address{}, fmt.Errorf("%w: %s redirects from https to another scheme", modproxy.ErrDenied, a.origin())
-	}
-	unescaped, err := url.PathUnescape(path)
-	if err != nil {
-		return address{}, invalid("the path of a git URL")
-	}
-	to.Path, to.RawPath, to.RawQuery = unescaped, path, ""
-	if to.Scheme != "https" && to.Scheme != "http" {
+	case to.Scheme != "https" && to.Scheme != "http":
 		return address{}, invalid("a redirect to another scheme")
 	}
+	to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, firstRequest), strings.TrimSuffix(to.RawPath, firstRequest), ""
 	return newAddress(to)
 }

@@ -48,7 +48,7 @@ func isAbbreviated(ref string) bool {
 	return !isObjectID(ref) && (abbreviatedPattern.MatchString(ref) || strings.HasPrefix(ref, "origin/"))
 }
 
-// names are the full names of refs that ref may mean, as git rev-parse tries them
+// names returns the full names of refs that ref may mean, as git rev-parse tries them
 // (https://git-scm.com/docs/gitrevisions).
 func names(ref string) []string {
 	return []string{ref, "refs/" + ref, "refs/tags/" + ref, "refs/heads/" + ref}

@@ -47,11 +47,11 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, errUnavailable(err)
 	}
-	r.local = bounded(bareEnvironment(r.dir, home), bareSettings())
+	r.local = environment(r.dir, home, nil, nil)
 	if a.scheme == "ssh" {
 		err = u.prepareSSH(ctx, r, home)
 	} else {
-		err = u.prepareHTTP(r, top, home)
+		err = u.prepareHTTP(r, home)
 	}
 	if err != nil {
 		r.close()
@@ -71,10 +71,7 @@ func (u *use) allow(ctx context.Context, a address) error {
 	if err == nil {
 		err = u.Network.Check(ctx, at)
 	}
-	if err != nil {
-		return fetch.Outgoing(err)
-	}
-	return nil
+	return fetch.Outgoing(err)
 }
 
 func (u *use) prepareSSH(ctx context.Context, r *repository, home string) error {
@@ -82,31 +79,23 @@ func (u *use) prepareSSH(ctx context.Context, r *repository, home string) error 
 	if err != nil {
 		return err
 	}
-	r.network = append(bareEnvironment(r.dir, home, "ssh"),
-		"GIT_SSH_VARIANT=ssh",
-		"GIT_SSH_COMMAND="+line)
-	r.network = bounded(r.network, bareSettings())
+	r.network = environment(r.dir, home, []string{"ssh"}, nil, "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND="+line)
 	return nil
 }
 
-func (u *use) prepareHTTP(r *repository, top, home string) error {
+func (u *use) prepareHTTP(r *repository, home string) (err error) {
 	protocols := []string{"https"}
 	if r.at.scheme == "http" {
 		protocols = append(protocols, "http")
 	}
-	r.trace = filepath.Join(top, "trace")
-	r.network = append(bareEnvironment(r.dir, home, protocols...),
-		"GIT_TRACE_CURL="+r.trace,
-		"GIT_TRACE_CURL_NO_DATA=1",
-		"GIT_TRACE_REDACT=1")
-	s := bareSettings()
+	var s settings
 	// git would take extraHeader along to wherever a redirect leads: redirects
 	// are followed by [redirected], each hop as an address of its own.
 	s.add("http.followRedirects", "false")
 	s.add("http.lowSpeedLimit", "1") // a server that is counting objects sends little, but something
 	s.add("http.lowSpeedTime", "60")
 	s.add("http.sslVerify", "true")
-	roots, err := rootsFile(top, u.CAFile)
+	roots, err := rootsFile(r.top, u.CAFile)
 	if err != nil {
 		return fmt.Errorf("%w: root certificates: %w", modproxy.ErrUnavailable, err)
 	}
@@ -129,7 +118,9 @@ func (u *use) prepareHTTP(r *repository, top, home string) error {
 		s.add("http.proxyAuthMethod", "basic")
 		r.secrets = append(r.secrets, r.session.URL())
 	}
-	r.network = bounded(r.network, s)
+	r.trace = filepath.Join(r.top, "trace")
+	r.network = environment(r.dir, home, protocols, s,
+		"GIT_TRACE_CURL="+r.trace, "GIT_TRACE_CURL_NO_DATA=1", "GIT_TRACE_REDACT=1")
 	return nil
 }
 
@@ -142,7 +133,7 @@ func (r *repository) close() error {
 	return errors.Join(err, os.RemoveAll(r.top))
 }
 
-// received is how many bytes came in, as far as can be told.
+// received returns how many bytes came in, as far as can be told.
 func (r *repository) received() int64 {
 	n := diskUse(r.dir)
 	if r.session != nil {
@@ -203,7 +194,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 	return nil
 }
 
-// diskUse is the size of all files below dir. Files come and go under it.
+// diskUse returns the size of all files below dir. Files come and go under it.
 func diskUse(dir string) int64 {
 	var n int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

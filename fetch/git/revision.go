@@ -121,7 +121,7 @@ func (r *repository) fetch(ctx context.Context, options []string, specs ...strin
 	return r.connect(ctx, command{args: args, stdin: strings.Join(specs, "\n") + "\n"})
 }
 
-// revParse is the id of the commit that expression, peeled, is.
+// revParse returns the id of the commit that expression, peeled, is.
 func (r *repository) revParse(ctx context.Context, expression string) (string, error) {
 	var id string
 	err := r.read(ctx, command{

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// sshCommand is the program and options with which git is to reach a. The
+// sshCommand returns the program and options with which git is to reach a. The
 // address that was checked is the one that is connected to; the host's key is
 // looked up by the host's name.
 func (u *use) sshCommand(ctx context.Context, a address) (string, error) {

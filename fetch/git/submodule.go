@@ -135,7 +135,7 @@ func relativeURL(parent, url string) (string, error) {
 	return strings.TrimSuffix(parent+separator+url, "/"), nil
 }
 
-// address is where s is.
+// address returns where s is, a submodule of the repository at parent.
 func (s submodule) address(parent address) (address, error) {
 	url := s.url
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {

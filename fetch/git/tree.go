@@ -35,7 +35,7 @@ const (
 
 const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
 
-// entries is the whole tree of commit by path.
+// entries returns the whole tree of commit by path.
 func (r *repository) entries(ctx context.Context, commit string, l Limits) (tree map[string]entry, err error) {
 	err = r.read(ctx, command{
 		args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit},
@@ -209,7 +209,7 @@ func (u *unpacking) read(stdout io.Reader) error {
 	}
 }
 
-// archiveReader says of the errors of git archive whose they are.
+// archiveReader names git archive in its errors.
 type archiveReader struct{ r io.Reader }
 
 func (a archiveReader) Read(p []byte) (int, error) {

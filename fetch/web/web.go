@@ -35,10 +35,7 @@ func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	if err == nil {
 		err = g.Egress.Check(ctx, a.url)
 	}
-	if err != nil {
-		return fetch.Outgoing(err)
-	}
-	return nil
+	return fetch.Outgoing(err)
 }
 
 // Commit implements [fetch.Getter]: there are no commits.
