@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"runtime"
 	"sync"
 
@@ -80,7 +79,11 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error 
 	}
 	found, err := v.readBlob(ctx, d, checks)
 	if err != nil {
-		v.brokenBlob(ctx, d, err, needing)
+		var r Record
+		if len(needing) > 0 {
+			r.Ref = needing[0].Ref
+		}
+		v.broken(ctx, r, d, err)
 		return nil
 	}
 	for i, err := range found {
@@ -89,24 +92,6 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error 
 		}
 	}
 	return nil
-}
-
-// brokenBlob tells what is wrong with a blob, whatever records say. It is set aside if
-// it is damaged still.
-func (v *verification) brokenBlob(ctx context.Context, d modproxy.Digest, err error, needing []Record) {
-	if ctx.Err() != nil || errors.Is(err, fs.ErrNotExist) { // it was evicted
-		return
-	}
-	found := Damage{Kind: Unreadable, Digest: d, Text: err.Error()}
-	if len(needing) > 0 {
-		found.Ref = needing[0].Ref
-	}
-	var repair func() error
-	if errors.Is(err, ErrDamaged) {
-		found.Kind = DamagedBlob
-		repair = func() error { return unless(unless(v.Check(ctx, d), ErrDamaged), fs.ErrNotExist) }
-	}
-	v.found(found, repair)
 }
 
 // readBlob gives the bytes of a blob to checks, one after the other, and returns what
@@ -175,7 +160,7 @@ func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error
 		})
 	}
 	if _, err := v.readBlob(ctx, d, checks); err != nil { // a kind that fails does not know it
-		v.brokenBlob(ctx, d, err, nil)
+		v.broken(ctx, Record{}, d, err)
 		return nil
 	}
 	put := 0

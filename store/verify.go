@@ -140,19 +140,17 @@ func (v *verification) record(ctx context.Context, r Record, read func(modproxy.
 	var sizes []int64
 	if keeper := v.Kinds[r.Kind]; keeper != nil {
 		err := keeper.Verify(ctx, r)
-		kind := WrongRecord
 		switch {
 		case err == nil:
 			sizes = keeper.Sizes(r)
 		case errors.Is(err, modproxy.ErrChanged):
 			v.count(func(out *Verified) { out.Superseded++ })
-		case !errors.Is(err, ErrDamaged):
-			kind = Unreadable
-			fallthrough
-		default:
-			if ctx.Err() == nil && v.stands(ctx, r) {
-				v.found(Damage{Kind: kind, Ref: r.Ref, Text: err.Error()}, nil)
+		case ctx.Err() == nil && v.stands(ctx, r):
+			found := Damage{Kind: Unreadable, Ref: r.Ref, Text: err.Error()}
+			if errors.Is(err, ErrDamaged) {
+				found.Kind = WrongRecord
 			}
+			v.found(found, nil)
 		}
 	}
 	for i, d := range r.Needs {
@@ -190,25 +188,27 @@ func (v *verification) need(ctx context.Context, r Record, d modproxy.Digest, si
 	}
 }
 
-// broken tells that a blob is not what r needs, because of err.
+// broken tells that a blob is not what r needs, because of err. Without a revision r is
+// only named, and err is about the blob itself.
 func (v *verification) broken(ctx context.Context, r Record, d modproxy.Digest, err error) {
-	if ctx.Err() != nil || !v.stands(ctx, r) {
-		return
+	absent := errors.Is(err, fs.ErrNotExist)
+	if ctx.Err() != nil || r.Revision == 0 && absent || r.Revision != 0 && !v.stands(ctx, r) {
+		return // it was removed, or has changed
 	}
 	found := Damage{Kind: Unreadable, Ref: r.Ref, Digest: d, Text: err.Error()}
 	var repair func() error
+	remove := func() error { return unless(v.Records.Delete(ctx, r.Ref, r.Revision), ErrConflict) }
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		found.Kind, found.Text = MissingBlob, "the package is not there"
-		repair = func() error { return unless(v.Records.Delete(ctx, r.Ref, r.Revision), ErrConflict) }
+	case absent:
+		found.Kind, found.Text, repair = MissingBlob, "the package is not there", remove
 	case errors.Is(err, ErrDamaged):
 		found.Kind = DamagedBlob
 		repair = func() error {
 			err := v.Check(ctx, d)
-			if err == nil { // the bytes are right, and the record is not
-				err = v.Records.Delete(ctx, r.Ref, r.Revision)
+			if err == nil && r.Revision != 0 { // the bytes are right, and the record is not
+				err = remove()
 			}
-			return unless(unless(unless(err, ErrDamaged), fs.ErrNotExist), ErrConflict)
+			return unless(unless(err, ErrDamaged), fs.ErrNotExist)
 		}
 	}
 	v.found(found, repair)

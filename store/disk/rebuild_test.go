@@ -1,0 +1,73 @@
+package disk_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+// keeper says that a blob is needed by a record whose key is the digest.
+type keeper struct{}
+
+func (keeper) Verify(context.Context, store.Record) error { return nil }
+func (keeper) Sizes(store.Record) []int64                 { return nil }
+
+func (keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
+	if data, err := io.ReadAll(blob); err != nil || string(r.Value) != fmt.Sprint(len(data)) {
+		return fmt.Errorf("%d bytes, want %s: %w", len(data), r.Value, err)
+	}
+	return nil
+}
+
+func (keeper) Rebuild(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
+	return []store.Record{{
+		Ref: store.Ref{Kind: "thing", Key: d.String()}, Value: fmt.Append(nil, size), Needs: []modproxy.Digest{d},
+	}}, nil
+}
+
+func storeOver(d *disk.Directory) *store.Store {
+	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Kinds: map[store.Kind]store.Keeper{"thing": keeper{}}}
+}
+
+// An index that is lost is made anew from the blobs, and a damaged blob is set aside.
+func TestRebuild(t *testing.T) {
+	dir := t.TempDir()
+	d := mustOpen(t, dir)
+	var digests []modproxy.Digest
+	for i := range 20 {
+		data, digest := storetest.Bytes(100*i, byte(i))
+		must(t, d.Blobs().Put(t.Context(), digest, bytes.NewReader(data)))
+		digests = append(digests, digest)
+	}
+	name := d.Path("blobs/v1/sha256", digests[7].String()[:2], digests[7].String())
+	must(t, d.Close(), os.Remove(filepath.Join(dir, "index.db")), os.Chmod(name, 0o600), overwrite(name, 50, "x"))
+	if d, err := disk.Open(dir); err == nil {
+		d.Close()
+		t.Fatal("it was opened without its index")
+	}
+	r, err := disk.Renew(t.Context(), dir)
+	must(t, err)
+	out, err := storeOver(r.Directory).Rebuild(t.Context(), store.Check{})
+	if err != nil || out.Records != 19 || out.Kept.Blobs != 19 || out.Damage != 1 || out.Orphans.Blobs != 0 {
+		t.Errorf("Rebuild = %+v, %v", out, err)
+	}
+	_, err = r.Finish()
+	must(t, err, r.Close())
+	d = mustOpen(t, dir)
+	out, err = storeOver(d).Verify(t.Context(), store.Check{Data: true, Found: func(d store.Damage) { t.Errorf("%+v", d) }})
+	if err != nil || out.Records != 19 || out.Kept.Blobs != 19 {
+		t.Errorf("Verify = %+v, %v", out, err)
+	}
+	if aside, err := d.Aside(t.Context(), 0); aside.Blobs != 1 || err != nil {
+		t.Errorf("Aside = %+v, %v", aside, err)
+	}
+}
