@@ -18,11 +18,10 @@ import (
 
 // The files of a log, in its directory.
 const (
-	logName   = "log"  // the records; only ever appended to
-	headName  = "head" // the signed head of the tree of all that was acknowledged
-	keyName   = "key"  // what heads are signed with
-	lockName  = "lock" // held by the process that has the log open
-	cutPrefix = "cut-" // what a crash left behind the end of the log
+	logName  = "log"  // the records; only ever appended to
+	headName = "head" // the signed head of the tree of all that was acknowledged
+	keyName  = "key"  // what heads are signed with
+	lockName = "lock" // held by the process that has the log open
 )
 
 // Log is a ledger in a directory. It is safe for concurrent use. One process has it open, others may read it.

@@ -18,11 +18,10 @@ import (
 
 // Open opens the log in a directory, and makes both where there is nothing. The caller closes it.
 //
-// Records that a crash left behind what was acknowledged are kept if they are whole; the rest is cut off, and put into a
-// file beside the log. Anything else that is not as it was written is [ErrDamaged]: a byte of the records, of the signed
-// head or of the key; a log that is shorter than its head says; a head that another key has signed; one of the three
-// without the others. A directory that another process has open is [modproxy.ErrUnavailable]; a log that a newer modproxy
-// has written is [modproxy.ErrInvalid].
+// Records that a crash left behind what was acknowledged are kept if they are whole; the rest is cut off. Anything else that
+// is not as it was written is [ErrDamaged]: a byte of the records, of the signed head or of the key; a log that is shorter
+// than its head says; a head that another key has signed; one of the three without the others. A directory that another
+// process has open is [modproxy.ErrUnavailable]; a log that a newer modproxy has written is [modproxy.ErrInvalid].
 func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
 // OpenReadOnly opens the log in a directory for reading, also while a process has it open: it has what that had
@@ -57,17 +56,12 @@ func open(dir string, disk durable.Disk) (*Log, error) {
 	return l, nil
 }
 
-// takeLock takes the lock, and writes the process into it.
 func (l *Log) takeLock() (err error) {
 	if l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
 	if err := filelock.TryLock(l.lock); err != nil {
-		holder, _ := io.ReadAll(io.LimitReader(l.lock, 32)) // only to help
-		return fmt.Errorf("%w: %s: another process has the ledger open: %.32q: %w", modproxy.ErrUnavailable, l.dir, holder, err)
-	}
-	if _, err := l.lock.WriteAt(fmt.Appendf(nil, "pid %-12d\n", os.Getpid()), 0); err != nil {
-		return l.lock.Truncate(0) // a full disk is no reason not to open it
+		return fmt.Errorf("%w: %s: another process has the ledger open: %w", modproxy.ErrUnavailable, l.dir, err)
 	}
 	return nil
 }
@@ -114,18 +108,9 @@ func (l *Log) createIfNew() error {
 
 // read reads a small file that must be there.
 func (l *Log) read(name string) ([]byte, error) {
-	f, err := os.Open(l.path(name))
+	content, err := durable.ReadRegular(l.path(name), 64<<10)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, l.damaged("the file %q is missing", name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	const most = 64 << 10
-	content, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(content) > most {
-		return nil, l.damaged("the file %q is too long", name)
 	}
 	return content, err
 }
@@ -227,13 +212,12 @@ func (l *Log) loadSigned() (*frames, error) {
 func (l *Log) loadRest(f *frames) error {
 	for {
 		text, at, err := f.read()
+		l.end = f.offset
 		switch {
 		case errors.Is(err, io.EOF):
-			l.end = f.offset
 			return nil
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFrame):
-			l.end = f.offset
-			return l.cut()
+			return errors.Join(l.file.Truncate(l.end), l.disk.Flush(l.file))
 		case err != nil:
 			return err
 		}
@@ -241,18 +225,6 @@ func (l *Log) loadRest(f *frames) error {
 			return l.damaged("record %d: %w", f.next-1, err)
 		}
 	}
-}
-
-// cut cuts off what is behind the end, after it has put it beside the log if there is room for it.
-func (l *Log) cut() error {
-	err := l.publish(fmt.Sprintf("%s%d", cutPrefix, l.book.size()), io.NewSectionReader(l.file, l.end, 1<<62))
-	if err != nil && !isFull(err) {
-		return err
-	}
-	if err := l.file.Truncate(l.end); err != nil {
-		return err
-	}
-	return l.disk.Flush(l.file)
 }
 
 // cover publishes a head for all that was read. It writes the log anew: after a flush that failed, what is read may be in
