@@ -1,6 +1,7 @@
 package modproxy_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"strings"
 	"testing"
@@ -49,6 +50,22 @@ func TestDigestText(t *testing.T) {
 	for _, bad := range []string{"", "0a", strings.Repeat("0A", 32), text + "00", strings.Repeat("zz", 32)} {
 		if d, err := modproxy.ParseDigest(bad); !errors.Is(err, modproxy.ErrInvalid) || !d.IsZero() {
 			t.Errorf("ParseDigest(%q) = %v, %v", bad, d, err)
+		}
+	}
+}
+
+func TestSum(t *testing.T) {
+	hash := sha256.Sum256(nil)
+	const want = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+	if got := modproxy.NewSum(hash); got != want {
+		t.Errorf("NewSum = %s, want %s", got, want)
+	}
+	if got, err := modproxy.Sum(want).Hash(); err != nil || got != hash {
+		t.Errorf("Hash = %x, %v", got, err)
+	}
+	for _, bad := range []string{"", "h1:", "h1:47DEQpj8", want[1:], "h2:" + want[3:], want + "=", want[:45] + "V=", want[:20] + "\n" + want[20:]} {
+		if _, err := modproxy.Sum(bad).Hash(); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("Hash of %q: %v, want ErrInvalid", bad, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package pack
 import (
 	"archive/tar"
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"hash"
 	"io"
@@ -126,5 +125,5 @@ func (s *summer) endFile(name string) {
 }
 
 func (s *summer) sum() modproxy.Sum {
-	return modproxy.Sum("h1:" + base64.StdEncoding.EncodeToString(s.all.Sum(nil)))
+	return modproxy.NewSum([sha256.Size]byte(s.all.Sum(nil)))
 }

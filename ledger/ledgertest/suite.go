@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// Handle is what the suite holds to what it promises.
+// Handle is what the suite tests.
 type Handle interface {
 	ledger.Ledger
 	ServerOps() sumdb.ServerOps
@@ -30,13 +29,12 @@ var (
 	when = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
 )
 
-// Sum is a well-formed sum; different seeds have different ones.
+// Sum returns a well-formed sum; different seeds have different ones.
 func Sum(seed string) modproxy.Sum {
-	sum := sha256.Sum256([]byte(seed))
-	return modproxy.Sum("h1:" + base64.StdEncoding.EncodeToString(sum[:]))
+	return modproxy.NewSum(sha256.Sum256([]byte(seed)))
 }
 
-// NewRecord is a record of first sight with every field set.
+// NewRecord returns the first record of a version, with every field set.
 func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
 	return ledger.Record{
 		ModuleVersion: m.At(version), Sum: Sum(seed), Subdir: "modules/ü", Time: when,
