@@ -56,7 +56,7 @@ tls:
 		"cache.max_stale": {"720h", "default"},
 		"tls.cert_file":   {`""`, "default"},
 		"offline":         {"true", "MODPROXY_OFFLINE"},
-		"trusted_proxies": {"[10.0.0.2, 10.1.0.0/16]", "MODPROXY_TRUSTED_PROXIES"},
+		"trusted_proxies": {"[10.0.0.2/32, 10.1.0.0/16]", "MODPROXY_TRUSTED_PROXIES"},
 		"egress.ports":    {"[8443]", file + ":10"},
 		"egress.allow":    {"[git.corp.example, 10.0.0.0/8]", "MODPROXY_EGRESS_ALLOW"},
 	} {

@@ -1,12 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/netip"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -94,12 +93,6 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) []byte {
 	text, err := yaml.MarshalWithOptions(v.Interface(), append(options,
 		yaml.CustomMarshaler(func(d time.Duration) ([]byte, error) { return []byte(FormatDuration(d)), nil }),
 		yaml.CustomMarshaler(func(s string) ([]byte, error) { return quote(typed(s)), nil }),
-		yaml.CustomMarshaler(func(p netip.Prefix) ([]byte, error) {
-			if p.IsSingleIP() {
-				return quote(p.Addr().String()), nil
-			}
-			return quote(p.String()), nil
-		}),
 		yaml.CustomMarshaler(func(s auth.Scope) ([]byte, error) { return quote(typedScope(s)), nil }),
 		yaml.CustomMarshaler(func(s egress.Secret) ([]byte, error) {
 			if s.IsZero() {
@@ -114,17 +107,15 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) []byte {
 	return text
 }
 
-// quote returns s as one line of YAML.
+var plain = regexp.MustCompile(`^[\pL\d_./:*@=+ -]+$`)
+
+// quote returns s as YAML on one line. The library alone leaves some texts bare that do
+// not read the same in a list.
 func quote(s string) []byte {
-	text, err := yaml.Marshal(s)
-	if text = bytes.TrimSuffix(text, []byte("\n")); err == nil && !bytes.ContainsAny(text, "\n\t,[]{}#") {
-		return text
+	if text, err := yaml.Marshal(s); err == nil && string(text) == s+"\n" && plain.MatchString(s) {
+		return []byte(s)
 	}
-	var quoted bytes.Buffer
-	out := json.NewEncoder(&quoted)
-	out.SetEscapeHTML(false)
-	_ = out.Encode(s) // a string always can be, and a buffer takes everything
-	return bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))
+	return []byte(strconv.Quote(s))
 }
 
 // typed returns s, which may be a normalised hostname, as it would be typed: nobody may

@@ -234,3 +234,22 @@ func TestSecretTwins(t *testing.T) {
 		}
 	}
 }
+
+// Every text is printed so that it is read again as it was, alone and in lists.
+func TestPrintText(t *testing.T) {
+	for _, s := range []string{
+		"8", "true", "~", "null", "0123", "1e3", "a, b", "a]", "[a", "{a}", "a: b", "a #b", "#a", "'a", `"a`, `a\b`, "a\nb", "a\n", "\na", "\ta", " a", "a ", "*a", "&a", "!a", "- a", "-", "?", "|", ">", "%a", "@a", "`a", "a\u2028b", "a\u0085b", "\ufeffa", "2020-01-01", "=", "<<", "a\x00b", "a\x1bb", "a\r\nb",
+	} {
+		c := Default()
+		c.Data, c.Egress.Allow = s, []string{s, "x"}
+		c.Routes = []Route{{Namespace: s, Upstream: "registry.terraform.io"}}
+		var printed strings.Builder
+		if err := c.Print(&printed); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Read(writeFile(t, "again.yaml", printed.String()), nil, nil)
+		if err != nil || again.Data != s || again.Egress.Allow[0] != s || again.Routes[0].Namespace != s {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
