@@ -2,25 +2,24 @@ package app
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
-	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // maxIssuerAnswer bounds what an issuer says of itself and its keys, in bytes.
 const maxIssuerAnswer = 1 << 20
 
-// newAuth puts the layer on top that answers clients only what they may read, if
-// they are asked who they are.
-func (a *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr) error {
+// newAuth puts the layer on top that answers clients only what they may read, if they
+// have to show a token.
+func (a *App) newAuth(ctx context.Context) error {
+	c := a.config
 	if !c.RequiresToken() {
 		if tokens, err := auth.OpenTokens(c.TokensFile()); err != nil {
 			a.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
@@ -39,15 +38,11 @@ func (a *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 	who := &auth.Authenticator{Tokens: tokens}
 	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
 	if len(c.Auth.Issuers) > 0 {
-		transport, err := a.toIssuers(c, listening)
-		if err != nil {
-			return err
-		}
 		issuers, err := c.Auth.OIDC()
 		if err != nil {
 			return err
 		}
-		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport, Observe: a.observeIssuer})
+		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: a.egress.Transport(maxIssuerAnswer), Observe: a.observeIssuer})
 		if err != nil {
 			return err
 		}
@@ -61,19 +56,7 @@ func (a *App) newAuth(ctx context.Context, c *config.Config, listening net.Addr)
 	return nil
 }
 
-// toIssuers asks issuers for their keys, offline too: they are none of those that
-// modules come from.
-func (a *App) toIssuers(c *config.Config, listening net.Addr) (http.RoundTripper, error) {
-	if a.egress == nil {
-		var err error
-		if a.egress, err = a.newEgress(c, listening); err != nil {
-			return nil, err
-		}
-	}
-	return a.egress.Transport(maxIssuerAnswer), nil
-}
-
-// authReady is what hinders the proxy from letting clients in.
+// authReady returns what keeps the proxy from letting clients in.
 func (a *App) authReady() error {
 	if a.auth == nil {
 		return nil
@@ -90,15 +73,6 @@ func (a *App) NobodyHasToken() bool {
 	if a.auth == nil || a.auth.JWT != nil {
 		return false
 	}
-	list, err := a.auth.Tokens.List()
-	if err != nil {
-		return true
-	}
-	now := time.Now()
-	for _, t := range list {
-		if t.Live(now) {
-			return false
-		}
-	}
-	return true
+	list, _ := a.auth.Tokens.List() // without the list, nobody is let in
+	return !slices.ContainsFunc(list, func(t auth.Token) bool { return t.Live(time.Now()) })
 }

@@ -25,8 +25,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// open makes the layers. Read from the end it is the path of a request. Egress connects
-// to anything but listening, which is this proxy.
+// open makes the layers. Read from the end it is the path of a request.
 func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	c, log := a.config, a.log
 	if a.Store, err = openStore(c.Data); err != nil {
@@ -42,10 +41,15 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if a.Ledger, err = openLedger(c, a.Store); err != nil {
 		return err
 	}
-	var reg modproxy.Registry // nil, and nobody is asked, when offline
+	var reg modproxy.Registry // nil, and no registry is asked, when offline
 	scratch := Absolute(filepath.Join(c.Data, "scratch"))
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
+			return err
+		}
+	}
+	if !c.Offline || len(c.Auth.Issuers) > 0 {
+		if a.egress, err = newEgress(c, listening, a.options.Version); err != nil {
 			return err
 		}
 	}
@@ -53,7 +57,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		if a.noGit = git.Installed(context.WithoutCancel(ctx)); a.noGit != nil {
 			log.Warn("git_missing", zap.Error(a.noGit))
 		}
-		client, err := a.newUpstream(ctx, c, listening, scratch)
+		client, err := a.newUpstream(scratch)
 		if err != nil {
 			return err
 		}
@@ -80,15 +84,12 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.metrics.Storage(a.Cache.Usage, int64(c.Cache.MaxSize))
 	a.Cache.Start()
 	a.Registry = &rewrite.Registry{Next: a.Cache}
-	return a.newAuth(ctx, c, listening)
+	return a.newAuth(ctx)
 }
 
-// newUpstream makes the client that asks registries and fetches packages.
-func (a *App) newUpstream(ctx context.Context, c *config.Config, listening net.Addr, scratch string) (*upstream.Client, error) {
-	var err error
-	if a.egress, err = a.newEgress(c, listening); err != nil {
-		return nil, err
-	}
+// newUpstream returns the client that asks registries and fetches packages.
+func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
+	c := a.config
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
@@ -98,7 +99,7 @@ func (a *App) newUpstream(ctx context.Context, c *config.Config, listening net.A
 	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: a.newFetch(c, scratch), Missing: c.Cache.Missing})
 }
 
-// newFetch makes what fetches packages, with a getter for each kind of location.
+// newFetch returns what fetches packages, with a getter for each kind of location.
 func (a *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	credentials := newCredentials(c)
 	limits := pack.Limits{
@@ -117,7 +118,7 @@ func (a *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	}
 }
 
-// newCredentials makes what is shown to those that packages are fetched from.
+// newCredentials returns the credentials for the hosts that packages come from.
 func newCredentials(c *config.Config) (all fetch.Credentials) {
 	for _, set := range c.Credentials {
 		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
@@ -132,15 +133,16 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 	return all
 }
 
-// newEgress makes every connection that leaves this process, but none back to it.
-func (a *App) newEgress(c *config.Config, listening net.Addr) (*egress.Client, error) {
+// newEgress returns what makes every connection that leaves this process, but none to
+// listening, which is this proxy. That is nil if it does not listen.
+func newEgress(c *config.Config, listening net.Addr, version string) (*egress.Client, error) {
 	own := netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
 		own = tcp.AddrPort()
 	}
 	client, err := egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + a.options.Version,
+		UserAgent: "modproxy/" + version,
 		Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
@@ -173,7 +175,7 @@ func emptyScratch(scratch string) error {
 	return os.Chmod(scratch, 0o700)
 }
 
-// Absolute is for programs that run in another directory than this one.
+// Absolute returns path for a program that runs in another directory.
 func Absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
