@@ -43,7 +43,7 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 	going = slices.Compact(going)
 	// From here on nothing in this process comes to need them: it waits until they are gone.
 	if !s.room.condemn(going...) {
-		return nil, fmt.Errorf("%w: it is being fetched: try again", modproxy.ErrUnavailable)
+		return nil, fmt.Errorf("%w: what is to be removed is being fetched: try again", modproxy.ErrUnavailable)
 	}
 	for i := 0; i < len(list) && err == nil; i++ {
 		if err = s.Records.Delete(ctx, list[i].Record.Ref, list[i].Record.Revision); err != nil {

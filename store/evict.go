@@ -66,8 +66,7 @@ func (s *Store) count(ctx context.Context) error {
 // for longest. Those who reserve next wait for it.
 func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, err error) {
 	m := s.room
-	if m.limit == 0 || len(blobs) == 0 {
-		reserved, _, _, _ = m.claim(blobs)
+	if reserved, _, _, what := m.claim(blobs, false); what == waitNot {
 		return reserved, nil
 	}
 	var size int64
@@ -86,7 +85,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		if err := s.count(ctx); err != nil {
 			return 0, err
 		}
-		reserved, victims, changed, what := m.claim(blobs)
+		reserved, victims, changed, what := m.claim(blobs, true)
 		full := &modproxy.NoSpace{Err: fmt.Errorf(
 			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", size, m.limit)}
 		switch {

@@ -127,20 +127,17 @@ func failure(ctx context.Context, err error) error {
 // collected like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
 	s.init()
-	var missing []Content
 	for _, b := range blobs {
 		if err := s.room.hold(ctx, b.Digest); err != nil {
 			return Record{}, err
 		}
 		defer s.room.unhold(b.Digest)
-		if there, err := s.sound(ctx, b); err != nil {
+		if err := s.inspect(ctx, b); err != nil {
 			return Record{}, err
-		} else if !there {
-			missing = append(missing, b)
 		}
 	}
 	// Room for all at once: two who wait for each other would wait for ever.
-	reserved, err := s.makeRoom(ctx, missing)
+	reserved, err := s.makeRoom(ctx, blobs)
 	if err != nil {
 		return Record{}, err
 	}
@@ -159,22 +156,22 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 	return r, nil
 }
 
-// sound reports whether a blob is there and what it is to be. A damaged one is set
+// inspect looks at a blob that may be there. One that is not what it is to be is set
 // aside.
-func (s *Store) sound(ctx context.Context, b Content) (bool, error) {
+func (s *Store) inspect(ctx context.Context, b Content) error {
 	size, err := s.check(ctx, b.Digest)
+	if errors.Is(err, ErrUnreadable) { // what can be read is at hand
+		if err = s.damaged(ctx, b.Digest, err); errors.Is(err, ErrUnreadable) {
+			return nil
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
-		return false, nil
-	case errors.Is(err, ErrUnreadable): // what can be read is at hand
-		if err := s.damaged(ctx, b.Digest, err); !errors.Is(err, ErrUnreadable) {
-			return false, err
-		}
-		return false, nil
+		return nil
 	case err == nil && size != b.Size:
-		return false, wrongSize(size, b.Size)
+		return wrongSize(size, b.Size)
 	}
-	return err == nil, err
+	return err
 }
 
 // put puts a blob. One that is there is made durable.

@@ -238,8 +238,9 @@ func (m *room) spare(d modproxy.Digest, gone, aside bool) {
 // yet, if that many are free. Otherwise it returns the blobs whose removal frees them,
 // which are going from then on. If those that may go now do not free enough, changed is
 // closed when that may be different. What may be waited for is decided at the same
-// moment as what may go.
-func (m *room) claim(blobs []Content) (n int64, victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
+// moment as what may go. Without its turn the caller gets no more than what is always
+// free.
+func (m *room) claim(blobs []Content, turn bool) (n int64, victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range blobs {
@@ -249,12 +250,14 @@ func (m *room) claim(blobs []Content) (n int64, victims []modproxy.Digest, chang
 		}
 	}
 	over := m.sum.there + m.aside + m.reserved + n - m.limit
-	if m.limit == 0 || n == 0 || over <= 0 {
+	if m.limit == 0 || n == 0 || turn && over <= 0 {
 		m.reserved += n
 		m.writers++
 		return n, nil, nil, waitNot
 	}
 	switch {
+	case !turn:
+		return 0, nil, nil, waitTurn
 	case m.sum.idle >= over:
 		return 0, m.victims(over, len(m.entries)), nil, waitNot
 	case m.writers > 0:
@@ -270,6 +273,7 @@ type waiting int
 
 const (
 	waitNot     waiting = iota // the bytes are reserved, or victims free them
+	waitTurn                   // others who make room
 	waitWriters                // reservations, which are sure to come to an end
 	waitReaders                // readers, which may take any time
 	waitNever                  // waiting would not help

@@ -26,7 +26,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	if err := m.hold(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	_, victims, changed, what := m.claim(other)
+	_, victims, changed, what := m.claim(other, true)
 	if victims != nil || what != waitReaders {
 		t.Fatalf("%d victims, waiting %d, while it is needed", len(victims), what)
 	}
@@ -36,7 +36,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	default:
 		t.Error("it is not told")
 	}
-	if _, victims, _, _ := m.claim(other); len(victims) != 1 {
+	if _, victims, _, _ := m.claim(other, true); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
 	}
 }
@@ -44,7 +44,7 @@ func TestReleaseIsAChange(t *testing.T) {
 // What is being removed is waited for no longer than the context lasts.
 func TestHoldEndsWithItsContext(t *testing.T) {
 	m, d := full()
-	if _, victims, _, _ := m.claim(other); len(victims) != 1 {
+	if _, victims, _, _ := m.claim(other, true); len(victims) != 1 {
 		t.Fatal("nothing is going")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestVictimInUse(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		_, victims, _, _ := m.claim(other)
+		_, victims, _, _ := m.claim(other, true)
 		if len(victims) != 1 {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
@@ -97,7 +97,7 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 	if err := m.hold(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	reserved, _, _, what := m.claim([]Content{{Digest: d, Size: 1000}})
+	reserved, _, _, what := m.claim([]Content{{Digest: d, Size: 1000}}, true)
 	m.keep(d, 1000, &reserved)
 	m.end(&reserved)
 	m.unhold(d)
@@ -118,7 +118,7 @@ func BenchmarkClaimInVain(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, victims, _, waiting := m.claim([]Content{{Size: 1}}); victims != nil || waiting != waitReaders {
+		if _, victims, _, waiting := m.claim([]Content{{Size: 1}}, true); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Store) observe(e Event) {
 // bound may have been lowered since.
 func (s *Store) Start() {
 	s.init()
-	s.begin(func(ctx context.Context) error {
+	s.background(func(ctx context.Context) error {
 		if err := s.room.turn.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -69,24 +69,31 @@ func (s *Store) Close(ctx context.Context) error {
 	return s.writeUses(ctx)
 }
 
-// enter reports whether work in the background may begin; it ends with s.work.Done.
-func (s *Store) enter() bool {
+// run does work that Close ends and waits for.
+func (s *Store) run(work func(context.Context) (int64, error)) (n int64, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
+	closed := s.closed
+	if !closed {
 		s.work.Add(1)
 	}
-	return !s.closed
+	s.mu.Unlock()
+	if closed {
+		return 0, context.Canceled
+	}
+	defer s.work.Done()
+	defer func() {
+		if p := recover(); p != nil {
+			n, err = 0, modproxy.Fault(p)
+		}
+	}()
+	return work(s.ending)
 }
 
-// begin does work in the background, unless the Store is closed. An error is observed.
-func (s *Store) begin(work func(context.Context) error) {
-	if !s.enter() {
-		return
-	}
+// background does work that nobody waits for but Close. Its error is observed.
+func (s *Store) background(work func(context.Context) error) {
 	go func() {
-		defer s.work.Done()
-		if err := work(s.ending); err != nil && s.ending.Err() == nil {
+		_, err := s.run(func(ctx context.Context) (int64, error) { return 0, work(ctx) })
+		if err != nil && s.ending.Err() == nil {
 			s.observe(Event{Kind: StorageFailed, Err: err})
 		}
 	}()
@@ -95,13 +102,7 @@ func (s *Store) begin(work func(context.Context) error) {
 // share does work once for all who want it for the same blob at the same time. It goes
 // on when ctx ends, until the Store is closed.
 func (s *Store) share(ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error)) (int64, error) {
-	result := group.DoChan(string(d[:]), func() (any, error) {
-		if !s.enter() {
-			return int64(0), context.Canceled
-		}
-		defer s.work.Done()
-		return work(s.ending)
-	})
+	result := group.DoChan(string(d[:]), func() (any, error) { return s.run(work) })
 	select {
 	case r := <-result:
 		if errors.Is(r.Err, context.Canceled) {
@@ -122,7 +123,7 @@ func (s *Store) writeUsesSoon() {
 	}
 	s.mu.Unlock()
 	if due {
-		s.begin(func(context.Context) error { return s.writeUses(context.Background()) })
+		s.background(func(context.Context) error { return s.writeUses(context.Background()) })
 	}
 }
 
