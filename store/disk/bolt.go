@@ -70,8 +70,10 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) (err error) {
 	switch d.db, err = bbolt.Open(d.index, 0o600, &options); {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s: %w", d.index, errHeld)
+	case errors.As(err, new(*fs.PathError)):
+		return err
 	case err != nil:
-		return d.refuse("is damaged, or cannot be opened: %w", err)
+		return d.refuse("is damaged: %w", err)
 	}
 	if d.commit = d.db.Update; isNew && d.readOnly == nil {
 		if err := d.commit(makeBuckets); err != nil {
