@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 )
@@ -92,17 +91,3 @@ func socketPath(dir string) (path string, done func(), err error) {
 	}
 	return filepath.Join(link, socketName), func() { os.Remove(link); os.Remove(temp) }, nil
 }
-
-type fromSocket struct{}
-
-// ConnContext is for [http.Server]: requests from the socket are known by it.
-func ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	if _, ok := conn.(*net.UnixConn); ok {
-		return context.WithValue(ctx, fromSocket{}, true)
-	}
-	return ctx
-}
-
-// FromSocket reports whether a request came by the socket in the data directory,
-// from its owner.
-func FromSocket(r *http.Request) bool { return r.Context().Value(fromSocket{}) != nil }

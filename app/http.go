@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -37,7 +36,7 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 		ReadTimeout:       requestTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       admin.ConnContext,
+		ConnContext:       ownerByConn,
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 	if c != nil {
@@ -79,7 +78,6 @@ func (a *App) handler() http.Handler {
 		Metrics:        a.metrics,
 		Ready:          a.ready,
 		Mounts:         slices.Concat(sumDBMounts(a.Ledger), operatorMounts(a.api())),
-		Operator:       admin.FromSocket,
 		Home:           a.home,
 	})
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
@@ -34,6 +36,15 @@ func operatorMounts(server *admin.Server) []proxy.Mount {
 		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
 	}
 	return mounts
+}
+
+// ownerByConn makes the owner of the data directory the principal of what comes by the
+// socket.
+func ownerByConn(ctx context.Context, conn net.Conn) context.Context {
+	if _, ok := conn.(*net.UnixConn); ok {
+		return auth.WithPrincipal(ctx, auth.Owner)
+	}
+	return ctx
 }
 
 // A Part is what a verb needs of the data directory while no proxy serves from it.
@@ -62,8 +73,9 @@ func OpenAPI(ctx context.Context, c *config.Config, part Part, o Options) (_ *ad
 	if err != nil {
 		return nil, nil, errors.Join(err, l.close())
 	}
-	client, end := admin.Inside(proxy.New(proxy.Config{
-		Mounts: operatorMounts(&l.server), Operator: func(*http.Request) bool { return true },
+	api := proxy.New(proxy.Config{Mounts: operatorMounts(&l.server)})
+	client, end := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), auth.Owner)))
 	}))
 	l.closers = append(l.closers, end)
 	return client, l.close, nil

@@ -28,6 +28,7 @@ const (
 	Nobody   Kind = iota // not identified; may do nothing
 	ByToken              // showed a token of [Tokens]
 	ByIssuer             // showed a token that an identity provider signed
+	ByOwner              // has come by a way that only the owner of the data directory has
 )
 
 func (k Kind) String() string {
@@ -36,6 +37,8 @@ func (k Kind) String() string {
 		return "token"
 	case ByIssuer:
 		return "issuer"
+	case ByOwner:
+		return "operator"
 	}
 	return "nobody"
 }
@@ -72,6 +75,9 @@ type Principal struct {
 	Until  time.Time // when what was shown expires; zero for never
 	Grant
 }
+
+// Owner is the owner of the data directory, who operates the proxy without a token.
+var Owner = Principal{Kind: ByOwner, Grant: Grant{Admin: true}}
 
 // String names the principal in a log: "token ci (ab…)".
 func (p Principal) String() string {

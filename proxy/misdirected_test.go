@@ -23,9 +23,8 @@ func TestNameThatIsNotOurs(t *testing.T) {
 			{Method: "GET", Path: "/-/sumdb/", Known: true, Handle: say},
 			{Method: "GET", Path: "/-/api/x", Handle: say},
 		}
-		c.Operator = func(*http.Request) bool { return true }
 	}
-	h := newHandler(t, local)
+	h := ownersSay(newHandler(t, local))
 	for _, path := range []string{
 		base + "/versions", base + "/1.1.0/download", archive, "/v1/modules/acme/network/aws/versions",
 		"/.well-known/terraform.json", "/-/metrics", "/-/readyz", "/-/healthz", "/-/sumdb/key", "/-/api/x", "/", "/nowhere",
@@ -37,7 +36,7 @@ func TestNameThatIsNotOurs(t *testing.T) {
 			"localhost": true, "LOCALHOST:8080": true, "localhost.": true, "me.localhost:1": true,
 			host: true, "Registry.Example.com:443": true, "certified.test:8443": true, "modules.internal": true, "Modules.Internal:1": true,
 		} {
-			res := get(h, path, "Host", name)
+			res := get(h, path, "Host", name, "X-Operator", "yes")
 			if refused := res.StatusCode == http.StatusMisdirectedRequest; refused == ours {
 				t.Errorf("%s of %s: %s", path, name, res.Status)
 			} else if text := body(t, res); refused && (!strings.Contains(text, "set public_url") || strings.Contains(text, "rebound")) {

@@ -23,8 +23,8 @@ type Mount struct {
 	Kind string
 	// Known lets in whoever may read every module, and everybody where nobody is
 	// asked; [Config.Limits] are for them, too. Without it only those are let in
-	// who may operate the proxy: who has the right to by [Config.Auth], and who is
-	// let in by [Config.Operator].
+	// who may operate the proxy, by [Config.Auth] or because the context of the
+	// connection has [auth.Owner].
 	Known bool
 	// Sparing makes Known let in whoever the proxy knows, because Handle itself
 	// tells each of them no more than they may read.
@@ -81,9 +81,8 @@ func (h *Handler) enter(r *http.Request, e *Event, m Mount) (*http.Request, erro
 	if err := crossOrigin.Check(r); err != nil {
 		return r, &badRequest{http.StatusForbidden, errors.New("a page of another site asked for this")}
 	}
-	if h.cfg.Operator != nil && h.cfg.Operator(r) {
-		e.Principal = "operator"
-		return r, nil
+	if p := auth.PrincipalOf(r.Context()); p.Kind == auth.ByOwner {
+		return h.as(r, e, p), nil
 	}
 	r, err := h.identify(r, e)
 	if err != nil {

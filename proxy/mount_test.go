@@ -14,6 +14,16 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
+// ownersSay makes requests with a header come from the owner, as those on the socket do.
+func ownersSay(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Operator") == "yes" {
+			r = r.WithContext(auth.WithPrincipal(r.Context(), auth.Owner))
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 func TestMounts(t *testing.T) {
 	say := func(text string, err error) func(http.ResponseWriter, *http.Request) error {
 		return func(w http.ResponseWriter, _ *http.Request) error {
@@ -23,8 +33,7 @@ func TestMounts(t *testing.T) {
 			return err
 		}
 	}
-	h := proxy.New(proxy.Config{
-		Operator: func(r *http.Request) bool { return r.Header.Get("X-Operator") == "yes" },
+	h := ownersSay(proxy.New(proxy.Config{
 		Operators: &auth.Authenticator{JWT: names{
 			"o.p.s": {Kind: auth.ByToken, Grant: auth.Grant{Admin: true}},
 			"r.e.a": {Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}},
@@ -37,7 +46,7 @@ func TestMounts(t *testing.T) {
 			{Method: "GET", Path: "/-/api/changed", Kind: "api", Handle: say("", modproxy.ErrChanged)},
 			{Method: "GET", Path: "/-/open/", Kind: "open", Known: true, Handle: say("open", nil)},
 		},
-	})
+	}))
 	for _, c := range []struct {
 		method, path, header string
 		status               int

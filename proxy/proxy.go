@@ -47,8 +47,8 @@ type Config struct {
 	// Auth says who asks. Registry must then answer them only what they may read
 	// (see [auth.Registry]). Nil: nobody is asked.
 	Auth *auth.Authenticator
-	// Operators says who may operate the proxy where Auth is nil. Nil: nobody, but for
-	// Operator.
+	// Operators says who may operate the proxy where Auth is nil. Nil: nobody but
+	// [auth.Owner].
 	Operators *auth.Authenticator
 	// Limits bound what clients may ask for.
 	Limits Limits
@@ -63,9 +63,6 @@ type Config struct {
 	Ready func() []Hindrance
 	// Mounts are answered beside the protocol. Their paths begin with /-/.
 	Mounts []Mount
-	// Operator reports whether a request is from somebody who may operate the
-	// proxy, whatever Auth says of them. Nil: none is.
-	Operator func(r *http.Request) bool
 	// Home is what a person who opens the proxy in a browser is told; base is the
 	// proxy's URL. Nil: nothing.
 	Home func(base string) string

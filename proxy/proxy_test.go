@@ -291,7 +291,7 @@ func TestReady(t *testing.T) {
 		want   string
 	}{
 		"everybody may read":       {func(*proxy.Config) {}, nil, plain},
-		"the operator":             {func(c *proxy.Config) { c.Operator = func(*http.Request) bool { return true } }, nil, whole},
+		"the operator":             {func(*proxy.Config) {}, []string{"X-Operator", "yes"}, whole},
 		"on this machine":          {func(c *proxy.Config) { c.Local = true }, []string{"Host", "127.0.0.1"}, whole},
 		"nobody, who is asked":     {asking, nil, plain},
 		"who is not known":         {asking, bearer("x.x.x"), plain},
@@ -304,7 +304,7 @@ func TestReady(t *testing.T) {
 			c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(&log), zapcore.WarnLevel))
 			test.change(c)
 		})
-		res := get(h, "/-/readyz", test.header...)
+		res := get(ownersSay(h), "/-/readyz", test.header...)
 		if text := body(t, res); res.StatusCode != 503 || text != `{"errors":["`+test.want+`"]}`+"\n" {
 			t.Errorf("%s: %s %s; want %s", name, res.Status, text, test.want)
 		}
