@@ -60,7 +60,7 @@ func (l *Log) append(ctx context.Context, e *entry) error {
 		return ctx.Err() // e may be written with the next one
 	}
 	defer func() { <-l.writing }()
-	if !e.done {
+	for !e.done { // another entry of the same version may be first
 		l.writeWaiting()
 	}
 	return e.err

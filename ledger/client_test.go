@@ -76,7 +76,7 @@ func TestClientSeesRewrittenHistory(t *testing.T) {
 	forge(t, dir, textOf(t, record("1.0.0", "b")), textOf(t, record("2.0.0", "a")), textOf(t, record("3.0.0", "a")))
 	l = mustOpen(t, dir)
 	wantMisbehaviour(t, c.Restart(serve(t, l.ServerOps())), record("3.0.0", "a"))
-	// Who has seen nothing before has no proof.
+	// A client that has seen nothing before has no proof.
 	if err := lookup(ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey()), record("3.0.0", "a")); err != nil {
 		t.Error(err)
 	}
@@ -120,7 +120,7 @@ func mustReadOnly(t *testing.T, dir string) *ledger.Log {
 	return l
 }
 
-// copyUnlocked copies the files of a log that somebody has open.
+// copyUnlocked copies the files of a log that is open.
 func copyUnlocked(t *testing.T, from string) string {
 	t.Helper()
 	to := t.TempDir()

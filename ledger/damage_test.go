@@ -190,7 +190,7 @@ func TestRollback(t *testing.T) {
 	wantDamaged(t, "with an older log", dir)
 }
 
-// Whoever has the key cannot make a log of what the rules do not allow.
+// Not even with the key can a log be made that the rules do not allow.
 func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -170,8 +171,8 @@ func TestPowerCutAfterCrash(t *testing.T) {
 	mustAdd(t, l, record("9.2.0", "a"))
 }
 
-// Those who wait for a flush are written with the next one, all of them, and of
-// the same version one.
+// The entries that wait for a flush are written with the next one, all of them, but
+// one of each version.
 func TestGroupCommit(t *testing.T) {
 	begun, block, flushes := make(chan bool), make(chan bool), -1 // not while it is opened
 	l, err := ledger.OpenSync(t.TempDir(), func(*os.File) error {
@@ -217,6 +218,48 @@ func TestGroupCommit(t *testing.T) {
 	}
 	if flushes != 2*3 { // log, head and directory, twice
 		t.Errorf("%d flushes, want 6", flushes)
+	}
+}
+
+// An entry whose caller has gone is written with those that wait, and they are decided about after it.
+func TestCallerGone(t *testing.T) {
+	begun, block, flushes := make(chan bool), make(chan bool), -1 // not while it is opened
+	l, err := ledger.OpenSync(t.TempDir(), func(*os.File) error {
+		if flushes >= 0 {
+			if flushes++; flushes == 1 {
+				begun <- true
+				<-block
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	flushes = 0
+	first, gone, last := make(chan error), make(chan error), make(chan error)
+	go func() { first <- l.Add(t.Context(), record("0.0.0", "a")) }()
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { gone <- l.Add(ctx, record("1.0.0", "a")) }()
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("Add of a caller that has gone = %v", err)
+	}
+	go func() { last <- l.Add(t.Context(), record("1.0.0", "b")) }()
+	for deadline := time.Now().Add(10 * time.Second); ledger.Waiting(l) < 2 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	close(block)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := <-last; !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("Add of another sum = %v, want ErrChanged", err)
+	}
+	if r, err := l.Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != record("1.0.0", "a").Sum {
+		t.Errorf("recorded %v, %v", r.Sum, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func write(t testing.TB, content []byte, elem ...string) {
 	}
 }
 
-// copyDir copies the files of a log that nobody has open.
+// copyDir copies the files of a log that is not open.
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
 	to := t.TempDir()

@@ -16,7 +16,7 @@ import (
 // Next does not find what it has answered before.
 //
 // Errors: those of Next; [modproxy.ErrChanged] when the content is not what is recorded; [modproxy.ErrUnavailable] when the
-// ledger does not answer, because then nobody knows.
+// ledger does not answer: it is not known what the version was.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	if r.Next == nil {
 		return nil, asked("package", v, errOffline)

@@ -30,7 +30,7 @@ const commitTimeout = time.Minute
 
 // Run rechecks until ctx ends.
 func (r *Recheck) Run(ctx context.Context) {
-	if r.Every <= 0 {
+	if r.Every <= 0 || r.Registry.Next == nil {
 		return
 	}
 	seen := map[modproxy.ModuleVersion]string{} // the commit at which a version was found last, if another than is recorded

@@ -136,7 +136,7 @@ func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.L
 }
 
 // Another directory of the same package is another module.
-func TestSubdirIsHeld(t *testing.T) {
+func TestSubdirIsCompared(t *testing.T) {
 	u, book := &upstream{}, mustOpen(t, t.TempDir())
 	drifted := 0
 	reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) {
@@ -175,7 +175,7 @@ func TestSubdirIsHeld(t *testing.T) {
 	}
 }
 
-func TestPackageIsHeld(t *testing.T) {
+func TestPackageIsCompared(t *testing.T) {
 	u, book := &upstream{}, mustOpen(t, t.TempDir())
 	var events []ledger.Event
 	reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) { events = append(events, e) }}
@@ -294,7 +294,7 @@ func TestOffline(t *testing.T) {
 }
 
 // Many ask for a version that upstream answers with something else every time:
-// one content is served, whoever came first.
+// one content is served, the one that was recorded first.
 func TestFirstSightAtOnce(t *testing.T) {
 	u, book := &upstream{}, mustOpen(t, t.TempDir())
 	reg := &ledger.Registry{Next: u, Ledger: book}

@@ -120,7 +120,7 @@ func TestImportRefuses(t *testing.T) {
 	wantImport(t, to, whole, trust(t, from), 1)
 }
 
-// What is signed and in its place is not imported either, if it is none of the
+// What is signed and in its place is not imported either, if it is not one of the
 // texts that a ledger writes: it could not be read, and never be taken out again.
 func TestImportForeignTexts(t *testing.T) {
 	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{

@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is held must be what the client would load.
+// What is compared must be what the client would load.
 func TestReadRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"elsewhere":          manifest(record("net", vpcSource, "1.2.0", "evil")),
@@ -119,7 +119,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the manifest says, what is held is below the directory where clients
+// Whatever the manifest says, what is compared is below the directory where clients
 // install.
 func FuzzRead(f *testing.F) {
 	f.Add(manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net.x", "./x", "", installed+"net/x")))
