@@ -34,7 +34,7 @@ func (c *Config) LocalURL() (string, error) {
 		return "", err
 	}
 	if port == "0" {
-		return "", Error{hint.With(errors.New("nobody knows the port: listen says any free one"), "say --url")}
+		return "", Error{hint.With(errors.New("the port is not known: listen takes any free one"), "say --url")}
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "localhost"

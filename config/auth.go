@@ -82,7 +82,7 @@ func parseMatch(pairs []string) (map[string]string, error) {
 			return nil, fmt.Errorf("%w: want claim=value, not %.100q", modproxy.ErrInvalid, pair)
 		}
 		if match[claim] != "" {
-			return nil, fmt.Errorf("%w: the claim %.100q is there twice, and has one value", modproxy.ErrInvalid, claim)
+			return nil, fmt.Errorf("%w: the claim %.100q appears twice, and has one value", modproxy.ErrInvalid, claim)
 		}
 		match[claim] = value
 	}

@@ -92,7 +92,7 @@ func (k *checker) fields() {
 			case "unique":
 				at := index.ReplaceAllString(path, "") + " " + v.String()
 				if seen[at] {
-					err = fmt.Errorf("%.200s is there twice", v)
+					err = fmt.Errorf("%.200s appears twice", v)
 				}
 				seen[at] = true
 			}
@@ -158,7 +158,7 @@ func (k *checker) authentication() {
 		path := fmt.Sprintf("auth.issuers[%d]", i)
 		for j, g := range issuer.Groups {
 			if len(g.Scopes) == 0 && !g.Admin {
-				k.fail(fmt.Sprintf("%s.groups[%d]", path, j), "it could do nothing: want scopes or admin: true")
+				k.fail(fmt.Sprintf("%s.groups[%d]", path, j), "it allows nothing: want scopes or admin: true")
 			}
 			if _, err := parseMatch(g.Match); err != nil {
 				k.fail(fmt.Sprintf("%s.groups[%d].match", path, j), "%w", err)
@@ -175,7 +175,7 @@ func (k *checker) authentication() {
 
 func (k *checker) upstream(path string, u *Upstream) {
 	if u.Host == "*" && (u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != "") {
-		k.fail(path, `what every registry would get or be needs a host of its own, not "*"`)
+		k.fail(path, `only the rate can be set for "*": a registry with more needs an entry of its own`)
 	}
 }
 

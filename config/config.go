@@ -25,63 +25,44 @@ import (
 // lists, which have no default. Durations and sizes have units (30s, 5m, 720h; 512KiB,
 // 64MiB, 50GiB). A relative path starts at the working directory of modproxy.
 type Config struct {
-	// Listen is the address and port to accept connections on. Without an address (":8080"), all
-	// addresses of this machine; port 0 takes any free one. On any but a loopback address clients
-	// have to show a credential ("modproxy token create"), unless "anonymous: true". They also
-	// have to on a loopback address if public_url or trusted_proxies say that something stands in
-	// front. Otherwise requests are answered there only under names that this proxy is known by.
+	// Listen is the address and port to accept connections on. Without an address (":8080"), all addresses of this
+	// machine; port 0 takes any free one. On any but a loopback address clients have to show a credential
+	// ("modproxy token create"), unless "anonymous: true". They also have to on a loopback address if public_url
+	// or trusted_proxies say that something stands in front. Otherwise requests are answered there only under
+	// names that this proxy is known by.
 	Listen string `yaml:"listen" default:"127.0.0.1:8080" flag:"listen" usage:"{address} and port to accept connections on"`
-
-	// PublicURL is the http or https URL under which clients see this proxy, if it differs from
-	// the one it listens on: https://modules.example.com. It may have a path. Unless its host is a
-	// loopback address or localhost, clients have to show a credential.
+	// PublicURL is the http or https URL under which clients see this proxy, if it differs from the one it listens
+	// on: https://modules.example.com. It may have a path. Unless its host is a loopback address or localhost,
+	// clients have to show a credential.
 	PublicURL string `yaml:"public_url" check:"url" flag:"public-url" usage:"{URL} under which clients see this proxy"`
-
-	// TrustedProxies are the addresses or networks (10.0.0.0/8) of the reverse proxies whose
-	// X-Forwarded-For, -Host and -Proto headers count, or Forwarded if a request has no
-	// X-Forwarded-* header. They must overwrite the headers that they set when clients send them.
-	// If any is set, clients have to show a credential.
+	// TrustedProxies are the addresses or networks (10.0.0.0/8) of the reverse proxies whose X-Forwarded-For,
+	// -Host and -Proto headers count, or Forwarded if a request has no X-Forwarded-* header. They must overwrite
+	// the headers that they set when clients send them. If any is set, clients have to show a credential.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-
-	// Anonymous turns authentication off, on any address and behind reverse proxies: everyone who
-	// can connect can read every module that this proxy can.
+	// Anonymous turns authentication off, on any address and behind reverse proxies: everyone who can connect can
+	// read every module that this proxy can.
 	Anonymous bool `yaml:"anonymous" flag:"anonymous" usage:"turn authentication off, wherever it listens"`
-
-	Auth Auth `yaml:"auth"`
-
-	// Data is the directory for everything that is kept: ledger, index, packages. It is created
-	// if it is missing.
+	Auth      Auth `yaml:"auth"`
+	// Data is the directory for everything that is kept: ledger, index, packages. It is created if it is missing.
 	Data string `yaml:"data" default:"modproxy-data" check:"required" flag:"data" usage:"{directory} for everything that is kept"`
-
-	TLS TLS `yaml:"tls"`
-
-	// Upstreams are the registries that may be asked. The first with a name is the default for
-	// modules requested under this proxy's own hostname.
+	TLS  TLS    `yaml:"tls"`
+	// Upstreams are the registries that may be asked. The first with a name is the default for modules requested
+	// under this proxy's own hostname.
 	Upstreams []Upstream `yaml:"upstreams" default:"[{host: registry.terraform.io}, {host: registry.opentofu.org}]" check:"required"`
-
-	// Routes are the upstreams that answer for one namespace each, for modules requested under this
-	// proxy's own hostname.
+	// Routes are the upstreams that answer for one namespace each, for modules requested under this proxy's own
+	// hostname.
 	Routes []Route `yaml:"routes"`
-
-	Egress Egress `yaml:"egress"`
-
-	// Credentials are for the hosts that packages are fetched from, which may differ from the
-	// registries. No other host or port gets a credential.
+	Egress Egress  `yaml:"egress"`
+	// Credentials are for the hosts that packages are fetched from, which may differ from the registries. No other
+	// host or port gets a credential.
 	Credentials []Credential `yaml:"credentials"`
-
-	Cache Cache `yaml:"cache"`
-
-	Ledger Ledger `yaml:"ledger"`
-
-	Fetch Fetch `yaml:"fetch"`
-
-	Limits Limits `yaml:"limits"`
-
+	Cache       Cache        `yaml:"cache"`
+	Ledger      Ledger       `yaml:"ledger"`
+	Fetch       Fetch        `yaml:"fetch"`
+	Limits      Limits       `yaml:"limits"`
 	// Offline makes this proxy answer from what it has and never ask a registry or a forge.
 	Offline bool `yaml:"offline" flag:"offline" usage:"answer from what is kept, ask no registry or forge"`
-
-	Log Log `yaml:"log"`
-
+	Log     Log  `yaml:"log"`
 	// Shutdown is how long running requests and fetches may take after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`
 
@@ -90,19 +71,16 @@ type Config struct {
 	open    func(name string) (*os.File, error)
 }
 
-// Auth is for clients. A token that "modproxy token create" made, or that an issuer
-// signed, may read what its scopes say.
+// Auth is for clients. A token that "modproxy token create" made, or that an issuer signed, may read what its
+// scopes say.
 type Auth struct {
 	// Required requires a credential on a loopback address with nothing in front, too.
 	Required bool `yaml:"required"`
-
-	// SignedPaths is the minimum time for which the path of a package is valid; the maximum is
-	// twice that. Clients fetch packages by it without their token. It ends at once with a revoked
-	// token. From 1m to 168h.
+	// SignedPaths is the minimum time for which the path of a package is valid; the maximum is twice that. Clients
+	// fetch packages by it without their token. It ends at once with a revoked token. From 1m to 168h.
 	SignedPaths time.Duration `yaml:"signed_paths" default:"1h" check:"positive"`
-
-	// Issuers are identity providers and CI systems whose tokens are accepted, by OpenID Connect.
-	// Their keys are fetched by https, within the limits of egress.
+	// Issuers are identity providers and CI systems whose tokens are accepted, by OpenID Connect. Their keys are
+	// fetched by https, within the limits of egress.
 	Issuers []Issuer `yaml:"issuers"`
 }
 
@@ -110,73 +88,55 @@ type Auth struct {
 type Issuer struct {
 	// URL is the issuer as its tokens name it, with https.
 	URL string `yaml:"url" example:"https://gitlab.example.com" check:"unique"`
-
 	// Audience is the name of this proxy in tokens that are meant for it.
 	Audience string `yaml:"audience" example:"https://modules.example.com"`
-
 	// Algorithms are the accepted signature algorithms. Empty: RS256 and ES256.
 	Algorithms []string `yaml:"algorithms"`
-
 	// GroupsClaim is the claim that holds the values of groups.
 	GroupsClaim string `yaml:"groups_claim"`
-
-	// Groups are what the issuer's tokens may do. A token in several groups may do what all of
-	// them may. A token in no group may read nothing.
+	// Groups are what the issuer's tokens may do. A token in several groups may do what all of them may. A token
+	// in no group may read nothing.
 	Groups []Group `yaml:"groups"`
 }
 
-// Group is the tokens that have one of Values and all of Match. At least one of the two
-// is set.
+// Group is the tokens that have one of Values and all of Match. At least one of the two is set.
 type Group struct {
 	// Name is for the log.
 	Name string `yaml:"name" example:"infrastructure"`
-
 	// Values are values of the groups claim, of which a token of the group has one.
 	Values []string `yaml:"values"`
-
 	// Match are claims with the value that each must have.
 	Match []string `yaml:"match" example:"[namespace_path=acme, ref_protected=true]"`
-
-	// Scopes are whose modules may be read: {host}/{namespace}, either of which may be * as a
-	// whole; * for every module.
+	// Scopes are whose modules may be read: {host}/{namespace}, either of which may be * as a whole; * for every
+	// module.
 	Scopes []auth.Scope `yaml:"scopes" example:"[registry.terraform.io/*, registry.acme.example/acme]"`
-
-	// Admin allows operating the proxy and reading its metrics. It does not make any module
-	// readable.
+	// Admin allows operating the proxy and reading its metrics. It does not make any module readable.
 	Admin bool `yaml:"admin"`
 }
 
-// TLS is the certificate of this proxy and its private key. Without them, it speaks
-// plain HTTP.
+// TLS is the certificate of this proxy and its private key. Without them, it speaks plain HTTP.
 type TLS struct {
 	// CertFile is a PEM file: the certificate, then its intermediates.
 	CertFile string `yaml:"cert_file" flag:"tls-cert" usage:"PEM {file} with the certificate and its intermediates"`
-
 	// KeyFile is a PEM file with the certificate's private key.
 	KeyFile string `yaml:"key_file" flag:"tls-key" usage:"PEM {file} with the certificate's private key"`
 }
 
 // Upstream is a registry that may be asked.
 type Upstream struct {
-	// Host is the registry's hostname, with its port if that is not 443: the first part of a
-	// module's source address. "*" stands for any registry; a client asks for it by the path
-	// /registry.example.com/v1/modules/.
+	// Host is the registry's hostname, with its port if that is not 443: the first part of a module's source
+	// address. "*" stands for any registry; a client asks for it by the path /registry.example.com/v1/modules/.
 	Host string `yaml:"host" example:"registry.acme.example" check:"host,unique"`
-
 	// Modules is the registry's modules.v1 base URL, instead of service discovery.
 	Modules string `yaml:"modules" check:"url"`
-
 	// Providers is the registry's providers.v1 base URL, instead of service discovery.
 	Providers string `yaml:"providers" check:"url"`
-
 	// Token is sent as a bearer token to this registry only.
 	Token egress.Secret `yaml:"token"`
-
 	// TokenFile is a file to read the token from, instead; a newline at its end is cut.
 	TokenFile string `yaml:"token_file" example:"/run/secrets/registry-token"`
-
-	// Rate is the maximum number of questions a second to this registry; 0 means 100. A client
-	// with a question too many is told to come back.
+	// Rate is the maximum number of questions a second to this registry; 0 means 100. A client with a question too
+	// many is told to come back.
 	Rate int `yaml:"rate" check:"natural"`
 }
 
@@ -184,99 +144,78 @@ type Upstream struct {
 type Route struct {
 	// Namespace is a namespace, exactly as in module addresses, in the same case.
 	Namespace string `yaml:"namespace" example:"acme" check:"unique"`
-
 	// Upstream is the host of one of the upstreams.
 	Upstream string `yaml:"upstream" example:"registry.acme.example" check:"host"`
 }
 
-// Egress limits what outgoing connections may reach. Loopback, private and other
-// special-purpose addresses are refused, whatever name leads to them.
+// Egress limits what outgoing connections may reach. Loopback, private and other special-purpose addresses are
+// refused, whatever name leads to them.
 type Egress struct {
-	// Allow are internal hostnames and addresses, with or without a port, and networks
-	// (git.corp.example, 10.1.2.3:8443, 10.0.0.0/8) that may be reached; without a port, on every
-	// port. Only these may be reached by http.
+	// Allow are internal hostnames and addresses, with or without a port, and networks (git.corp.example,
+	// 10.1.2.3:8443, 10.0.0.0/8) that may be reached; without a port, on every port. Only these may be reached by
+	// http.
 	Allow []string `yaml:"allow"`
-
 	// Ports are the allowed TCP ports besides 443; git over SSH needs 22.
 	Ports []int `yaml:"ports"`
-
-	// ProxyNames makes the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names by http or https
-	// look names up. Otherwise modproxy looks them up, and asks the proxy for an address that may
-	// be reached, or for a hostname in allow.
+	// ProxyNames makes the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names by http or https look names up.
+	// Otherwise modproxy looks them up, and asks the proxy for an address that may be reached, or for a hostname
+	// in allow.
 	ProxyNames bool `yaml:"proxy_names"`
-
 	// CAFile is a PEM file of certificate authorities to trust besides those of the system.
 	CAFile string `yaml:"ca_file"`
 }
 
-// Credential identifies this proxy to one host that packages come from. Username and
-// password are for https, the SSH key is for git over SSH; a credential has at least
-// one of the two.
+// Credential identifies this proxy to one host that packages come from. Username and password are for https, the
+// SSH key is for git over SSH; a credential has at least one of the two.
 type Credential struct {
-	// Host is the exact host, with its port if that is not the scheme's usual one. No other host
-	// or port gets the credential.
+	// Host is the exact host, with its port if that is not the scheme's usual one. No other host or port gets the
+	// credential.
 	Host string `yaml:"host" example:"git.example.com" check:"host,unique"`
-
 	// Username goes with the password, for https. Many forges accept any name with a token.
 	Username string `yaml:"username" example:"modproxy"`
-
 	// Password is a password or an access token.
 	Password egress.Secret `yaml:"password"`
-
 	// PasswordFile is a file to read the password from, instead; a newline at its end is cut.
 	PasswordFile string `yaml:"password_file" example:"/run/secrets/git-token"`
-
-	// SSHKeyFile is a private key without passphrase, for git over SSH, in a file that only its
-	// owner can read.
+	// SSHKeyFile is a private key without passphrase, for git over SSH, in a file that only its owner can read.
 	SSHKeyFile string `yaml:"ssh_key_file" example:"/run/secrets/git-key"`
-
-	// KnownHostsFile has the keys that the host may show, in the form of ~/.ssh/known_hosts.
-	// modproxy does not connect to a host that is not in it.
+	// KnownHostsFile has the keys that the host may show, in the form of ~/.ssh/known_hosts. modproxy does not
+	// connect to a host that is not in it.
 	KnownHostsFile string `yaml:"known_hosts_file" example:"/etc/modproxy/known_hosts"`
-
-	// Scopes are whose modules may be fetched with it: registry.example.com/acme, where either
-	// part may be *. A publisher of a module says where its package is. Without scopes, any
-	// publisher of a registry that may be asked can have what the credential opens fetched as a
-	// module, and read it if he may read that module.
+	// Scopes are whose modules may be fetched with it: registry.example.com/acme, where either part may be *. A
+	// publisher of a module says where its package is. Without scopes, any publisher of a registry that may be
+	// asked can have what the credential opens fetched as a module, and read it if he may read that module.
 	Scopes Scopes `yaml:"scopes" example:"[registry.example.com/acme]"`
 }
 
 // Cache says how long answers are kept, and how many packages.
 type Cache struct {
-	// Fresh is how long an answer about versions and locations is served without asking upstream
-	// again.
+	// Fresh is how long an answer about versions and locations is served without asking upstream again.
 	Fresh time.Duration `yaml:"fresh" default:"5m" check:"positive"`
-
-	// MaxStale is how old such an answer may become while upstream is in trouble. It is at least
-	// fresh.
+	// MaxStale is how old such an answer may become while upstream is in trouble. It is at least fresh.
 	MaxStale time.Duration `yaml:"max_stale" default:"720h" check:"positive"`
-
 	// Missing is how long "upstream has no such module or version" is remembered.
 	Missing time.Duration `yaml:"missing" default:"30s" check:"positive"`
-
-	// MaxSize is the total size of kept packages (50GiB), including those being written; 0B means
-	// unlimited. Least recently used packages go first; they are fetched again when a client asks
-	// for them, and must be the same then. A package larger than this is refused. What is being
-	// fetched is unpacked beside them, and does not count; what was set aside as evidence does.
+	// MaxSize is the total size of kept packages (50GiB), including those being written; 0B means unlimited. Least
+	// recently used packages go first; they are fetched again when a client asks for them, and must be the same
+	// then. A package larger than this is refused. What is being fetched is unpacked beside them, and does not
+	// count; what was set aside as evidence does.
 	MaxSize ByteSize `yaml:"max_size" check:"natural"`
-
-	// Pinned are the scopes whose packages stay, whatever max_size says: registry.example.com/acme,
-	// where either part may be *.
+	// Pinned are the scopes whose packages stay, whatever max_size says: registry.example.com/acme, where either
+	// part may be *.
 	Pinned Scopes `yaml:"pinned"`
-
-	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited.
-	// Those of modules without a kept package go first, least recently requested first.
+	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
+	// without a kept package go first, least recently requested first.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
-
 	// Memory is the memory that kept answers may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
 }
 
 // Ledger is the record of what versions contained when they were first seen.
 type Ledger struct {
-	// Recheck is the interval in which every recorded version from git is checked again, one
-	// after the other, for moved tags: 24h, say. A version that is no longer at the recorded commit
-	// is fetched and compared. At least 1m; 0s means never.
+	// Recheck is the interval in which every recorded version from git is checked again, one after the other, for
+	// moved tags: 24h, say. A version that is no longer at the recorded commit is fetched and compared. At least
+	// 1m; 0s means never.
 	Recheck time.Duration `yaml:"recheck"`
 }
 
@@ -284,24 +223,18 @@ type Ledger struct {
 type Fetch struct {
 	// Timeout is how long the fetch of one package may take.
 	Timeout time.Duration `yaml:"timeout" default:"15m" check:"positive"`
-
-	// AtOnce is how many packages are fetched at the same time; further ones wait. One namespace
-	// of a registry gets three quarters at most, and an eighth is reserved for namespaces that
-	// have none.
+	// AtOnce is how many packages are fetched at the same time; further ones wait. One namespace of a registry
+	// gets three quarters at most, and an eighth is reserved for namespaces that have none.
 	AtOnce int `yaml:"at_once" default:"8" check:"positive"`
-
 	// MaxReceived is how many bytes may arrive for one package, before decompression.
 	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`
-
 	// MaxUnpacked is the total size of the files of one package.
 	MaxUnpacked ByteSize `yaml:"max_unpacked" default:"2GiB" check:"positive"`
-
 	// MaxFiles is how many files, links and directories one package may have.
 	MaxFiles int `yaml:"max_files" default:"100000" check:"positive"`
-
-	// StrictNames refuses packages with names that some file system takes for the same, which
-	// differ only in case, in composed characters, or in what Windows drops from a name. Otherwise
-	// such names are kept, and "modproxy ls" notes them.
+	// StrictNames refuses packages with names that some file system takes for the same, which differ only in case,
+	// in composed characters, or in what Windows drops from a name. Otherwise such names are kept, and "modproxy
+	// ls" notes them.
 	StrictNames bool `yaml:"strict_names"`
 }
 
@@ -309,13 +242,11 @@ type Fetch struct {
 type Limits struct {
 	// Connections is how many may be open at a time; further ones wait.
 	Connections int `yaml:"connections" default:"4096" check:"positive"`
-
-	// Requests is how many requests are answered at the same time, including those that wait for a
-	// package to be fetched.
+	// Requests is how many requests are answered at the same time, including those that wait for a package to be
+	// fetched.
 	Requests int `yaml:"requests" default:"1024" check:"positive"`
-
-	// Rate is how many requests a second one client may send; 0 means unlimited. A client is a
-	// token, or else an address.
+	// Rate is how many requests a second one client may send; 0 means unlimited. A client is a token, or else an
+	// address.
 	Rate int `yaml:"rate" check:"natural"`
 }
 

@@ -3,13 +3,16 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -29,7 +32,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		var at yaml.Error
-		if !errors.As(err, &at) || at.GetToken() == nil {
+		if !errors.As(err, &at) {
 			d.fail(nil, "", errors.New("not YAML"))
 			return
 		}
@@ -37,7 +40,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 		if !strings.HasPrefix(message, "mapping key ") {
 			message, _, _ = strings.Cut(message, `"`) // what is quoted may be a secret
 		}
-		d.wrong = append(d.wrong, fmt.Errorf("%s: not YAML: %s", d.source(at.GetToken().Position.Line), strings.TrimRight(message, ": ")))
+		d.fail(at.GetToken(), "not YAML", errors.New(strings.TrimRight(message, ": ")))
 		return
 	}
 	var body ast.Node
@@ -45,7 +48,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.CommentType:
 		case body != nil:
-			d.fail(doc.Body, "", errors.New("want one YAML document, not several"))
+			d.fail(doc.Body.GetToken(), "", errors.New("want one YAML document, not several"))
 		default:
 			body = doc.Body
 		}
@@ -55,27 +58,19 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	}
 }
 
-// source returns where a line of the text is.
-func (d *decoder) source(line int) string {
-	if line == 0 || !d.lines {
+// source returns where t is.
+func (d *decoder) source(t *token.Token) string {
+	if t == nil || !d.lines {
 		return d.name
 	}
-	return d.name + ":" + strconv.Itoa(line)
+	return d.name + ":" + strconv.Itoa(t.Position.Line)
 }
 
-func (d *decoder) fail(n ast.Node, path string, err error) {
-	where := d.source(lineOf(n))
+func (d *decoder) fail(t *token.Token, path string, err error) {
 	if path != "" {
-		where += ": " + path
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	d.wrong = append(d.wrong, fmt.Errorf("%s: %w", where, err))
-}
-
-func lineOf(n ast.Node) int {
-	if n == nil || n.GetToken() == nil {
-		return 0
-	}
-	return n.GetToken().Position.Line
+	d.wrong = append(d.wrong, fmt.Errorf("%s: %w", d.source(t), err))
 }
 
 // set sets v, the value at path, to what n says. A key with nothing after it keeps its
@@ -114,21 +109,18 @@ func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 		}
 	}
 	if err != nil {
-		d.fail(n, path, err)
+		d.fail(n.GetToken(), path, err)
 		return
 	}
-	d.config.sources[path] = d.source(lineOf(n))
+	d.config.sources[path] = d.source(n.GetToken())
 }
 
 func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	fields := map[string]reflect.Value{}
-	var names []string
 	for f := range v.Type().Fields() {
-		if name := keyName(f); name != "" {
-			fields[name] = v.FieldByIndex(f.Index)
-			names = append(names, name)
-		}
+		fields[keyName(f)] = v.FieldByIndex(f.Index)
 	}
+	delete(fields, "") // what is no key
 	for entries := n.MapRange(); entries.Next(); {
 		key := entries.Key()
 		name := key.GetToken().Value
@@ -139,46 +131,35 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 		case known:
 			d.set(entries.Value(), field, joinKey(path, name))
 		default:
-			d.unknown(key, path, name, names)
+			d.unknown(key.GetToken(), path, slices.Sorted(maps.Keys(fields)))
 		}
 	}
 }
 
 // unknown refuses a key, and says which was meant: one nearby, or one of that name
 // elsewhere.
-func (d *decoder) unknown(key ast.Node, path, name string, names []string) {
-	near := hint.Nearest(name, names)
-	if near != "" {
-		near = joinKey(path, near)
-	}
-	for _, k := range Keys() {
-		if near == "" && strings.HasSuffix(k.Path, "."+name) {
-			near = k.Path
-		}
-	}
+func (d *decoder) unknown(key *token.Token, path string, names []string) {
 	remedy := "config.example.yaml has every key"
-	if near != "" {
-		remedy = fmt.Sprintf("did you mean %s?", near)
+	if near := hint.Nearest(key.Value, names); near != "" {
+		remedy = fmt.Sprintf("did you mean %s?", joinKey(path, near))
+	} else if i := slices.IndexFunc(Keys(), func(k Key) bool { return strings.HasSuffix(k.Path, "."+key.Value) }); i >= 0 {
+		remedy = fmt.Sprintf("did you mean %s?", Keys()[i].Path)
 	}
-	d.wrong = append(d.wrong, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(lineOf(key)), joinKey(path, name)), remedy))
+	d.wrong = append(d.wrong, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(key), joinKey(path, key.Value)), remedy))
 }
 
 // setList replaces a list and forgets where what was in it came from.
 func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
-	for other := range d.config.sources {
-		if strings.HasPrefix(other, path+"[") {
-			delete(d.config.sources, other)
-		}
-	}
-	d.config.sources[path] = d.source(lineOf(n))
+	maps.DeleteFunc(d.config.sources, func(other, _ string) bool { return strings.HasPrefix(other, path+"[") })
+	d.config.sources[path] = d.source(n.GetToken())
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
 	for i, entry := range n.Values {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if entry.Type() == ast.NullType {
-			d.fail(entry, at, errors.New("nothing in it"))
+			d.fail(entry.GetToken(), at, errors.New("nothing in it"))
 			continue
 		}
-		d.config.sources[at] = d.source(lineOf(entry))
+		d.config.sources[at] = d.source(entry.GetToken())
 		d.set(entry, v.Index(i), at)
 	}
 }

@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		"URL with a password": {args: []string{"client-config", "--url", "http://u:p@h"}, code: 2, stderr: "modproxy: --url: must not have a username or password in it\n"},
 		"unknown port": {
 			args: []string{"client-config", "--listen", "127.0.0.1:0"}, code: 2,
-			stderr: "modproxy: nobody knows the port: listen says any free one\nhint: say --url\n",
+			stderr: "modproxy: the port is not known: listen takes any free one\nhint: say --url\n",
 		},
 		"refused upstream": {
 			args:      []string{"config", "check"},
