@@ -34,9 +34,9 @@ type checked struct {
 	blob   Blob
 	size   int64
 	want   modproxy.Digest
-	found  func(error)  // called once, when the blob turns out to be damaged or unreadable
-	learn  func([]byte) // called with states when they are right; they do not change then
-	close  func()       // called once
+	memory *memory     // of states that are right
+	found  func(error) // called once, when the blob turns out to be damaged or unreadable
+	close  func()      // called once
 	closed atomic.Bool
 
 	offset   int64 // of the next byte for the caller
@@ -52,11 +52,14 @@ type checked struct {
 	err    error  // what was found
 }
 
-// newChecked returns a reader of blob, of which an earlier check has learned states, or
-// nil.
-func newChecked(blob Blob, want modproxy.Digest, states []byte) *checked {
-	c := &checked{blob: blob, size: blob.Size(), want: want, states: states, sound: states != nil}
-	if states == nil {
+// newChecked returns a reader of blob. If again is true it does not rely on the states
+// that an earlier check has left in memory.
+func newChecked(blob Blob, want modproxy.Digest, memory *memory, again bool) *checked {
+	c := &checked{blob: blob, size: blob.Size(), want: want, memory: memory}
+	if !again {
+		c.states = memory.get(want)
+	}
+	if c.sound = c.states != nil; !c.sound {
 		c.states = stateOf(sha256.New())
 	}
 	return c
@@ -167,8 +170,8 @@ func (c *checked) load(at int64) error {
 		if modproxy.Digest(h.Sum(nil)) != c.want {
 			return c.broken(ErrDamaged)
 		}
-		if !c.sound && c.learn != nil {
-			c.learn(c.states)
+		if size := int64(len(c.states)); !c.sound && c.memory.reserve(size) {
+			c.memory.add(c.want, c.states)
 		}
 		c.sound = true
 	case next == len(c.states):

@@ -13,14 +13,15 @@ import (
 // ErrUnreadable: the storage opened a blob and did not give its bytes.
 var ErrUnreadable = errors.New("the storage did not give its bytes")
 
-// Open opens a blob of that size at its start; the caller closes it. It is not safe for
-// concurrent use. While it is open the blob is not evicted by this process.
+// Open opens a blob of that size at its start; the caller closes it. The reader is not
+// safe for concurrent use. It can be read to its end whatever happens to the blob.
 //
 // Small blobs are held in memory: they are checked as a whole before a byte is given,
-// and the reader implements [io.WriterTo]. A large blob is checked while it is read: its
-// last part is given only when all of it is right, and otherwise reading ends with
-// [ErrDamaged]. To read only a part of it, seek first, also to the start; then all of it
-// is checked before, unless it was not long ago and what is read now is the same.
+// and the reader implements [io.WriterTo]. A large blob is checked while it is read, and
+// not evicted by this process. Its last part is given only when all of it is right;
+// otherwise reading ends with [ErrDamaged]. To read only a part of it, seek first, also
+// to the start; then all of it is checked before, unless it was not long ago and what is
+// read now is the same.
 //
 // Whenever damage is found the blob is set aside, so that the records go that need it,
 // and Observe is told. One that cannot be read stays, and is checked as a whole when it
@@ -72,19 +73,26 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	if s.memory.get(d) != nil || !s.memory.reserve(size) {
 		return nil
 	}
-	data := make([]byte, size)
-	r, err := s.open(ctx, d, size)
-	if err == nil {
-		defer r.Close()
-		if _, err = io.ReadFull(r, data); err == nil {
-			err = r.check(ctx) // an empty one was not read
+	held := false
+	defer func() {
+		if !held {
+			s.memory.free(size)
 		}
-	}
+	}()
+	r, err := s.open(ctx, d, size)
 	if err != nil {
-		s.memory.free(size)
+		return err
+	}
+	defer r.Close()
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return err
+	}
+	if err := r.check(ctx); err != nil { // an empty one was not read
 		return err
 	}
 	s.memory.add(d, data)
+	held = true
 	return nil
 }
 
@@ -114,8 +122,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 		blob.Close()
 		return nil, s.checkAgain(ctx, d, wrongSize(blob.Size(), size))
 	}
-	c = newChecked(blob, d, s.states.get(d))
-	c.learn = func(states []byte) { s.remember(d, states) }
+	c = newChecked(blob, d, s.states, false)
 	c.found = func(err error) {
 		if errors.Is(err, ErrDamaged) {
 			_ = s.checkAgain(context.WithoutCancel(ctx), d, err)
@@ -126,13 +133,6 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	}
 	c.close = func() { s.room.unread(d) }
 	return c, nil
-}
-
-// remember keeps the hash states of a blob in memory.
-func (s *Store) remember(d modproxy.Digest, states []byte) {
-	if s.states.reserve(int64(len(states))) {
-		s.states.add(d, states)
-	}
 }
 
 // checkAgain checks a blob that was found damaged, so that it is set aside if it is
@@ -161,10 +161,9 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) (int64, error) {
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
-			c := newChecked(blob, d, nil)
-			c.learn = func(states []byte) { s.remember(d, states) }
+			c := newChecked(blob, d, s.states, true)
+			defer c.Close()
 			size, err = blob.Size(), c.check(ctx)
-			c.Close()
 		}
 		switch {
 		case err == nil:

@@ -101,7 +101,9 @@ func (s *Store) background(work func(context.Context) error) {
 
 // share does work once for all who want it for the same blob at the same time. It goes
 // on when ctx ends, until the Store is closed.
-func (s *Store) share(ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error)) (int64, error) {
+func (s *Store) share(
+	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error),
+) (int64, error) {
 	result := group.DoChan(string(d[:]), func() (any, error) { return s.run(work) })
 	select {
 	case r := <-result:
