@@ -30,7 +30,7 @@ func (d *Directory) blobPath(digest modproxy.Digest) string {
 }
 
 func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) error {
-	done, err := x.d.change()
+	done, err := x.d.change(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,14 +112,11 @@ type blob struct {
 func (b blob) Size() int64 { return b.size }
 
 func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, error) {
-	done, err := x.d.use()
+	done, err := x.d.use(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	name := x.d.blobPath(digest)
 	if _, err := lstatFile(name); err != nil {
 		return nil, err
@@ -139,15 +136,12 @@ func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, er
 }
 
 func (x blobs) Stat(ctx context.Context, digest modproxy.Digest) (info store.BlobInfo, err error) {
-	if err := ctx.Err(); err != nil {
-		return info, err
-	}
 	file, err := lstatFile(x.d.blobPath(digest))
 	if err != nil {
 		return info, err
 	}
 	list := []store.BlobInfo{blobInfo(digest, file)}
-	err = x.d.view(func(tx *bbolt.Tx) error { addUses(tx, list); return nil })
+	err = x.addUses(ctx, list)
 	return list[0], err
 }
 
@@ -156,16 +150,17 @@ func blobInfo(digest modproxy.Digest, info fs.FileInfo) store.BlobInfo {
 }
 
 // addUses adds what the index has of when they were used.
-func addUses(tx *bbolt.Tx, list []store.BlobInfo) {
-	uses := tx.Bucket(usesBucket)
-	for i := range list {
-		digest := list[i].Digest
-		if b := uses.Get(digest[:]); len(b) == 8 {
-			if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(list[i].Time) {
-				list[i].Used = at
+func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
+	return x.d.view(ctx, func(tx *bbolt.Tx) error {
+		for i := range list {
+			if b := tx.Bucket(usesBucket).Get(list[i].Digest[:]); len(b) == 8 {
+				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(list[i].Time) {
+					list[i].Used = at
+				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // Blobs passes over what does not have the name of a blob.
@@ -177,8 +172,8 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 			return
 		}
 		for _, fan := range fans {
-			list, err := x.fanned(fan)
-			if err = errors.Join(err, ctx.Err()); err != nil {
+			list, err := x.fanned(ctx, fan)
+			if err != nil {
 				yield(store.BlobInfo{}, err)
 				return
 			}
@@ -192,7 +187,7 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 }
 
 // fanned returns the blobs in a directory, if it is one.
-func (x blobs) fanned(fan fs.DirEntry) (list []store.BlobInfo, err error) {
+func (x blobs) fanned(ctx context.Context, fan fs.DirEntry) (list []store.BlobInfo, err error) {
 	if !fan.IsDir() {
 		return nil, nil
 	}
@@ -214,21 +209,11 @@ func (x blobs) fanned(fan fs.DirEntry) (list []store.BlobInfo, err error) {
 		}
 		list = append(list, blobInfo(digest, info))
 	}
-	return list, x.d.view(func(tx *bbolt.Tx) error { addUses(tx, list); return nil })
+	return list, x.addUses(ctx, list)
 }
 
 func (x blobs) Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error {
-	done, err := x.d.change()
-	if err != nil {
-		return err
-	}
-	defer done()
-	x.d.writing.Lock()
-	defer x.d.writing.Unlock()
-	if err := ctx.Err(); err != nil || len(used) == 0 {
-		return err
-	}
-	return x.d.update(func(tx *bbolt.Tx) error {
+	return x.d.update(ctx, func(tx *bbolt.Tx) error {
 		for digest, at := range used {
 			if _, err := lstatFile(x.d.blobPath(digest)); err != nil {
 				continue

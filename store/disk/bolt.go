@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,8 +96,8 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) (err error) {
 }
 
 // view runs a transaction that reads.
-func (d *Directory) view(f func(*bbolt.Tx) error) error {
-	done, err := d.use()
+func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
+	done, err := d.use(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,10 +105,33 @@ func (d *Directory) view(f func(*bbolt.Tx) error) error {
 	return d.transact(d.db.View, f)
 }
 
-// update runs a transaction that changes the index. It is called after change, with
-// d.writing held. Transactions are not batched: bbolt commits a batch in a goroutine of
-// its own, where a panic cannot be contained.
-func (d *Directory) update(f func(*bbolt.Tx) error) error {
+// begin is called before the index is changed; done is called when the files that it is
+// about have changed, too.
+func (d *Directory) begin(ctx context.Context) (done func(), err error) {
+	unuse, err := d.change(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.writing.Lock()
+	return func() {
+		d.writing.Unlock()
+		unuse()
+	}, nil
+}
+
+// update runs a transaction that changes the index.
+func (d *Directory) update(ctx context.Context, f func(*bbolt.Tx) error) error {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.write(f)
+}
+
+// write is update after begin. Transactions are not batched: bbolt commits a batch in a
+// goroutine of its own, where a panic cannot be contained.
+func (d *Directory) write(f func(*bbolt.Tx) error) error {
 	err := d.transact(d.commit, f)
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
 		return d.health.fail(fmt.Errorf("%s: %w", d.index, err))

@@ -22,6 +22,7 @@
 package disk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ type Directory struct {
 	open   sync.RWMutex // held for reading while the directory is used
 	closed bool
 
-	// writing is held from the begin of a change of the index until the files that it
-	// is about have changed, too.
-	writing sync.Mutex
+	writing sync.Mutex                        // see begin
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
 }
 
@@ -142,7 +141,10 @@ func (d *Directory) Close() error {
 }
 
 // use is called before the directory is used; done is called afterwards.
-func (d *Directory) use() (done func(), err error) {
+func (d *Directory) use(ctx context.Context) (done func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	d.open.RLock()
 	if d.closed {
 		d.open.RUnlock()
@@ -152,11 +154,11 @@ func (d *Directory) use() (done func(), err error) {
 }
 
 // change is use before something is changed.
-func (d *Directory) change() (done func(), err error) {
+func (d *Directory) change(ctx context.Context) (done func(), err error) {
 	if final, _ := d.health.get(); final != nil {
 		return nil, final
 	}
-	return d.use()
+	return d.use(ctx)
 }
 
 func (d *Directory) path(elem ...string) string {

@@ -12,7 +12,7 @@ import (
 // Damage flips a bit of a record in the index.
 func (d *Directory) Damage(t *testing.T, ref store.Ref) {
 	t.Helper()
-	if err := d.update(func(tx *bbolt.Tx) error {
+	if err := d.update(t.Context(), func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketName(ref.Kind))
 		value := append([]byte(nil), b.Get([]byte(ref.Key))...)
 		value[len(value)-1] ^= 1

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +48,7 @@ func (h *health) get() (final, trouble error) {
 // it writes a file to see whether that has passed. A flush that failed does not pass
 // before the next Open.
 func (d *Directory) Ready() error {
-	done, err := d.change()
+	done, err := d.change(context.Background())
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,6 @@ var (
 	usesBucket    = []byte("v1/uses")
 )
 
-const (
-	maxKind  = 255
-	maxKey   = 1 << 10
-	maxValue = 64 << 20
-)
-
 func makeBuckets(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{needsBucket, usesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -53,18 +47,11 @@ func bucketName(kind store.Kind) []byte { return append(bytes.Clone(recordsPrefi
 
 // check returns an error for a record that is beyond its bounds.
 func check(r store.Record) error {
-	what := ""
-	switch {
-	case r.Kind == "" || len(r.Kind) > maxKind || strings.ContainsRune(string(r.Kind), 0):
-		what = "invalid kind"
-	case r.Key == "" || len(r.Key) > maxKey:
-		what = fmt.Sprintf("key of %d bytes", len(r.Key))
-	case len(r.Value) > maxValue:
-		what = fmt.Sprintf("value of %d bytes", len(r.Value))
-	default:
+	if r.Kind != "" && len(r.Kind) <= 255 && !strings.ContainsRune(string(r.Kind), 0) &&
+		r.Key != "" && len(r.Key) <= 1<<10 && len(r.Value) <= 64<<20 {
 		return nil
 	}
-	return fmt.Errorf("%w: record %s %.80q: %s", modproxy.ErrInvalid, r.Kind, r.Key, what)
+	return fmt.Errorf("%w: record %.80q %.80q of %d bytes is out of bounds", modproxy.ErrInvalid, r.Kind, r.Key, len(r.Value))
 }
 
 // seal returns the value of a record in its bucket.

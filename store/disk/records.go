@@ -19,10 +19,7 @@ import (
 type records struct{ d *Directory }
 
 func (x records) Get(ctx context.Context, ref store.Ref) (r store.Record, err error) {
-	if err := ctx.Err(); err != nil {
-		return r, err
-	}
-	err = x.d.view(func(tx *bbolt.Tx) error {
+	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
 		r, err = get(tx, ref)
 		r.Value = bytes.Clone(r.Value)
 		return err
@@ -52,17 +49,10 @@ func current(tx *bbolt.Tx, ref store.Ref, revision uint64) (store.Record, error)
 }
 
 func (x records) Put(ctx context.Context, r store.Record) (revision uint64, err error) {
-	if err := errors.Join(check(r), ctx.Err()); err != nil {
+	if err := check(r); err != nil {
 		return 0, err
 	}
-	done, err := x.d.change()
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	x.d.writing.Lock()
-	defer x.d.writing.Unlock()
-	err = x.d.update(func(tx *bbolt.Tx) error {
+	err = x.d.update(ctx, func(tx *bbolt.Tx) error {
 		old, err := current(tx, r.Ref, r.Revision)
 		if err != nil {
 			return err
@@ -109,17 +99,7 @@ func remove(tx *bbolt.Tx, r store.Record) error {
 }
 
 func (x records) Delete(ctx context.Context, ref store.Ref, revision uint64) error {
-	done, err := x.d.change()
-	if err != nil {
-		return err
-	}
-	defer done()
-	x.d.writing.Lock()
-	defer x.d.writing.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return x.d.update(func(tx *bbolt.Tx) error {
+	return x.d.update(ctx, func(tx *bbolt.Tx) error {
 		if _, err := get(tx, ref); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -132,10 +112,7 @@ func (x records) Delete(ctx context.Context, ref store.Ref, revision uint64) err
 }
 
 func (x records) Needing(ctx context.Context, d modproxy.Digest) (list []store.Record, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	err = x.d.view(func(tx *bbolt.Tx) error {
+	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
 		list = needing(tx, d)
 		return nil
 	})
@@ -163,7 +140,7 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 		kinds := []store.Kind{kind}
 		if kind == "" {
 			var err error
-			if kinds, err = x.kinds(); err != nil {
+			if kinds, err = x.kinds(ctx); err != nil {
 				yield(store.Record{}, err)
 				return
 			}
@@ -171,7 +148,7 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 		for _, kind := range kinds {
 			for from := []byte(prefix); from != nil; {
 				var list []listed
-				err := x.d.view(func(tx *bbolt.Tx) error {
+				err := x.d.view(ctx, func(tx *bbolt.Tx) error {
 					list, from = batch(tx, kind, []byte(prefix), from)
 					return nil
 				})
@@ -219,8 +196,8 @@ func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte) (list []listed, n
 }
 
 // kinds returns the kinds of which there are records, or have been.
-func (x records) kinds() (list []store.Kind, err error) {
-	err = x.d.view(func(tx *bbolt.Tx) error {
+func (x records) kinds(ctx context.Context) (list []store.Kind, err error) {
+	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 			if kind, ok := bytes.CutPrefix(name, recordsPrefix); ok {
 				list = append(list, store.Kind(kind))

@@ -21,22 +21,20 @@ import (
 // written before there is room: then the files go first, and records may stay. Removed
 // files are not flushed: what comes back after a power cut is a blob without records.
 func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) (removed []store.BlobInfo, err error) {
-	done, err := x.d.change()
+	done, err := x.d.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	x.d.writing.Lock()
-	defer x.d.writing.Unlock()
-	if err := ctx.Err(); err != nil || len(list) == 0 {
-		return nil, err
+	if len(list) == 0 {
+		return nil, nil
 	}
 	var going []store.BlobInfo
 	forget := func(tx *bbolt.Tx) (err error) {
 		going, err = x.forget(tx, how, list)
 		return err
 	}
-	err = x.d.update(forget)
+	err = x.d.write(forget)
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	if err != nil && !full {
 		return nil, err
@@ -54,7 +52,7 @@ func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.D
 		for _, info := range removed {
 			list = append(list, info.Digest)
 		}
-		x.d.update(forget) // there is room now; if not, the records stay
+		x.d.write(forget) // there is room now; if not, the records stay
 	}
 	return removed, errors.Join(errs...)
 }
@@ -84,13 +82,9 @@ func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (
 
 // forgetNeeds deletes what is left in needsBucket of a blob.
 func forgetNeeds(tx *bbolt.Tx, digest modproxy.Digest) error {
-	var keys [][]byte
 	c := tx.Bucket(needsBucket).Cursor()
-	for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Next() {
-		keys = append(keys, bytes.Clone(k))
-	}
-	for _, k := range keys {
-		if err := tx.Bucket(needsBucket).Delete(k); err != nil {
+	for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Seek(digest[:]) {
+		if err := c.Delete(); err != nil {
 			return err
 		}
 	}
@@ -144,7 +138,7 @@ func (d *Directory) Aside(ctx context.Context, age time.Duration) (store.Amount,
 
 // Purge implements [store.Aside].
 func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount, error) {
-	done, err := d.change()
+	done, err := d.change(ctx)
 	if err != nil {
 		return store.Amount{}, err
 	}

@@ -78,7 +78,7 @@ func (r *Renewal) openOld() error {
 
 // takeOver puts the records of the old index that need no blobs into the new one.
 func (r *Renewal) takeOver(ctx context.Context) error {
-	kinds, err := records{r.old}.kinds()
+	kinds, err := records{r.old}.kinds(ctx)
 	if err != nil {
 		r.Problem = err.Error()
 	}
