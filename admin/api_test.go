@@ -64,7 +64,7 @@ func TestLedger(t *testing.T) {
 	for _, v := range []string{"1.0.0", "2.0.0"} {
 		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
-	must(t, book.Drift(t.Context(), ledger.Drift{
+	must(t, book.AddDrift(t.Context(), ledger.Drift{
 		ModuleVersion: vpc.At("1.0.0"), Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
 		Source: modproxy.Source{URL: "https://git.example.com/b"}, Time: time.Unix(2e9, 0).UTC(),
 	}))

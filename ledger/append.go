@@ -36,8 +36,8 @@ func (l *Log) addRecord(ctx context.Context, r Record) error {
 	return l.append(ctx, recordEntry(r, text))
 }
 
-// Drift implements [Ledger].
-func (l *Log) Drift(ctx context.Context, d Drift) error {
+// AddDrift implements [Ledger].
+func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 	text, err := FormatDrift(d)
 	if err != nil {
 		return err

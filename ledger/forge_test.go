@@ -39,7 +39,7 @@ func writeSome(t testing.TB, dir string) {
 	mustAdd(t, l, record("1.0.0", "a"), record("1.1.0", "a"))
 	moved := record("1.1.0", "b")
 	drift := ledger.Drift{ModuleVersion: vpc.At("1.1.0"), Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
-	if err := l.Drift(t.Context(), drift); err != nil {
+	if err := l.AddDrift(t.Context(), drift); err != nil {
 		t.Fatal(err)
 	}
 	moved.Reason = "they said so"

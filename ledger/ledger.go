@@ -43,9 +43,9 @@ type Ledger interface {
 	// All yields every record in the order in which they were added, as of when the sequence begins. Records that no
 	// longer count are among them. An error ends the sequence.
 	All(ctx context.Context) iter.Seq2[Record, error]
-	// Drift keeps an observation. Of those of the same version with the same Recorded, Offered and Subdir the first one
+	// AddDrift keeps an observation. Of those of the same version with the same Recorded, Offered and Subdir the first one
 	// stays. The error is [fs.ErrNotExist] when there is no record of the version.
-	Drift(ctx context.Context, d Drift) error
+	AddDrift(ctx context.Context, d Drift) error
 	// Drifts yields every observation, as All does.
 	Drifts(ctx context.Context) iter.Seq2[Drift, error]
 }

@@ -103,7 +103,7 @@ func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, su
 		was += ", directory " + rec.Subdir + ","
 		is += ", directory " + d.Subdir + ","
 	}
-	if err := r.Ledger.Drift(ctx, d); err != nil && ctx.Err() == nil {
+	if err := r.Ledger.AddDrift(ctx, d); err != nil && ctx.Err() == nil {
 		r.observe(Event{Kind: Failed, ModuleVersion: d.ModuleVersion, Err: err})
 	}
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+

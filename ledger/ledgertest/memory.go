@@ -117,8 +117,8 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 	return nil
 }
 
-// Drift implements [ledger.Ledger].
-func (l *Memory) Drift(_ context.Context, d ledger.Drift) error {
+// AddDrift implements [ledger.Ledger].
+func (l *Memory) AddDrift(_ context.Context, d ledger.Drift) error {
 	text, err := ledger.FormatDrift(d)
 	if err != nil {
 		return err

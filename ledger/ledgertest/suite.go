@@ -177,10 +177,10 @@ func testSubdir(t *testing.T, a, b Handle) {
 	whole.Subdir = "."
 	wantErr(t, "Add of the root", b.Add(t.Context(), whole), modproxy.ErrChanged)
 	d := ledger.Drift{ModuleVersion: vpc.At("1.2.3"), Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
-	must(t, b.Drift(t.Context(), d))
-	must(t, a.Drift(t.Context(), d)) // known
+	must(t, b.AddDrift(t.Context(), d))
+	must(t, a.AddDrift(t.Context(), d)) // known
 	d.Subdir = "."
-	must(t, a.Drift(t.Context(), d))
+	must(t, a.AddDrift(t.Context(), d))
 	if n := len(list(t, b.Drifts(t.Context()))); n != 2 {
 		t.Errorf("%d observations, want 2", n)
 	}
@@ -254,10 +254,10 @@ func testAll(t *testing.T, a, b Handle) {
 
 func testDrift(t *testing.T, a, b Handle) {
 	d := newDrift("1.2.3", "a", "b")
-	wantErr(t, "Drift of an unknown version", a.Drift(t.Context(), d), fs.ErrNotExist)
+	wantErr(t, "Drift of an unknown version", a.AddDrift(t.Context(), d), fs.ErrNotExist)
 	first := NewRecord(vpc, "1.2.3", "a")
 	must(t, a.Add(t.Context(), first))
-	must(t, a.Drift(t.Context(), d))
+	must(t, a.AddDrift(t.Context(), d))
 	wantRecord(t, b, first)
 	wantRecords(t, b, first)
 	if diff := cmp.Diff([]ledger.Drift{d}, list(t, b.Drifts(t.Context()))); diff != "" {
@@ -274,15 +274,15 @@ func testDriftOnce(t *testing.T, a, b Handle) {
 	want := []ledger.Drift{newDrift("1.2.3", "a", "b"), newDrift("1.2.3", "a", "c"), newDrift("1.2.4", "a", "b")}
 	for range 3 {
 		for i, d := range want {
-			must(t, a.Drift(t.Context(), d))
+			must(t, a.AddDrift(t.Context(), d))
 			d.Time = when.Add(time.Duration(i) * time.Hour)
 			d.Source = modproxy.Source{}
-			must(t, b.Drift(t.Context(), d))
+			must(t, b.AddDrift(t.Context(), d))
 		}
 	}
 	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "b"), "why")))
 	want = append(want, newDrift("1.2.3", "b", "a"))
-	must(t, a.Drift(t.Context(), want[3]))
+	must(t, a.AddDrift(t.Context(), want[3]))
 	if diff := cmp.Diff(want, list(t, b.Drifts(t.Context()))); diff != "" {
 		t.Error(diff)
 	}
@@ -292,11 +292,11 @@ func testDriftBound(t *testing.T, a, b Handle) {
 	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
 	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.4", "a")))
 	for i := range ledger.MaxDrifts {
-		must(t, a.Drift(t.Context(), newDrift("1.2.3", "a", fmt.Sprint(i))))
+		must(t, a.AddDrift(t.Context(), newDrift("1.2.3", "a", fmt.Sprint(i))))
 	}
-	wantErr(t, "one more Drift", b.Drift(t.Context(), newDrift("1.2.3", "a", "more")), modproxy.ErrUnavailable)
-	must(t, b.Drift(t.Context(), newDrift("1.2.3", "a", "0")))
-	must(t, b.Drift(t.Context(), newDrift("1.2.4", "a", "more")))
+	wantErr(t, "one more Drift", b.AddDrift(t.Context(), newDrift("1.2.3", "a", "more")), modproxy.ErrUnavailable)
+	must(t, b.AddDrift(t.Context(), newDrift("1.2.3", "a", "0")))
+	must(t, b.AddDrift(t.Context(), newDrift("1.2.4", "a", "more")))
 	if n := len(list(t, a.Drifts(t.Context()))); n != ledger.MaxDrifts+1 {
 		t.Errorf("%d drifts, want %d", n, ledger.MaxDrifts+1)
 	}

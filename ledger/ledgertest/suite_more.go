@@ -57,7 +57,7 @@ func testInvalid(t *testing.T, a, b Handle) {
 	_, err := a.Lookup(t.Context(), vpc.At("v1.2.3"))
 	wantErr(t, "Lookup of a version that is not canonical", err, modproxy.ErrInvalid)
 	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
-	wantErr(t, "Drift to the same", a.Drift(t.Context(), newDrift("1.2.3", "a", "a")), modproxy.ErrInvalid)
+	wantErr(t, "Drift to the same", a.AddDrift(t.Context(), newDrift("1.2.3", "a", "a")), modproxy.ErrInvalid)
 	wantRecords(t, b, NewRecord(vpc, "1.2.3", "a"))
 }
 
@@ -84,7 +84,7 @@ func testAtOnce(t *testing.T, a, b Handle) {
 				t.Error(err)
 			}
 			for v := range versions {
-				if err := l.Drift(t.Context(), newDrift(fmt.Sprintf("1.%d.0", v), "a", "b")); err != nil {
+				if err := l.AddDrift(t.Context(), newDrift(fmt.Sprintf("1.%d.0", v), "a", "b")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -138,7 +138,7 @@ func testServed(t *testing.T, a, b Handle) {
 	first, second := NewRecord(vpc, "1.2.3", "a"), accepted(NewRecord(vpc, "1.2.3", "b"), "registry.example.com/acme/vpc/aws v1.2.3 h1:x")
 	must(t, b.Add(t.Context(), first))
 	wantLine(t, serve(t, a), first)
-	must(t, b.Drift(t.Context(), newDrift("1.2.3", "a", "b")))
+	must(t, b.AddDrift(t.Context(), newDrift("1.2.3", "a", "b")))
 	must(t, b.Accept(t.Context(), second))
 	wantLine(t, serve(t, a), second)
 }
