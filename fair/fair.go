@@ -1,8 +1,8 @@
 // Package fair shares turns among owners: clients, or publishers.
 //
-// Invariant: an owner that takes many turns, or waits for many, takes no more than its
-// share from the others. A turn goes to the owner that has the fewest; where too many
-// wait, one of the owner that waits for most is sent away.
+// Invariant: an owner that takes many turns, or waits for many, takes no more than its share from the others. A
+// turn goes to the owner that has the fewest; where too many wait, one of the owner that waits for most is sent
+// away.
 package fair
 
 import (
@@ -35,14 +35,14 @@ type owner struct {
 	queue []chan error // each is for one turn, and gets nil with it, or an error
 }
 
-// New returns n turns, of which one owner has share at most, and of which the last
-// spare are for owners that have none. No more than queue wait.
+// New returns n turns, of which one owner has share at most, and of which the last spare are for owners that have
+// none. No more than queue wait.
 func New(n, share, spare, queue int) *Turns {
 	return &Turns{share: share, spare: spare, queue: queue, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a turn of the named owner, which is to be given back. The error is
-// [ErrCrowded] when too many wait, or the cause of ctx when that ended.
+// Take waits for a turn of the named owner, which is to be given back. The error is [ErrCrowded] when too many
+// wait, or the cause of ctx when that ended.
 func (t *Turns) Take(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -81,8 +81,7 @@ func (t *Turns) Try(name string) bool {
 	return true
 }
 
-// join takes a turn that is free, or joins those that wait. The result tells how that
-// ends.
+// join takes a turn that is free, or joins those that wait. The result tells how that ends.
 func (t *Turns) join(name string) chan error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +166,7 @@ func (t *Turns) next() (best *owner) {
 	return best
 }
 
-// sendAway sends one of the owner that waits for most away, if those are more than one
-// more than few.
+// sendAway sends one of the owner that waits for most away, if those are more than one more than few.
 func (t *Turns) sendAway(few int) bool {
 	var most *owner
 	for _, o := range t.owners {

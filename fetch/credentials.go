@@ -10,11 +10,11 @@ type Credential struct {
 	Host     string        // host or host:port, as in a URL
 	Username string        // for https
 	Password egress.Secret // for https
-	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys
-	// of hosts. Both are needed: a host whose key is not known is not visited.
+	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of hosts. Both are needed: a
+	// host whose key is not known is not visited.
 	SSHKeyFile, KnownHostsFile string
-	// Scope has the modules that it may be used for; nil has all. A publisher chooses
-	// where a module's package is, and is given whatever is there.
+	// Scope has the modules that it may be used for; nil has all. A publisher chooses where a module's package is,
+	// and is given whatever is there.
 	Scope Scope
 }
 

@@ -1,14 +1,12 @@
 // Package fetch brings the files that a location names.
 //
-// A [Table] has a [Getter] for each kind of location, by the name that the location
-// gives it: what stands before the double colon, or the scheme of the URL. The Table
-// finds the getter, follows locations that lead to another, and packs what was
-// brought. A new kind of location is a new getter in the table; nothing above this
-// package knows which ones there are.
+// A [Table] has a [Getter] for each kind of location, by the name that the location gives it: what stands before
+// the double colon, or the scheme of the URL. The Table finds the getter, follows locations that lead to another,
+// and packs what was brought. A new kind of location is a new getter in the table; nothing above this package knows
+// which ones there are.
 //
-// Invariant: a location is data that a stranger wrote. It chooses what is fetched from
-// where package egress allows, and is shown only the credentials that are configured
-// for its origin and module.
+// Invariant: a location is data that a stranger wrote. It chooses what is fetched from where package egress allows,
+// and is shown only the credentials that are configured for its origin and module.
 package fetch
 
 import (
@@ -21,19 +19,19 @@ import (
 
 // Getter brings the files of locations of one kind. It is safe for concurrent use.
 //
-// Errors: [modproxy.ErrInvalid] when the location or the content is refused or a limit
-// is hit, [modproxy.ErrNotFound], [modproxy.ErrDenied], [modproxy.ErrUnavailable], and
-// the cause of ctx when that ended. No error contains a secret.
+// Errors: [modproxy.ErrInvalid] when the location or the content is refused or a limit is hit,
+// [modproxy.ErrNotFound], [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx when that ended. No
+// error contains a secret.
 type Getter interface {
 	// Check returns an error if fetching s is sure to be refused. It connects to nothing.
 	Check(ctx context.Context, s Source) error
 
-	// Commit returns the commit that s names now, without fetching it. The result is
-	// empty where there are no commits, or where only a fetch could tell.
+	// Commit returns the commit that s names now, without fetching it. The result is empty where there are no
+	// commits, or where only a fetch could tell.
 	Commit(ctx context.Context, s Source) (string, error)
 
-	// Fetch adds the files that s names to tree, the subdirectory of s disregarded.
-	// After an error tree may have a part of them.
+	// Fetch adds the files that s names to tree, the subdirectory of s disregarded. After an error tree may have a
+	// part of them.
 	Fetch(ctx context.Context, s Source, tree *pack.Builder) (Result, error)
 }
 
@@ -43,8 +41,7 @@ type Source struct {
 	Module modproxy.Module // the module whose package is there
 	Commit string          // fetched instead of what the location names, unless empty; archives have none
 
-	// Direct is set where the URL is fetched as it is, and is an archive whose format
-	// its first bytes tell.
+	// Direct is set where the URL is fetched as it is, and is an archive whose format its first bytes tell.
 	Direct bool
 	// Own is what the registry itself is shown, if it wants to be shown that here.
 	Own []egress.Credential
@@ -55,10 +52,10 @@ type Source struct {
 // Result is what a location came to.
 type Result struct {
 	From modproxy.Source
-	// Pinned tells that the location names its content, by a commit or checksum:
-	// fetching it again brings the same. It counts also with an error.
+	// Pinned tells that the location names its content, by a commit or checksum: fetching it again brings the same.
+	// It counts also with an error.
 	Pinned bool
-	// Next, unless nil, is a location that the files are at instead. A subdirectory
-	// that it names is all that there is of them.
+	// Next, unless nil, is a location that the files are at instead. A subdirectory that it names is all that there
+	// is of them.
 	Next *modproxy.Location
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Outgoing returns what err, an error of package egress, is to a registry's user. An
-// error that is one of package modproxy's already stays as it is, and so does nil.
+// Outgoing returns what err, an error of package egress, is to a registry's user. An error that is one of package
+// modproxy's already stays as it is, and so does nil.
 func Outgoing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
@@ -43,9 +43,8 @@ func MayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
 }
 
-// Refusal returns what an answer with an unexpected status means. Where names the
-// server, and advice tells how to be let in. Only 404 and 410 say that there is no such
-// thing.
+// Refusal returns what an answer with an unexpected status means. Where names the server, and advice tells how to
+// be let in. Only 404 and 410 say that there is no such thing.
 func Refusal(res *http.Response, where, advice string) error {
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
@@ -63,8 +62,8 @@ func Refusal(res *http.Response, where, advice string) error {
 // maxLater is the longest that a server is left alone because it says so.
 const maxLater = time.Hour
 
-// Later returns err, which is a [modproxy.RetryLater] if retryAfter, the value of a
-// Retry-After header, names a time to come.
+// Later returns err, which is a [modproxy.RetryLater] if retryAfter, the value of a Retry-After header, names a
+// time to come.
 func Later(err error, retryAfter string) error {
 	if wait, ok := egress.ParseRetryAfter(retryAfter); ok && wait > 0 {
 		return &modproxy.RetryLater{After: time.Now().Add(min(wait, maxLater)), Err: err}
@@ -75,14 +74,13 @@ func Later(err error, retryAfter string) error {
 const (
 	// The first pause between two tries, which doubles.
 	firstPause = 500 * time.Millisecond
-	// The longest pause that a server may ask for. After a longer one the fetch fails,
-	// and its error tells when to come back.
+	// The longest pause that a server may ask for. After a longer one the fetch fails, and its error tells when to
+	// come back.
 	maxPause = 10 * time.Second
 )
 
-// Retry calls try up to most times, as long as it says that the next one may do better.
-// It pauses between tries, for as long as the server asks for, and returns the last
-// error when there is no time for that.
+// Retry calls try up to most times, as long as it says that the next one may do better. It pauses between tries,
+// for as long as the server asks for, and returns the last error when there is no time for that.
 func Retry(ctx context.Context, most int, try func() (again bool, err error)) error {
 	for n := 1; ; n++ {
 		again, err := try()

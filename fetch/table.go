@@ -58,11 +58,9 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	return g.Commit(ctx, s)
 }
 
-// Package fetches what s names and packs it. The package is read from a file without
-// a name, which closing removes.
+// Package fetches what s names and packs it. The package is read from a file without a name, which closing removes.
 //
-// Errors are those of a [Getter]; one about content that cannot change is a
-// [modproxy.Fixed].
+// Errors are those of a [Getter]; one about content that cannot change is a [modproxy.Fixed].
 func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error) {
 	tree, err := pack.New(t.Scratch, t.Limits)
 	if err != nil {
@@ -87,8 +85,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	return nil, err
 }
 
-// fetch adds the files that s leads to to tree, and returns which directory of it is the
-// package, as a pattern.
+// fetch adds the files that s leads to to tree, and returns which directory of it is the package, as a pattern.
 func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.Builder) (got Result, root string, err error) {
 	s.Budget = egress.NewBudget(maxRequests)
 	root = pattern

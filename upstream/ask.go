@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// How long after its beginning a question is still sent, again if need be. A
-	// client asks twice, and is answered within three seconds each time.
+	// How long after its beginning a question is still sent, again if need be. A client asks twice, and is answered
+	// within three seconds each time.
 	patience = 5 * time.Second
-	// An answer that has not begun after about this time is late. It is waited for, but
-	// another may come sooner.
+	// An answer that has not begun after about this time is late. It is waited for, but another may come sooner.
 	lateAfter = 1500 * time.Millisecond
 	// The answers that one question waits for at a time.
 	maxTries = 3
@@ -52,10 +51,9 @@ type result[T any] struct {
 	sent  bool
 }
 
-// ask sends a question about something of a namespace through the gate. While the
-// registry is in trouble it waits for a better time, for a few seconds. It sends the
-// question again when that met trouble, or when its answer is late: the first answer
-// counts.
+// ask sends a question about something of a namespace through the gate. While the registry is in trouble it waits
+// for a better time, for a few seconds. It sends the question again when that met trouble, or when its answer is
+// late: the first answer counts.
 func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,9 +140,9 @@ func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline ti
 	return r
 }
 
-// enter waits until t may be sent: for the end of an outage, for a turn, and as the rate
-// demands, but no longer than deadline. It is an error when t may not be sent: a
-// [modproxy.RetryLater] that says when it will be worth while.
+// enter waits until t may be sent: for the end of an outage, for a turn, and as the rate demands, but no longer
+// than deadline. It is an error when t may not be sent: a [modproxy.RetryLater] that says when it will be worth
+// while.
 func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

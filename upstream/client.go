@@ -1,11 +1,8 @@
-// Package upstream asks remote module registries: a [modproxy.Registry] whose
-// answers come over the network.
+// Package upstream asks remote module registries: a [modproxy.Registry] whose answers come over the network.
 //
-// Invariant: what it answers is what a client that asked the registry itself
-// would have been told, or would have installed. Nothing is kept beyond what
-// spares a registry the same question twice in a row: the service discovery
-// document, and a location between the question for it and the fetch. All that
-// leaves goes through package egress.
+// Invariant: what it answers is what a client that asked the registry itself would have been told, or would have
+// installed. Nothing is kept beyond what spares a registry the same question twice in a row: the service discovery
+// document, and a location between the question for it and the fetch. All that leaves goes through package egress.
 package upstream
 
 import (
@@ -27,13 +24,13 @@ import (
 // Config is how a [Client] is set up.
 type Config struct {
 	Egress *egress.Client
-	// Hosts are the registries that have settings of their own, by normalised
-	// hostname. A registry that is missing is asked with none.
+	// Hosts are the registries that have settings of their own, by normalised hostname. A registry that is missing
+	// is asked with none.
 	Hosts map[string]Host
 	// Fetch fetches packages from where registries say that they are.
 	Fetch *fetch.Table
-	// Missing is how long a service discovery that failed is remembered at most; it
-	// is never more than 1s, which zero stands for.
+	// Missing is how long a service discovery that failed is remembered at most; it is never more than 1s, which
+	// zero stands for.
 	Missing time.Duration
 }
 
@@ -43,8 +40,8 @@ type Host struct {
 	Modules string
 	// Providers is its providers.v1 base URL; empty means service discovery.
 	Providers string
-	// Token is its bearer token. It is sent to https on the registry's hostname and
-	// port and to the origins of Modules and Providers; never anywhere else.
+	// Token is its bearer token. It is sent to https on the registry's hostname and port and to the origins of
+	// Modules and Providers; never anywhere else.
 	Token egress.Secret
 	// Rate is how many questions a second it is asked at most; zero stands for 100.
 	Rate int
@@ -59,8 +56,7 @@ const (
 	discoveryLife = 10 * time.Minute
 	// What discovery found serves this long while the registry does not answer.
 	discoveryStale = 24 * time.Hour
-	// A discovery that failed is not tried again before this time, or Missing if
-	// that is shorter, has passed.
+	// A discovery that failed is not tried again before this time, or Missing if that is shorter, has passed.
 	discoveryPause = time.Second
 	// A discovery takes no longer than this.
 	discoveryTimeout = 5 * time.Second
@@ -109,10 +105,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// question sends one question about m to its registry, GET
-// base/namespace/name/system/rest, and has read take the answer, of limit bytes at
-// most. asked is the URL before any redirect, which relative locations are relative
-// to.
+// question sends one question about m to its registry, GET base/namespace/name/system/rest, and has read take the
+// answer, of limit bytes at most. asked is the URL before any redirect, which relative locations are relative to.
 func question[T any](ctx context.Context, c *Client, m modproxy.Module, rest string, limit int64, read reader[T]) (T, error) {
 	path := m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
 	return questionOf(ctx, c, serviceOf{m.Host, modulesV1}, m.Namespace, path, limit, read)
@@ -121,8 +115,7 @@ func question[T any](ctx context.Context, c *Client, m modproxy.Module, rest str
 // reader reads an answer.
 type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL) (T, error)
 
-// questionOf is question for a path below the base URL of any service. It is about
-// something of a namespace.
+// questionOf is question for a path below the base URL of any service. It is about something of a namespace.
 func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, path string, limit int64, read reader[T]) (T, error) {
 	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {
 		res, asked, err := c.get(ctx, s, path, limit)
@@ -162,8 +155,7 @@ func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64)
 	return res, asked, nil
 }
 
-// shared calls ask once for all that want key at the same time. It does not end with
-// the question that came first.
+// shared calls ask once for all that want key at the same time. It does not end with the question that came first.
 func shared(ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error)) <-chan singleflight.Result {
 	return group.DoChan(key, func() (answer any, err error) {
 		defer func() { // it would end the process

@@ -50,8 +50,7 @@ type discovered struct {
 	tried time.Time
 }
 
-// base returns the base URL of a registry's service: the configured one, or what
-// remote service discovery says
+// base returns the base URL of a registry's service: the configured one, or what remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	if configured := c.configured(s); configured != "" {
@@ -110,8 +109,8 @@ func usable(d discovered, now time.Time) (*url.URL, error) {
 	return nil, d.err
 }
 
-// discover asks a host for its discovery document and reads a service from it,
-// by the clients' rules (terraform-svchost disco.go).
+// discover asks a host for its discovery document and reads a service from it, by the clients' rules
+// (terraform-svchost disco.go).
 func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
 		URL:         "https://" + s.host + "/.well-known/terraform.json",
@@ -146,10 +145,9 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	return u, nil
 }
 
-// parseDiscovery reads a service's base URL from a discovery document that came
-// from final. Its error is [modproxy.ErrUnavailable]: the registry cannot be used
-// as it is, which says nothing about what it has. But a registry that offers no
-// providers.v1 has no providers: that is [modproxy.ErrNotFound].
+// parseDiscovery reads a service's base URL from a discovery document that came from final. Its error is
+// [modproxy.ErrUnavailable]: the registry cannot be used as it is, which says nothing about what it has. But a
+// registry that offers no providers.v1 has no providers: that is [modproxy.ErrNotFound].
 func parseDiscovery(final *url.URL, document []byte, s service) (*url.URL, error) {
 	var services map[string]json.RawMessage
 	if err := json.Unmarshal(document, &services); err != nil || services == nil {
@@ -173,8 +171,8 @@ func parseDiscovery(final *url.URL, document []byte, s service) (*url.URL, error
 	return u, nil
 }
 
-// serviceURL reads a service's base URL. It may be relative to base, unless base
-// is nil; a missing slash at its end is added, query and fragment are dropped.
+// serviceURL reads a service's base URL. It may be relative to base, unless base is nil; a missing slash at its end
+// is added, query and fragment are dropped.
 func serviceURL(base *url.URL, s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {

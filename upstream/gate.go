@@ -17,12 +17,11 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// gate decides when a question for one service of a registry is sent: it shares turns
-// among those that ask, keeps to a rate and to the registry's own wishes, and spares a
-// registry in trouble.
+// gate decides when a question for one service of a registry is sent: it shares turns among those that ask, keeps
+// to a rate and to the registry's own wishes, and spares a registry in trouble.
 //
-// It has an outage for the registry, and one for each namespace in trouble. What one
-// namespace fails with says nothing about others, unless two fail and none succeeds.
+// It has an outage for the registry, and one for each namespace in trouble. What one namespace fails with says
+// nothing about others, unless two fail and none succeeds.
 type gate struct {
 	host  string        // of the registry, for people
 	turns *fair.Turns   // by who asks
@@ -45,8 +44,8 @@ const (
 	gateQueue = 1024
 	// Large answers of one registry that are read at a time.
 	gateHeavy = 2
-	// Questions whose answers are late, beside those that have a turn. Together those
-	// of one service are no more than egress makes connections.
+	// Questions whose answers are late, beside those that have a turn. Together those of one service are no more
+	// than egress makes connections.
 	gateLate = 48
 	// Namespaces in trouble that are remembered.
 	gateSpaces = 1024
@@ -67,8 +66,8 @@ func newGate(perSecond int) *gate {
 	}
 }
 
-// gate returns the one of a service. What is wrong with the providers of a host does not
-// hold up questions for its modules; but turns and rate are those of the host.
+// gate returns the one of a service. What is wrong with the providers of a host does not hold up questions for its
+// modules; but turns and rate are those of the host.
 func (c *Client) gate(s serviceOf) *gate {
 	if g, ok := c.gates.Get(s); ok {
 		return g
@@ -85,8 +84,8 @@ func (c *Client) gate(s serviceOf) *gate {
 	return g
 }
 
-// outages returns those that hold up questions about a namespace. It is called with mu
-// held, as are all methods below that say nothing else.
+// outages returns those that hold up questions about a namespace. It is called with mu held, as are all methods
+// below that say nothing else.
 func (g *gate) outages(namespace string) []*outage {
 	outages := []*outage{&g.whole}
 	if o := g.spaces[namespace]; o != nil {
@@ -95,8 +94,8 @@ func (g *gate) outages(namespace string) []*outage {
 	return outages
 }
 
-// pass reports whether t is sent now, which no outage must hold up. While one is on t is
-// its trial, whose answer is late sooner. It takes mu.
+// pass reports whether t is sent now, which no outage must hold up. While one is on t is its trial, whose answer is
+// late sooner. It takes mu.
 func (g *gate) pass(t *try) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +113,8 @@ func (g *gate) pass(t *try) bool {
 	return true
 }
 
-// wait waits until no outage holds t up. It is an error when that is after deadline, or
-// when the trouble has lasted for so long that it will hardly end meanwhile. It takes mu.
+// wait waits until no outage holds t up. It is an error when that is after deadline, or when the trouble has lasted
+// for so long that it will hardly end meanwhile. It takes mu.
 func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	for {
 		now := time.Now()
@@ -155,8 +154,8 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	}
 }
 
-// lasting reports whether the trouble of a registry, or of the namespace, has lasted
-// for so long that it will hardly end while anybody waits. It takes mu.
+// lasting reports whether the trouble of a registry, or of the namespace, has lasted for so long that it will
+// hardly end while anybody waits. It takes mu.
 func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,8 +164,8 @@ func (g *gate) lasting(namespace string) bool {
 	})
 }
 
-// passes reports whether err, the outcome of a question, is trouble that passes, and
-// from when on it is worth while to ask again.
+// passes reports whether err, the outcome of a question, is trouble that passes, and from when on it is worth while
+// to ask again.
 func passes(err error) (passes bool, after time.Time) {
 	var later *modproxy.RetryLater
 	if errors.As(err, &later) {
@@ -175,9 +174,9 @@ func passes(err error) (passes bool, after time.Time) {
 	return errors.Is(err, modproxy.ErrUnavailable) && trouble(err) != nil, time.Time{}
 }
 
-// done takes the outcome of t into account; none if it was given up. Only what says that
-// the registry is in trouble is a failure: not that it does not have or allow something,
-// or that it cannot make sense of a question. It takes mu.
+// done takes the outcome of t into account; none if it was given up. Only what says that the registry is in trouble
+// is a failure: not that it does not have or allow something, or that it cannot make sense of a question. It takes
+// mu.
 func (g *gate) done(t *try, err error, givenUp bool) {
 	now := time.Now()
 	g.mu.Lock()
@@ -206,8 +205,7 @@ func (g *gate) done(t *try, err error, givenUp bool) {
 	}
 }
 
-// succeed ends the outage of a namespace and that of the registry, and with that those
-// of all namespaces.
+// succeed ends the outage of a namespace and that of the registry, and with that those of all namespaces.
 func (g *gate) succeed(namespace string, now time.Time) {
 	g.failing = nil
 	for name, o := range g.spaces {
@@ -226,9 +224,9 @@ func (g *gate) fail(t *try, err, why error, now time.Time) {
 	}
 }
 
-// overdue tells that t takes long: it gives up its turn, and when too many have, the
-// oldest is given up. It reports whether t is late: its answer has not begun, or others
-// wait for it as a trial. That is a failure, until the answer is there. It takes mu.
+// overdue tells that t takes long: it gives up its turn, and when too many have, the oldest is given up. It reports
+// whether t is late: its answer has not begun, or others wait for it as a trial. That is a failure, until the
+// answer is there. It takes mu.
 func (g *gate) overdue(t *try) (late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Location asks v's registry where its package is, and holds the answer to what can
-// and may be fetched. Nothing is fetched.
+// Location asks v's registry where its package is, and holds the answer to what can and may be fetched. Nothing is
+// fetched.
 func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	s, err := c.locate(ctx, v)
 	if err != nil {
@@ -42,9 +42,8 @@ func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.So
 	return s, nil
 }
 
-// spelling returns how the registry itself writes v's version, if it writes it in
-// another way than clients do. It is asked for its versions only if it has not been for a
-// while.
+// spelling returns how the registry itself writes v's version, if it writes it in another way than clients do. It
+// is asked for its versions only if it has not been for a while.
 func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string {
 	if _, listed := c.spelled.Peek(v.Module.At("")); listed {
 		spelling, _ := c.spelled.Peek(v)
@@ -60,8 +59,8 @@ func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string 
 	return ""
 }
 
-// noteSpellings remembers how m's registry writes versions. What tells that it has been
-// asked is added first, so that it is the first to be forgotten.
+// noteSpellings remembers how m's registry writes versions. What tells that it has been asked is added first, so
+// that it is the first to be forgotten.
 func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 	c.spelled.Add(m.At(""), "")
 	for _, listed := range versions.List {
@@ -98,11 +97,10 @@ func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.
 	return s, err
 }
 
-// parseAnswer reads a location from the answer to a download request: the header
-// that Terraform reads, or the JSON body that OpenTofu reads
-// (internal/registry/client.go of each). A body that says whether the registry's own
-// credentials are to be used wins over the header, as it does for OpenTofu since 1.12;
-// own is nil if it does not say.
+// parseAnswer reads a location from the answer to a download request: the header that Terraform reads, or the JSON
+// body that OpenTofu reads (internal/registry/client.go of each). A body that says whether the registry's own
+// credentials are to be used wins over the header, as it does for OpenTofu since 1.12; own is nil if it does not
+// say.
 func parseAnswer(asked *url.URL, header string, body []byte) (l modproxy.Location, own *bool, err error) {
 	var fields struct {
 		Location string `json:"location"`

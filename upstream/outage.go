@@ -8,9 +8,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// outage is what is known of the trouble of a registry, or of one namespace of it. After
-// failures in a row it is on: then one question, the trial, is sent after each pause,
-// until one succeeds. Its methods are called with the lock of its gate held.
+// outage is what is known of the trouble of a registry, or of one namespace of it. After failures in a row it is
+// on: then one question, the trial, is sent after each pause, until one succeeds. Its methods are called with the
+// lock of its gate held.
 type outage struct {
 	failures int       // in a row
 	counted  time.Time // when the last one was: what was asked before then says nothing new
@@ -43,8 +43,7 @@ func (o *outage) end(now time.Time) {
 	}
 }
 
-// fail counts a failure of t. Those of questions that were under way at the same time
-// are one failure.
+// fail counts a failure of t. Those of questions that were under way at the same time are one failure.
 func (o *outage) fail(t *try, why error, now time.Time) {
 	if o.on && o.trial != t || t.began.Before(o.counted) {
 		return
@@ -95,8 +94,8 @@ func (o *outage) holds(now time.Time) bool {
 	return o.on && (o.trial != nil || now.Before(o.next))
 }
 
-// refusal returns the error for a question that is not sent: what the questions for host
-// before it met, and without a word of those.
+// refusal returns the error for a question that is not sent: what the questions for host before it met, and without
+// a word of those.
 func (o *outage) refusal(host string, now time.Time) error {
 	after := o.next
 	if o.trial != nil {

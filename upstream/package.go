@@ -6,15 +6,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Package fetches the package of v from where its registry says that it is. It is
-// read from a file without a name, which closing removes.
+// Package fetches the package of v from where its registry says that it is. It is read from a file without a name,
+// which closing removes.
 func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return c.PackageAt(ctx, v, "")
 }
 
-// PackageAt is Package, but of what the repository has at commit, unless that is
-// empty, wherever the ref in the location points. What has no commits is
-// [modproxy.ErrInvalid].
+// PackageAt is Package, but of what the repository has at commit, unless that is empty, wherever the ref in the
+// location points. What has no commits is [modproxy.ErrInvalid].
 func (c *Client) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
 	var err error
 	s, known := c.located.Get(v)
@@ -32,8 +31,8 @@ func (c *Client) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit
 	return p, nil
 }
 
-// Commit returns the commit at which v's registry says now that v is. The result is
-// empty where that cannot be known without fetching it. Errors are those of Location.
+// Commit returns the commit at which v's registry says now that v is. The result is empty where that cannot be
+// known without fetching it. Errors are those of Location.
 func (c *Client) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
 	s, err := c.locate(ctx, v)
 	commit := ""

@@ -18,20 +18,19 @@ import (
 )
 
 const (
-	// The bytes of a document about a provider: the list of versions of the one that
-	// has most has a quarter of it.
+	// The bytes of a document about a provider: the list of versions of the one that has most has a quarter of it.
 	maxProvider = 1 << 20
 	// A question about a provider takes no longer than this.
 	providerTimeout = 10 * time.Second
 )
 
-// Provider asks the provider registry of host for the document at path, which is
-// below its providers.v1 base URL (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol).
-// The document is as it came, but for the URLs in it: they are absolute. It is shared
-// with others that ask at the same time: callers do not change it.
+// Provider asks the provider registry of host for the document at path, which is below its providers.v1 base URL
+// (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). The document is as it came, but
+// for the URLs in it: they are absolute. It is shared with others that ask at the same time: callers do not change
+// it.
 //
-// Errors: [modproxy.ErrNotFound] when there is no such document or host offers no
-// providers, [modproxy.ErrDenied], [modproxy.ErrUnavailable].
+// Errors: [modproxy.ErrNotFound] when there is no such document or host offers no providers, [modproxy.ErrDenied],
+// [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
 	namespace, _, _ := strings.Cut(path, "/")
 	answer := shared(ctx, &c.passing, host+" "+path, providerTimeout, func(ctx context.Context) (any, error) {
@@ -66,13 +65,12 @@ func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
 	return document, nil
 }
 
-// providerURLs are the members of a document about a package that clients resolve
-// against the URL that the document came from, whatever the case of their names
-// (registry_client.go in internal/getproviders of both).
+// providerURLs are the members of a document about a package that clients resolve against the URL that the document
+// came from, whatever the case of their names (registry_client.go in internal/getproviders of both).
 var providerURLs = []string{"download_url", "shasums_url", "shasums_signature_url"}
 
-// absoluteURLs returns document, which came from final, with absolute URLs. A document
-// without a relative one is returned as it is.
+// absoluteURLs returns document, which came from final, with absolute URLs. A document without a relative one is
+// returned as it is.
 func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(document, &members); err != nil || members == nil {

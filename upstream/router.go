@@ -13,8 +13,7 @@ type Registry interface {
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 }
 
-// Router is the registry of all hosts: it passes each question to that of the module's
-// host.
+// Router is the registry of all hosts: it passes each question to that of the module's host.
 type Router struct {
 	Hosts   map[string]Registry // by normalised hostname
 	Default Registry            // of all other hosts

@@ -24,10 +24,9 @@ func (c *Client) refusal(host string, res *http.Response) error {
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }
 
-// trouble returns what err, the outcome of a question, says about the registry: that it
-// is in trouble, and in which, without a word of the question. It is nil for what may be
-// about that one question: asking it again and again must not keep others from the
-// registry.
+// trouble returns what err, the outcome of a question, says about the registry: that it is in trouble, and in
+// which, without a word of the question. It is nil for what may be about that one question: asking it again and
+// again must not keep others from the registry.
 func trouble(err error) error {
 	var (
 		a       *fetch.Answered
@@ -72,8 +71,8 @@ func trouble(err error) error {
 	return nil
 }
 
-// unreachable reports whether err says that there is no connection to a server, so
-// that no question would have been answered.
+// unreachable reports whether err says that there is no connection to a server, so that no question would have been
+// answered.
 func unreachable(err error) bool {
 	var (
 		dns  *net.DNSError

@@ -30,12 +30,12 @@ func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.
 	})
 }
 
-// ordinaryDocument is the size up to which any number of versions documents is
-// read at once. The clients' modules have documents of tens of kilobytes.
+// ordinaryDocument is the size up to which any number of versions documents is read at once. The clients' modules
+// have documents of tens of kilobytes.
 const ordinaryDocument = 512 << 10
 
-// readVersions takes the answer. Reading a document takes several times its size:
-// of a registry's large ones no more than two are read at the same time.
+// readVersions takes the answer. Reading a document takes several times its size: of a registry's large ones no
+// more than two are read at the same time.
 func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, c.refusal(m.Host, res)

@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// address is where a repository is, taken apart and checked. Nothing in it is
-// secret.
+// address is where a repository is, taken apart and checked. Nothing in it is secret.
 type address struct {
 	scheme string // "https", "http" or "ssh"
 	user   string // ssh only, never empty there
@@ -40,8 +39,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
-// parseSource returns the repository and the ref that a URL names; the ref is empty
-// for HEAD.
+// parseSource returns the repository and the ref that a URL names; the ref is empty for HEAD.
 func parseSource(raw string) (a address, ref string, err error) {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -76,8 +74,7 @@ func parseSource(raw string) (a address, ref string, err error) {
 	return a, ref, err
 }
 
-// parseAddress reads the URL of a submodule, where the scp form is a URL too and
-// a query has no meaning.
+// parseAddress reads the URL of a submodule, where the scp form is a URL too and a query has no meaning.
 func parseAddress(raw string) (address, error) {
 	m := scpPattern.FindStringSubmatch(raw)
 	if m != nil && len(raw) <= maxAddress && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {

@@ -11,9 +11,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// convertedLarge returns, in order, the large files of tree that a checkout converts:
-// git archive streams those as they are in the repository, unless its threshold is
-// another (write_archive_entry in git's archive.c).
+// convertedLarge returns, in order, the large files of tree that a checkout converts: git archive streams those as
+// they are in the repository, unless its threshold is another (write_archive_entry in git's archive.c).
 func (r *repository) convertedLarge(ctx context.Context, commit string, tree map[string]entry) ([]string, error) {
 	var large strings.Builder
 	for name, e := range tree {
@@ -47,12 +46,10 @@ func (r *repository) convertedLarge(ctx context.Context, commit string, tree map
 	return paths, nil
 }
 
-// attributes are those of one path: "set", "unset", "unspecified", or what they are
-// set to.
+// attributes are those of one path: "set", "unset", "unspecified", or what they are set to.
 type attributes map[string]string
 
-// readAttributes reads what git check-attr -z prints: path, attribute and value in
-// turn.
+// readAttributes reads what git check-attr -z prints: path, attribute and value in turn.
 func readAttributes(stdout io.Reader, byPath map[string]attributes) error {
 	var fields []string
 	values := bufio.NewScanner(stdout)
@@ -73,8 +70,8 @@ func readAttributes(stdout io.Reader, byPath map[string]attributes) error {
 	return nil
 }
 
-// convert reports whether a checkout on Linux may write something else than what the
-// repository has (https://git-scm.com/docs/gitattributes). There are no filters.
+// convert reports whether a checkout on Linux may write something else than what the repository has
+// (https://git-scm.com/docs/gitattributes). There are no filters.
 func (a attributes) convert() bool {
 	text := a["text"]
 	if text == "unspecified" {

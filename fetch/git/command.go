@@ -34,9 +34,8 @@ const (
 	waitDelay = 5 * time.Second // for pipes, once git has ended
 )
 
-// run runs c to its end, and to the end of every process that it started. The
-// error is the cause of ctx when that ended, what c.stdout returned, or an
-// *exitError, in this order.
+// run runs c to its end, and to the end of every process that it started. The error is the cause of ctx when that
+// ended, what c.stdout returned, or an *exitError, in this order.
 func (c command) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -88,8 +87,7 @@ func (c command) run(ctx context.Context) error {
 	return nil
 }
 
-// take lets c.stdout read what git prints. That may panic, about what a stranger
-// wrote.
+// take lets c.stdout read what git prints. That may panic, about what a stranger wrote.
 func (c command) take(stdout io.Reader) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

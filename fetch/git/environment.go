@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// settings is configuration for git that is given by GIT_CONFIG_COUNT, so that
-// it is in no file and in no argument.
+// settings is configuration for git that is given by GIT_CONFIG_COUNT, so that it is in no file and in no argument.
 type settings [][2]string
 
 func (s *settings) add(key, value string) { *s = append(*s, [2]string{key, value}) }
@@ -24,13 +23,12 @@ func (s settings) environ() []string {
 	return env
 }
 
-// environment returns what a git is given of this process's environment and of the
-// machine: where programs are. It may speak protocols. s and more are added.
+// environment returns what a git is given of this process's environment and of the machine: where programs are. It
+// may speak protocols. s and more are added.
 //
-// A pack of some kilobytes can describe an object of any size, and git holds in memory
-// what is made by a delta, converted, or smaller than a threshold. An object of more
-// than GIT_ALLOC_LIMIT ends it (memory_limit_check in git's wrapper.c), and there are
-// not several such objects at a time.
+// A pack of some kilobytes can describe an object of any size, and git holds in memory what is made by a delta,
+// converted, or smaller than a threshold. An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in
+// git's wrapper.c), and there are not several such objects at a time.
 func environment(gitDir, home string, protocols []string, s settings, more ...string) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -89,14 +87,11 @@ func commonSettings() settings {
 	return s
 }
 
-// harmless are the findings of git fsck that are let pass. Repositories of many
-// years have them, made by tools that are long gone; the clients, which check
-// nothing, take them. All but the last are about who wrote a commit or tag, and
-// when, which no package contains. zeroPaddedFilemode is a mode with a leading
-// zero, which reads the same. What is left refuses the repository: names like
-// "..", ".git" or "a/b", entries out of order or twice, links and options in
-// .gitmodules, headers that end early
-// (https://git-scm.com/docs/git-fsck, "fsck messages").
+// harmless are the findings of git fsck that are let pass. Repositories of many years have them, made by tools that
+// are long gone; the clients, which check nothing, take them. All but the last are about who wrote a commit or tag,
+// and when, which no package contains. zeroPaddedFilemode is a mode with a leading zero, which reads the same. What
+// is left refuses the repository: names like "..", ".git" or "a/b", entries out of order or twice, links and
+// options in .gitmodules, headers that end early (https://git-scm.com/docs/git-fsck, "fsck messages").
 var harmless = []string{
 	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone",
 	"missingAuthor", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
@@ -115,10 +110,9 @@ var systemRoots = []string{
 	"/etc/ssl/cert.pem",
 }
 
-// rootsFile returns the file of root certificates that git is to trust, or empty for
-// git's own. git replaces its roots by what it is given, so caFile goes behind a
-// copy of the system's. Like package crypto/x509, and so like every other
-// connection of this process, it heeds SSL_CERT_FILE.
+// rootsFile returns the file of root certificates that git is to trust, or empty for git's own. git replaces its
+// roots by what it is given, so caFile goes behind a copy of the system's. Like package crypto/x509, and so like
+// every other connection of this process, it heeds SSL_CERT_FILE.
 func rootsFile(dir, caFile string) (string, error) {
 	system := os.Getenv("SSL_CERT_FILE")
 	if caFile == "" {

@@ -18,9 +18,9 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// explain returns why git could not get something from r, as far as that can be
-// known without reading git's prose: from the context, from the tunnel, from the
-// status of the last HTTP answer. hard tells that asking further is in vain.
+// explain returns why git could not get something from r, as far as that can be known without reading git's prose:
+// from the context, from the tunnel, from the status of the last HTTP answer. hard tells that asking further is in
+// vain.
 func (r *repository) explain(ctx context.Context, err error) (explained error, hard bool) {
 	exit := asExit(err)
 	if exit == nil || ctx.Err() != nil {
@@ -75,8 +75,8 @@ func broken(err error) error {
 	return err
 }
 
-// outOfSpace returns the error for which git could not write, if what it wrote about it is
-// that there was no room; git runs in the C locale.
+// outOfSpace returns the error for which git could not write, if what it wrote about it is that there was no room;
+// git runs in the C locale.
 func outOfSpace(stderr string) error {
 	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if strings.Contains(strings.ToLower(stderr), known.Error()) {
@@ -91,9 +91,8 @@ var (
 	headerPattern = regexp.MustCompile(`(?mi)<= recv header: (location|retry-after): *(.*)$`)
 )
 
-// lastAnswer returns the status of the last HTTP answer that git had, or 0, where it
-// redirects to, and its Retry-After. git's exit status is 128 for everything; its
-// trace has the headers as they came.
+// lastAnswer returns the status of the last HTTP answer that git had, or 0, where it redirects to, and its
+// Retry-After. git's exit status is 128 for everything; its trace has the headers as they came.
 func (r *repository) lastAnswer() (status int, location, after string) {
 	f, err := os.Open(r.trace)
 	if err != nil {
@@ -132,9 +131,8 @@ var (
 
 const maxSaid = 240 // bytes
 
-// scrub makes of git's stderr a short tail for an error: what it says is wrong,
-// URLs without user information and query, no control characters, none of the
-// secrets. It is for people only.
+// scrub makes of git's stderr a short tail for an error: what it says is wrong, URLs without user information and
+// query, no control characters, none of the secrets. It is for people only.
 func scrub(stderr string, viaSSH bool, secrets ...string) string {
 	text := strings.Join(verdict(stderr, viaSSH), "; ")
 	for _, secret := range secrets {
@@ -158,8 +156,8 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 	return ": " + text
 }
 
-// verdict returns the lines in which git says what is wrong. With ssh it is the line
-// before them: there git itself only says that it could not read.
+// verdict returns the lines in which git says what is wrong. With ssh it is the line before them: there git itself
+// only says that it could not read.
 func verdict(stderr string, viaSSH bool) (said []string) {
 	before := ""
 	for line := range strings.Lines(stderr) {
@@ -193,8 +191,7 @@ func bareURL(s string) string {
 	return scheme + "://" + rest
 }
 
-// tooLarge returns the cause with which a fetch ends whose repository is larger than it
-// may be.
+// tooLarge returns the cause with which a fetch ends whose repository is larger than it may be.
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed", limit)
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Check implements [fetch.Getter]. A URL is one of a repository by https, http or ssh
-// whose query is nothing but ref (a branch, a tag, a commit id, whole or abbreviated)
-// and depth (a positive number, without influence on what is fetched). What is refused
-// is what the network refuses, and ssh hosts without a key.
+// Check implements [fetch.Getter]. A URL is one of a repository by https, http or ssh whose query is nothing but
+// ref (a branch, a tag, a commit id, whole or abbreviated) and depth (a positive number, without influence on what
+// is fetched). What is refused is what the network refuses, and ssh hosts without a key.
 func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	a, _, err := named(s)
 	if err != nil {
@@ -27,9 +26,8 @@ func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	return g.use(s, nil).allow(ctx, a)
 }
 
-// Commit implements [fetch.Getter] by the remote's list of refs. The result is empty for
-// an abbreviated id. A ref that is a whole id is that commit, and the remote is not
-// asked.
+// Commit implements [fetch.Getter] by the remote's list of refs. The result is empty for an abbreviated id. A ref
+// that is a whole id is that commit, and the remote is not asked.
 func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err error) {
 	a, ref, err := named(s)
 	switch {
@@ -50,8 +48,8 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 	return commit, nil
 }
 
-// Fetch implements [fetch.Getter]. Without ref the revision is the remote's HEAD; a tag
-// goes before a branch of the same name.
+// Fetch implements [fetch.Getter]. Without ref the revision is the remote's HEAD; a tag goes before a branch of the
+// same name.
 func (g *Getter) Fetch(ctx context.Context, s fetch.Source, t *pack.Builder) (fetch.Result, error) {
 	return g.fetch(ctx, s, t)
 }
@@ -102,8 +100,7 @@ func (g *Getter) use(s fetch.Source, t tree) *use {
 	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
 }
 
-// run calls visit, with a directory and within the time that there is, if a may be
-// visited.
+// run calls visit, with a directory and within the time that there is, if a may be visited.
 func (u *use) run(ctx context.Context, a address, visit func(context.Context, *use) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, u.limits.Time,
 		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time))
@@ -119,8 +116,8 @@ func (u *use) run(ctx context.Context, a address, visit func(context.Context, *u
 	return cmp.Or(err, errUnavailable(os.RemoveAll(u.dir)))
 }
 
-// listed returns the id of the commit that ref is in the list of refs of the
-// repository at a; empty if only a fetch would tell.
+// listed returns the id of the commit that ref is in the list of refs of the repository at a; empty if only a fetch
+// would tell.
 func (u *use) listed(ctx context.Context, a address, ref string) (commit string, err error) {
 	r, err := u.open(ctx, a, u.limits.Received)
 	if err != nil {
@@ -141,8 +138,7 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 	return there.id, nil
 }
 
-// repository fetches one repository, and the submodules in it, into the tree
-// below prefix.
+// repository fetches one repository, and the submodules in it, into the tree below prefix.
 func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
 	var links map[string]entry
 	var byPath map[string]submodule
@@ -157,8 +153,8 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
-// extract fetches one repository and writes its files into the tree. What is left are
-// the links to submodules. The disk space of the repository is for the next one.
+// extract fetches one repository and writes its files into the tree. What is left are the links to submodules. The
+// disk space of the repository is for the next one.
 func (u *use) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
 	r, commit, err := u.resolve(ctx, a, ref)
 	if err != nil {
@@ -179,13 +175,11 @@ func (u *use) extract(ctx context.Context, a address, ref, prefix string) (commi
 	return commit, entries, byPath, err
 }
 
-// maxTries is how often a repository is asked for what it does not give because of
-// trouble that may pass.
+// maxTries is how often a repository is asked for what it does not give because of trouble that may pass.
 const maxTries = 5
 
-// resolve fetches the commit that ref means, again if trouble may pass. What is
-// received counts, whatever comes of it: where too little is left because of trouble,
-// that is the error.
+// resolve fetches the commit that ref means, again if trouble may pass. What is received counts, whatever comes of
+// it: where too little is left because of trouble, that is the error.
 func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
 	var trouble error // of the last try
 	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {

@@ -1,18 +1,14 @@
 // Package git brings the files of one revision of a git repository.
 //
-// Invariant: what a stranger wrote (an address, a ref, a tree, a .gitmodules
-// file) is data. It chooses what is fetched from where the policy allows; it
-// never becomes an option of a program, a setting of git, a command, or a file
-// on this disk under a name of its choosing. There is never a work tree: git
-// fetches into a bare repository that is made for one fetch and removed after
-// it, and the files are read out of it as a stream.
+// Invariant: what a stranger wrote (an address, a ref, a tree, a .gitmodules file) is data. It chooses what is
+// fetched from where the policy allows; it never becomes an option of a program, a setting of git, a command, or a
+// file on this disk under a name of its choosing. There is never a work tree: git fetches into a bare repository
+// that is made for one fetch and removed after it, and the files are read out of it as a stream.
 //
-// The files are those that git clone, git checkout and git submodule update
-// --init --recursive leave in an empty directory on Linux with no configuration,
-// without .git: line endings, $Id$ and working-tree encodings converted as
-// .gitattributes says, nothing left out by export-ignore, Git LFS files as
-// pointers. git holds in memory what it converts, so a file of more than 32 MiB that
-// takes more than 256 MiB before or after that is an error.
+// The files are those that git clone, git checkout and git submodule update --init --recursive leave in an empty
+// directory on Linux with no configuration, without .git: line endings, $Id$ and working-tree encodings converted
+// as .gitattributes says, nothing left out by export-ignore, Git LFS files as pointers. git holds in memory what it
+// converts, so a file of more than 32 MiB that takes more than 256 MiB before or after that is an error.
 //
 // It needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
 package git
@@ -29,11 +25,11 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. How many run
-// at once is for the caller to bound.
+// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. How many run at once is for the caller to
+// bound.
 type Getter struct {
-	// Dir is where each fetch makes a directory of its own, which it removes;
-	// the system's temporary directory if empty.
+	// Dir is where each fetch makes a directory of its own, which it removes; the system's temporary directory if
+	// empty.
 	Dir     string
 	Network Network
 	// CAFile names a PEM file of root certificates to trust beside the system's.
@@ -46,14 +42,12 @@ var _ fetch.Getter = (*Getter)(nil)
 
 // Network is the way out.
 type Network interface {
-	// Check returns an error for an http or https URL that may not be asked; see
-	// [egress.Client.Check].
+	// Check returns an error for an http or https URL that may not be asked; see [egress.Client.Check].
 	Check(ctx context.Context, u *url.URL) error
-	// Resolve returns an address of an ssh host that may be connected to; see
-	// [egress.Client.Resolve].
+	// Resolve returns an address of an ssh host that may be connected to; see [egress.Client.Resolve].
 	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
-	// Session opens a forward proxy for one repository, which may receive maxBytes.
-	// If it is nil git connects by itself.
+	// Session opens a forward proxy for one repository, which may receive maxBytes. If it is nil git connects by
+	// itself.
 	Session(maxBytes int64) (Session, error)
 }
 

@@ -9,8 +9,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Installed returns an error, [modproxy.ErrUnavailable], unless git is in PATH and new
-// enough.
+// Installed returns an error, [modproxy.ErrUnavailable], unless git is in PATH and new enough.
 func Installed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

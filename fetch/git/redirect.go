@@ -20,8 +20,7 @@ const (
 	firstQuery   = "service=git-upload-pack"
 )
 
-// redirected calls visit with a, and with each address that a visit finds to be
-// redirected to.
+// redirected calls visit with a, and with each address that a visit finds to be redirected to.
 func redirected(a address, visit func(at address) error) error {
 	for at, hops := a, 0; ; hops++ {
 		err := visit(at)
@@ -41,9 +40,8 @@ func redirected(a address, visit func(at address) error) error {
 	}
 }
 
-// follow returns the repository that r leads to from a. It is an address like any
-// other: its grammar is checked here, the policy is asked for it, it gets the
-// credential of its own origin, if any.
+// follow returns the repository that r leads to from a. It is an address like any other: its grammar is checked
+// here, the policy is asked for it, it gets the credential of its own origin, if any.
 func (r *redirect) follow(a address) (address, error) {
 	from, err := url.Parse(a.String() + firstRequest)
 	if err != nil {

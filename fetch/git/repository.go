@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// repository is one bare repository on disk, made for one revision, and what git
-// needs to fetch into it.
+// repository is one bare repository on disk, made for one revision, and what git needs to fetch into it.
 type repository struct {
 	at      address
 	top     string // what is on disk for it
@@ -32,8 +31,8 @@ type repository struct {
 	trace         string   // file; empty for ssh
 }
 
-// open makes a repository in a new directory, ready to fetch from a. Nothing is
-// started if the policy does not allow a.
+// open makes a repository in a new directory, ready to fetch from a. Nothing is started if the policy does not
+// allow a.
 func (u *use) open(ctx context.Context, a address, limit int64) (*repository, error) {
 	if err := u.allow(ctx, a); err != nil {
 		return nil, err
@@ -60,8 +59,7 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	return r, nil
 }
 
-// allow returns an error for an address that the policy refuses. It starts and resolves
-// nothing.
+// allow returns an error for an address that the policy refuses. It starts and resolves nothing.
 func (u *use) allow(ctx context.Context, a address) error {
 	if a.scheme == "ssh" {
 		_, err := u.identity(a)
@@ -89,8 +87,8 @@ func (u *use) prepareHTTP(r *repository, home string) (err error) {
 		protocols = append(protocols, "http")
 	}
 	var s settings
-	// git would take extraHeader along to wherever a redirect leads: redirects
-	// are followed by [redirected], each hop as an address of its own.
+	// git would take extraHeader along to wherever a redirect leads: redirects are followed by [redirected], each
+	// hop as an address of its own.
 	s.add("http.followRedirects", "false")
 	s.add("http.lowSpeedLimit", "1") // a server that is counting objects sends little, but something
 	s.add("http.lowSpeedTime", "60")
@@ -148,9 +146,8 @@ func (r *repository) read(ctx context.Context, c command) error {
 	return c.run(ctx)
 }
 
-// connect runs a git that may connect to r.at, and ends it when the repository,
-// with what git notes of the answers, outgrows its limit: git has no such limit of
-// its own.
+// connect runs a git that may connect to r.at, and ends it when the repository, with what git notes of the answers,
+// outgrows its limit: git has no such limit of its own.
 func (r *repository) connect(ctx context.Context, c command) error {
 	c.dir, c.env = r.top, r.network
 	if r.trace != "" {

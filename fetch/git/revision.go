@@ -14,13 +14,11 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// resolve fetches the commit that ref means, HEAD if it is empty, and returns
-// its id.
+// resolve fetches the commit that ref means, HEAD if it is empty, and returns its id.
 //
-// It asks for that one commit first, which every name and, with most servers,
-// every whole id allows. Only when that is not answered is everything fetched:
-// for abbreviated ids, for servers that give away nothing but what refs point
-// at, or that know no shallow fetch.
+// It asks for that one commit first, which every name and, with most servers, every whole id allows. Only when that
+// is not answered is everything fetched: for abbreviated ids, for servers that give away nothing but what refs
+// point at, or that know no shallow fetch.
 func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		ref = "HEAD"
@@ -88,8 +86,7 @@ func (r *repository) fetchOne(ctx context.Context, ref string) (string, error) {
 	return r.revParse(ctx, "FETCH_HEAD")
 }
 
-// fetchAll fetches all branches and tags and looks for ref as a client does that
-// has cloned the repository.
+// fetchAll fetches all branches and tags and looks for ref as a client does that has cloned the repository.
 func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (string, error) {
 	specs := []string{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}
 	if head {
@@ -113,8 +110,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 	return "", noSuchRef(ref)
 }
 
-// fetch runs git fetch. The refspecs go through stdin, where nothing but a
-// refspec is expected.
+// fetch runs git fetch. The refspecs go through stdin, where nothing but a refspec is expected.
 func (r *repository) fetch(ctx context.Context, options []string, specs ...string) error {
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--stdin"}
 	args = append(append(args, options...), "--end-of-options", r.at.String())
@@ -144,8 +140,8 @@ type listing struct {
 	id     string // what ref names, of an annotated tag the commit; empty if it is not listed
 }
 
-// list asks the remote for its refs, and looks for ref; empty stands for HEAD. Of an
-// abbreviated id only a tag is looked for: the id goes before a branch.
+// list asks the remote for its refs, and looks for ref; empty stands for HEAD. Of an abbreviated id only a tag is
+// looked for: the id goes before a branch.
 func (r *repository) list(ctx context.Context, ref string) (listing, error) {
 	named := names(cmp.Or(ref, "HEAD"))
 	if isAbbreviated(ref) {

@@ -10,9 +10,8 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// sshCommand returns the program and options with which git is to reach a. The
-// address that was checked is the one that is connected to; the host's key is
-// looked up by the host's name.
+// sshCommand returns the program and options with which git is to reach a. The address that was checked is the one
+// that is connected to; the host's key is looked up by the host's name.
 func (u *use) sshCommand(ctx context.Context, a address) (string, error) {
 	shown, err := u.identity(a)
 	if err != nil {
@@ -84,8 +83,7 @@ func sshCommandLine(options []string) string {
 	return line
 }
 
-// sshPath quotes a file's name for ssh, which splits at spaces and expands
-// percent signs.
+// sshPath quotes a file's name for ssh, which splits at spaces and expands percent signs.
 func sshPath(name string) string {
 	return `"` + strings.ReplaceAll(name, "%", "%%") + `"`
 }

@@ -43,11 +43,10 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 	return parseSubmodules(string(list))
 }
 
-// parseSubmodules reads what git config --null --list prints of a .gitmodules
-// file, as git submodule does (https://git-scm.com/docs/gitmodules): the last
-// value of a key counts, and the last name that claims a path has it; a name
-// that could be a path out of .git/modules counts for nothing, nor does a path or
-// URL that could be an option.
+// parseSubmodules reads what git config --null --list prints of a .gitmodules file, as git submodule does
+// (https://git-scm.com/docs/gitmodules): the last value of a key counts, and the last name that claims a path has
+// it; a name that could be a path out of .git/modules counts for nothing, nor does a path or URL that could be an
+// option.
 func parseSubmodules(list string) (map[string]submodule, error) {
 	byName := make(map[string]*submodule)
 	paths := make(map[string]string) // path of each name
@@ -108,9 +107,8 @@ func submoduleKey(key string) (name, variable string, ok bool) {
 	return name, variable, true
 }
 
-// relativeURL resolves url, which begins with ./ or ../, against the URL of the
-// repository whose .gitmodules has it, as git submodule does: each ../ takes one
-// part off the end, at the last slash or else colon.
+// relativeURL resolves url, which begins with ./ or ../, against the URL of the repository whose .gitmodules has
+// it, as git submodule does: each ../ takes one part off the end, at the last slash or else colon.
 func relativeURL(parent, url string) (string, error) {
 	parent = strings.TrimSuffix(parent, "/")
 	separator := "/"
@@ -147,8 +145,8 @@ func (s submodule) address(parent address) (address, error) {
 	return parseAddress(url)
 }
 
-// fetchSubmodules fetches each of links, which are what is left of a tree: the
-// commits that submodules are to have, by path.
+// fetchSubmodules fetches each of links, which are what is left of a tree: the commits that submodules are to have,
+// by path.
 func (u *use) fetchSubmodules(ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int) error {
 	for _, path := range slices.Sorted(maps.Keys(links)) {
 		s, ok := byPath[path]

@@ -50,8 +50,7 @@ func (r *repository) entries(ctx context.Context, commit string, l Limits) (tree
 	return tree, nil
 }
 
-// readEntries reads what git ls-tree prints. A few kilobytes can describe trees
-// without end: an error ends git.
+// readEntries reads what git ls-tree prints. A few kilobytes can describe trees without end: an error ends git.
 func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
 	tree := make(map[string]entry)
 	var total int64
@@ -120,12 +119,10 @@ func parseEntry(line string) (name string, e entry, err error) {
 	return "", entry{}, invalid("the tree has %.80q with mode %s", name, e.mode)
 }
 
-// files writes the files and links of commit, converted as for a work tree, into
-// t below prefix. tree says what there must be; what then is left of it are the
-// submodules.
+// files writes the files and links of commit, converted as for a work tree, into t below prefix. tree says what
+// there must be; what then is left of it are the submodules.
 func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t tree) error {
-	// This file goes before every .gitattributes: git archive leaves nothing out
-	// and puts nothing in.
+	// This file goes before every .gitattributes: git archive leaves nothing out and puts nothing in.
 	attributes := filepath.Join(r.dir, "info", "attributes")
 	err := os.MkdirAll(filepath.Dir(attributes), 0o700)
 	if err == nil {
@@ -156,9 +153,8 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	return nil
 }
 
-// archive unpacks what commit has at paths, or all of it. What is larger than
-// threshold is streamed, as it is in the repository; what is not is held in memory,
-// and converted.
+// archive unpacks what commit has at paths, or all of it. What is larger than threshold is streamed, as it is in
+// the repository; what is not is held in memory, and converted.
 func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, commit string, paths ...string) error {
 	args := []string{"-c", "core.bigFileThreshold=" + strconv.Itoa(threshold),
 		"archive", "--format=tar", "--end-of-options", commit}

@@ -18,9 +18,8 @@ type address struct {
 	checksum *archive.Checksum
 }
 
-// parse reads an http or https location. The arguments archive and checksum are the
-// client's and never sent (go-getter's client.go); the rest of the query stays as it is.
-// A direct location has no such arguments.
+// parse reads an http or https location. The arguments archive and checksum are the client's and never sent
+// (go-getter's client.go); the rest of the query stays as it is. A direct location has no such arguments.
 func parse(raw string, direct bool) (address, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

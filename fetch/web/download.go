@@ -15,13 +15,12 @@ import (
 	"github.com/modproxy/modproxy/fetch/archive"
 )
 
-// maxTries is how often a server is asked for an archive that does not come to its end,
-// or for a page.
+// maxTries is how often a server is asked for an archive that does not come to its end, or for a page.
 const maxTries = 3
 
-// download receives the archive into a file without a name: a checksum covers it
-// whole, and a zip is read from its end. What is received counts, also of tries that
-// come to nothing: where too little is left because of them, their error is the error.
+// download receives the archive into a file without a name: a checksum covers it whole, and a zip is read from its
+// end. What is received counts, also of tries that come to nothing: where too little is left because of them, their
+// error is the error.
 func (v *visit) download(ctx context.Context) (file *os.File, size int64, err error) {
 	left := v.MaxReceived
 	var trouble error // of the last try
@@ -36,8 +35,7 @@ func (v *visit) download(ctx context.Context) (file *os.File, size int64, err er
 	return file, size, err
 }
 
-// downloadOnce is download with one try. With an error, size is what was received of
-// the body.
+// downloadOnce is download with one try. With an error, size is what was received of the body.
 func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
 	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 3, MaxBytes: most, Archive: true})
 	if err != nil {
@@ -77,8 +75,8 @@ var magics = map[string]archive.Format{
 	"\xfd7zXZ\x00": archive.TarXz,
 }
 
-// sniff returns the format of an archive by its first bytes, as OpenTofu does for a
-// package that comes from the registry itself (internal/registry/package_extract.go).
+// sniff returns the format of an archive by its first bytes, as OpenTofu does for a package that comes from the
+// registry itself (internal/registry/package_extract.go).
 func sniff(f io.ReaderAt) (archive.Format, error) {
 	head := make([]byte, 6)
 	n, err := f.ReadAt(head, 0)

@@ -16,9 +16,8 @@ import (
 // maxPage bounds the page that may carry a meta tag, in bytes.
 const maxPage = 1 << 20
 
-// askPage asks a location that is no archive where the package is: by the header
-// X-Terraform-Get, or by a meta tag named terraform-get in the head of an HTML page
-// (go-getter's get_http.go).
+// askPage asks a location that is no archive where the package is: by the header X-Terraform-Get, or by a meta tag
+// named terraform-get in the head of an HTML page (go-getter's get_http.go).
 func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error) {
 	asked := *v.url
 	if asked.RawQuery != "" {

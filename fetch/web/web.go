@@ -1,9 +1,7 @@
-// Package web brings what http and https locations name: an archive, or what a page
-// says is elsewhere.
+// Package web brings what http and https locations name: an archive, or what a page says is elsewhere.
 //
-// Invariant: a location is read as go-getter reads it, so that what is brought is what
-// a client would install. An archive is received whole before anything is read from
-// it.
+// Invariant: a location is read as go-getter reads it, so that what is brought is what a client would install. An
+// archive is received whole before anything is read from it.
 package web
 
 import (
@@ -70,8 +68,7 @@ type visit struct {
 	address
 }
 
-// fetchArchive adds the files of the archive to tree. It reports whether the location
-// has its checksum.
+// fetchArchive adds the files of the archive to tree. It reports whether the location has its checksum.
 func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bool, err error) {
 	file, size, err := v.download(ctx)
 	if err != nil {
@@ -94,8 +91,8 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 // maxRedirects is no bound beside the budget of a package.
 const maxRedirects = 10
 
-// get sends one request for something. Any other answer is an error; again reports
-// whether another try may do better.
+// get sends one request for something. Any other answer is an error; again reports whether another try may do
+// better.
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	if res, err = v.Egress.Get(ctx, r); err != nil {
@@ -112,9 +109,8 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 // mayPass reports whether another try may do better than err, and may be made.
 func (v *visit) mayPass(err error) bool { return egress.MayPass(err) && !v.source.Budget.Spent() }
 
-// shown returns what servers are shown: what the location itself carries, the
-// registry's own token if the registry asked for that, and what is configured; each to
-// its origin only.
+// shown returns what servers are shown: what the location itself carries, the registry's own token if the registry
+// asked for that, and what is configured; each to its origin only.
 func (v *visit) shown() []egress.Credential {
 	var shown []egress.Credential
 	if v.user != nil {
