@@ -105,54 +105,41 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// question sends one question about m to its registry, GET base/namespace/name/system/rest, and has read take the
-// answer, of limit bytes at most. asked is the URL before any redirect, which relative locations are relative to.
+// reader reads an answer. asked is the URL before any redirect, which relative locations are relative to.
+type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL) (T, error)
+
+// question sends one question about m to its registry, GET base/namespace/name/system/rest, and calls read with the
+// answer, which has limit bytes at most.
 func question[T any](ctx context.Context, c *Client, m modproxy.Module, rest string, limit int64, read reader[T]) (T, error) {
 	path := m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
 	return questionOf(ctx, c, serviceOf{m.Host, modulesV1}, m.Namespace, path, limit, read)
 }
 
-// reader reads an answer.
-type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL) (T, error)
-
 // questionOf is question for a path below the base URL of any service. It is about something of a namespace.
 func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, path string, limit int64, read reader[T]) (T, error) {
 	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {
-		res, asked, err := c.get(ctx, s, path, limit)
+		base, err := c.base(ctx, s)
 		if err != nil {
 			return answer, err
 		}
+		asked, err := base.Parse(path)
+		if err != nil {
+			return answer, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+		}
+		header := http.Header{
+			"Accept":              {"application/json"},
+			"X-Terraform-Version": {"1.11.4"}, // some registries answer only what looks like a client of theirs
+		}
+		res, err := c.cfg.Egress.Get(ctx, egress.Request{
+			URL: asked.String(), Header: header, Credentials: c.credentials(s.host), Redirects: 5, Attempts: 2, MaxBytes: limit,
+		})
+		if err != nil {
+			return answer, fetch.Outgoing(err)
+		}
 		defer res.Body.Close()
+		begin(ctx)
 		return read(ctx, res, asked)
 	})
-}
-
-func (c *Client) get(ctx context.Context, s serviceOf, path string, limit int64) (*http.Response, *url.URL, error) {
-	base, err := c.base(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	asked, err := base.Parse(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-	}
-	res, err := c.cfg.Egress.Get(ctx, egress.Request{
-		URL: asked.String(),
-		Header: http.Header{
-			"Accept": {"application/json"},
-			// Some registries answer only what looks like a client of theirs.
-			"X-Terraform-Version": {"1.11.4"},
-		},
-		Credentials: c.credentials(s.host),
-		Redirects:   5,
-		Attempts:    2,
-		MaxBytes:    limit,
-	})
-	if err != nil {
-		return nil, nil, fetch.Outgoing(err)
-	}
-	begin(ctx)
-	return res, asked, nil
 }
 
 // shared calls ask once for all that want key at the same time. It does not end with the question that came first.

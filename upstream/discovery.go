@@ -113,12 +113,8 @@ func usable(d discovered, now time.Time) (*url.URL, error) {
 // (terraform-svchost disco.go).
 func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
-		URL:         "https://" + s.host + "/.well-known/terraform.json",
-		Header:      http.Header{"Accept": {"application/json"}},
-		Credentials: c.credentials(s.host),
-		Redirects:   3,
-		Attempts:    2,
-		MaxBytes:    maxDiscovery,
+		URL: "https://" + s.host + "/.well-known/terraform.json", Header: http.Header{"Accept": {"application/json"}},
+		Credentials: c.credentials(s.host), Redirects: 3, Attempts: 2, MaxBytes: maxDiscovery,
 	})
 	if err != nil {
 		return nil, fetch.Outgoing(err)

@@ -71,30 +71,22 @@ func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 }
 
 func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
-	return question(ctx, c, v.Module, url.PathEscape(v.Version)+"/download", maxLocation,
-		func(_ context.Context, res *http.Response, asked *url.URL) (fetch.Source, error) {
-			return c.readLocation(v.Module, res, asked)
-		})
-}
-
-func (c *Client) readLocation(m modproxy.Module, res *http.Response, asked *url.URL) (fetch.Source, error) {
-	var body []byte
-	switch res.StatusCode {
-	case http.StatusNoContent:
-	case http.StatusOK:
-		var err error
-		if body, err = io.ReadAll(res.Body); err != nil {
-			return fetch.Source{}, fetch.Outgoing(err)
+	read := func(_ context.Context, res *http.Response, asked *url.URL) (s fetch.Source, err error) {
+		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
+			return s, c.refusal(v.Host, res)
 		}
-	default:
-		return fetch.Source{}, c.refusal(m.Host, res)
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			return s, fetch.Outgoing(err)
+		}
+		l, own, err := parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
+		s = fetch.Source{Location: l, Module: v.Module, Direct: own != nil}
+		if own != nil && *own {
+			s.Own = c.credentials(v.Host)
+		}
+		return s, err
 	}
-	l, own, err := parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
-	s := fetch.Source{Location: l, Module: m, Direct: own != nil}
-	if own != nil && *own {
-		s.Own = c.credentials(m.Host)
-	}
-	return s, err
+	return question(ctx, c, v.Module, url.PathEscape(v.Version)+"/download", maxLocation, read)
 }
 
 // parseAnswer reads a location from the answer to a download request: the header that Terraform reads, or the JSON

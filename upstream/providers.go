@@ -33,11 +33,11 @@ const (
 // [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
 	namespace, _, _ := strings.Cut(path, "/")
+	read := func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
+		return c.readProvider(host, res)
+	}
 	answer := shared(ctx, &c.passing, host+" "+path, providerTimeout, func(ctx context.Context) (any, error) {
-		return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider,
-			func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
-				return c.readProvider(host, res)
-			})
+		return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider, read)
 	})
 	select {
 	case r := <-answer:

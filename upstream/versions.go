@@ -25,9 +25,10 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	return question(ctx, c, m, "versions", maxDocument, func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
+	read := func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
 		return c.readVersions(ctx, m, res)
-	})
+	}
+	return question(ctx, c, m, "versions", maxDocument, read)
 }
 
 // ordinaryDocument is the size up to which any number of versions documents is read at once. The clients' modules

@@ -31,24 +31,11 @@ func (s settings) environ() []string {
 // git's wrapper.c), and there are not several such objects at a time.
 func environment(gitDir, home string, protocols []string, s settings, more ...string) []string {
 	env := []string{
-		"PATH=" + os.Getenv("PATH"),
-		"HOME=" + home,
-		"XDG_CONFIG_HOME=" + home,
-		"TMPDIR=" + home,
-		"LC_ALL=C",
-		"GIT_DIR=" + gitDir,
-		"GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=" + os.DevNull,
-		"GIT_ATTR_NOSYSTEM=1",
-		"GIT_TERMINAL_PROMPT=0",
-		"GIT_ASKPASS=false",
-		"SSH_ASKPASS=false",
-		"SSH_ASKPASS_REQUIRE=never",
-		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"),
-		"GIT_PROTOCOL_FROM_USER=0",
-		"GIT_NO_REPLACE_OBJECTS=1",
-		"GIT_LFS_SKIP_SMUDGE=1",
-		"GIT_ALLOC_LIMIT=256m",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C", "GIT_DIR=" + gitDir,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "SSH_ASKPASS_REQUIRE=never",
+		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"), "GIT_PROTOCOL_FROM_USER=0",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_ALLOC_LIMIT=256m",
 	}
 	return append(append(env, more...), append(commonSettings(), s...).environ()...)
 }
@@ -61,24 +48,15 @@ func commonSettings() settings {
 	s := settings{
 		{"safe.directory", "*"}, // the directory is our own, whatever user owns Dir
 		{"safe.bareRepository", "all"},
-		{"core.hooksPath", os.DevNull},
-		{"core.attributesFile", os.DevNull},
-		{"core.excludesFile", os.DevNull},
-		{"core.fsmonitor", "false"},
-		{"core.askPass", "false"},
-		{"core.bigFileThreshold", strconv.Itoa(largeFile)},
-		{"pack.threads", "1"},
-		{"credential.helper", ""},
-		{"init.defaultBranch", "main"},
-		{"gc.auto", "0"},
-		{"maintenance.auto", "false"},
+		{"core.hooksPath", os.DevNull}, {"core.attributesFile", os.DevNull}, {"core.excludesFile", os.DevNull},
+		{"core.fsmonitor", "false"}, {"core.askPass", "false"}, {"credential.helper", ""},
+		{"core.bigFileThreshold", strconv.Itoa(largeFile)}, {"pack.threads", "1"},
+		{"init.defaultBranch", "main"}, {"advice.detachedHead", "false"},
+		{"gc.auto", "0"}, {"maintenance.auto", "false"}, {"fetch.writeCommitGraph", "false"},
 		{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
-		{"fetch.writeCommitGraph", "false"},
 		{"protocol.version", "2"},
 		{"transfer.bundleURI", "false"}, // no hint of a server leads elsewhere
-		{"fetch.recurseSubmodules", "false"},
-		{"submodule.recurse", "false"},
-		{"advice.detachedHead", "false"},
+		{"fetch.recurseSubmodules", "false"}, {"submodule.recurse", "false"},
 		{"transfer.fsckObjects", "true"},
 	}
 	for _, id := range harmless {

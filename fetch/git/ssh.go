@@ -52,27 +52,11 @@ func (u *use) identity(a address) (fetch.Credential, error) {
 
 // sshOptions leave ssh nothing to find out or to ask by itself.
 var sshOptions = []string{
-	"BatchMode=yes",
-	"StrictHostKeyChecking=yes",
-	"GlobalKnownHostsFile=/dev/null",
-	"UpdateHostKeys=no",
-	"CheckHostIP=no",
-	"VerifyHostKeyDNS=no",
-	"CanonicalizeHostname=no",
-	"IdentitiesOnly=yes",
-	"IdentityAgent=none",
-	"PreferredAuthentications=publickey",
-	"PasswordAuthentication=no",
-	"KbdInteractiveAuthentication=no",
-	"ForwardAgent=no",
-	"ClearAllForwardings=yes",
-	"PermitLocalCommand=no",
-	"ProxyCommand=none",
-	"ControlMaster=no",
-	"ControlPath=none",
-	"ConnectTimeout=30",
-	"ServerAliveInterval=15",
-	"ServerAliveCountMax=4",
+	"BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=/dev/null", "UpdateHostKeys=no", "CheckHostIP=no",
+	"VerifyHostKeyDNS=no", "CanonicalizeHostname=no", "IdentitiesOnly=yes", "IdentityAgent=none",
+	"PreferredAuthentications=publickey", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no",
+	"ForwardAgent=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ProxyCommand=none", "ControlMaster=no",
+	"ControlPath=none", "ConnectTimeout=30", "ServerAliveInterval=15", "ServerAliveCountMax=4",
 }
 
 func sshCommandLine(options []string) string {
