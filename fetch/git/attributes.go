@@ -1,14 +1,9 @@
 package git
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
-
-	"github.com/modproxy/modproxy"
 )
 
 // convertedLarge returns, in order, the large files of tree that a checkout converts: git archive streams those as
@@ -27,14 +22,20 @@ func (r *repository) convertedLarge(ctx context.Context, commit string, tree map
 	if err := r.read(ctx, command{args: []string{"read-tree", commit}}); err != nil {
 		return nil, broken(err)
 	}
-	byPath := make(map[string]attributes)
-	err := r.read(ctx, command{
-		args:   []string{"check-attr", "--cached", "--stdin", "-z", "text", "crlf", "eol", "ident", "working-tree-encoding"},
-		stdin:  large.String(),
-		stdout: func(stdout io.Reader) error { return readAttributes(stdout, byPath) },
-	})
+	args := []string{"check-attr", "--cached", "--stdin", "-z", "text", "crlf", "eol", "ident", "working-tree-encoding"}
+	printed, err := r.output(ctx, command{args: args, stdin: large.String()}, maxAttributes)
 	if err != nil {
 		return nil, broken(err)
+	}
+	byPath := make(map[string]attributes)
+	for triple := range slices.Chunk(strings.Split(printed, "\x00"), 3) { // path, attribute and value
+		if len(triple) < 3 {
+			break
+		}
+		if byPath[triple[0]] == nil {
+			byPath[triple[0]] = make(attributes)
+		}
+		byPath[triple[0]][triple[1]] = triple[2]
 	}
 	var paths []string
 	for path, a := range byPath {
@@ -46,29 +47,10 @@ func (r *repository) convertedLarge(ctx context.Context, commit string, tree map
 	return paths, nil
 }
 
+const maxAttributes = 4 << 20 // bytes that are printed of the attributes of large files, which cannot be many
+
 // attributes are those of one path: "set", "unset", "unspecified", or what they are set to.
 type attributes map[string]string
-
-// readAttributes reads what git check-attr -z prints: path, attribute and value in turn.
-func readAttributes(stdout io.Reader, byPath map[string]attributes) error {
-	var fields []string
-	values := bufio.NewScanner(stdout)
-	values.Split(splitNul)
-	for values.Scan() {
-		if fields = append(fields, values.Text()); len(fields) < 3 {
-			continue
-		}
-		if byPath[fields[0]] == nil {
-			byPath[fields[0]] = make(attributes)
-		}
-		byPath[fields[0]][fields[1]] = fields[2]
-		fields = fields[:0]
-	}
-	if values.Err() != nil {
-		return fmt.Errorf("%w: git check-attr: %w", modproxy.ErrUnavailable, values.Err())
-	}
-	return nil
-}
 
 // convert reports whether a checkout on Linux may write something else than what the repository has
 // (https://git-scm.com/docs/gitattributes). There are no filters.

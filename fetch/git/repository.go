@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -144,6 +145,19 @@ func (r *repository) received() int64 {
 func (r *repository) read(ctx context.Context, c command) error {
 	c.dir, c.env = r.top, r.local
 	return c.run(ctx)
+}
+
+// output runs a git that connects to nothing, and returns what it prints, which is an error beyond limit bytes.
+func (r *repository) output(ctx context.Context, c command, limit int) (string, error) {
+	var printed []byte
+	c.stdout = func(stdout io.Reader) (err error) {
+		if printed, err = io.ReadAll(io.LimitReader(stdout, int64(limit)+1)); len(printed) > limit {
+			return invalid("git %s prints more than %d bytes", c.args[0], limit)
+		}
+		return errUnavailable(err)
+	}
+	err := r.read(ctx, c)
+	return string(printed), err
 }
 
 // connect runs a git that may connect to r.at, and ends it when the repository, with what git notes of the answers,

@@ -119,15 +119,9 @@ func (r *repository) fetch(ctx context.Context, options []string, specs ...strin
 
 // revParse returns the id of the commit that expression, peeled, is.
 func (r *repository) revParse(ctx context.Context, expression string) (string, error) {
-	var id string
-	err := r.read(ctx, command{
-		args: []string{"rev-parse", "--verify", "--quiet", "--end-of-options", expression + "^{commit}"},
-		stdout: func(stdout io.Reader) error {
-			line, err := io.ReadAll(io.LimitReader(stdout, 128))
-			id = strings.TrimSpace(string(line))
-			return errUnavailable(err)
-		},
-	})
+	args := []string{"rev-parse", "--verify", "--quiet", "--end-of-options", expression + "^{commit}"}
+	printed, err := r.output(ctx, command{args: args}, 128)
+	id := strings.TrimSpace(printed)
 	if err == nil && !isObjectID(id) {
 		return "", fmt.Errorf("%w: git rev-parse printed no commit id", modproxy.ErrUnavailable)
 	}

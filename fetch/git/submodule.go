@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -23,24 +22,15 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 	if size > maxModulesFile {
 		return nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
 	}
-	var list []byte
-	err := r.read(ctx, command{
-		args: []string{"config", "--null", "--list", "--no-includes", "--blob", commit + ":.gitmodules"},
-		stdout: func(stdout io.Reader) (err error) {
-			list, err = io.ReadAll(io.LimitReader(stdout, 2*maxModulesFile+1))
-			if len(list) > 2*maxModulesFile {
-				return invalid(".gitmodules is too large")
-			}
-			return errUnavailable(err)
-		},
-	})
+	args := []string{"config", "--null", "--list", "--no-includes", "--blob", commit + ":.gitmodules"}
+	list, err := r.output(ctx, command{args: args}, 2*maxModulesFile)
 	if failed := asExit(err); failed != nil {
 		return nil, invalid(".gitmodules cannot be read%s", scrub(failed.stderr, false))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return parseSubmodules(string(list))
+	return parseSubmodules(list)
 }
 
 // parseSubmodules reads what git config --null --list prints of a .gitmodules file, as git submodule does
