@@ -31,7 +31,9 @@ func (h has) Check(_ context.Context, s fetch.Source) error {
 	return nil
 }
 
-func (h has) Commit(_ context.Context, s fetch.Source) (string, error) { return "commit of " + s.URL, nil }
+func (h has) Commit(_ context.Context, s fetch.Source) (string, error) {
+	return "commit of " + s.URL, nil
+}
 
 func (h has) Fetch(_ context.Context, s fetch.Source, tree *pack.Builder) (fetch.Result, error) {
 	got := fetch.Result{From: modproxy.Source{URL: s.URL, Commit: s.Commit}, Pinned: strings.Contains(s.URL, "pinned")}
