@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -111,14 +110,17 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 func BenchmarkClaimInVain(b *testing.B) {
 	const blobs = 100_000
 	m := newRoom(blobs)
+	var list []BlobInfo
 	for i := range blobs {
-		d := modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}
-		m.load([]BlobInfo{{Digest: d, Size: 1, Used: time.UnixMilli(int64(i * 7919 % blobs))}})
-		m.read(d)
+		list = append(list, BlobInfo{Digest: modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, Size: 1})
+	}
+	m.load(list)
+	for _, blob := range list {
+		m.read(blob.Digest)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, victims, _, waiting := m.claim([]Content{{Size: 1}}, true); victims != nil || waiting != waitReaders {
+		if _, victims, _, waiting := m.claim([]Content{{Digest: modproxy.Digest{31: 1}, Size: 1}}, true); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
 	}
