@@ -1,8 +1,11 @@
 package disk_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/store/storetest"
 )
@@ -17,12 +20,21 @@ func mustOpen(t testing.TB, dir string) *disk.Directory {
 	return d
 }
 
+// blobName returns the file of a blob.
+func blobName(d *disk.Directory, digest modproxy.Digest) string {
+	hex := digest.String()
+	return d.Path(filepath.FromSlash("blobs/v1/sha256"), hex[:2], hex)
+}
+
 func TestDirectory(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, n int) []storetest.Handle {
 		d := mustOpen(t, t.TempDir())
 		handles := make([]storetest.Handle, n)
 		for i := range handles {
-			handles[i] = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Damage: d.Damage}
+			handles[i] = storetest.Handle{
+				Records: d.Records(), Blobs: d.Blobs(), Aside: d, Damage: d.Damage,
+				Lose: func(t *testing.T, digest modproxy.Digest) { must(t, os.Remove(blobName(d, digest))) },
+			}
 		}
 		return handles
 	})

@@ -92,7 +92,7 @@ func TestCrashLeavesBlobs(t *testing.T) {
 	data, other := storetest.Bytes(1000, 2)
 	d := mustOpen(t, dir)
 	must(t, d.Blobs().Put(t.Context(), other, bytes.NewReader(data)))
-	name := d.Path("blobs/v1/sha256", digest.String()[:2], digest.String())
+	name := blobName(d, digest)
 	must(t, os.Link(name, name+".kept"))
 	_, err := d.Blobs().Remove(t.Context(), store.Evict, digest)
 	must(t, err, d.Close(), os.Rename(name+".kept", name)) // as after a power cut

@@ -277,7 +277,7 @@ func TestWhatIsNoBlob(t *testing.T) {
 				dir := t.TempDir()
 				digest := fill(t, dir)
 				d := mustOpen(t, dir)
-				name := filepath.Join(dir, "blobs/v1/sha256", digest.String()[:2], digest.String())
+				name := blobName(d, digest)
 				must(t, os.Remove(name), replace(name))
 				_, errOpen := d.Blobs().Open(t.Context(), digest)
 				_, errStat := d.Blobs().Stat(t.Context(), digest)

@@ -48,7 +48,7 @@ func TestRebuild(t *testing.T) {
 		must(t, d.Blobs().Put(t.Context(), digest, bytes.NewReader(data)))
 		digests = append(digests, digest)
 	}
-	name := d.Path("blobs/v1/sha256", digests[7].String()[:2], digests[7].String())
+	name := blobName(d, digests[7])
 	must(t, d.Close(), os.Remove(filepath.Join(dir, "index.db")), os.Chmod(name, 0o600), overwrite(name, 50, "x"))
 	if d, err := disk.Open(dir); err == nil {
 		d.Close()

@@ -146,10 +146,11 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 			}
 		}
 		for _, kind := range kinds {
-			for from := []byte(prefix); from != nil; {
+			most := 4 // records at a time; some callers want to know only whether there are any
+			for from := []byte(prefix); from != nil; most = min(2*most, 256) {
 				var list []listed
 				err := x.d.view(ctx, func(tx *bbolt.Tx) error {
-					list, from = batch(tx, kind, []byte(prefix), from)
+					list, from = batch(tx, kind, []byte(prefix), from, most)
 					return nil
 				})
 				if err != nil {
@@ -176,8 +177,8 @@ type listed struct {
 
 // batch returns records whose keys begin with prefix, and where the next batch begins.
 // Records are yielded between transactions, so that their consumer may change some.
-func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte) (list []listed, next []byte) {
-	const most, mostBytes = 256, 4 << 20
+func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte, most int) (list []listed, next []byte) {
+	const mostBytes = 4 << 20
 	bucket := tx.Bucket(bucketName(kind))
 	if bucket == nil {
 		return nil, nil

@@ -42,7 +42,11 @@ type memoryBlob struct {
 
 // Handle returns a handle on m.
 func (m *Memory) Handle() Handle {
-	return Handle{Records: m.Records(), Blobs: m.Blobs(), Aside: m, Damage: func(t *testing.T, ref store.Ref) { m.Damage(ref) }}
+	return Handle{
+		Records: m.Records(), Blobs: m.Blobs(), Aside: m,
+		Damage: func(_ *testing.T, ref store.Ref) { m.Damage(ref) },
+		Lose:   func(_ *testing.T, d modproxy.Digest) { m.Replace(d, nil) },
+	}
 }
 
 // Records returns the records.

@@ -18,6 +18,24 @@ func testRemove(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	for how, name := range map[store.Removal]string{store.Evict: "evict", store.Collect: "collect", store.SetAside: "set aside"} {
 		t.Run(name, func(t *testing.T) { testRemoval(t, open(t, 2), how) })
 	}
+	t.Run("lost", func(t *testing.T) {
+		handles := open(t, 2)
+		a, b := handles[0], handles[1]
+		d, e := a.putBlob(t, 1000, 1), a.putBlob(t, 2000, 2)
+		one := store.Ref{Kind: "a", Key: "one"}
+		r := a.put(t, store.Record{Ref: one, Needs: []modproxy.Digest{d, e}})
+		a.Lose(t, d)
+		b.lacksBlob(t, d)
+		b.holds(t, r)
+		_, err := b.Records.Put(t.Context(), r)
+		wantError(t, "Put of a record whose blob is lost", err, fs.ErrNotExist)
+		got, err := b.Blobs.Remove(t.Context(), store.Evict, d)
+		if len(got) != 0 || err != nil {
+			t.Errorf("Remove = %v, %v", got, err)
+		}
+		a.lacks(t, one)
+		wantNeeding(t, a, e)
+	})
 	t.Run("aside", func(t *testing.T) {
 		a := open(t, 1)[0]
 		before, err := a.Aside.Aside(t.Context(), 0)

@@ -24,6 +24,8 @@ type Handle struct {
 	Aside   store.Aside
 	// Damage changes the value of a record that is there, behind the storage's back.
 	Damage func(t *testing.T, ref store.Ref)
+	// Lose removes a blob behind the storage's back.
+	Lose func(t *testing.T, d modproxy.Digest)
 }
 
 // Run tests a storage. open returns n handles on one storage, which is empty.
