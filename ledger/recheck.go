@@ -42,7 +42,11 @@ func (r *Recheck) Run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			seen[v] = r.recheck(ctx, rec, seen[v])
+			if commit := r.recheck(ctx, rec, seen[v]); commit != "" {
+				seen[v] = commit
+			} else {
+				delete(seen, v)
+			}
 			sleep(ctx, pause)
 		}
 	}
@@ -71,6 +75,8 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	defer cancel()
 	commit, err := r.Registry.Next.Commit(asking, rec.ModuleVersion)
 	switch {
+	case ctx.Err() != nil:
+		return seen
 	case err != nil:
 		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
 		return seen
