@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -197,17 +198,21 @@ func TestRemote(t *testing.T) {
 	}))
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer m.o.v" {
+		switch r.Header.Get("Authorization") {
+		case "Bearer m.o.v":
 			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
-			return
+		case "Bearer w.w.w":
+			fmt.Fprint(w, `{"key": "of another site"}`)
+		default:
+			api.ServeHTTP(w, r)
 		}
-		api.ServeHTTP(w, r)
 	}))
 	defer server.Close()
 	for token, want := range map[string]string{
 		"o.p.s": "",
 		"x.x.x": "does not know the token",
 		"r.e.a": "it is not an operator's",
+		"w.w.w": "not the URL of a modproxy",
 		"m.o.v": "redirects are not followed",
 	} {
 		c, err := admin.Remote(server.URL+"/", token)

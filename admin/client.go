@@ -169,27 +169,27 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, err // which names the URL
 	case err != nil:
 		return nil, hint.With(fmt.Errorf("the modproxy that serves: %w", err), "it may have ended just now: try again")
-	case answer.StatusCode == http.StatusOK:
+	case answer.StatusCode == http.StatusOK && answer.Header.Get(answerHeader) != "":
 		return answer, nil
 	}
 	defer answer.Body.Close()
 	return nil, c.refused(answer)
 }
 
-// refused returns what is wrong if the answer is not 200.
+// refused returns what is wrong when the answer is not one of the API, or not 200.
 func (c *Client) refused(answer *http.Response) error {
 	switch s := answer.StatusCode; {
 	case s == http.StatusUnauthorized:
 		return hint.With(&Error{s, c.base + " does not know the token: it is mistyped, has expired or was revoked"}, tokenHint)
-	case s == http.StatusNotFound && answer.Header.Get(answerHeader) == "":
+	case (s == http.StatusNotFound || s == http.StatusOK) && answer.Header.Get(answerHeader) == "":
 		return hint.With(&Error{s, c.base + " has no API for this token: it is not an operator's, or this is not the URL of a modproxy"}, tokenHint)
 	case 300 <= s && s < 400:
 		return &Error{s, c.base + ": " + answer.Status + ": redirects are not followed; give the URL of the proxy itself"}
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what there is
-	var said struct{ Errors []string }
-	if json.Unmarshal(text, &said) != nil || len(said.Errors) == 0 {
-		said.Errors = []string{"the modproxy that serves answers " + answer.Status}
+	var answered struct{ Errors []string }
+	if json.Unmarshal(text, &answered) != nil || len(answered.Errors) == 0 {
+		answered.Errors = []string{"the modproxy that serves answers " + answer.Status}
 	}
-	return &Error{answer.StatusCode, said.Errors[0]}
+	return &Error{answer.StatusCode, answered.Errors[0]}
 }

@@ -14,7 +14,7 @@ type Refresh struct {
 	All     bool     `json:"all,omitempty"` // every module of which a package is or was kept
 }
 
-// Refreshed is what a registry said of the versions of one module.
+// Refreshed is what a registry answered about the versions of one module.
 type Refreshed struct {
 	Module   string   `json:"module"`
 	Versions int      `json:"versions"`

@@ -42,7 +42,7 @@ type Damage struct {
 // OfLedger reports whether the ledger is damaged, which is not repaired.
 func (d *Damage) OfLedger() bool { return d.Kind == ledgerDamaged || d.Kind == ledgerMissing }
 
-// What is said of the ledger, beside the kinds of package disk.
+// Damage of the ledger, beside the kinds of package disk.
 const (
 	ledgerDamaged disk.Kind = "ledger_damaged" // it is not what was written, or not what the modproxy that serves has open
 	ledgerMissing disk.Kind = "ledger_missing" // packages are kept, and there is none, or one without records

@@ -127,6 +127,16 @@ func (env *environment) variable(name string) string {
 	return ""
 }
 
+// chosen returns the settings, and MODULE and VERSION if they are given.
+func (env *environment) chosen(args []string) (*config.Config, admin.Query, error) {
+	c, err := env.settings()
+	if err != nil {
+		return nil, admin.Query{}, err
+	}
+	q, err := choose(c, args)
+	return c, q, err
+}
+
 // choose reads MODULE and VERSION if they are given. A module without its hostname
 // is one of the first upstream of c.
 func choose(c *config.Config, args []string) (q admin.Query, err error) {

@@ -41,11 +41,7 @@ marked as superseded, and an accepted one has its reason.
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			q, err := choose(c, args)
+			c, q, err := env.chosen(args)
 			if err != nil {
 				return err
 			}
@@ -97,18 +93,14 @@ func newLedgerDriftCommand(env *environment) *cobra.Command {
 		Use:   "drift [MODULE [VERSION]]",
 		Short: "Print content that was offered but differs from the record",
 		Long: `Print the content that upstreams offered for versions and that was refused because
-it differs from the record. The record counts until somebody accepts other content.
+it differs from the record. The record counts until other content is accepted.
 An observation stays open until then, even if upstream reverts the change. --since
 leaves out old observations.
 
 Exit code 1 means that an observation is open, so that a job can watch it.`,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			q, err := choose(c, args)
+			c, q, err := env.chosen(args)
 			if err != nil {
 				return err
 			}

@@ -31,16 +31,12 @@ offered.
 The first record stays in the ledger, and so does this one.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			q, err := choose(c, args)
+			c, q, err := env.chosen(args)
 			if err != nil {
 				return err
 			}
 			if sum == "" || reason == "" {
-				return misuse{hint.With(errors.New("--sum and --reason must be said"), `"modproxy ledger drift" prints the sums`)}
+				return misuse{hint.With(errors.New("--sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
 			}
 			in := admin.Acceptance{Module: q.Module.String(), Version: q.Version, Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
 			return env.operate(cmd.Context(), c, app.LedgerChange, func(api *admin.Client) error {

@@ -78,22 +78,22 @@ func refreshedText(m admin.Refreshed) string {
 		}
 		return strings.Join(list, ", ") + more
 	}
-	var said []string
+	var parts []string
 	if len(m.New) > 0 {
-		said = append(said, "new: "+name(m.New))
+		parts = append(parts, "new: "+name(m.New))
 	}
 	var gone []string
 	for _, version := range m.Gone {
 		if slices.Contains(m.Kept, version) {
-			version += " (kept, and listed all the same)"
+			version += " (kept, and therefore listed)"
 		}
 		gone = append(gone, version)
 	}
 	if len(gone) > 0 {
-		said = append(said, "gone: "+name(gone))
+		parts = append(parts, "gone: "+name(gone))
 	}
-	if len(said) == 0 {
-		said = append(said, fmt.Sprintf("unchanged, %d versions", m.Versions))
+	if len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("unchanged, %d versions", m.Versions))
 	}
-	return m.Module + ": " + strings.Join(said, "; ") + "\n"
+	return m.Module + ": " + strings.Join(parts, "; ") + "\n"
 }

@@ -23,11 +23,7 @@ MODULE is a module address; without its hostname, one of the first upstream. Wit
 VERSION, the packages of all its versions are removed.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			q, err := choose(c, args)
+			c, q, err := env.chosen(args)
 			if err != nil {
 				return err
 			}
