@@ -18,7 +18,8 @@ type Check struct {
 	// records say that need it.
 	Data bool
 	// Repair sets damaged blobs aside, and deletes records that are damaged or whose blobs
-	// are gone.
+	// are gone. With Data it also makes the records of blobs that have none, as
+	// [Store.Rebuild] does.
 	Repair bool
 	// Found is told of everything that is wrong.
 	Found func(Damage)
@@ -72,13 +73,19 @@ func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
 	if err = errors.Join(err, end()); err != nil {
 		return v.out, failure(ctx, err)
 	}
-	for _, b := range v.blobs {
-		if !b.needed {
+	read, end = v.startReading(ctx, v.rebuildBlob)
+	for d, b := range v.blobs {
+		switch {
+		case b.needed:
+		case c.Data && c.Repair:
+			read(d)
+		default:
 			v.out.Orphans.add(b.size)
 		}
 	}
+	err = end()
 	v.report()
-	return v.out, nil
+	return v.out, failure(ctx, err)
 }
 
 // verification is one under way.

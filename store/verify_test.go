@@ -251,6 +251,22 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// An index may be older than the blobs beside it.
+func TestVerifyMakesRecords(t *testing.T) {
+	w := newWorld(t)
+	data, d := storetest.Bytes(1000, 1)
+	w.keeper["1"], _ = sumOf(bytes.NewReader(data))
+	w.put(d, data, store.Record{Ref: store.Ref{Kind: "list", Key: "a"}})
+	for _, c := range []struct {
+		store.Check
+		orphans int
+	}{{store.Check{Data: true}, 1}, {store.Check{Repair: true}, 1}, {store.Check{Data: true, Repair: true}, 0}, {store.Check{}, 0}} {
+		if out := w.verify(c.Check); out.Orphans.Blobs != c.orphans || out.Kept.Blobs != 1-c.orphans {
+			t.Errorf("%+v: %+v", c.Check, out)
+		}
+	}
+}
+
 // What cannot be read is left alone.
 func TestVerifyUnreadable(t *testing.T) {
 	w := newWorld(t)
