@@ -21,12 +21,10 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/cache/disk"
-	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -114,22 +112,4 @@ func writeJSON(w http.ResponseWriter, out any) error {
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(append(text, '\n')) // a client that is gone is no concern
 	return nil
-}
-
-// ParseModule reads a module address as people write it. Without a hostname it is
-// at host, unless that is empty. The error is [modproxy.ErrInvalid].
-func ParseModule(s, host string) (modproxy.Module, error) {
-	parts := strings.Split(s, "/")
-	if len(parts) == 3 && host != "" {
-		parts = append([]string{host}, parts...)
-	}
-	if len(parts) != 4 {
-		return modproxy.Module{}, fmt.Errorf("%w: %.200q is no module address: want registry.example.com/namespace/name/system", modproxy.ErrInvalid, s)
-	}
-	m := modproxy.Module{Namespace: parts[1], Name: parts[2], System: parts[3]}
-	var err error
-	if m.Host, err = hostname.Parse(hostname.Display(parts[0])); err != nil {
-		return modproxy.Module{}, err
-	}
-	return m, m.Check()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -42,7 +43,7 @@ func (q Query) values() string {
 func queryOf(r *http.Request) (q Query, err error) {
 	values := r.URL.Query()
 	if s := values.Get("module"); s != "" {
-		if q.Module, err = ParseModule(s, ""); err != nil {
+		if q.Module, err = hostname.ParseModule(s, ""); err != nil {
 			return q, err
 		}
 	}
@@ -187,7 +188,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request) error {
 	}
 	rec := ledger.Record{Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
 	var err error
-	if rec.Module, err = ParseModule(in.Module, ""); err != nil {
+	if rec.Module, err = hostname.ParseModule(in.Module, ""); err != nil {
 		return err
 	}
 	if rec.Version, err = modproxy.CanonicalVersion(in.Version); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/hostname"
 )
 
 // Package is a package that is or was kept.
@@ -169,7 +170,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
-	m, err := ParseModule(in.Module, "")
+	m, err := hostname.ParseModule(in.Module, "")
 	if err == nil && in.Version != "" {
 		in.Version, err = modproxy.CanonicalVersion(in.Version)
 	}

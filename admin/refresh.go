@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
 )
 
 // Refresh says which modules to ask registries for.
@@ -40,7 +41,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	}
 	var modules []modproxy.Module
 	for _, address := range in.Modules {
-		m, err := ParseModule(address, "")
+		m, err := hostname.ParseModule(address, "")
 		if err != nil {
 			return err
 		}

@@ -121,13 +121,6 @@ func isSubdir(s string) bool {
 // say which registry is the client's default. Subdir is what follows a double slash.
 func parseSource(s string) (m modproxy.Module, subdir string, err error) {
 	address, subdir, _ := strings.Cut(s, "//")
-	parts := strings.Split(address, "/")
-	if len(parts) != 4 {
-		return m, "", fmt.Errorf("%w: %.200q: want a module address with its hostname", modproxy.ErrInvalid, s)
-	}
-	m = modproxy.Module{Namespace: parts[1], Name: parts[2], System: parts[3]}
-	if m.Host, err = hostname.Parse(hostname.Display(parts[0])); err != nil {
-		return m, "", err
-	}
-	return m, subdir, m.Check()
+	m, err = hostname.ParseModule(address, "")
+	return m, subdir, err
 }

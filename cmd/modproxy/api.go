@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/hostname"
 )
 
 // addServerFlags gives a verb the flags for a proxy elsewhere.
@@ -145,7 +146,7 @@ func choose(c *config.Config, args []string) (q admin.Query, err error) {
 		host = c.DefaultHost()
 	}
 	if len(args) > 0 {
-		if q.Module, err = admin.ParseModule(args[0], host); err != nil {
+		if q.Module, err = hostname.ParseModule(args[0], host); err != nil {
 			return q, misuse{err}
 		}
 	}
