@@ -26,13 +26,11 @@ func (r *repository) explain(ctx context.Context, err error) (explained error, h
 	if exit == nil || ctx.Err() != nil {
 		return err, true
 	}
-	if r.session != nil {
-		switch err := r.session.Refused(); {
-		case err != nil && egress.MayPass(err):
-			return &passing{fetch.Outgoing(err)}, true
-		case err != nil:
-			return fetch.Outgoing(err), true
-		}
+	switch err := r.session.Refused(); {
+	case err != nil && egress.MayPass(err):
+		return &passing{fetch.Outgoing(err)}, true
+	case err != nil:
+		return fetch.Outgoing(err), true
 	}
 	status, location, after := r.lastAnswer()
 	if location != "" {

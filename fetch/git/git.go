@@ -46,8 +46,7 @@ type Network interface {
 	Check(ctx context.Context, u *url.URL) error
 	// Resolve returns an address of an ssh host that may be connected to; see [egress.Client.Resolve].
 	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
-	// Session opens a forward proxy for one repository, which may receive maxBytes. If it is nil git connects by
-	// itself.
+	// Session opens a forward proxy for one repository, which may receive maxBytes.
 	Session(maxBytes int64) (Session, error)
 }
 
@@ -58,6 +57,14 @@ type Session interface {
 	Received() int64 // bytes
 	Close() error
 }
+
+// direct is the session of a git that uses no proxy, one over ssh.
+type direct struct{}
+
+func (direct) URL() string     { return "" }
+func (direct) Refused() error  { return nil }
+func (direct) Received() int64 { return 0 }
+func (direct) Close() error    { return nil }
 
 // Egress is the [Network] of package egress.
 type Egress struct{ *egress.Client }

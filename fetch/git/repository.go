@@ -26,7 +26,7 @@ type repository struct {
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
 
-	session       Session // nil without a tunnel
+	session       Session
 	hasCredential bool
 	secrets       []string // what must not be shown
 	trace         string   // file; empty for ssh
@@ -42,7 +42,7 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
-	r := &repository{at: a, top: top, dir: filepath.Join(top, "git"), limit: limit}
+	r := &repository{at: a, top: top, dir: filepath.Join(top, "git"), limit: limit, session: direct{}}
 	home := filepath.Join(top, "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, errUnavailable(err)
@@ -109,14 +109,14 @@ func (u *use) prepareHTTP(r *repository, home string) (err error) {
 			r.secrets = append(r.secrets, shown.Password.Reveal(), basic)
 		}
 	}
-	if r.session, err = u.Network.Session(r.limit); err != nil {
+	session, err := u.Network.Session(r.limit)
+	if err != nil {
 		return fetch.Outgoing(err)
 	}
-	if r.session != nil {
-		s.add("http.proxy", r.session.URL())
-		s.add("http.proxyAuthMethod", "basic")
-		r.secrets = append(r.secrets, r.session.URL())
-	}
+	r.session = session
+	s.add("http.proxy", session.URL())
+	s.add("http.proxyAuthMethod", "basic")
+	r.secrets = append(r.secrets, session.URL())
 	r.trace = filepath.Join(r.top, "trace")
 	r.network = environment(r.dir, home, protocols, s,
 		"GIT_TRACE_CURL="+r.trace, "GIT_TRACE_CURL_NO_DATA=1", "GIT_TRACE_REDACT=1")
@@ -125,20 +125,12 @@ func (u *use) prepareHTTP(r *repository, home string) (err error) {
 
 // close removes what open made.
 func (r *repository) close() error {
-	var err error
-	if r.session != nil {
-		err = r.session.Close()
-	}
-	return errors.Join(err, os.RemoveAll(r.top))
+	return errors.Join(r.session.Close(), os.RemoveAll(r.top))
 }
 
 // received returns how many bytes came in, as far as can be told.
 func (r *repository) received() int64 {
-	n := diskUse(r.dir)
-	if r.session != nil {
-		n = max(n, r.session.Received())
-	}
-	return n
+	return max(diskUse(r.dir), r.session.Received())
 }
 
 // read runs a git that connects to nothing.
@@ -181,11 +173,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 				return
 			case <-tick.C:
 				use := diskUse(r.top)
-				came := use
-				if r.session != nil {
-					came = r.session.Received()
-				}
-				if came > counted {
+				if came := max(use, r.session.Received()); came > counted {
 					meter.Add(came - counted)
 					counted = came
 				}

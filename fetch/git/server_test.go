@@ -164,7 +164,7 @@ func (n network) Resolve(ctx context.Context, host string, port int) (netip.Addr
 
 func (n network) Session(maxBytes int64) (git.Session, error) {
 	if n.session == nil {
-		return nil, nil
+		return git.Direct{}, nil
 	}
 	return n.session(maxBytes)
 }
