@@ -71,8 +71,8 @@ type Config struct {
 	open    func(name string) (*os.File, error)
 }
 
-// Auth is for clients. A token that "modproxy token create" made, or that an issuer signed, may read what its
-// scopes say.
+// Auth says which clients may ask. A token that "modproxy token create" made, or that an issuer signed, may read what
+// its scopes say.
 type Auth struct {
 	// Required requires a credential on a loopback address with nothing in front, too.
 	Required bool `yaml:"required"`
@@ -240,7 +240,7 @@ type Fetch struct {
 
 // Limits are limits on clients. What exceeds a limit waits, or is told to come back.
 type Limits struct {
-	// Connections is how many may be open at a time; further ones wait.
+	// Connections is how many connections may be open at a time; further ones wait.
 	Connections int `yaml:"connections" default:"4096" check:"positive"`
 	// Requests is how many requests are answered at the same time, including those that wait for a package to be
 	// fetched.
