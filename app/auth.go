@@ -22,7 +22,7 @@ func (a *App) newAuth(ctx context.Context) error {
 	c := a.config
 	if !c.RequiresToken() {
 		if tokens, err := auth.OpenTokens(c.TokensFile()); err != nil {
-			a.log.Warn("tokens_failed", zap.Error(err)) // who reads is not asked for one
+			a.log.Warn("tokens_failed", zap.Error(err)) // clients need none
 		} else {
 			a.operators = &auth.Authenticator{Tokens: tokens}
 		}

@@ -28,7 +28,7 @@ type certificate struct {
 // certificateInterval is how often the certificate's files are looked at.
 const certificateInterval = time.Second
 
-// newCertificate is nil when none is configured.
+// newCertificate returns nil if none is configured.
 func newCertificate(paths config.TLS) (*certificate, error) {
 	if paths.CertFile == "" {
 		return nil, nil
@@ -48,8 +48,8 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// get is the certificate of the files as they are now, or the last good one. It
-// does not wait for another connection that reads the files.
+// get returns the certificate in the files as they are now, or the last good one. It does
+// not wait for another connection that reads the files.
 func (c *certificate) get() *tls.Certificate {
 	if c.mu.TryLock() {
 		defer c.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// What a client may take to ask. How long an answer takes is not bounded here: a
-// package is as long as it is.
+// Bounds on requests. The time of an answer is not bounded here: packages may be large.
 const (
 	headerTimeout  = 10 * time.Second
 	requestTimeout = 30 * time.Second
@@ -82,8 +81,8 @@ func (a *App) handler() http.Handler {
 	})
 }
 
-// home returns what a browser is shown that sees the proxy at the URL base, which is
-// empty if nobody knows it.
+// home returns the text for a browser that sees the proxy at the URL base, which is empty
+// if that is not known.
 func (a *App) home(base string) string {
 	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
 	if base == "" {
@@ -92,16 +91,14 @@ func (a *App) home(base string) string {
 	return text + ClientConfig(base, "", a.config)
 }
 
-// knownHosts reports whether a request's host is one that this process is sure to
-// be known by: the address it listens on, and the names in its certificate.
+// knownHosts returns whether a request's host is a name of this process: the address that
+// it listens on, or one in its certificate.
 func knownHosts(listening net.Addr, c *certificate) func(string) bool {
 	own := map[string]bool{listening.String(): true}
-	if ap, err := netip.ParseAddrPort(listening.String()); err == nil && ap.Addr().Unmap().IsLoopback() {
-		own[fmt.Sprintf("localhost:%d", ap.Port())] = true
-	}
-	if ap, err := netip.ParseAddrPort(listening.String()); err == nil && ap.Addr().IsUnspecified() {
-		for _, loopback := range []string{"127.0.0.1", "localhost", "[::1]"} {
-			own[fmt.Sprintf("%s:%d", loopback, ap.Port())] = true
+	if at, err := netip.ParseAddrPort(listening.String()); err == nil && (at.Addr().Unmap().IsLoopback() || at.Addr().IsUnspecified()) {
+		own[fmt.Sprintf("localhost:%d", at.Port())] = true
+		if at.Addr().IsUnspecified() {
+			own[fmt.Sprintf("127.0.0.1:%d", at.Port())], own[fmt.Sprintf("[::1]:%d", at.Port())] = true, true
 		}
 	}
 	return func(host string) bool {
@@ -126,9 +123,9 @@ const (
 	filesOfOneFetch = 6
 )
 
-// connections is how many clients may be connected: as many as are configured, but
-// what is kept must be opened, and something fetched, while all of them are there.
-// limit is how many files the process may have open; zero: nobody knows.
+// connections returns how many clients may be connected: as many as are configured, unless
+// files would be lacking for what is kept and fetched then. limit is how many files the
+// process may have open, or zero if that is not known.
 func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections

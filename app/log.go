@@ -8,14 +8,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// The log is written when this much has come together, or this much time is over:
-// a write for each request would cost more than many a request itself.
+// The log is written when so many bytes are buffered or so much time is over: a write for
+// each request would cost more than answering many requests does.
 const (
 	logBuffer = 64 << 10
 	logDelay  = 250 * time.Millisecond
 )
 
-// newLog is the JSON log on w. flush writes what is still held back, and ends it.
+// newLog returns the JSON log on w. flush writes what is still buffered, and ends it.
 func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
 	least, err := zapcore.ParseLevel(level)
 	if err != nil { // checked when it was read

@@ -2,5 +2,5 @@
 
 package app
 
-// openFiles is how many files the process may have open; zero when nobody knows.
+// openFiles returns how many files the process may have open, or zero if that is not known.
 func openFiles() uint64 { return 0 }
