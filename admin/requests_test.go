@@ -1,0 +1,141 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+)
+
+// Requests that are not understood are refused, and change nothing.
+func TestRequestsAreStrict(t *testing.T) {
+	book := openLedger(t, t.TempDir())
+	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.0.0", "a")))
+	h := byOwner(handler(&admin.Server{Ledger: book}, nil))
+	module := vpc.String()
+	for what, test := range map[string]struct {
+		method, path, body string
+		status             int
+	}{
+		"a module that is none":  {"GET", "ledger/records?module=vpc", "", 400},
+		"a version that is none": {"GET", "ledger/records?version=one", "", 400},
+		"a time that is none":    {"GET", "ledger/drift?since=yesterday", "", 400},
+		"no JSON":                {"POST", "ledger/accept", "accept", 400},
+		"an unknown field":       {"POST", "ledger/accept", `{"module": "` + module + `", "version": "1.0.0", "sum": "` + string(ledgertest.Sum("b")) + `", "raeson": "x"}`, 400},
+		"too much":               {"POST", "ledger/accept", `{"reason": "` + strings.Repeat("x", 100<<10) + `"}`, 400},
+		"a pattern that is none": {"GET", "packages?pattern=acme", "", 400},
+		"a size below nothing":   {"POST", "packages/tidy", `{"max_size": -1}`, 400},
+		"no export":              {"POST", "ledger/import", "export", 400},
+		"a key that is none":     {"POST", "ledger/import?key=secret", "", 400},
+		"another method":         {"DELETE", "ledger/key", "", 405},
+		"another path":           {"GET", "ledger", "", 404},
+		"no refreshing offline":  {"POST", "modules/refresh", `{"modules": ["` + module + `"]}`, 502},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(deadlines{w}, httptest.NewRequest(test.method, "/-/api/"+test.path, strings.NewReader(test.body)))
+		if w.Code != test.status {
+			t.Errorf("%s: %d %s, want %d", what, w.Code, w.Body, test.status)
+		}
+	}
+	if n := book.Tree().N; n != 1 {
+		t.Errorf("the ledger has %d records now", n)
+	}
+}
+
+// deadlines is a recorder that takes deadlines, as a connection does.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+func (deadlines) SetReadDeadline(time.Time) error { return nil }
+
+// upstreams has one registry.
+type upstreams struct{}
+
+func (upstreams) HasUpstream(host string) bool { return host == vpc.Host }
+
+// versions refreshes every module but one.
+type versions struct {
+	admin.Cache
+	end context.CancelFunc // called when a module is asked for
+}
+
+func (v versions) Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error) {
+	if m.Name == "broken" {
+		return cache.Refreshed{}, fmt.Errorf("%w: no answer", modproxy.ErrUnavailable)
+	}
+	if v.end != nil {
+		v.end()
+		<-ctx.Done()
+		return cache.Refreshed{}, ctx.Err()
+	}
+	return cache.Refreshed{Versions: 3, New: []string{"1.2.0"}, Gone: []string{"1.0.0"}, Kept: []string{"1.0.0"}}, nil
+}
+
+func TestRefresh(t *testing.T) {
+	c := inside(t, &admin.Server{Cache: versions{}, Upstreams: upstreams{}})
+	var answers []string
+	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", "other.example/acme/vpc/aws"}}
+	must(t, c.Refresh(t.Context(), in, func(m admin.Refreshed) error {
+		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, m.Error))
+		return nil
+	}))
+	want := []string{
+		vpc.String() + ` 3 ["1.2.0"] ["1.0.0"] ["1.0.0"] `,
+		vpc.Host + "/acme/broken/aws 0 [] [] [] unavailable: no answer",
+		"other.example/acme/vpc/aws 0 [] [] [] other.example/acme/vpc/aws: other.example is not among upstreams",
+	}
+	if strings.Join(answers, "\n") != strings.Join(want, "\n") {
+		t.Errorf("answers %q, want %q", answers, want)
+	}
+	stop := errors.New("stop")
+	if err := c.Refresh(t.Context(), in, func(admin.Refreshed) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("after an error of the caller: %v", err)
+	}
+	if err := c.Refresh(t.Context(), admin.Refresh{Modules: []string{"vpc"}}, nil); err == nil {
+		t.Error("what is no module was asked for")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c = inside(t, &admin.Server{Cache: versions{end: cancel}, Upstreams: upstreams{}})
+	if err := c.Refresh(ctx, admin.Refresh{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// An answer that ends before it says that it is complete is an error.
+func TestAnswersThatAreCut(t *testing.T) {
+	for what, answer := range map[string]string{
+		"nothing":            "",
+		"a line":             `{"module": {"module": "a"}}` + "\n",
+		"the half of a line": `{"module": {"module":`,
+	} {
+		c, done := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Modproxy-Api", "1")
+			io.WriteString(w, answer)
+		}))
+		err := c.Refresh(t.Context(), admin.Refresh{}, func(admin.Refreshed) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "the answer was cut off") {
+			t.Errorf("%s: %v", what, err)
+		}
+		must(t, done())
+	}
+	c, done := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Modproxy-Api", "1")
+		w.Header().Set("Modproxy-Records", "2")
+		w.Write(bytes.Repeat([]byte("x"), 64<<10))
+		panic(http.ErrAbortHandler)
+	}))
+	if n, err := c.Export(t.Context(), io.Discard); err == nil {
+		t.Errorf("an export that was cut off has %d records", n)
+	}
+	must(t, done())
+}
