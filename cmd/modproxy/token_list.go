@@ -91,7 +91,8 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		fmt.Fprintf(&b, "\nWhere a package's own URL is the source, in ~/.netrc:\n\n  machine %s login modproxy password mp_…\n", own)
 	}
 	if t.Admin && own != "" {
-		fmt.Fprintf(&b, "\nTo operate the proxy: curl --header 'Authorization: Bearer mp_…' %s\n", shellQuote(base+"/-/metrics"))
+		fmt.Fprintf(&b, "\nTo operate the proxy: MODPROXY_TOKEN=mp_… modproxy ls --server %s\nFor its metrics: curl --header 'Authorization: Bearer mp_…' %s\n",
+			shellQuote(base), shellQuote(base+"/-/metrics"))
 	}
 	if unknown := unknownHosts(c, t); len(unknown) > 0 {
 		fmt.Fprintf(&b, "\nThe scopes name hosts that are not among the upstreams: %s.\n", strings.Join(unknown, ", "))
