@@ -26,7 +26,7 @@ var homes = map[string][]string{
 	"golang.org/x/sync":                          {"cache", "store", "upstream"},
 	"github.com/klauspost/compress":              {"pack", "fetch/archive"},
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
-	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "cmd/modproxy"},
+	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"config"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
@@ -44,9 +44,9 @@ var homes = map[string][]string{
 // anywhere are the packages of ours that all others may import.
 var anywhere = []string{"internal/durable", "internal/filelock"}
 
-// layers are the packages that meet in the root package, in app and in
-// cmd only. What one
-// of them may import all the same stands behind it.
+// layers are the packages that meet in the root package and in app only. What one of them
+// may import all the same stands behind it. The program itself prints what app and admin
+// tell it.
 var layers = map[string][]string{
 	"auth":          {"", "internal/durable", "internal/filelock"},
 	"auth/oidc":     {"", "auth"},
@@ -71,6 +71,7 @@ var layers = map[string][]string{
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack"},
 	"":              {},
+	"cmd/modproxy":  {"", "app", "admin", "auth", "cache", "config", "fetch/git", "hostname", "ledger", "lock", "internal/hint"},
 
 	"internal/durable":  {},
 	"internal/filelock": {},
