@@ -34,7 +34,8 @@ func (t *Table) getter(s Source) (Getter, error) {
 	if s.Getter == "file" {
 		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
-	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
+	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+
+		"it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
 }
 
 // Check returns an error if fetching s is sure to be refused. It connects to nothing.

@@ -103,7 +103,9 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 }
 
 // sendOnce sends the question when that may be.
-func sendOnce[T any](ctx context.Context, g *gate, namespace string, deadline time.Time, late chan<- struct{}, send func(context.Context) (T, error)) (r result[T]) {
+func sendOnce[T any](
+	ctx context.Context, g *gate, namespace string, deadline time.Time, late chan<- struct{}, send func(context.Context) (T, error),
+) (r result[T]) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &try{namespace: namespace, cancel: cancel}

@@ -143,7 +143,9 @@ func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, p
 }
 
 // shared calls ask once for all that want key at the same time. It does not end with the question that came first.
-func shared(ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error)) <-chan singleflight.Result {
+func shared(
+	ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error),
+) <-chan singleflight.Result {
 	return group.DoChan(key, func() (answer any, err error) {
 		defer func() { // it would end the process
 			if p := recover(); p != nil {

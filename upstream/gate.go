@@ -24,7 +24,7 @@ import (
 // nothing about others, unless two fail and none succeeds.
 type gate struct {
 	host  string        // of the registry, for people
-	turns *fair.Turns   // by who asks
+	turns *fair.Turns   // by client
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
 	rate  *rate.Limiter
 
@@ -155,7 +155,7 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 }
 
 // lasting reports whether the trouble of a registry, or of the namespace, has lasted for so long that it will
-// hardly end while anybody waits. It takes mu.
+// hardly end while a client waits. It takes mu.
 func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -38,7 +38,7 @@ func asks(g *gate, namespace string, outcome error) (sent int, err error) {
 	return sent, err
 }
 
-// Who does not pass is told which registry is in trouble, and in which, and nothing of
+// A question that is not sent is told which registry is in trouble, and in which, and nothing of
 // what others asked.
 func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 	refused := fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
@@ -72,7 +72,7 @@ func TestGateCountsNothingButTrouble(t *testing.T) {
 	for _, code := range []int{400, 414, 422, 500, 501} {
 		calm = append(calm, answered("registry.example", http.StatusText(code), code))
 	}
-	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // a document that is none
+	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // another document than was asked for
 	for _, outcome := range calm {
 		g := newGate(1_000_000)
 		for i := range 100 {

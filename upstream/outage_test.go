@@ -211,7 +211,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 	})
 }
 
-// Whoever asks for more than a registry is asked takes no more than its share from
+// A client that asks for more than a registry is asked takes no more than its share from
 // others.
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

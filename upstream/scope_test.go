@@ -25,7 +25,7 @@ type namespace string
 func (n namespace) Covers(m modproxy.Module) bool { return m.Namespace == string(n) }
 
 // A publisher may name any package, and a credential is used for those modules only
-// that it is for: else whoever publishes could read whatever it opens.
+// that it is for: else any publisher could read whatever it opens.
 func TestCredentialIsForModules(t *testing.T) {
 	var private bytes.Buffer
 	z := zip.NewWriter(&private)

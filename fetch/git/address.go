@@ -47,7 +47,7 @@ func parseSource(raw string) (a address, ref string, err error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return address{}, "", invalid("the query of a git URL") // its text may be secret
+		return address{}, "", invalid("a git URL whose query cannot be read") // its text may be secret
 	}
 	for key, values := range query {
 		switch {
@@ -128,7 +128,7 @@ func newAddress(u *url.URL) (address, error) {
 		a.user = u.User.Username()
 		return a, a.checkSSH(u.Path)
 	}
-	// A user name alone says who to ask for a password, and nobody is asked here.
+	// A user name alone is for asking a person for the password, which never happens here.
 	if err := checkPath(u.Path); err != nil {
 		return address{}, err
 	}
@@ -141,13 +141,13 @@ func (a *address) checkSSH(path string) error {
 		a.user = "git" // not the name of the user that this process runs as
 	}
 	if !userPattern.MatchString(a.user) {
-		return invalid("the user of an ssh URL")
+		return invalid("an ssh URL with a user that is not allowed")
 	}
 	if err := checkPath(path); err != nil {
 		return err
 	}
 	if !sshPathPattern.MatchString(path) {
-		return invalid("the path of an ssh URL")
+		return invalid("an ssh URL with a character in its path that is not allowed")
 	}
 	return a.checkHost()
 }
@@ -170,7 +170,7 @@ func checkPath(path string) error {
 		return invalid("a git URL without a repository")
 	}
 	if strings.HasPrefix(trimmed, "-") || !utf8.ValidString(path) || strings.ContainsFunc(path, unprintable) {
-		return invalid("the path of a git URL")
+		return invalid("a git URL with a path that is not allowed")
 	}
 	for part := range strings.SplitSeq(trimmed, "/") {
 		if part == "." || part == ".." {

@@ -47,6 +47,6 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	if _, err := f.CommitURL(t.Context(), "https://git.example.com/x.git?ref=-x"); !errors.Is(err, modproxy.ErrInvalid) {
-		t.Errorf("a ref that is none: %v", err)
+		t.Errorf("an invalid ref: %v", err)
 	}
 }

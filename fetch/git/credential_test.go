@@ -74,7 +74,7 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// A credential is for https: who listens to plain http is not shown it.
+// A credential is for https, and is not sent over plain http.
 func TestNoCredentialOverPlainHTTP(t *testing.T) {
 	t.Parallel()
 	var seen requests

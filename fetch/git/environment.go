@@ -66,7 +66,7 @@ func commonSettings() settings {
 }
 
 // harmless are the findings of git fsck that are let pass. Repositories of many years have them, made by tools that
-// are long gone; the clients, which check nothing, take them. All but the last are about who wrote a commit or tag,
+// are long gone; the clients, which check nothing, take them. All but the last are about the author of a commit or tag,
 // and when, which no package contains. zeroPaddedFilemode is a mode with a leading zero, which reads the same. What
 // is left refuses the repository: names like "..", ".git" or "a/b", entries out of order or twice, links and
 // options in .gitmodules, headers that end early (https://git-scm.com/docs/git-fsck, "fsck messages").

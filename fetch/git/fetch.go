@@ -155,7 +155,9 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 
 // extract fetches one repository and writes its files into the tree. What is left are the links to submodules. The
 // disk space of the repository is for the next one.
-func (u *use) extract(ctx context.Context, a address, ref, prefix string) (commit string, links map[string]entry, byPath map[string]submodule, err error) {
+func (u *use) extract(ctx context.Context, a address, ref, prefix string) (
+	commit string, links map[string]entry, byPath map[string]submodule, err error,
+) {
 	r, commit, err := u.resolve(ctx, a, ref)
 	if err != nil {
 		return "", nil, nil, err

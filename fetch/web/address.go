@@ -37,7 +37,7 @@ func parse(raw string, direct bool) (address, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return address{}, fmt.Errorf("%w: the query of the URL", modproxy.ErrInvalid)
+		return address{}, fmt.Errorf("%w: the query of the URL cannot be read", modproxy.ErrInvalid)
 	}
 	a.format, _ = archive.FormatOf(u.Path, query.Get("archive"))
 	if sum := query.Get("checksum"); sum != "" {
