@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -22,16 +20,6 @@ func command(t *testing.T, variables []string, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), args, variables, strings.NewReader(""), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
-}
-
-// writeFile makes a file in a directory of the test.
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func TestRun(t *testing.T) {
