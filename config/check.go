@@ -31,11 +31,18 @@ func (c *Config) check() Error {
 	k.fields()
 	k.listener()
 	k.authentication()
-	for i := range c.Upstreams {
-		k.upstream(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
+	for i, u := range c.Upstreams {
+		if u.Host == "*" && (u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != "") {
+			k.fail(fmt.Sprintf("upstreams[%d]", i), `only the rate can be set for "*": a registry with more needs an entry of its own`)
+		}
 	}
-	for i := range c.Routes {
-		k.route(fmt.Sprintf("routes[%d]", i), &c.Routes[i])
+	for i, r := range c.Routes {
+		if err := (modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}).Check(); err != nil {
+			k.fail(fmt.Sprintf("routes[%d].namespace", i), "%w", err)
+		}
+		if r.Upstream != "" && !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream }) {
+			k.fail(fmt.Sprintf("routes[%d].upstream", i), "%.80q is not one of the upstreams", r.Upstream)
+		}
 	}
 	for i := range c.Credentials {
 		k.credential(fmt.Sprintf("credentials[%d]", i), &c.Credentials[i])
@@ -170,21 +177,6 @@ func (k *checker) authentication() {
 				k.fail(path, "%w", err)
 			}
 		}
-	}
-}
-
-func (k *checker) upstream(path string, u *Upstream) {
-	if u.Host == "*" && (u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != "") {
-		k.fail(path, `only the rate can be set for "*": a registry with more needs an entry of its own`)
-	}
-}
-
-func (k *checker) route(path string, r *Route) {
-	if err := (modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}).Check(); err != nil {
-		k.fail(path+".namespace", "%w", err)
-	}
-	if r.Upstream != "" && !slices.ContainsFunc(k.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream }) {
-		k.fail(path+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
 }
 
