@@ -107,9 +107,11 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	}
 	bound := *c
 	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
-	a.url, err = bound.LocalURL()
+	if a.url, err = bound.LocalURL(); err != nil {
+		return nil, err
+	}
 	a.claim.Announce(a.url)
-	return a, err
+	return a, nil
 }
 
 // Open opens what c describes in a data directory that is claimed, without listening for
