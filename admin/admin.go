@@ -24,17 +24,17 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store"
 )
 
 // A Server answers the API. The fields whose routes are not used may be nil.
 type Server struct {
 	Ledger    *ledger.Log
-	Damage    error       // why Ledger is nil although there is a ledger
-	Cache     Cache       // nil: nothing is in memory that depends on the ledger
-	Store     *disk.Store // below Cache
-	Upstreams Upstreams   // nil when offline
+	Damage    error        // why Ledger is nil although there is a ledger
+	Cache     Cache        // nil: nothing is in memory that depends on the ledger
+	Store     *store.Store // below Cache
+	Upstreams Upstreams    // nil when offline
 }
 
 // Upstreams are the registries that may be asked.
@@ -44,12 +44,10 @@ type Upstreams interface {
 
 // A Cache keeps packages, and remembers what registries answered.
 type Cache interface {
-	Forget(m modproxy.Module, version string)
+	Forget(v modproxy.ModuleVersion)
 	Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error)
-	List(ctx context.Context, records cache.Index, m modproxy.Module) iter.Seq2[cache.Listing, error]
-	Discard(ctx context.Context, m modproxy.Module, version string) ([]cache.Discarded, error)
-	Tidy(ctx context.Context, t cache.Tidy) (cache.Tidied, error)
-	Retire(ctx context.Context, d modproxy.Digest, take func() (gone bool, err error)) error
+	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
+	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
 }
 
 // A Route is one question of the API.

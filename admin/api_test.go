@@ -142,9 +142,7 @@ type forgetter struct {
 	forgotten []modproxy.ModuleVersion
 }
 
-func (f *forgetter) Forget(m modproxy.Module, version string) {
-	f.forgotten = append(f.forgotten, m.At(version))
-}
+func (f *forgetter) Forget(v modproxy.ModuleVersion) { f.forgotten = append(f.forgotten, v) }
 
 // A verb is answered by the process that serves, and claims the directory if none does.
 func TestReach(t *testing.T) {

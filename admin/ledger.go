@@ -214,7 +214,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if s.Cache != nil {
-		s.Cache.Forget(rec.Module, rec.Version)
+		s.Cache.Forget(rec.ModuleVersion)
 	}
 	return writeJSON(w, out)
 }
@@ -268,7 +268,7 @@ func (s *Server) importLedger(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if s.Cache != nil {
-		s.Cache.Forget(modproxy.Module{}, "")
+		s.Cache.Forget(modproxy.ModuleVersion{})
 	}
 	return writeJSON(w, map[string]int64{"added": added})
 }

@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/store"
 )
 
-// Package is a package that is or was kept.
+// Package is a package that is kept, or was kept and is in the ledger.
 type Package struct {
 	Module  string          `json:"module"`
 	Version string          `json:"version"`
-	State   string          `json:"state"` // kept, evicted, missing, superseded; or damaged, and then nothing else is known
+	State   string          `json:"state"` // kept, evicted, superseded; or damaged, and then nothing else is known
 	Size    int64           `json:"size_bytes"`
 	Last    time.Time       `json:"last_used,omitzero"`
 	Fetched time.Time       `json:"fetched,omitzero"`
@@ -31,9 +34,9 @@ type Package struct {
 
 // packageLine is a line of a list.
 type packageLine struct {
-	Package *Package       `json:"package,omitempty"`
-	Done    *cache.Removed `json:"done,omitempty"` // how many there were, and their bytes
-	Error   string         `json:"error,omitempty"`
+	Package *Package      `json:"package,omitempty"`
+	Done    *store.Amount `json:"done,omitempty"` // how many there were, and their bytes
+	Error   string        `json:"error,omitempty"`
 }
 
 func (s *Server) packages(w http.ResponseWriter, r *http.Request) error {
@@ -42,61 +45,73 @@ func (s *Server) packages(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	stream(w, func(write func(any)) {
-		var all cache.Removed
-		counted := map[modproxy.Digest]bool{} // versions with the same content share its bytes
-		for l, err := range s.Cache.List(r.Context(), s.Store, modproxy.Module{}) {
-			if err != nil && l.Version == "" {
-				write(packageLine{Error: err.Error()})
-				return
-			}
-			if !pattern.matches(l.Module) {
-				continue
-			}
-			if all.Packages++; l.There && !counted[l.Record.Digest] {
-				counted[l.Record.Digest] = true
-				all.Bytes += l.Record.Size
-			}
-			write(packageLine{Package: s.describe(l, err)})
+		all, err := s.list(r.Context(), pattern, func(p *Package) { write(packageLine{Package: p}) })
+		if err != nil {
+			write(packageLine{Error: err.Error()})
+			return
 		}
 		write(packageLine{Done: &all})
 	})
 	return nil
 }
 
-func (s *Server) describe(l cache.Listing, damage error) *Package {
-	rec := l.Record
-	p := &Package{
-		Module: l.Module.String(), Version: l.Version, State: "missing", Size: rec.Size, Last: l.Last,
-		Fetched: rec.Fetched, Sum: rec.Sum, Source: rec.Source, Digest: rec.Digest.String(),
+// list calls each with the packages that are kept, and then with those that the ledger
+// has beside them. It returns how many there are, and their bytes.
+func (s *Server) list(ctx context.Context, pattern modulePattern, each func(*Package)) (all store.Amount, err error) {
+	counted := map[modproxy.Digest]bool{} // versions with the same content share its bytes
+	listed := map[modproxy.ModuleVersion]bool{}
+	for l, err := range s.Cache.List(ctx, modproxy.Module{}) {
+		if err != nil && l.Version == "" {
+			return all, err
+		}
+		listed[l.ModuleVersion] = true
+		if !pattern.matches(l.Module) {
+			continue
+		}
+		p := &Package{
+			Module: l.Module.String(), Version: l.Version, State: "kept", Size: l.Size, Last: l.Used,
+			Fetched: l.Fetched, Sum: l.Sum, Source: l.Source, Digest: l.Digest.String(),
+		}
+		if l.Notes != "" {
+			p.Notes = strings.Split(l.Notes, "\n")
+		}
+		switch {
+		case err != nil:
+			p.State = "damaged"
+		case l.Superseded:
+			p.State = "superseded"
+		case l.Lost:
+			p.State = "evicted"
+		}
+		if all.Blobs++; err == nil && !l.Lost && !counted[l.Digest] {
+			counted[l.Digest] = true
+			all.Bytes += l.Size
+		}
+		each(p)
 	}
-	if rec.Notes != "" {
-		p.Notes = strings.Split(rec.Notes, "\n")
-	}
-	switch {
-	case damage != nil:
-		p.State = "damaged"
-	case s.replaced(l.Kept):
-		p.State = "superseded"
-	case l.There:
-		p.State = "kept"
-	case l.Evicted:
-		p.State = "evicted"
-	}
-	return p
-}
-
-// replaced reports whether the ledger has another sum of a version than its record.
-func (s *Server) replaced(kept cache.Kept) bool {
 	if s.Ledger == nil {
-		return false
+		return all, nil
 	}
-	sum, err := s.RecordedSum(kept.Module, kept.Version)
-	return err == nil && sum != kept.Record.Sum
+	gone := map[modproxy.ModuleVersion]modproxy.Record{}
+	for rec, err := range s.Ledger.All(ctx) {
+		if err != nil {
+			return all, err
+		}
+		if !listed[rec.ModuleVersion] && pattern.matches(rec.Module) {
+			gone[rec.ModuleVersion] = rec
+		}
+	}
+	byName := func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) }
+	for _, v := range slices.SortedFunc(maps.Keys(gone), byName) {
+		all.Blobs++
+		each(&Package{Module: v.Module.String(), Version: v.Version, State: "evicted", Sum: gone[v].Sum, Source: gone[v].Source})
+	}
+	return all, nil
 }
 
 // Packages calls each with every package whose module matches the pattern, and
 // returns how many there are, and their bytes.
-func (c *Client) Packages(ctx context.Context, pattern string, each func(*Package) error) (all cache.Removed, err error) {
+func (c *Client) Packages(ctx context.Context, pattern string, each func(*Package) error) (all store.Amount, err error) {
 	err = readStream(ctx, c, "GET", "packages?"+url.Values{"pattern": {pattern}}.Encode(), nil, func(line packageLine) (bool, error) {
 		switch {
 		case line.Error != "":
@@ -161,7 +176,7 @@ type Removed struct {
 	Version string       `json:"version"`
 	Size    int64        `json:"size_bytes"`
 	Sum     modproxy.Sum `json:"sum"`
-	There   bool         `json:"there"`            // it was there
+	There   bool         `json:"there"`            // it was kept
 	Shared  []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
 }
 
@@ -177,15 +192,42 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.Cache.Discard(r.Context(), m, in.Version)
+	list, err := s.Cache.Discard(r.Context(), m.At(in.Version))
+	removed := []Removed{}
+	for _, d := range list {
+		removed = append(removed, Removed{d.Module.String(), d.Version, d.Size, d.Sum, true, d.Shared})
+	}
+	if errors.Is(err, fs.ErrNotExist) { // that it could not be fetched is forgotten all the same
+		removed, err = s.recorded(r.Context(), m.At(in.Version), err)
+	}
 	if err != nil {
 		return err
 	}
-	removed := []Removed{}
-	for _, d := range list {
-		removed = append(removed, Removed{d.Module.String(), d.Version, d.Record.Size, d.Record.Sum, d.There, d.Shared})
-	}
 	return writeJSON(w, map[string][]Removed{"packages": removed})
+}
+
+// recorded returns the versions that the ledger has, and otherwise none and err.
+func (s *Server) recorded(ctx context.Context, v modproxy.ModuleVersion, err error) ([]Removed, error) {
+	if s.Ledger == nil {
+		return nil, err
+	}
+	sums := map[string]modproxy.Sum{}
+	for rec, err := range s.Ledger.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Module == v.Module && (v.Version == "" || rec.Version == v.Version) {
+			sums[rec.Version] = rec.Sum // the last one counts
+		}
+	}
+	if len(sums) == 0 {
+		return nil, err
+	}
+	var list []Removed
+	for _, version := range slices.Sorted(maps.Keys(sums)) {
+		list = append(list, Removed{Module: v.Module.String(), Version: version, Sum: sums[version]})
+	}
+	return list, nil
 }
 
 // Remove removes packages.
@@ -204,16 +246,15 @@ type Tidy struct {
 
 // Tidied is what was removed.
 type Tidied struct {
-	cache.Tidied
-	Quarantine cache.Removed `json:"quarantine"`
-	DryRun     bool          `json:"dry_run,omitempty"`
+	store.Collected
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // orphanAge is how long packages without a record stay. They are what a crash left,
 // or are about to have one.
 const orphanAge = time.Hour
 
-func (s *Server) tidy(w http.ResponseWriter, r *http.Request) (err error) {
+func (s *Server) tidy(w http.ResponseWriter, r *http.Request) error {
 	var in Tidy
 	if err := readJSON(w, r, &in); err != nil {
 		return err
@@ -221,22 +262,13 @@ func (s *Server) tidy(w http.ResponseWriter, r *http.Request) (err error) {
 	if in.MaxSize < 0 || in.Quarantine < 0 {
 		return fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
-	out := Tidied{DryRun: in.DryRun}
-	if in.Quarantine > 0 { // it counts to the bound, and so goes first
-		age := time.Duration(in.Quarantine * float64(time.Second))
-		if out.Quarantine, err = s.Store.Quarantined(age, !in.DryRun); err != nil {
-			return err
-		}
-	}
-	limit := in.MaxSize
-	if limit > 0 && in.DryRun {
-		limit += out.Quarantine.Bytes
-	}
-	out.Tidied, err = s.Cache.Tidy(r.Context(), cache.Tidy{MaxSize: limit, OrphanAge: orphanAge, DryRun: in.DryRun})
+	collected, err := s.Store.Collect(r.Context(), store.GC{
+		MaxSize: in.MaxSize, OrphanAge: orphanAge, AsideAge: time.Duration(in.Quarantine * float64(time.Second)), DryRun: in.DryRun,
+	})
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, out)
+	return writeJSON(w, Tidied{collected, in.DryRun})
 }
 
 // Tidy removes what is not needed, and the least recently used packages over a size.

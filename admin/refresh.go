@@ -48,7 +48,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 		modules = append(modules, m)
 	}
 	if in.All {
-		modules = append(modules, s.keptModules()...)
+		modules = append(modules, s.keptModules(r.Context())...)
 	}
 	stream(w, func(write func(any)) {
 		for _, m := range modules {
@@ -64,11 +64,11 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 
 // keptModules returns the modules of which packages are or were kept, and of which
 // the registry may be asked.
-func (s *Server) keptModules() []modproxy.Module {
+func (s *Server) keptModules(ctx context.Context) []modproxy.Module {
 	var list []modproxy.Module
 	seen := map[modproxy.Module]bool{}
-	for kept := range s.Store.Packages(modproxy.Module{}) { // one that cannot be read names no module
-		if m := kept.Module; m != (modproxy.Module{}) && !seen[m] && s.Upstreams.HasUpstream(m.Host) {
+	for p := range s.Cache.List(ctx, modproxy.Module{}) { // one that cannot be read names no module
+		if m := p.Module; m != (modproxy.Module{}) && !seen[m] && s.Upstreams.HasUpstream(m.Host) {
 			seen[m] = true
 			list = append(list, m)
 		}

@@ -30,12 +30,13 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 )
 
 // Options are what an App needs besides its configuration.
@@ -49,9 +50,10 @@ type Options struct {
 type App struct {
 	Registry modproxy.Registry // all layers
 	Cache    *cache.Registry
-	Store    *disk.Store
+	Store    *store.Store
 	Ledger   *ledger.Log
 
+	disk      *disk.Directory // in which Store is
 	config    *config.Config
 	options   Options
 	recheck   ledger.Recheck      // does nothing when offline
@@ -123,6 +125,10 @@ func Open(ctx context.Context, c *config.Config, o Options) (*App, error) {
 	}
 	return a, nil
 }
+
+// ReadOnly returns why nothing more can be kept. It is nil where the data directory can
+// be written.
+func (a *App) ReadOnly() error { return a.disk.ReadOnly() }
 
 // URL returns where this machine finds the proxy.
 func (a *App) URL() string { return a.url }
@@ -208,7 +214,7 @@ func (a *App) ready() []proxy.Hindrance {
 	}
 	var list []proxy.Hindrance
 	for _, h := range []proxy.Hindrance{
-		{State: "nothing more is kept", Err: a.Store.Ready()},
+		{State: "nothing more is kept", Err: a.disk.Ready()},
 		{State: "nothing more is recorded", Err: a.Ledger.Failed()},
 		{State: "nobody is let in", Err: a.authReady()},
 		{State: "nothing is fetched from git repositories", Err: a.noGit, Mild: true},
@@ -235,7 +241,9 @@ func (a *App) Close() error {
 		errs = append(errs, a.Ledger.Close())
 	}
 	if a.Store != nil {
-		errs = append(errs, a.Store.Close())
+		gone, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		errs = append(errs, a.Store.Close(gone), a.disk.Close())
 	}
 	for _, listener := range []net.Listener{a.listener, a.socket} {
 		if listener != nil {

@@ -62,7 +62,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	}
 	left := a.Cache.Fetching()
 	if err := a.Cache.Close(deadline); err != nil {
-		a.log.Warn("fetches_cut", zap.Strings("modules", slices.Sorted(maps.Keys(left))), zap.Error(err))
+		a.log.Warn("fetches_cut", zap.Stringers("modules", slices.Collect(maps.Keys(left))), zap.Error(err))
 	}
 	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
 	return nil

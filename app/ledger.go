@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,11 +9,9 @@ import (
 	"strings"
 	"syscall"
 
-	"go.uber.org/zap"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
@@ -20,11 +19,12 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // openLedger opens the ledger. Where packages are kept it has had records: to go on
 // with none would unpin every version.
-func openLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) {
+func openLedger(ctx context.Context, c *config.Config, kept *store.Store) (_ *ledger.Log, err error) {
 	book, err := ledger.Open(c.LedgerDir())
 	if errors.Is(err, syscall.EROFS) {
 		book, err = ledger.OpenReadOnly(c.LedgerDir())
@@ -32,26 +32,13 @@ func openLedger(c *config.Config, index cache.Index) (_ *ledger.Log, err error) 
 	if err != nil || book.Tree().N > 0 {
 		return book, err
 	}
-	for _, err := range index.Packages(modproxy.Module{}) {
-		if err == nil {
+	for _, err := range kept.Records.List(ctx, cache.PackageKind, "") {
+		if err == nil || errors.Is(err, store.ErrDamaged) {
 			err = hint.With(fmt.Errorf("%s: %w", c.LedgerDir(), admin.ErrNoLedger), admin.NoLedgerHints...)
 		}
 		return nil, errors.Join(err, book.Close())
 	}
 	return book, nil
-}
-
-// heldIndex is the index as far as it agrees with the ledger.
-func (a *App) heldIndex() *heldIndex {
-	return &heldIndex{
-		store: a.Store, book: a.Ledger,
-		disagrees: func(m modproxy.Module, version string, err error) {
-			a.log.Warn("ledger_disagrees", zap.Stringer("module", m), zap.String("version", version), zap.Error(err))
-		},
-		behind: func(m modproxy.Module, version string) {
-			a.log.Warn("ledger_behind", zap.Stringer("module", m), zap.String("version", version))
-		},
-	}
 }
 
 const SumDBPath = "/-/sumdb/"

@@ -7,6 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store"
 )
 
 // observe measures and logs what goes on behind the requests.
@@ -22,26 +23,14 @@ func (a *App) observe(e cache.Event) {
 		level = zapcore.DebugLevel
 	case cache.FetchEnded:
 		a.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
-		a.Store.Doubt(e.Err) // packages are packed in the data directory, too
+		a.disk.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
 		a.metrics.StaleServed()
 		return // the request's own entry says so
-	case cache.BlobDamaged:
-		a.metrics.Damaged()
+	case cache.StoreFailed:
 		level = zapcore.ErrorLevel
-	case cache.Evicted:
-		a.metrics.Evicted(e.Bytes)
-	case cache.IndexFailed:
-		level = zapcore.ErrorLevel
-	case cache.VersionDropped:
+	case cache.VersionDropped, cache.LedgerBehind, cache.LedgerDisagrees:
 		level = zapcore.WarnLevel
-	}
-	if e.Err != nil {
-		level = max(level, zapcore.WarnLevel)
-	}
-	entry := a.log.Check(level, string(e.Kind))
-	if entry == nil {
-		return
 	}
 	fields := make([]zap.Field, 0, 6)
 	if e.Module != (modproxy.Module{}) {
@@ -50,17 +39,50 @@ func (a *App) observe(e cache.Event) {
 	if e.Version != "" {
 		fields = append(fields, zap.String("version", e.Version))
 	}
-	if !e.Digest.IsZero() {
-		fields = append(fields, zap.Stringer("digest", e.Digest))
-	}
 	if e.Duration > 0 {
 		fields = append(fields, zap.Float64("seconds", e.Duration.Seconds()))
 	}
-	if e.Bytes > 0 {
-		fields = append(fields, zap.Int64("bytes", e.Bytes))
+	a.observed(level, string(e.Kind), e.Bytes, e.Err, fields)
+}
+
+// observeStore measures and logs what happens to what is kept. Of several versions with
+// the same content it names one.
+func (a *App) observeStore(e store.Event) {
+	level := zapcore.ErrorLevel
+	switch e.Kind {
+	case store.BlobDamaged:
+		a.metrics.Damaged()
+	case store.BlobEvicted:
+		a.metrics.Evicted(e.Bytes)
+		level = zapcore.InfoLevel
 	}
-	if e.Err != nil {
-		fields = append(fields, zap.String("error", e.Err.Error()))
+	var fields []zap.Field
+	for _, ref := range e.Refs {
+		if v, ok := cache.VersionOf(ref); ok {
+			fields = append(fields, zap.Stringer("module", v.Module), zap.String("version", v.Version))
+			break
+		}
+	}
+	if !e.Digest.IsZero() {
+		fields = append(fields, zap.Stringer("digest", e.Digest))
+	}
+	a.observed(level, string(e.Kind), e.Bytes, e.Err, fields)
+}
+
+// observed logs an event.
+func (a *App) observed(level zapcore.Level, kind string, bytes int64, err error, fields []zap.Field) {
+	if err != nil {
+		level = max(level, zapcore.WarnLevel)
+	}
+	entry := a.log.Check(level, kind)
+	if entry == nil {
+		return
+	}
+	if bytes > 0 {
+		fields = append(fields, zap.Int64("bytes", bytes))
+	}
+	if err != nil {
+		fields = append(fields, zap.String("error", err.Error()))
 	}
 	entry.Write(fields...)
 }

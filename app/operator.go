@@ -14,10 +14,11 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 )
 
 // api returns the operator's API of the app.
@@ -119,18 +120,20 @@ func (l *local) openLedger(c *config.Config, part Part) (err error) {
 // openPackages opens what is kept. A ledger that cannot be read is damage, which
 // verifying tells.
 func (l *local) openPackages(c *config.Config) error {
-	store, err := openStore(c.Data)
+	kept, dir, err := openStore(c)
 	if err != nil {
 		return err
 	}
-	l.closers = append(l.closers, store.Close)
+	l.closers = append(l.closers, dir.Close, func() error { return kept.Close(context.Background()) })
 	if _, err := os.Stat(c.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
 		l.server.Damage = l.openLedger(c, LedgerNow)
 	}
-	kept := &cache.Registry{Index: store, Blobs: store, Uses: store, References: store.References}
-	l.closers = append(l.closers, func() error { return kept.Close(context.Background()) })
-	l.server.Store, l.server.Cache = store, kept
-	stayPut(kept, store, c)
+	packages := &cache.Registry{Store: kept}
+	if book := l.server.Ledger; book != nil && book.Tree().N > 0 { // else it says nothing of what is kept
+		kept.Kinds[cache.PackageKind], packages.Ledger = keeperOf(book), book
+	}
+	l.closers = append(l.closers, func() error { return packages.Close(context.Background()) })
+	l.server.Store, l.server.Cache = kept, packages
 	return nil
 }
 
@@ -143,7 +146,7 @@ func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error 
 	}
 	l.closers = append(l.closers, s.Close)
 	l.server = *s.api()
-	if why := s.Store.ReadOnly(); why != nil {
+	if why := s.disk.ReadOnly(); why != nil {
 		return fmt.Errorf("the data directory is read-only: %w", why)
 	}
 	return nil
@@ -152,32 +155,40 @@ func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error 
 // BeginLedger makes a ledger of the kept packages, if there is none or one of which
 // that was begun. It returns how many records that has then.
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
-	store, err := disk.Open(c.Data)
+	kept, dir, err := openStore(c)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, kept.Close(ctx), dir.Close()) }()
 	book, err := ledger.Open(c.LedgerDir())
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	before := book.Tree().N
+	packages := &cache.Registry{Store: kept, Ledger: book}
+	defer packages.Close(ctx)
+	begun := map[modproxy.ModuleVersion]modproxy.Sum{}
+	for p, err := range packages.List(ctx, modproxy.Module{}) {
+		if err != nil {
+			return 0, err
+		}
+		begun[p.ModuleVersion] = p.Sum
+	}
 	for r, err := range book.All(ctx) {
 		if err != nil {
 			return 0, err
 		}
-		kept, err := store.Package(r.Module, r.Version)
-		if err != nil || !r.Is(kept.Sum, kept.Subdir) {
+		if begun[r.ModuleVersion] != r.Sum {
 			return 0, errHasLedger
 		}
 	}
-	for kept, err := range store.Packages(modproxy.Module{}) {
+	for p, err := range packages.List(ctx, modproxy.Module{}) {
 		if err == nil {
-			err = book.Add(ctx, recordOf(kept.Module, kept.Version, kept.Record))
+			err = packages.Record(ctx, &p.Kept)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%s %s: %w", kept.Module, kept.Version, err)
+			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
 		}
 	}
 	records = book.Tree().N
@@ -189,12 +200,37 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 
 var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
 
-// Rebuild makes a new index, with the help of the ledger if that can be read.
-func Rebuild(ctx context.Context, c *config.Config) (disk.Rebuilt, error) {
+// Rebuilt is what a rebuild has made.
+type Rebuilt struct {
+	Problem string         `json:"problem,omitempty"` // with the old index; empty: it could be opened
+	Aside   string         `json:"aside,omitempty"`   // where the old index is now; empty: there was none
+	Lists   int            `json:"versions"`          // lists of versions that were taken over
+	Damaged []admin.Damage `json:"damaged,omitempty"` // packages, which were set aside
+	store.Verified
+}
+
+// Rebuild makes a new index of the packages, which it reads, and of the ledger.
+func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 	book, err := ledger.OpenReadOnly(c.LedgerDir())
 	if err != nil {
-		return disk.Rebuild(ctx, c.Data, nil)
+		return out, err
 	}
 	defer book.Close()
-	return disk.Rebuild(ctx, c.Data, (&admin.Server{Ledger: book}).RecordedSum)
+	index, err := disk.Renew(ctx, c.Data)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, index.Close()) }()
+	kept := &store.Store{
+		Records: index.Records(), Blobs: index.Blobs(), Aside: index,
+		Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeperOf(book)},
+	}
+	out.Problem, out.Lists = index.Problem, index.Kept
+	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {
+		out.Damaged = append(out.Damaged, admin.DamageOf(d))
+	}})
+	if err == nil {
+		out.Aside, err = index.Finish()
+	}
+	return out, errors.Join(err, kept.Close(ctx))
 }

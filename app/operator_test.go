@@ -1,61 +1,93 @@
 package app
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store"
 )
+
+// keep keeps a package of the seed for versions of a module, as a cache does.
+func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
+	t.Helper()
+	data := []byte("package " + seed)
+	digest := modproxy.Digest(sha256.Sum256(data))
+	for _, version := range versions {
+		rec := store.Record{
+			Ref:   store.Ref{Kind: cache.PackageKind, Key: vpc.Host + "/acme/vpc/aws/" + version},
+			Value: fmt.Appendf(nil, `{"sum": %q, "size": %d, "fetched": "2001-09-09T01:46:40Z", "subdir": "modules/ü"}`, ledgertest.Sum(seed), len(data)),
+			Needs: []modproxy.Digest{digest},
+		}
+		_, err := kept.Keep(t.Context(), rec, store.Content{Digest: digest, Size: int64(len(data)), Reader: bytes.NewReader(data)})
+		must(t, err)
+	}
+}
+
+// keepIn keeps a package in a data directory.
+func keepIn(t *testing.T, c *config.Config, seed string, versions ...string) {
+	t.Helper()
+	kept, dir, err := openStore(c)
+	must(t, err)
+	keep(t, kept, seed, versions...)
+	must(t, errors.Join(kept.Close(t.Context()), dir.Close()))
+}
+
+func recordOf(version, seed string) ledger.Record {
+	r := ledgertest.NewRecord(vpc, version, seed)
+	r.Subdir = "modules/ü"
+	return r
+}
 
 // A ledger that was lost beside packages is not begun anew in silence.
 func TestOpenLedger(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
-	store := mustOpenStore(t, c.Data)
-	book, err := openLedger(c, store)
+	kept, dir, err := openStore(c)
+	must(t, err)
+	book, err := openLedger(t.Context(), c, kept)
 	must(t, err)
 	must(t, book.Close())
-	must(t, store.PutPackage(vpc, "1.0.0", packageOf("a")))
-	if _, err := openLedger(c, store); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
+	keep(t, kept, "a", "1.0.0")
+	if _, err := openLedger(t.Context(), c, kept); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
 		t.Errorf("a ledger without records beside packages: %v", err)
 	}
-	store.Close()
+	must(t, errors.Join(kept.Close(t.Context()), dir.Close()))
 	if n, err := BeginLedger(t.Context(), c); err != nil || n != 1 {
 		t.Fatalf("began %d, %v", n, err)
 	}
 	if _, err := BeginLedger(t.Context(), c); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a ledger was begun over another: %v", err)
 	}
-	book, err = openLedger(c, mustOpenStore(t, c.Data))
-	must(t, err)
-	defer book.Close()
-	if r, err := book.Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("a") {
+	if r, err := mustOpenBook(t, c.LedgerDir()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || !r.Is(ledgertest.Sum("a"), "modules/ü") {
 		t.Errorf("recorded %v, %v", r, err)
 	}
 }
 
 // A ledger whose beginning was interrupted is gone on with, and no other.
 func TestBeginLedgerAgain(t *testing.T) {
-	accepted := recordOf(vpc, "1.0.0", packageOf("b"))
+	accepted := recordOf("1.0.0", "b")
 	accepted.Reason = "announced"
 	for what, c := range map[string]struct {
 		has  []ledger.Record
 		goes bool
 	}{
-		"the half of it":                   {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a"))}, true},
-		"all of it":                        {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), recordOf(vpc, "2.0.0", packageOf("a"))}, false},
-		"other content":                    {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("b"))}, false},
-		"a version that is not kept":       {[]ledger.Record{recordOf(vpc, "3.0.0", packageOf("a"))}, false},
-		"what somebody accepted meanwhile": {[]ledger.Record{recordOf(vpc, "1.0.0", packageOf("a")), accepted}, false},
+		"the half of it":                   {[]ledger.Record{recordOf("1.0.0", "a")}, true},
+		"all of it":                        {[]ledger.Record{recordOf("1.0.0", "a"), recordOf("2.0.0", "a")}, false},
+		"other content":                    {[]ledger.Record{recordOf("1.0.0", "b")}, false},
+		"a version that is not kept":       {[]ledger.Record{recordOf("3.0.0", "a")}, false},
+		"what somebody accepted meanwhile": {[]ledger.Record{recordOf("1.0.0", "a"), accepted}, false},
 	} {
 		conf := &config.Config{Data: t.TempDir()}
-		store, book := mustOpenStore(t, conf.Data), mustOpenBook(t, conf.LedgerDir())
-		for _, version := range []string{"1.0.0", "2.0.0"} {
-			must(t, store.PutPackage(vpc, version, packageOf("a")))
-		}
+		keepIn(t, conf, "a", "1.0.0", "2.0.0")
+		book := mustOpenBook(t, conf.LedgerDir())
 		for _, r := range c.has {
 			if r.Reason == "" {
 				must(t, book.Add(t.Context(), r))
@@ -63,7 +95,7 @@ func TestBeginLedgerAgain(t *testing.T) {
 				must(t, book.Accept(t.Context(), r))
 			}
 		}
-		must(t, errors.Join(store.Close(), book.Close()))
+		must(t, book.Close())
 		n, err := BeginLedger(t.Context(), conf)
 		if c.goes && (err != nil || n != 2) || !c.goes && !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("a ledger that has %s: %d, %v", what, n, err)

@@ -2,21 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
-	"syscall"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/cache/disk"
 )
-
-// openStore opens the storage; for reading, on a file system that is read-only.
-func openStore(dir string) (*disk.Store, error) {
-	s, err := disk.Open(dir)
-	if errors.Is(err, syscall.EROFS) {
-		return disk.OpenReadOnly(dir)
-	}
-	return s, err
-}
 
 // readOnly is Next above a data directory that is read-only. What is fetched could
 // not be recorded, and might be another the next time: nothing is. What versions

@@ -13,7 +13,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/disk"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
@@ -28,20 +27,19 @@ import (
 // open makes the layers. Read from the end it is the path of a request.
 func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	c, log := a.config, a.log
-	if a.Store, err = openStore(c.Data); err != nil {
+	if a.Store, a.disk, err = openStore(c); err != nil {
 		return err
 	}
-	locked := a.Store.ReadOnly()
+	a.Store.Observe = a.observeStore
+	locked := a.disk.ReadOnly()
 	if locked != nil {
 		log.Warn("data_read_only", zap.Error(locked))
 	}
-	if n := a.Store.Mended(); n > 0 {
-		log.Warn("index_mended", zap.Int("records", n))
-	}
-	if a.Ledger, err = openLedger(c, a.Store); err != nil {
+	if a.Ledger, err = openLedger(ctx, c, a.Store); err != nil {
 		return err
 	}
-	var reg modproxy.Registry // nil, and no registry is asked, when offline
+	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
+	var reg modproxy.Registry // nil, and nobody is asked, when offline
 	scratch := Absolute(filepath.Join(c.Data, "scratch"))
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
@@ -73,15 +71,13 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 	}
 	a.Cache = &cache.Registry{
-		Next: reg, Index: a.heldIndex(), Blobs: a.Store, Uses: a.Store, References: a.Store.References, MaxSize: int64(c.Cache.MaxSize),
-		MaxVersions: int64(c.Cache.MaxVersions),
-		Fresh:       c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing,
-		Memory: int64(c.Cache.Memory), Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout,
-		Observe: a.observe,
+		Next: reg, Store: a.Store, Ledger: a.Ledger,
+		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
+		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Observe: a.observe,
 	}
 	a.recheck.Turns = a.Cache
-	stayPut(a.Cache, a.Store, c)
-	a.metrics.Storage(a.Cache.Usage, int64(c.Cache.MaxSize))
+	a.metrics.Storage(a.Store.Usage, int64(c.Cache.MaxSize))
+	a.Store.Start()
 	a.Cache.Start()
 	a.Registry = &rewrite.Registry{Next: a.Cache}
 	return a.newAuth(ctx)
@@ -181,16 +177,4 @@ func Absolute(path string) string {
 		return abs
 	}
 	return path
-}
-
-// stayPut tells r what does not go when room is made: what was set aside, and the
-// packages that are pinned.
-func stayPut(r *cache.Registry, store *disk.Store, c *config.Config) {
-	r.Beside = func() (int64, error) {
-		all, err := store.Quarantined(0, false)
-		return all.Bytes, err
-	}
-	if len(c.Cache.Pinned) > 0 {
-		r.Pinned = c.Cache.Pinned.Covers
-	}
 }

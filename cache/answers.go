@@ -6,83 +6,79 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"github.com/modproxy/modproxy"
 )
 
-// answer is a versions document as it is served from memory. It is not changed.
-type answer struct {
-	kept  *modproxy.Versions // Hit
-	stale *modproxy.Versions // Hit and Stale
-	asked time.Time
-	again time.Time // no refresh before
-	old   bool      // it is known not to list all, and so is not fresh
+// answer is a document as it is served from memory. It is not changed.
+type answer[V document[V]] struct {
+	kept, stale V
+	revision    uint64 // of the record in the store; zero: it could not be kept
+	asked       time.Time
+	read        time.Time // when it was last compared with the store
+	again       time.Time // no refresh before
+	old         bool      // it is known not to be current
 }
 
-func newAnswer(v *modproxy.Versions, asked time.Time) *answer {
-	kept, stale := *v, *v
-	kept.Hit, stale.Hit, stale.Stale = true, true, true
-	return &answer{kept: &kept, stale: &stale, asked: asked}
+func newAnswer[V document[V]](v V, asked time.Time, revision uint64) *answer[V] {
+	return &answer[V]{kept: v.marked(false), stale: v.marked(true), revision: revision, asked: asked, read: time.Now()}
 }
 
-// fresh tells whether a needs no refresh. An answer from the future, as it is
-// seen after the clock was set back, is not fresh.
-func (a *answer) fresh(now time.Time, limit time.Duration) bool {
+// known reports whether a counts without being compared with the store. One that could
+// not be kept does.
+func (a *answer[V]) known() bool { return a.revision == 0 || time.Since(a.read) < recallFor }
+
+// fresh reports whether a needs no refresh. An answer from the future, as it is seen
+// after the clock was set back, is not fresh.
+func (a *answer[V]) fresh(now time.Time, limit time.Duration) bool {
 	age := now.Sub(a.asked)
 	return !a.old && age >= 0 && age < limit
 }
 
-// size is about what a takes in memory.
-func (a *answer) size() int64 {
-	const each = 160 // a Listed with its Version
-	n := len(a.kept.Document) + len(a.kept.Compressed) + each*(len(a.kept.List)+4)
-	return int64(n)
-}
-
-// answers is an LRU bounded by bytes.
-type answers struct {
+// answers is an LRU bounded by bytes. It is safe for concurrent use.
+type answers[K comparable, V document[V]] struct {
 	mu          sync.Mutex
-	hot         *simplelru.LRU[modproxy.Module, *answer]
+	hot         *simplelru.LRU[K, *answer[V]]
 	used, limit int64
 }
 
-func newAnswers(limit int64) *answers {
-	a := &answers{limit: limit}
-	a.hot, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Module, old *answer) { a.used -= old.size() })
+func newAnswers[K comparable, V document[V]](limit int64) *answers[K, V] {
+	a := &answers[K, V]{limit: limit}
+	a.hot, _ = simplelru.NewLRU(math.MaxInt, func(_ K, old *answer[V]) { a.used -= old.kept.size() })
 	return a
 }
 
-func (a *answers) get(m modproxy.Module) (*answer, bool) {
+func (a *answers[K, V]) get(k K) (*answer[V], bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.hot.Get(m)
+	return a.hot.Get(k)
 }
 
-func (a *answers) add(m modproxy.Module, new *answer) {
-	size := new.size()
+func (a *answers[K, V]) add(k K, new *answer[V]) {
+	size := new.kept.size()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hot.Remove(m) // replacing would not call back
+	a.hot.Remove(k) // replacing would not call back
 	a.used += size
-	a.hot.Add(m, new)
+	a.hot.Add(k, new)
 	for a.used > a.limit {
 		a.hot.RemoveOldest()
 	}
 }
 
-// outdate makes the answer for m that is seen old, unless it has another by now.
-func (a *answers) outdate(m modproxy.Module, seen *answer) {
-	outdated := *seen
-	outdated.old = true
+// replace puts a changed copy of the answer that was seen in its place, unless there is
+// another one by now, and returns the copy.
+func (a *answers[K, V]) replace(k K, seen *answer[V], change func(*answer[V])) *answer[V] {
+	changed := *seen
+	change(&changed)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now, ok := a.hot.Peek(m); ok && now == seen {
-		a.hot.Add(m, &outdated) // of the same size
+	if now, ok := a.hot.Peek(k); ok && now == seen {
+		a.hot.Add(k, &changed) // of the same size
 	}
+	return &changed
 }
 
-func (a *answers) remove(m modproxy.Module) {
+func (a *answers[K, V]) remove(k K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hot.Remove(m)
+	a.hot.Remove(k)
 }

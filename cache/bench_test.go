@@ -6,23 +6,31 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/cachetest"
-	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// warm is a registry over a disk that keeps a package of the given size.
-func warm(b *testing.B, size int, memory int64) *cache.Registry {
-	store, err := disk.Open(b.TempDir())
+// onDisk returns a registry over a directory.
+func onDisk(b *testing.B, n *next) *cache.Registry {
+	s, err := disk.Open(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := &next{script: script{listed: "1.0.0 1.1.0"}}
-	n.content, _ = cachetest.Bytes(size, 1)
-	r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: memory}
+	r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledgertest.NewMemory(), n)
 	b.Cleanup(func() {
 		mustClose(b, r)
-		store.Close()
+		s.Close()
 	})
+	return r
+}
+
+// warm is a registry over a disk that keeps a package of the given size.
+func warm(b *testing.B, size int, memory int64) *cache.Registry {
+	n := &next{script: script{listed: "1.0.0 1.1.0"}}
+	n.content, _ = storetest.Bytes(size, 1)
+	r := onDisk(b, n)
+	r.Store.Memory = memory
 	if _, err := r.Versions(b.Context(), vpc); err != nil {
 		b.Fatal(err)
 	}
@@ -109,14 +117,8 @@ func BenchmarkPart(b *testing.B) {
 }
 
 func BenchmarkKeep(b *testing.B) {
-	store, err := disk.Open(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer store.Close()
 	n := &next{}
-	r := &cache.Registry{Next: n, Index: store, Blobs: store}
-	defer mustClose(b, r)
+	r := onDisk(b, n)
 	b.ReportAllocs()
 	for i := range b.N {
 		n.change(func(n *next) { n.content = fmt.Appendf(make([]byte, 100<<10), "%d", i) })

@@ -1,48 +1,56 @@
 // Package cache is a registry that keeps what another registry answers.
 //
-// Invariant: what is kept is served without asking for it again, and a package
-// is served to its end only when its bytes are those that its record names. A
-// package is answered after its blob and then its record are durable, in that
-// order; the first record of a version is the record of that version for good.
+// Invariant: what is kept is served without asking for it again, and a package is
+// served to its end only if its bytes are those that its record names. The ledger says
+// what a version is; a kept package with another sum is not served.
 //
-// What is asked of the registry below is asked once, however many wait for it,
-// and goes on when none of them waits any more. Trouble there is not absence:
-// only [modproxy.ErrNotFound] is remembered as missing, and briefly.
+// A question is asked once, however many wait for its answer, and it goes on when none
+// of them waits any more. Trouble upstream is not absence: only [modproxy.ErrNotFound]
+// is remembered as missing, and briefly.
 //
-// The stores are not trusted: an [Index] tells by itself when a record is
-// damaged, and blobs are checked here whenever they are read.
+// Several caches may share a store. A record that is remembered in memory is read again
+// after three seconds, and [Registry.Forget] drops it at once.
+//
+// The parts do not know modules: documents keeps answers that get old, and fetches
+// brings what never changes. [Registry] is made of one of each.
 package cache
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"iter"
+	"io/fs"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
-// Registry keeps the answers and packages of Next. Its fields are set before
-// the first question and not changed afterwards. It is safe for concurrent use.
+// The kinds of records that a Registry keeps in its store.
+const (
+	VersionsKind store.Kind = "module-versions" // the versions document of a module
+	PackageKind  store.Kind = "module-package"  // the package of one version; needs one blob
+)
+
+// Ledger knows what every version is, see package ledger.
+type Ledger interface {
+	// Lookup returns the record that counts for a version. Its error is
+	// [fs.ErrNotExist] when there is none.
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when
+	// there is another record.
+	Add(ctx context.Context, rec modproxy.Record) error
+}
+
+// Registry keeps the answers and packages of Next. Its fields are set before the first
+// question and not changed afterwards. It is safe for concurrent use.
 type Registry struct {
-	// Next is asked for what is not kept. Nil means offline: nothing is asked,
-	// and what is kept is served whatever its age.
-	Next  modproxy.Registry
-	Index Index
-	Blobs Blobs
-	// References yields every blob that a record of any kind needs, which it keeps from
-	// being removed as long as it does. Nil: those of the package records of Index.
-	References func() iter.Seq2[Reference, error]
-	// Uses keeps when packages were last used. Nil: it is forgotten with the
-	// process.
-	Uses Uses
+	// Next is asked for what is not kept. What it gives is in Ledger when it gives it.
+	// Nil means offline: nothing is asked, and what is kept is served whatever its age.
+	Next   modproxy.Registry
+	Store  *store.Store
+	Ledger Ledger // may be nil for List and Discard
 
 	Fresh    time.Duration // how long a versions document is served without asking again; zero means 5m
 	MaxStale time.Duration // how long after it was asked for a document is served while Next fails; zero means 720h
@@ -53,100 +61,51 @@ type Registry struct {
 	Wait time.Duration
 	// FetchTimeout ends one fetch of a package; zero means 15m.
 	FetchTimeout time.Duration
-	// MaxSize bounds the bytes of all packages that are kept, those that are being
-	// written included. To make room for a package those go that were not used for
-	// longest, and are fetched again when they are asked for; their records stay.
-	// What is being read or fetched does not go, nor what is pinned. Zero: no bound.
-	MaxSize int64
-	// Beside is how many bytes Blobs has beside its blobs, which count to MaxSize
-	// and do not go: what was set aside. It is asked whenever room is made. Nil:
-	// none.
-	Beside func() (int64, error)
-	// Pinned tells whether the packages of a module stay, whatever room is needed;
-	// [Registry.Discard] removes them all the same. Nil: none do.
-	Pinned func(modproxy.Module) bool
-	// Memory bounds the bytes of packages that are held in memory, those that
-	// are being served from it included. No package larger than an eighth of it
-	// is held. Zero means 64 MiB, a negative number none.
-	Memory int64
-	// MaxVersions is how many bytes Index may have of versions documents, which may
-	// be exceeded by an eighth for a while; [Index.TrimVersions] says which ones go.
-	// Zero: any number.
-	MaxVersions int64
-	// Fetches is the number of packages fetched at the same time; further ones
-	// wait their turn. Zero means 8.
+	// Fetches is the number of packages fetched at the same time; further ones wait
+	// their turn. Zero means 8.
 	Fetches int
-	// Observe is told what happens. It is called in the middle of the work, by
-	// many goroutines at once, and should be quick. Nil is fine.
+	// MaxVersions is how many bytes the kept versions documents may have, which may be
+	// exceeded by an eighth for a while. Those of modules without a kept package go
+	// first, and of these those that were asked for longest ago. Zero: any number.
+	MaxVersions int64
+	// Observe is told what happens. It is called in the middle of the work, by many
+	// goroutines at once, and should be quick. Nil is fine.
 	Observe func(Event)
 
 	once sync.Once
 	set  settings
+	end  context.CancelFunc
 
 	asking   *background // questions for versions and locations
 	fetching *background // fetches of packages
-	end      context.CancelFunc
 	turns    *turns
 
-	listings  flights[modproxy.Module, *modproxy.Versions]
+	versions  documents[key, *listing]
+	packages  fetches[key, *Kept]
 	locations flights[key, modproxy.Location]
-	fetches   flights[key, *PackageRecord]
-	loads     singleflight.Group // by digest
 
-	answers *answers                           // versions, hot
-	reading chan struct{}                      // one for each document that is being read from Index
-	records *lru.Cache[key, recalled]          // of packages whose blob was there when last looked at
-	located *lru.Cache[key, modproxy.Location] // of packages that are being fetched
-	memory  *memory
-	marks   *remembered
-	room    *room
-	grown   atomic.Int64 // bytes of versions documents since they were last trimmed
-	flushed atomic.Int64 // when uses were last written down, in Unix milliseconds
-
-	forgets [64]atomic.Uint64 // how often Forget was called, by a hash of the module
-
-	held    refusals[modproxy.Module] // RetryLater of Next
-	missing refusals[key]             // ErrNotFound of Next; no version means the module
-	failed  refusals[key]             // FetchFailed
-	slow    refusals[string]          // registries, by their host, that answer late
-
-	seed  maphash.Seed
-	locks [64]sync.Mutex
+	located *memory[key, modproxy.Location] // of packages that are being fetched
+	records *memory[key, *Kept]             // of packages, for recallFor
+	missing *memory[key, error]             // versions that Next does not have
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
 const (
-	askTimeout   = time.Minute             // of one detached question for versions or a location
-	refreshPause = 5 * time.Second         // after a failed refresh, while stale answers are served
-	tellWithin   = 3500 * time.Millisecond // for Location, with the fetch that it starts: clients give it ten seconds, some five
-	fixedPause   = 24 * time.Hour          // after a fetch that failed with what cannot change
-	storagePause = 5 * time.Second         // after a fetch that the storage failed
-	maxHold      = 24 * time.Hour          // the longest RetryLater that is obeyed
-	flushPause   = 5 * time.Minute         // between writing down when packages were last used
-	closeGrace   = time.Second             // for background work to notice that it was ended
-	recallFor    = 3 * time.Second         // a package record; others may change what counts in the stores
+	askTimeout = time.Minute             // of one detached question for versions or a location
+	recallFor  = 3 * time.Second         // how long a record counts without being read again
+	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: clients give it ten seconds, some five
+	closeGrace = time.Second             // for background work to notice that it was ended
+	maxHold    = 24 * time.Hour          // the longest RetryLater that is obeyed
 
-	maxAsking    = 1024     // questions under way
-	maxFetching  = 1024     // fetches under way and waiting their turn
-	maxRecords   = 16 << 10 // package records in memory
-	maxRefusals  = 16 << 10 // of each kind
-	maxAnswers   = 32 << 20 // bytes of versions documents in memory
-	maxDocument  = 64 << 20 // bytes of a kept versions document, well over what upstream may send
-	maxMarks     = 16 << 20 // bytes of what is remembered of packages that were checked: 1/800 of their size
-	maxReading   = 4        // documents that are read from the index at the same time
-	defaultBytes = 64 << 20
+	maxAsking   = 1024     // questions under way
+	maxFetching = 1024     // fetches under way and waiting their turn
+	maxKnown    = 16 << 10 // of each thing remembered in memory
 )
 
 // settings are the durations with their zero values filled in.
 type settings struct {
 	fresh, maxStale, missing, wait, fetch time.Duration
-}
-
-// key is one version of one module.
-type key struct {
-	modproxy.Module
-	version string
 }
 
 func (r *Registry) start() {
@@ -163,56 +122,46 @@ func (r *Registry) start() {
 		wait:     or(r.Wait, 3*time.Second),
 		fetch:    or(r.FetchTimeout, 15*time.Minute),
 	}
-	turns, bytes := r.Fetches, r.Memory
-	if turns <= 0 {
-		turns = 8
-	}
-	if bytes == 0 {
-		bytes = defaultBytes
-	}
 	ending, end := context.WithCancel(context.Background())
 	r.end = end
 	r.asking = &background{ending: ending, limit: maxAsking}
 	r.fetching = &background{ending: ending, limit: 2 * maxFetching} // those beyond maxFetching find no turn to wait for
+	turns := r.Fetches
+	if turns <= 0 {
+		turns = 8
+	}
 	r.turns = newTurns(turns)
-	r.answers = newAnswers(maxAnswers)
-	r.reading = make(chan struct{}, maxReading)
-	r.records = newLRU[key, recalled](maxRecords)
-	r.located = newLRU[key, modproxy.Location](maxRecords)
-	r.memory = newMemory(bytes)
-	r.marks = newRemembered()
-	r.held = newRefusals[modproxy.Module]()
-	r.missing = newRefusals[key]()
-	r.failed = newRefusals[key]()
-	r.slow = newRefusals[string]()
-	r.seed = maphash.MakeSeed()
-	r.room = newRoom(r.MaxSize)
-	r.flushed.Store(time.Now().UnixMilli())
-	r.grown.Store(r.MaxVersions)     // it may have been larger before
-	r.asking.start("", r.settleRoom) // it is open and idle
+	r.located = newMemory[key, modproxy.Location]()
+	r.records = newMemory[key, *Kept]()
+	r.missing = newMemory[key, error]()
+	r.versions = documents[key, *listing]{
+		source: listings{r}, store: r.Store, set: r.set, work: r.asking, offline: r.Next == nil,
+		limit: r.MaxVersions, packages: PackageKind, observe: r.observe,
+	}
+	r.versions.start()
+	r.packages = fetches[key, *Kept]{
+		source: packages{r}, set: r.set, work: r.fetching, turns: r.turns, offline: r.Next == nil, observe: r.observe,
+	}
+	r.packages.start()
 }
 
-// Start begins to count what is kept, and evicts what is over MaxSize, in the
-// background; else the first question does.
+// Start prepares the cache before the first question does.
 func (r *Registry) Start() { r.once.Do(r.start) }
 
-// Close waits for what goes on in the background, at most until ctx ends; then
-// it ends that work. Nothing is asked of Next afterwards; what is kept is still
-// served. Its error tells that work was ended.
-//
-// The stores are closed after it.
+// Close waits for what goes on in the background, at most until ctx ends; then it ends
+// that work. Nothing is asked of Next afterwards; what is kept is still served. Its
+// error tells that work was ended. The store is closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
+	defer r.end()
+	idle := make(chan struct{})
 	r.asking.close()
 	r.fetching.close()
-	idle := make(chan struct{})
 	go func() {
 		r.asking.work.Wait()
 		r.fetching.work.Wait()
 		close(idle)
 	}()
-	defer r.flushUses()
-	defer r.end()
 	select {
 	case <-idle:
 		return nil
@@ -228,31 +177,54 @@ func (r *Registry) Close(ctx context.Context) error {
 	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
 }
 
-// Fetching are the fetches that are under way: "MODULE VERSION", and a channel that is
-// closed when the fetch has ended.
-func (r *Registry) Fetching() map[string]<-chan struct{} {
-	all := map[string]<-chan struct{}{}
-	for k, c := range r.fetches.underWay() {
-		all[k.Module.String()+" "+k.version] = c.done
+// Fetching returns the fetches that are under way, each with a channel that is closed
+// when the fetch has ended.
+func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
+	r.once.Do(r.start)
+	all := map[modproxy.ModuleVersion]<-chan struct{}{}
+	for k, c := range r.packages.flights.underWay() {
+		all[k.ModuleVersion] = c.done
 	}
 	return all
 }
 
-// lock is held while the record, or the blob, that k names is read in order to
-// be changed.
-func lock[K comparable](r *Registry, k K) (unlock func()) {
-	mu := &r.locks[maphash.Comparable(r.seed, k)%uint64(len(r.locks))]
-	mu.Lock()
-	return mu.Unlock
+// Forget drops what is remembered in memory of a version, so that the next question
+// reads its record again, and asks Next if it must. An empty version stands for every
+// version of the module, and the zero value for everything. What is kept stays.
+func (r *Registry) Forget(v modproxy.ModuleVersion) {
+	r.once.Do(r.start)
+	match := func(k key) bool {
+		return v.Module == (modproxy.Module{}) || k.Module == v.Module && (v.Version == "" || k.Version == v.Version)
+	}
+	r.located.remove(match)
+	r.records.remove(match)
+	r.missing.remove(match)
+	r.packages.failed.remove(match)
+	if v.Version == "" {
+		r.versions.missing.remove(match)
+	}
 }
 
-var (
-	errOffline        = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
-	errEvicted        = &modproxy.Lasting{Err: errors.New("evicted, and modproxy is offline")}
-	errDamagedOffline = &modproxy.Lasting{Err: errors.New("what is kept is damaged or missing, and modproxy is offline")}
-	errReading        = errors.New("many other versions documents are being read from the index")
-	errClosing        = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-)
+// key is a module, or one version of it: what a question is about.
+type key struct{ modproxy.ModuleVersion }
+
+func keyOf(m modproxy.Module) key { return key{modproxy.ModuleVersion{Module: m}} }
+
+// ref names the record of k.
+func (k key) ref() store.Ref {
+	name := k.Host + "/" + k.Namespace + "/" + k.Name + "/" + k.System
+	if k.Version == "" {
+		return store.Ref{Kind: VersionsKind, Key: name}
+	}
+	return store.Ref{Kind: PackageKind, Key: name + "/" + k.Version}
+}
+
+func (k key) registry() string  { return k.Host }
+func (k key) publisher() string { return k.Host + "/" + k.Namespace }
+
+func (k key) event(kind Kind, err error) Event {
+	return Event{Kind: kind, Module: k.Module, Version: k.Version, Err: err}
+}
 
 // wrap adds the question to err, unless a layer below has.
 func (k key) wrap(op string, err error) error {
@@ -260,37 +232,21 @@ func (k key) wrap(op string, err error) error {
 	if errors.As(err, &named) {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: k.Module, Version: k.version, Err: err}
+	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}
 }
 
-// settle makes err, of a question that did not run in its caller's context, an
-// answer to those who wait: the context that ended was not theirs. A layer below has
-// its own times, and says itself when one of them is over.
-func (k key) settle(op string, err error, timeout time.Duration) error {
-	var full *modproxy.NoSpace
-	if notWritable(err) && !errors.As(err, &full) {
-		return k.wrap(op, &modproxy.NoSpace{Err: err})
-	}
-	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrUnauthorized, modproxy.ErrDenied,
-		modproxy.ErrNotFound, modproxy.ErrChanged, modproxy.ErrUnavailable} {
-		if errors.Is(err, known) {
-			return k.wrap(op, err)
-		}
-	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return k.wrap(op, fmt.Errorf("%w: not done within %v", modproxy.ErrUnavailable, timeout))
-	case errors.Is(err, context.Canceled):
-		return k.wrap(op, fmt.Errorf("%w: ended before it was done", modproxy.ErrUnavailable))
-	}
-	return k.wrap(op, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
-}
+var (
+	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
+	errLost    = &modproxy.Lasting{Err: errors.New("no longer kept (evicted, removed or damaged), and modproxy is offline")}
+	errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
+)
 
-// late is err, of a question in ctx, and if ctx ended because its time was over, says
-// so before all else.
-func late(ctx context.Context, err error, timeout time.Duration) error {
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: not done within %v: %w", modproxy.ErrUnavailable, timeout, err)
+// notKept returns the error for a package that is not kept while nothing is asked.
+func (r *Registry) notKept(ctx context.Context, k key) error {
+	if _, err := r.Ledger.Lookup(ctx, k.ModuleVersion); err == nil {
+		return errLost
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	return errOffline
 }

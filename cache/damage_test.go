@@ -3,7 +3,6 @@ package cache_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,8 +14,10 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/cachetest"
-	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
 // damages are what can happen to a blob on a disk.
@@ -28,7 +29,7 @@ var damages = map[string]func(name string, data []byte) error{
 	"longer":      func(name string, data []byte) error { return rewrite(name, append(bytes.Clone(data), 0)) },
 	"empty":       func(name string, _ []byte) error { return rewrite(name, nil) },
 	"zeros":       func(name string, data []byte) error { return rewrite(name, make([]byte, len(data))) },
-	"another":     func(name string, data []byte) error { b, _ := cachetest.Bytes(len(data), 99); return rewrite(name, b) },
+	"another":     func(name string, data []byte) error { b, _ := storetest.Bytes(len(data), 99); return rewrite(name, b) },
 	"gone":        func(name string, _ []byte) error { return os.Remove(name) },
 	"directory":   func(name string, _ []byte) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
 	"link":        func(name string, _ []byte) error { return errors.Join(os.Remove(name), os.Symlink("/dev/zero", name)) },
@@ -44,23 +45,40 @@ func flip(data []byte, at int) []byte {
 	return data
 }
 
-// kept is a directory with one package in it.
-func kept(t *testing.T) (store *disk.Store, n *next, blob string) {
+// directory is a data directory with one package in it, and what else a registry needs.
+type directory struct {
+	*next
+	blob    string // its file
+	storage storetest.Handle
+	ledger  *ledgertest.Memory
+}
+
+func newDirectory(t *testing.T) *directory {
 	dir := t.TempDir()
-	store, err := disk.Open(dir)
+	s, err := disk.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
-	n = &next{}
-	data, digest := cachetest.Bytes(200_000, 1)
-	n.content = data
-	r := &cache.Registry{Next: n, Index: store, Blobs: store}
+	t.Cleanup(func() { s.Close() })
+	d := &directory{
+		next: &next{}, storage: storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledger: ledgertest.NewMemory(),
+	}
+	data, digest := storetest.Bytes(200_000, 1)
+	d.content = data
+	d.blob = filepath.Join(dir, "blobs", "v1", "sha256", digest.String()[:2], digest.String())
+	r := d.registry(0, d.next)
 	if _, err := read(r, "1.0.0"); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, r)
-	return store, n, filepath.Join(dir, "blobs", "v1", "sha256", digest.String()[:2], digest.String())
+	return d
+}
+
+// registry makes a registry over the directory. A nil next is offline.
+func (d *directory) registry(memory int64, n ledger.Upstream) *cache.Registry {
+	r := newRegistry(d.storage, d.ledger, n)
+	r.Store.Memory = memory
+	return r
 }
 
 // get is a request for the package, answered as an HTTP server would.
@@ -86,27 +104,28 @@ func TestDamageIsNeverServed(t *testing.T) {
 	for name, damage := range damages {
 		for memory, how := range map[int64]string{0: "whole", -1: "streamed"} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				store, n, blob := kept(t)
-				for _, ranged := range ranges {
-					if err := damage(blob, n.content); err != nil {
+				d := newDirectory(t)
+				for i, ranged := range ranges {
+					if err := damage(d.blob, d.content); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Test(t, func(t *testing.T) {
-						r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: memory}
+						time.Sleep(time.Duration(i) * time.Hour) // every bubble begins at the same time
+						r := d.registry(memory, d.next)
 						defer mustClose(t, r)
 						header := http.Header{}
 						if ranged != "" {
 							header.Set("Range", ranged)
 						}
-						served(t, r, header, n.content)
+						served(t, r, header, d.content)
 						synctest.Wait() // until it has been fetched again
-						if w := served(t, r, http.Header{}, n.content); w.Body.Len() != len(n.content) {
+						if w := served(t, r, http.Header{}, d.content); w.Body.Len() != len(d.content) {
 							t.Errorf("%d bytes after it was fetched again", w.Body.Len())
 						}
 					})
 				}
-				equal(t, "fetched again", n.asked("package"), 1+len(ranges))
-				aside, err := filepath.Glob(filepath.Join(filepath.Dir(blob), "../../../../quarantine/*"))
+				equal(t, "fetched again", d.asked("package"), 1+len(ranges))
+				aside, err := filepath.Glob(filepath.Join(filepath.Dir(d.blob), "../../../../quarantine/*"))
 				want := len(ranges)
 				if name == "gone" {
 					want = 0
@@ -149,11 +168,11 @@ func TestDamageOffline(t *testing.T) {
 	for name, damage := range damages {
 		for memory, how := range map[int64]string{0: "whole", -1: "streamed"} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				store, n, blob := kept(t)
-				if err := damage(blob, n.content); err != nil {
+				d := newDirectory(t)
+				if err := damage(d.blob, d.content); err != nil {
 					t.Fatal(err)
 				}
-				r := &cache.Registry{Index: store, Blobs: store, Memory: memory}
+				r := d.registry(memory, nil)
 				defer mustClose(t, r)
 				for range 2 {
 					if data, err := read(r, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
@@ -161,7 +180,7 @@ func TestDamageOffline(t *testing.T) {
 					}
 				}
 				var lasting *modproxy.Lasting
-				if _, err := r.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &lasting) || strings.Contains(err.Error(), blob) {
+				if _, err := r.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &lasting) || strings.Contains(err.Error(), d.blob) {
 					t.Errorf("location: %v", err)
 				}
 			})
@@ -172,13 +191,9 @@ func TestDamageOffline(t *testing.T) {
 func TestDamageThatCannotBeMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.fetch(t, "1.0.0")
-		before, err := f.index.Package(vpc, "1.0.0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := f.fetch(t, "1.0.0")
 		f.restart(t)
-		f.blobs.Replace(before.Digest, []byte("damaged"))
+		f.storage.Replace(digestOf(before), []byte("damaged"))
 		f.next.change(func(n *next) { n.content = []byte("rewritten upstream") })
 		for range 3 {
 			if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
@@ -190,19 +205,12 @@ func TestDamageThatCannotBeMended(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		after, err := f.index.Package(vpc, "1.0.0")
-		if after != before || err != nil {
-			t.Errorf("%+v, %v; want %+v", after, err, before)
-		}
-		equal(t, "set aside", len(f.blobs.Quarantined()), 1)
+		equal(t, "kept", f.keeps(t, "1.0.0"), false)
+		equal(t, "set aside", len(f.storage.Evidence()), 1)
 		// The same content packed in another way is the same content.
-		f.next.change(func(n *next) { n.content, n.sum = []byte("packed anew"), before.Sum })
+		f.next.change(func(n *next) { n.content, n.sum = []byte("packed anew"), sumOf(before) })
 		if got := f.fetch(t, "1.0.0"); string(got) != "packed anew" {
 			t.Errorf("%q", got)
-		}
-		after, err = f.index.Package(vpc, "1.0.0")
-		if after.Sum != before.Sum || after.Size != 11 || after.Digest == before.Digest || err != nil {
-			t.Errorf("%+v, %v", after, err)
 		}
 	})
 }
@@ -213,37 +221,12 @@ func TestDamageUnderAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.fetch(t, "1.0.0")
-		_, digest := cachetest.Bytes(100_000, 1)
-		f.blobs.Replace(digest, flip(f.next.content, 50_000))
-		f.Registry.Memory = -1
+		f.storage.Replace(digestOf(f.next.content), flip(f.next.content, 50_000))
 		f.restart(t)
+		f.Store.Memory = -1
 		if !bytes.Equal(f.fetch(t, "1.0.1"), f.next.content) || !bytes.Equal(f.fetch(t, "1.0.0"), f.next.content) {
 			t.Error("other bytes")
 		}
-		equal(t, "set aside", len(f.blobs.Quarantined()), 1)
+		equal(t, "set aside", len(f.storage.Evidence()), 1)
 	})
-}
-
-// A damaged end is found before any of it is given.
-func TestEndIsWithheld(t *testing.T) {
-	for _, size := range []int{1, 1000, 32 << 10, 32<<10 + 1, 200_000} {
-		f := newFixture(t)
-		f.Registry.Memory = -1
-		var digest modproxy.Digest
-		f.next.content, digest = cachetest.Bytes(size, 7)
-		f.fetch(t, "1.0.0")
-		f.blobs.Replace(digest, flip(f.next.content, 0))
-		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(p)
-		if want := max(0, size-32<<10); len(got) != want || !errors.Is(err, cache.ErrDamaged) {
-			t.Errorf("of %d: %d bytes, want %d; %v", size, len(got), want, err)
-		}
-		if n, again := p.Read(make([]byte, 10)); n != 0 || again != err {
-			t.Errorf("after that: %d, %v", n, again)
-		}
-		p.Close()
-	}
 }

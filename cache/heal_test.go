@@ -5,23 +5,22 @@ import (
 	"io"
 	"testing"
 
-	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/store"
 )
 
-// Who has found a package damaged and asks for it again waits until it has been
-// fetched again, and is not given the damaged one a second time.
-func TestWhoFoundDamageGetsWhatIsMended(t *testing.T) {
+// A client that has found a package damaged, and asks again, gets what was fetched again.
+func TestDamageIsFoundOnce(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			store, n, blob := kept(t)
-			r := &cache.Registry{Next: n, Index: store, Blobs: store, Memory: -1}
+			d := newDirectory(t)
+			r := d.registry(-1, d.next)
 			defer mustClose(t, r)
 			p, err := r.Package(t.Context(), vpc.At("1.0.0")) // it is looked at and all is well
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.Close()
-			if err := damage(blob, n.content); err != nil {
+			if err := damage(d.blob, d.content); err != nil {
 				t.Fatal(err)
 			}
 			for round := 1; ; round++ {
@@ -31,10 +30,10 @@ func TestWhoFoundDamageGetsWhatIsMended(t *testing.T) {
 				}
 				got, err := io.ReadAll(p)
 				p.Close()
-				if err == nil && string(got) == string(n.content) {
+				if err == nil && string(got) == string(d.content) {
 					return
 				}
-				if !errors.Is(err, cache.ErrDamaged) || round == 2 {
+				if !errors.Is(err, store.ErrDamaged) || round == 2 {
 					t.Fatalf("round %d: %d bytes, %v", round, len(got), err)
 				}
 			}

@@ -3,65 +3,47 @@ package cache_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/cachetest"
-	"github.com/modproxy/modproxy/cache/disk"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// stores are what two registries share.
-type stores interface {
-	cache.Index
-	cache.Blobs
-	cache.Uses
-}
-
-type inMemory struct {
-	*cachetest.MemoryIndex
-	*cachetest.MemoryBlobs
-	*cachetest.MemoryUses
-}
-
-// What one registry removes, and what no longer counts, another one over the same
-// stores does not serve any more five seconds later, from memory or not.
+// What one registry removes, replaces or refreshes, and what no longer counts, another one
+// over the same storage does not serve any more five seconds later, from memory or not.
 func TestTwoRegistriesOverOneStore(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) stores{
-		"memory": func(*testing.T) stores {
-			return inMemory{&cachetest.MemoryIndex{}, &cachetest.MemoryBlobs{}, &cachetest.MemoryUses{}}
-		},
-		"disk": func(t *testing.T) stores {
+	for name, open := range map[string]func(t *testing.T) storetest.Handle{
+		"memory": func(*testing.T) storetest.Handle { return (&storetest.Memory{}).Handle() },
+		"disk": func(t *testing.T) storetest.Handle {
 			s, err := disk.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s
+			t.Cleanup(func() { s.Close() })
+			return storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}
 		},
 	} {
 		for what, memory := range map[string]int64{"hot": 0, "cold": -1} {
 			t.Run(name+" "+what, func(t *testing.T) {
-				s := open(t)
-				if c, ok := s.(io.Closer); ok {
-					defer c.Close()
-				}
-				synctest.Test(t, func(t *testing.T) { testTwoRegistries(t, s, memory) })
+				h := open(t)
+				synctest.Test(t, func(t *testing.T) { testTwoRegistries(t, h, memory) })
 			})
 		}
 	}
 }
 
-func testTwoRegistries(t *testing.T, s stores, memory int64) {
+func testTwoRegistries(t *testing.T, h storetest.Handle, memory int64) {
 	from := &next{script: script{listed: "1.0.0"}}
-	from.content, _ = cachetest.Bytes(1000, 1)
-	x := &blind{Index: s}
-	one := &cache.Registry{Next: from, Index: x, Blobs: s, Uses: s, Memory: memory}
-	two := &cache.Registry{Next: from, Index: x, Blobs: s, Uses: s, Memory: memory}
-	away := &cache.Registry{Index: x, Blobs: s, Uses: s, Memory: memory}
+	from.content, _ = storetest.Bytes(1000, 1)
+	book := ledgertest.NewMemory()
+	one, two, away := newRegistry(h, book, from), newRegistry(h, book, from), newRegistry(h, book, nil)
 	for _, r := range []*cache.Registry{one, two, away} {
+		r.Store.Memory = memory
 		defer mustClose(t, r)
 	}
 	remembered := func(when string) {
@@ -70,6 +52,9 @@ func testTwoRegistries(t *testing.T, s stores, memory int64) {
 			if _, err := read(r, "1.0.0"); err != nil {
 				t.Errorf("%s: %v", when, err)
 			}
+			if _, err := r.Versions(t.Context(), vpc); err != nil {
+				t.Errorf("%s: versions: %v", when, err)
+			}
 		}
 	}
 	remembered("at first")
@@ -77,10 +62,27 @@ func testTwoRegistries(t *testing.T, s stores, memory int64) {
 		t.Fatal(err)
 	}
 
+	// Refreshed.
+	from.change(func(n *next) { n.listed = "1.0.0 2.0.0" })
+	if _, err := one.Refresh(t.Context(), vpc); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	for _, r := range []*cache.Registry{two, away} {
+		v, err := r.Versions(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, listed := v.Find("2.0.0"); !listed {
+			t.Error("refreshed, and the old document is served")
+		}
+	}
+	equal(t, "asked for versions", from.asked("versions"), 2)
+
 	// Removed, and the bytes stay; then removed with the bytes.
 	for _, versions := range [][]string{{"1.0.0"}, {"1.0.0", "1.0.0+b"}} {
 		for _, version := range versions {
-			if _, err := one.Discard(t.Context(), vpc, version); err != nil {
+			if _, err := one.Discard(t.Context(), vpc.At(version)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,13 +98,14 @@ func testTwoRegistries(t *testing.T, s stores, memory int64) {
 	}
 
 	// Superseded.
-	x.shut.Store(true)
+	after, _ := storetest.Bytes(1000, 2)
+	f := &fixture{next: from, ledger: book}
+	from.change(func(n *next) { n.content = after })
+	f.accept(t, "1.0.0")
 	time.Sleep(5 * time.Second)
 	if _, err := read(away, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("superseded, and served: %v", err)
 	}
-	after, _ := cachetest.Bytes(1000, 2)
-	from.change(func(n *next) { n.content = after })
 	if got, err := read(two, "1.0.0"); !bytes.Equal(got, after) || err != nil {
 		t.Errorf("superseded, and %d bytes served: %v", len(got), err)
 	}

@@ -3,54 +3,42 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Location says where the package of one version is. Of a kept package only the
-// Subdir is answered, and Next is not asked, not even when its blob must be
-// fetched again. Otherwise Next is asked, and the package is fetched in the
-// background from then on; it is waited for a little, so that a fetch that fails soon
-// is told of at once: clients show a person what is answered to this question, and
-// nothing but the status of what Package answers with. A version need not be listed: when Next has one that
-// the kept document does not list, the next question for the versions asks Next.
+// Location says where the package of one version is. Of a kept package only the Subdir is
+// answered, and Next is not asked. Otherwise Next is asked, and the package is fetched in
+// the background from then on. The fetch is waited for a little, because clients show a
+// person the error of this question, and of Package nothing but the status. A version
+// need not be listed: if Next has one that the kept document does not list, the next
+// question for the versions asks Next.
 //
-// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until
-// it will be tried again; [modproxy.RetryLater] when Next takes longer than Wait
-// or than ctx; [modproxy.ErrUnavailable] when offline and not kept.
+// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will
+// be tried again; [modproxy.RetryLater] when Next takes longer than Wait or than ctx;
+// [modproxy.ErrUnavailable] when offline and not kept.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	m, version := v.Module, v.Version
 	r.once.Do(r.start)
 	asked := time.Now()
-	k := key{m, version}
-	rec, err := r.record(k)
+	k := key{v}
+	p, err := r.record(ctx, k)
 	switch {
 	case err == nil:
-		return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
-	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
-		return modproxy.Location{}, k.wrap("location", errOffline)
-	case rec == nil && !errors.Is(err, fs.ErrNotExist):
-		return modproxy.Location{}, k.wrap("location", err)
+		return modproxy.Location{Subdir: p.Subdir, Kept: true}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return modproxy.Location{}, k.wrap("location", settle(err, 0))
+	case r.Next == nil:
+		return modproxy.Location{}, k.wrap("location", settle(r.notKept(ctx, k), 0))
 	}
-	if err := r.failed.get(k); err != nil {
+	if err := r.packages.failure(ctx, k); err != nil {
 		return modproxy.Location{}, err
 	}
-	if rec != nil { // but not its blob
-		if r.Next == nil && r.removed(rec) {
-			return modproxy.Location{}, k.wrap("location", errEvicted)
-		}
-		return r.fetchSoon(ctx, k, modproxy.Location{Subdir: rec.Subdir}, asked)
-	}
-	if loc, ok := r.located.Get(k); ok {
+	if loc, ok := r.located.get(k); ok {
 		return r.fetchSoon(ctx, k, loc, asked)
 	}
-	if err := r.missing.get(k); err != nil {
-		return modproxy.Location{}, err
-	}
-	if err := r.held.get(m); err != nil {
+	if err := r.refused(k); err != nil {
 		return modproxy.Location{}, err
 	}
 	call, err := r.locate(ctx, k)
@@ -64,12 +52,21 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	return r.fetchSoon(ctx, k, loc, asked)
 }
 
-// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It is
-// where k is kept, or why that could not be fetched, or loc while it is fetched. While
-// a package that was refused for its content is fetched again, the answer is why it
-// was: most often it still is.
+// refused returns why Next is not asked where k is, or nil.
+func (r *Registry) refused(k key) error {
+	if err, ok := r.missing.get(k); ok {
+		return err
+	}
+	err, _ := r.versions.held.get(keyOf(k.Module))
+	return err
+}
+
+// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns
+// where k is kept, or why that could not be fetched, or loc while it is fetched. While a
+// package that was refused for its content is fetched again, the answer is why it was:
+// most often it still is.
 func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, asked time.Time) (modproxy.Location, error) {
-	call, err := r.startFetch(ctx, k)
+	call, err := r.packages.begin(ctx, k)
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)
 	}
@@ -85,62 +82,23 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if err := r.failed.last(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
+	if err := r.packages.failed.last(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
 		return modproxy.Location{}, err
 	}
 	return loc, nil
 }
 
-// recalled is a package record, and when it was read from the index.
-type recalled struct {
-	rec *PackageRecord
-	at  time.Time
-}
-
-func (r *Registry) remember(k key, rec *PackageRecord) { r.records.Add(k, recalled{rec, time.Now()}) }
-
-// record is the record of k, remembered for recallFor at most. Its error is
-// [fs.ErrNotExist] when there is none, and comes with the record when there is one whose
-// blob is not there.
-func (r *Registry) record(k key) (*PackageRecord, error) {
-	if known, ok := r.records.Get(k); ok && time.Since(known.at) < recallFor {
-		return known.rec, nil
-	}
-	defer r.relearn(k, r.forgotten(k.Module).Load())
-	rec, err := r.Index.Package(k.Module, k.version)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: index: %w", modproxy.ErrUnavailable, err)
-	}
-	size, err := r.Blobs.Stat(rec.Digest)
-	switch {
-	case rec.Removed:
-		return &rec, ErrDamaged
-	case errors.Is(err, fs.ErrNotExist):
-		return &rec, ErrDamaged
-	case err != nil:
-		return &rec, err
-	case size != rec.Size:
-		return &rec, ErrDamaged
-	}
-	r.remember(k, &rec)
-	return &rec, nil
-}
-
-// locate asks Next where the package of k is, unless that is under way, and
-// starts the fetch.
+// locate asks Next where the package of k is, unless that is under way, and starts the
+// fetch.
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
 	return r.locations.join(ctx, r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (modproxy.Location, error) {
-		defer r.relearn(k, r.forgotten(k.Module).Load())
-		if rec, err := r.record(k); err == nil {
-			return modproxy.Location{Subdir: rec.Subdir, Kept: true}, nil
+		if p, err := r.record(ctx, k); err == nil {
+			return modproxy.Location{Subdir: p.Subdir, Kept: true}, nil
 		}
-		if err := r.failed.get(k); err != nil {
+		if err := r.packages.failure(ctx, k); err != nil {
 			return modproxy.Location{}, err
 		}
-		loc, ok := r.located.Get(k)
+		loc, ok := r.located.get(k)
 		if !ok {
 			ctx, cancel := r.asking.detach(ctx, askTimeout)
 			defer cancel()
@@ -149,35 +107,35 @@ func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location],
 				return modproxy.Location{}, err
 			}
 		}
-		r.startFetch(ctx, k) // Package starts it when this does not
+		r.packages.begin(ctx, k) // Package starts it when this does not
 		return loc, nil
 	})
 }
 
 // askLocation asks Next and remembers what it says until the fetch has ended.
 func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, error) {
-	if err := r.missing.get(k); err != nil {
-		return modproxy.Location{}, err
-	}
-	if err := r.held.get(k.Module); err != nil {
+	if err := r.refused(k); err != nil {
 		return modproxy.Location{}, err
 	}
 	asked := time.Now()
-	loc, err := r.Next.Location(ctx, k.Module.At(k.version))
+	loc, err := r.Next.Location(ctx, k.ModuleVersion)
 	if err != nil {
-		err = k.settle("location", late(ctx, err, askTimeout), askTimeout)
+		err = k.wrap("location", settle(late(ctx, err, askTimeout), askTimeout))
 	}
-	r.observe(Event{Kind: LocationAsked, Module: k.Module, Version: k.version, Duration: time.Since(asked), Err: err})
+	e := k.event(LocationAsked, err)
+	e.Duration = time.Since(asked)
+	r.observe(e)
 	switch {
 	case err == nil:
-		r.located.Add(k, loc)
-		r.outdate(k.Module, k.version)
+		r.located.add(k, loc, r.set.fetch)
+		r.versions.outdate(keyOf(k.Module), func(l *listing) bool {
+			_, listed := l.Find(k.Version)
+			return listed
+		})
 	case errors.Is(err, modproxy.ErrNotFound):
 		r.missing.add(k, err, r.set.missing-time.Since(asked))
 	default:
-		if d := hold(err); d > 0 {
-			r.held.add(k.Module, err, d)
-		}
+		r.versions.held.add(keyOf(k.Module), err, holdFor(err))
 	}
 	return loc, err
 }

@@ -1,146 +1,61 @@
 package cache
 
 import (
-	"bytes"
-	"math"
-	"sync"
-	"sync/atomic"
+	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"github.com/modproxy/modproxy"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// memory holds the bytes of hot packages. Bytes count from when room for them
-// was reserved until they are evicted and nobody reads them any more, so that
-// slow readers cannot make it larger than its limit.
-type memory struct {
-	limit int64
-
-	mu   sync.Mutex
-	used int64 // with what is reserved, and what is read though evicted
-	idle int64 // of used: what eviction would free
-	lru  *simplelru.LRU[modproxy.Digest, *hot]
+// memory remembers values for a while each. It is bounded in number; those that were
+// not looked at for longest are forgotten. It is safe for concurrent use.
+type memory[K comparable, V any] struct {
+	known *lru.Cache[K, remembered[V]]
 }
 
-// hot is a checked package in memory. Its fields are guarded by memory.mu, but
-// for data, which does not change.
-type hot struct {
-	memory  *memory
-	data    []byte
-	readers int
-	evicted bool
+// remembered is a value with the time until which it counts. The time is made from
+// time.Now, so that a jump of the wall clock does not move it.
+type remembered[V any] struct {
+	value V
+	until time.Time
 }
 
-func newMemory(limit int64) *memory {
-	m := &memory{limit: limit}
-	m.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Digest, h *hot) {
-		h.evicted = true
-		if h.readers == 0 {
-			m.used -= int64(len(h.data))
-			m.idle -= int64(len(h.data))
+func newMemory[K comparable, V any]() *memory[K, V] {
+	known, err := lru.New[K, remembered[V]](maxKnown)
+	if err != nil {
+		panic(err) // maxKnown is positive, which is all that New can complain about
+	}
+	return &memory[K, V]{known}
+}
+
+func (m *memory[K, V]) add(k K, v V, d time.Duration) {
+	if d > 0 {
+		m.known.Add(k, remembered[V]{v, time.Now().Add(d)})
+	}
+}
+
+// get returns the value for k if it counts.
+func (m *memory[K, V]) get(k K) (v V, ok bool) {
+	e, ok := m.known.Get(k)
+	if !ok || !time.Now().Before(e.until) {
+		return v, false
+	}
+	return e.value, true
+}
+
+// last returns the value for k, also one that does not count any more; else the zero
+// value.
+func (m *memory[K, V]) last(k K) V {
+	e, _ := m.known.Peek(k)
+	return e.value
+}
+
+func (m *memory[K, V]) drop(k K) { m.known.Remove(k) }
+
+// remove drops every value whose key matches.
+func (m *memory[K, V]) remove(match func(K) bool) {
+	for _, k := range m.known.Keys() {
+		if match(k) {
+			m.known.Remove(k)
 		}
-	})
-	return m
-}
-
-// largest is the size of the largest package that is held.
-func (m *memory) largest() int64 { return m.limit / 8 }
-
-// get is the package in memory, or nil. The caller opens it.
-func (m *memory) get(d modproxy.Digest) *hot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, ok := m.lru.Get(d)
-	if !ok {
-		return nil
 	}
-	if h.readers == 0 {
-		m.idle -= int64(len(h.data))
-	}
-	h.readers++
-	return h
-}
-
-func (m *memory) remove(d modproxy.Digest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lru.Remove(d)
-}
-
-func (m *memory) has(d modproxy.Digest) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lru.Contains(d)
-}
-
-// reserve makes room for n bytes more, unless too much is being read.
-func (m *memory) reserve(n int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.used-m.idle+n > m.limit {
-		return false
-	}
-	for m.used+n > m.limit {
-		m.lru.RemoveOldest()
-	}
-	m.used += n
-	return true
-}
-
-// free gives back what was reserved.
-func (m *memory) free(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.used -= n
-}
-
-// add holds data, for which room was reserved.
-func (m *memory) add(d modproxy.Digest, data []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lru.Remove(d)
-	m.idle += int64(len(data))
-	m.lru.Add(d, &hot{memory: m, data: data})
-}
-
-// release is the end of one reader.
-func (h *hot) release() {
-	h.memory.mu.Lock()
-	defer h.memory.mu.Unlock()
-	h.readers--
-	switch {
-	case h.readers > 0:
-	case h.evicted:
-		h.memory.used -= int64(len(h.data))
-	default:
-		h.memory.idle += int64(len(h.data))
-	}
-}
-
-// hotReader reads a hot package; it is allocated with the package it is in.
-type hotReader struct {
-	bytes.Reader
-	hot    *hot
-	closed atomic.Bool
-}
-
-// open gives the reader that get counted.
-func (h *hot) open(rec *PackageRecord) *modproxy.Package {
-	p := &struct {
-		modproxy.Package
-		reader hotReader
-	}{Package: describe(rec)}
-	p.reader.hot = h
-	p.reader.Reset(h.data)
-	p.ReadSeekCloser = &p.reader
-	return &p.Package
-}
-
-// Close lets go of the bytes; a second one does nothing.
-func (r *hotReader) Close() error {
-	if !r.closed.Swap(true) {
-		r.hot.release()
-	}
-	return nil
 }

@@ -22,13 +22,15 @@ func TestDroppedVersionStaysListed(t *testing.T) {
 			synctest.Wait()
 			return f.versions(t)
 		}
-		dropped := func() bool {
+		dropped := func() (is bool) {
 			t.Helper()
-			rec, err := f.index.Package(vpc, "1.0.0")
-			if err != nil {
-				t.Fatal(err)
+			for l, err := range f.List(t.Context(), vpc) {
+				if err != nil || l.Version != "1.0.0" {
+					t.Fatalf("%v: %v", l, err)
+				}
+				is = !l.Unlisted.IsZero()
 			}
-			return !rec.Dropped.IsZero()
+			return is
 		}
 		f.versions(t)
 		f.fetch(t, "1.0.0")

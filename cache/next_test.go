@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,10 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/cachetest"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
 var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
@@ -123,7 +127,7 @@ func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 	}
 	digest := modproxy.Digest(sha256.Sum256(now.content))
 	if now.sum == "" {
-		now.sum = modproxy.Sum("h1:" + digest.String())
+		now.sum = sumOf(now.content)
 	}
 	if now.fetched == nil {
 		now.fetched = func() {}
@@ -135,6 +139,14 @@ func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 		Digest:         digest, Sum: now.sum, Size: int64(len(now.content)),
 		Source: modproxy.Source{URL: "https://files.example.com/" + version},
 	}, nil
+}
+
+// Commit is not known.
+func (n *next) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+
+// PackageAt is never asked for: there are no commits.
+func (n *next) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+	return nil, errors.New("no commits")
 }
 
 // events counts what a registry tells.
@@ -160,44 +172,64 @@ func (e *events) count(kind cache.Kind) (n int) {
 	return n
 }
 
-// fixture is a registry over stores in memory.
+// fixture is a registry over a storage and a ledger in memory.
 type fixture struct {
 	*cache.Registry
-	next   *next
-	index  *cachetest.MemoryIndex
-	blobs  *cachetest.MemoryBlobs
-	events *events
-
-	// Of fixtures with a bound.
-	sized *sized
-	uses  *cachetest.MemoryUses
-	max   int64
+	next    *next
+	storage *storetest.Memory
+	ledger  *ledgertest.Memory
+	events  *events
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{next: &next{script: script{listed: "1.0.0 1.1.0"}}, index: &cachetest.MemoryIndex{}, blobs: &cachetest.MemoryBlobs{}}
-	f.next.content, _ = cachetest.Bytes(100_000, 1)
+	f := &fixture{next: &next{script: script{listed: "1.0.0 1.1.0"}}, storage: &storetest.Memory{}, ledger: ledgertest.NewMemory()}
+	f.next.content, _ = storetest.Bytes(100_000, 1)
 	f.restart(t)
 	return f
 }
 
-// restart is a new registry over the same stores.
+// restart makes a new registry over the same storage and ledger.
 func (f *fixture) restart(t *testing.T) {
 	if f.Registry != nil {
 		mustClose(t, f.Registry)
 	}
 	f.events = &events{}
-	f.Registry = &cache.Registry{Next: f.next, Index: f.index, Blobs: f.blobs, Observe: f.events.add}
-	if f.sized != nil {
-		f.Registry.Next, f.Registry.Uses, f.Registry.MaxSize, f.Registry.Memory = f.sized, f.uses, f.max, -1
-	}
+	f.Registry = newRegistry(f.storage.Handle(), f.ledger, f.next)
+	f.Registry.Observe = f.events.add
 	r := f.Registry
 	t.Cleanup(func() { mustClose(t, r) })
 }
 
+// newRegistry makes a registry over a storage and a ledger. A nil next is offline.
+func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream) *cache.Registry {
+	r := &cache.Registry{Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}, Ledger: l}
+	if n != nil {
+		r.Next = &ledger.Registry{Next: n, Ledger: l}
+	}
+	return r
+}
+
+// accept makes the content that next offers count.
+func (f *fixture) accept(t *testing.T, version string) {
+	t.Helper()
+	rec, err := f.ledger.Lookup(t.Context(), vpc.At(version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Sum, rec.Reason, rec.Time = sumOf(f.next.content), "because", time.Now()
+	if err := f.ledger.Accept(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sumOf(content []byte) modproxy.Sum {
+	digest := digestOf(content)
+	return modproxy.Sum("h1:" + base64.StdEncoding.EncodeToString(digest[:]))
+}
+
 func mustClose(t testing.TB, r *cache.Registry) {
 	t.Helper()
-	if err := r.Close(context.Background()); err != nil {
+	if err := errors.Join(r.Close(context.Background()), r.Store.Close(context.Background())); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,39 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"sync/atomic"
+	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
-// Package opens what one version contains. A package that is not kept is
-// fetched, or the fetch under way is waited for, until ctx ends; the fetch goes
-// on after that.
+// Package opens what one version contains. A package that is not kept is fetched, or the
+// fetch under way is waited for, until ctx ends; the fetch goes on after that. Its bytes
+// are checked while they are read, see [store.Store.Open]. A package that is missing or
+// damaged is fetched again, and must have the same content.
 //
-// Small packages are checked as a whole before a byte is served. A large one is
-// checked while it is read: its last part is given only when all of it is
-// right, and otherwise reading ends with [ErrDamaged]. To read only a part of
-// it, seek first, also to the start; then all of it is checked before, unless it was
-// not long ago and what is read now is the same. A blob
-// that is missing or damaged is set aside and fetched again, which must give the
-// same content.
-//
-// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when
-// the content is not what was kept; [modproxy.ErrUnavailable] when offline and
-// not kept.
+// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the
+// content is not what the ledger says; [modproxy.ErrUnavailable] when offline and not
+// kept.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	m, version := v.Module, v.Version
 	r.once.Do(r.start)
-	k := key{m, version}
-	if !r.fetches.has(k) { // what is kept while it is fetched was found damaged
-		if p, err := r.kept(k); p != nil || err != nil {
-			return p, err
+	k := key{v}
+	if !r.packages.flights.has(k) { // what is kept while it is fetched was found damaged
+		p, err := r.record(ctx, k)
+		if err == nil {
+			var opened *modproxy.Package
+			if opened, err = r.open(ctx, k, p); err == nil {
+				return opened, nil
+			}
+		}
+		if !lost(err) {
+			return nil, k.wrap("package", settle(err, 0))
 		}
 	}
 	for try := 1; ; try++ {
-		call, err := r.startFetch(ctx, k)
+		call, err := r.packages.begin(ctx, k)
 		if err != nil {
 			return nil, k.wrap("package", err)
 		}
@@ -48,148 +47,130 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if call.err != nil {
 			return nil, call.err
 		}
-		p, err := r.open(k, call.value)
+		p, err := r.open(ctx, k, call.value)
 		if err == nil {
 			return p, nil
 		}
-		r.records.Remove(k)
 		if try == maxTries || !errors.Is(err, fs.ErrNotExist) { // it was evicted a moment after it was fetched
-			return nil, k.settle("package", err, 0)
+			return nil, k.wrap("package", settle(err, 0))
 		}
 	}
 }
 
-// kept opens what is kept of k; both are nil when it is to be fetched.
-func (r *Registry) kept(k key) (*modproxy.Package, error) {
-	rec, err := r.record(k)
+// lost reports whether err says that a package is not kept, or not as it was. That it
+// could not be opened for want of something else says nothing about it.
+func lost(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrUnreadable)
+}
+
+func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package, error) {
+	body, err := r.Store.Open(ctx, p.Digest, p.Size)
+	if err != nil {
+		r.records.drop(k)
+		return nil, err
+	}
+	return &modproxy.Package{
+		ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
+		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
+	}, nil
+}
+
+// packages is what fetches brings: the packages of modules.
+type packages struct{ *Registry }
+
+// sound implements fetchSource.
+func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
+	p, err := r.lookup(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	err = r.Store.Check(ctx, p.Digest)
+	if errors.Is(err, store.ErrUnreadable) && r.Next != nil { // offline it stays: it may be readable again
+		err = errors.Join(fs.ErrNotExist, r.Store.SetAside(ctx, p.Digest))
+	}
 	switch {
 	case err == nil:
-		p, err := r.open(k, rec)
-		if err == nil {
-			return p, nil
-		}
-		r.records.Remove(k)
-		if !damaged(err) {
-			return nil, k.settle("package", err, 0)
-		}
-	case errors.Is(err, fs.ErrNotExist) && r.Next == nil:
-		return nil, k.wrap("package", errOffline)
-	case rec == nil && !errors.Is(err, fs.ErrNotExist), rec != nil && !damaged(err):
-		return nil, k.settle("package", err, 0)
+		r.records.add(k, p, recallFor)
+	case lost(err) && r.Next != nil:
+		err = fs.ErrNotExist
 	}
-	return nil, nil
+	return p, err
 }
 
-// maxTries is how often a package is fetched for one who asks.
-const maxTries = 3
+// absent implements fetchSource.
+func (r packages) absent(ctx context.Context, k key) error { return r.notKept(ctx, k) }
 
-// damaged tells whether err says that a blob is not what it was, or not to be
-// had any more. That a blob could not be opened for want of something else says
-// nothing about it.
-func damaged(err error) bool {
-	return errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable)
+// holds implements fetchSource. Content that was refused may have been accepted since.
+func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
+	if !errors.Is(failed, modproxy.ErrChanged) {
+		return true
+	}
+	rec, err := r.Ledger.Lookup(ctx, k.ModuleVersion)
+	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // which is how exact the ledger is
 }
 
-// open opens the package that rec is about: from memory, or as a blob that is
-// checked while it is read.
-func (r *Registry) open(k key, rec *PackageRecord) (*modproxy.Package, error) {
-	seat := r.use(rec.Digest) // from here on it is not evicted
-	hot, err := r.hot(rec)
-	if err != nil || hot != nil {
-		r.room.left(seat)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if hot != nil {
-		return hot.open(rec), nil
-	}
-	blob, err := r.openBlob(rec)
-	if err != nil {
-		r.room.left(seat)
-		return nil, err
-	}
-	blob = &seated{Blob: blob, room: r.room, seat: seat}
-	p := describe(rec)
-	v := newVerifier(blob, rec.Digest, func() {
-		r.records.Remove(k)
-		r.startFetch(context.Background(), k) // it looks at the blob again, and sets it aside
-	})
-	v.known, v.learn = r.marks.get(rec.Digest), func(m *marks) { r.marks.add(rec.Digest, m) }
-	p.ReadSeekCloser = v
-	return &p, nil
-}
-
-// seated is a blob that is being read.
-type seated struct {
-	Blob
-	room   *room
-	seat   *seat
-	closed atomic.Bool
-}
-
-// Close ends the reading; a second one does nothing.
-func (b *seated) Close() error {
-	if b.closed.Swap(true) {
-		return nil
-	}
-	defer b.room.left(b.seat)
-	return b.Blob.Close()
-}
-
-func (r *Registry) openBlob(rec *PackageRecord) (Blob, error) {
-	blob, err := r.Blobs.Open(rec.Digest)
-	if err != nil {
-		return nil, err
-	}
-	if blob.Size() != rec.Size {
-		blob.Close()
-		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, blob.Size(), rec.Size)
-	}
-	return blob, nil
-}
-
-func describe(rec *PackageRecord) modproxy.Package {
-	return modproxy.Package{
-		Digest: rec.Digest, Sum: rec.Sum, Size: rec.Size, Time: rec.Fetched, Source: rec.Source, Subdir: rec.Subdir, Notes: rec.Notes,
-	}
-}
-
-// hot is the package in memory; nil when it is too large, or there is no room
-// because of packages that are being served.
-func (r *Registry) hot(rec *PackageRecord) (*hot, error) {
-	if h := r.memory.get(rec.Digest); h != nil || rec.Size > r.memory.largest() {
-		return h, nil
-	}
-	_, err, _ := r.loads.Do(string(rec.Digest[:]), func() (any, error) {
-		if r.memory.has(rec.Digest) || !r.memory.reserve(rec.Size) {
-			return nil, nil
-		}
-		data, err := r.load(rec)
-		if err != nil {
-			r.memory.free(rec.Size)
+// fetch implements fetchSource.
+func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
+	defer r.located.drop(k)
+	loc, ok := r.located.get(k) // what clients were told, or are told meanwhile
+	if !ok {
+		var err error
+		if loc, err = r.askLocation(ctx, k); err != nil {
 			return nil, err
 		}
-		r.memory.add(rec.Digest, data)
-		return nil, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return r.memory.get(rec.Digest), nil
+	p, err := r.Next.Package(ctx, k.ModuleVersion)
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, errors.New("no package")
+	}
+	defer p.Close()
+	if p.Sum == "" || p.Digest.IsZero() {
+		return nil, fmt.Errorf("%w: a package without sum and digest", modproxy.ErrInvalid)
+	}
+	if _, told := loc.SplitGlob(); p.Subdir != told {
+		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now", modproxy.ErrChanged, told, p.Subdir)
+	}
+	return r.keep(ctx, k, p)
 }
 
-// load reads and checks a whole blob.
-func (r *Registry) load(rec *PackageRecord) ([]byte, error) {
-	blob, err := r.openBlob(rec)
-	if err != nil {
-		return nil, err
+// keep keeps a package that was fetched. Of several processes that do so at once, one
+// does; the others find the same content.
+func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
+	kept := Kept{
+		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
+		Subdir: p.Subdir, Source: p.Source,
 	}
-	v := newVerifier(blob, rec.Digest, func() {})
-	defer v.Close()
-	data := make([]byte, rec.Size)
-	if _, err := io.ReadFull(v, data); err != nil {
-		return nil, err
+	if kept.Fetched.IsZero() {
+		kept.Fetched = time.Now()
 	}
-	return data, v.check() // an empty one was not read
+	for try := 1; ; try++ {
+		rec, err := kept.record()
+		if err != nil {
+			return nil, err
+		}
+		switch old, err := r.Store.Records.Get(ctx, rec.Ref); {
+		case err == nil:
+			rec.Revision = old.Revision
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
+			return nil, &store.StorageError{Err: err}
+		}
+		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p})
+		switch {
+		case err == nil:
+			r.records.add(k, &kept, recallFor)
+			return &kept, nil
+		case errors.Is(err, store.ErrDamaged):
+			return nil, fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)
+		case errors.Is(err, fs.ErrNotExist): // another process removed the blob meanwhile
+			return nil, &store.StorageError{Err: err}
+		case !errors.Is(err, store.ErrConflict) || try == maxTries:
+			return nil, err
+		}
+		if other, err := r.lookup(ctx, k); err == nil {
+			return other, nil
+		}
+	}
 }

@@ -14,7 +14,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/cache/cachetest"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
 func TestOnePackageOneFetch(t *testing.T) {
@@ -47,15 +48,15 @@ func TestPackageIsWhatWasKept(t *testing.T) {
 		fetched := time.Now()
 		for _, memory := range []int64{0, -1} {
 			f.restart(t)
-			f.Registry.Memory = memory
+			f.Registry.Store.Memory = memory
 			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			_, digest := cachetest.Bytes(100_000, 1)
+			_, digest := storetest.Bytes(100_000, 1)
 			equal(t, "Digest", p.Digest, digest)
-			equal(t, "Sum", p.Sum, modproxy.Sum("h1:"+digest.String()))
+			equal(t, "Sum", p.Sum, sumOf(f.next.content))
 			equal(t, "Size", p.Size, 100_000)
 			equal(t, "Source", p.Source, modproxy.Source{URL: "https://files.example.com/1.0.0"})
 			if !p.Time.Equal(fetched) {
@@ -72,32 +73,20 @@ func TestPackageIsWhatWasKept(t *testing.T) {
 func TestBlobThenRecordThenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		_, digest := cachetest.Bytes(100_000, 1)
 		f.next.fetched = func() {
-			if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+			if f.keeps(t, "1.0.0") {
 				t.Error("a record before the blob")
 			}
 		}
-		f.index.Fail(nil)
-		f.blobs.Fail(errors.New("no space"))
+		f.storage.Fail(errors.New("no space"))
 		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("no room for the blob: %v", err)
 		}
-		if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+		if f.keeps(t, "1.0.0") {
 			t.Error("a record without a blob")
 		}
-		f.blobs.Fail(nil)
+		f.storage.Fail(nil)
 		time.Sleep(5 * time.Second) // the storage has room again: no need to wait for Missing
-		f.next.change(func(n *next) { n.fetched = func() { f.index.Fail(errors.New("no space")) } })
-		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {
-			t.Errorf("no room for the record: %v", err)
-		}
-		if _, err := f.blobs.Stat(digest); err != nil {
-			t.Errorf("the blob: %v", err)
-		}
-		f.index.Fail(nil)
-		time.Sleep(5 * time.Second)
-		f.next.change(func(n *next) { n.fetched = nil })
 		f.fetch(t, "1.0.0")
 	})
 }
@@ -134,11 +123,11 @@ func TestPackageThatIsNotWhatItSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.Registry.Next = changedNext{f.next, change}
+				f.Registry.Next = &ledger.Registry{Next: changedNext{f.next, change}, Ledger: f.ledger}
 				if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrInvalid) {
 					t.Errorf("%v, want ErrInvalid", err)
 				}
-				if _, err := f.index.Package(vpc, "1.0.0"); err == nil {
+				if f.keeps(t, "1.0.0") {
 					t.Error("it was kept")
 				}
 			})
@@ -146,16 +135,20 @@ func TestPackageThatIsNotWhatItSays(t *testing.T) {
 	}
 }
 
-func TestFirstRecordWins(t *testing.T) {
+// Of two processes that fetch the same version at once, one keeps it, and both serve it.
+func TestKeptByAnotherMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		first := cache.PackageRecord{Sum: "h1:first", Size: 1}
-		f.next.fetched = func() { f.index.PutPackage(vpc, "1.0.0", first) } // by another process, meanwhile
-		if _, err := read(f.Registry, "1.0.0"); !errors.Is(err, modproxy.ErrChanged) {
-			t.Errorf("%v, want ErrChanged", err)
+		other := newRegistry(f.storage.Handle(), f.ledger, &next{script: f.next.script})
+		defer mustClose(t, other)
+		f.next.fetched = func() {
+			if _, err := read(other, "1.0.0"); err != nil {
+				t.Error(err)
+			}
 		}
-		rec, err := f.index.Package(vpc, "1.0.0")
-		equal(t, "record", fmt.Sprint(rec, err), fmt.Sprint(first, nil))
+		if got := f.fetch(t, "1.0.0"); !bytes.Equal(got, f.next.content) {
+			t.Errorf("%d bytes", len(got))
+		}
 	})
 }
 
@@ -242,8 +235,8 @@ func TestClose(t *testing.T) {
 		go f.fetch(t, "1.0.0")
 		synctest.Wait()
 		mustClose(t, f.Registry)
-		if _, err := f.index.Package(vpc, "1.0.0"); err != nil {
-			t.Errorf("Close did not wait: %v", err)
+		if !f.keeps(t, "1.0.0") {
+			t.Error("Close did not wait")
 		}
 		f.fetch(t, "0.9.0")
 		if _, err := read(f.Registry, "2.0.0"); !errors.Is(err, modproxy.ErrUnavailable) {

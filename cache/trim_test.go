@@ -5,7 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/store"
 )
 
 // Whatever number of modules a registry has: the documents that are kept of them
@@ -30,7 +32,7 @@ func TestVersionsDocumentsHaveABound(t *testing.T) {
 		for i := range 100 {
 			m := vpc
 			m.Name = fmt.Sprintf("m%d", i)
-			if _, err := f.index.Versions(m); err == nil {
+			if _, err := f.document(t, m); err == nil {
 				left++
 			}
 		}
@@ -38,11 +40,17 @@ func TestVersionsDocumentsHaveABound(t *testing.T) {
 		if left == 0 || left > 18 {
 			t.Errorf("%d of 100 documents are left", left)
 		}
-		if f.events.count(cache.VersionsGone) == 0 {
+		if f.events.count(cache.VersionsTrimmed) == 0 {
 			t.Error("nobody was told")
 		}
-		if _, err := f.index.Versions(vpc); err != nil {
+		if _, err := f.document(t, vpc); err != nil {
 			t.Errorf("a document of a module with a package: %v", err)
 		}
 	})
+}
+
+// document returns the record of a versions document.
+func (f *fixture) document(t *testing.T, m modproxy.Module) (store.Record, error) {
+	name := m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
+	return f.storage.Records().Get(t.Context(), store.Ref{Kind: cache.VersionsKind, Key: name})
 }

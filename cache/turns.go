@@ -11,20 +11,20 @@ import (
 	"github.com/modproxy/modproxy/fair"
 )
 
-// turns are what fetches wait for. A publisher, the namespace of a registry, has no
-// more than three quarters of them, the last one is for publishers that have none, and
-// they go to those first that have fewest: packages that do not come to an end hold up
-// those of others no longer than these themselves take.
+// turns bound the fetches that run at the same time. A publisher, the namespace of a
+// registry, has three quarters of them at most, the last one is for publishers that have
+// none, and publishers with fewer are served first: packages that do not come to an end
+// do not hold up those of others for long.
 type turns struct {
 	*fair.Turns
 
 	mu      sync.Mutex
-	yielded int // turns whose fetches were ended for others, and that were not given back yet
+	yielded int // fetches that were ended for others and still have their turn
 }
 
 const (
-	// What comes for a package, at least, while others wait for a turn: so many bytes
-	// a second, on average over slowWindow. It is looked at every slowTick.
+	// A fetch receives at least slowRate bytes a second while others wait for a turn, on
+	// average over slowWindow. It is looked at every slowTick.
 	slowRate   = 16 << 10
 	slowWindow = 30 * time.Second
 	slowTick   = 3 * time.Second
@@ -37,9 +37,8 @@ func newTurns(n int) *turns {
 	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
 }
 
-// take waits for a turn of m, or until ending ends; give gives it back.
-func (t *turns) take(ending context.Context, m modproxy.Module) (give func(), err error) {
-	publisher := m.Host + "/" + m.Namespace
+// take waits for a turn of a publisher, or until ending ends; give gives it back.
+func (t *turns) take(ending context.Context, publisher string) (give func(), err error) {
 	err = t.Take(ending, publisher)
 	switch {
 	case errors.Is(err, fair.ErrCrowded):
@@ -56,14 +55,6 @@ func (t *turns) take(ending context.Context, m modproxy.Module) (give func(), er
 // errDrips is the error of a fetch that gave up its turn.
 var errDrips = fmt.Errorf("%w: it came at less than %d KiB/s for %v, while other packages waited for their turn",
 	modproxy.ErrUnavailable, slowRate>>10, slowWindow)
-
-// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache:
-// Fetches bounds all of them. give gives it back. Its error is that ctx ended, or a
-// [modproxy.RetryLater] when too many wait.
-func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
-	r.once.Do(r.start)
-	return r.turns.take(ctx, m)
-}
 
 // hold returns a context for a fetch that has a turn. It ends with [errDrips] when
 // others wait and hardly anything comes. release is called before the turn is given

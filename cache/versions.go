@@ -4,110 +4,240 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Versions lists the versions of m. A document younger than Fresh is served as
-// it is kept. After that Next is asked again; the kept document, up to MaxStale, is
-// served and marked Stale when the answer does not come within a second, or the
-// question fails. A question goes on when nobody waits for it. After one that
-// failed there is a short pause, in which stale answers are served and nothing is
-// asked; after one that took long, stale answers are served at once for a while.
+// Versions lists the versions of m. A document younger than Fresh is served as it is
+// kept. After that Next is asked again; the kept document, up to MaxStale, is served and
+// marked Stale when the answer does not come within a second, or the question fails. A
+// version whose package is kept is listed, whatever upstream lists. Offline, a document
+// is served whatever its age; where none is kept, the packages that are kept make one.
 //
-// A version whose package is kept is listed, whatever upstream lists. Offline,
-// a document is served whatever its age; where none is kept, the packages that
-// are kept make one.
-//
-// Errors: those of Next; [modproxy.RetryLater] when Next takes longer than Wait
-// or than ctx; [modproxy.ErrUnavailable] when offline and nothing is kept.
+// Errors: those of Next; [modproxy.RetryLater] when Next takes longer than Wait or than
+// ctx; [modproxy.ErrUnavailable] when offline and nothing is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
-	now := time.Now()
-	a, ok := r.answers.get(m)
-	if ok && a.fresh(now, r.set.fresh) {
-		return a.kept, nil
-	}
-	k := key{Module: m}
-	if !ok {
-		if err := r.missing.get(k); err != nil {
-			return nil, err
-		}
-		var err error
-		if a, err = r.keptAnswer(ctx, m); err != nil {
-			return nil, k.wrap("versions", err)
-		}
-	}
+	l, err := r.versions.get(ctx, keyOf(m))
 	switch {
-	case a == nil:
-		if r.Next == nil {
-			return r.offlineVersions(m, now)
-		}
-	case a.fresh(now, r.set.fresh):
-		return a.kept, nil
-	case r.Next == nil:
-		return a.stale, nil
-	case now.Sub(a.asked) <= r.set.maxStale:
-		return r.refreshed(ctx, m, a)
+	case err == nil:
+		return l.Versions, nil
+	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
+		return r.versionsOffline(ctx, m)
 	}
-	if err := r.held.get(m); err != nil {
+	return nil, err
+}
+
+// versionsOffline makes a document of the packages that are kept of m.
+func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	var list []modproxy.Listed
+	for p, err := range r.kept(ctx, m) {
+		if err != nil {
+			return nil, keyOf(m).wrap("versions", settle(err, 0))
+		}
+		if l, ok := entryOf(p.Version); ok {
+			list = append(list, l)
+		}
+	}
+	if len(list) == 0 {
+		return nil, keyOf(m).wrap("versions", errOffline)
+	}
+	v, err := documentOf(list)
+	if err != nil {
+		return nil, keyOf(m).wrap("versions", err)
+	}
+	v.Time, v.Hit, v.Stale = time.Now(), true, true
+	return v, nil
+}
+
+// listing is the versions document of a module as it is kept and served.
+type listing struct {
+	*modproxy.Versions
+	// unlisted are the versions that upstream does not list, and since when. They are
+	// listed because their packages were kept when upstream was asked.
+	unlisted map[string]time.Time
+}
+
+func (l *listing) size() int64 {
+	const each = 160 // a Listed with its Version
+	return int64(len(l.Document) + len(l.Compressed) + each*(len(l.List)+len(l.unlisted)+4))
+}
+
+func (l *listing) marked(stale bool) *listing {
+	v := *l.Versions
+	v.Hit, v.Stale = true, stale
+	return &listing{&v, l.unlisted}
+}
+
+// offered returns the versions that upstream lists.
+func (l *listing) offered() (list []string) {
+	for _, entry := range l.List {
+		if _, unlisted := l.unlisted[entry.Version.String()]; !unlisted {
+			list = append(list, entry.Version.String())
+		}
+	}
+	return list
+}
+
+// listings is the source of versions documents.
+type listings struct{ *Registry }
+
+// ask implements source. Versions whose packages are kept stay listed.
+func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
+	asked := time.Now()
+	v, err := r.Next.Versions(ctx, k.Module)
+	if err == nil && v == nil {
+		err = errors.New("no answer")
+	}
+	e := k.event(VersionsAsked, err)
+	e.Duration = time.Since(asked)
+	r.observe(e)
+	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
-	call, err := r.ask(ctx, m)
+	l, errMerge := r.merge(ctx, k, v, before, asked)
+	switch {
+	case errMerge != nil:
+		return nil, errMerge
+	case l == nil:
+		return nil, err
+	}
+	for _, entry := range l.List {
+		r.missing.drop(key{k.Module.At(entry.Version.String())})
+	}
+	return l, nil
+}
+
+// merge returns what is served of got, the versions of a module as upstream lists them
+// now: got with the versions whose packages are kept. A nil got means that upstream has
+// no such module; the result is nil when no package of it is kept either.
+func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
+	var earlier listing
+	if before != nil {
+		earlier = *before
+	}
+	listed := map[string]bool{}
+	if got != nil {
+		for _, entry := range got.List {
+			listed[entry.Version.String()] = true
+		}
+	}
+	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
+	var more []modproxy.Listed
+	for p, err := range r.kept(ctx, k.Module) {
+		if err != nil {
+			return nil, err
+		}
+		since, was := earlier.unlisted[p.Version]
+		switch {
+		case listed[p.Version] && was:
+			r.observe(key{p.ModuleVersion}.event(VersionListed, nil))
+			continue
+		case listed[p.Version]:
+			continue
+		case !was:
+			since = now
+			r.observe(key{p.ModuleVersion}.event(VersionDropped, nil))
+		}
+		entry, ok := modproxy.Listed{}, false
+		if earlier.Versions != nil {
+			entry, ok = earlier.Find(p.Version)
+		}
+		if !ok {
+			entry, ok = entryOf(p.Version)
+		}
+		if ok {
+			l.unlisted[p.Version] = since
+			more = append(more, entry)
+		}
+	}
+	var err error
+	switch {
+	case got == nil && len(more) == 0:
+		return nil, nil
+	case got == nil:
+		l.Versions, err = documentOf(more)
+	case len(more) > 0:
+		l.Versions, err = got.With(more)
+	}
 	if err != nil {
-		return nil, k.wrap("versions", err)
+		return nil, err
 	}
-	return call.within(ctx, r.set.wait, "versions", k)
+	if l.Time.IsZero() {
+		answered := *l.Versions
+		answered.Time = now
+		l.Versions = &answered
+	}
+	return l, nil
 }
 
-// keptAnswer is what is known about m without asking Next, or nil. The documents
-// that are read from the index at the same time are few, because reading takes
-// several times their size: the error is [modproxy.RetryLater] when it is not
-// m's turn for longer than Wait.
-func (r *Registry) keptAnswer(ctx context.Context, m modproxy.Module) (*answer, error) {
-	patience := time.NewTimer(r.set.wait)
-	defer patience.Stop()
-	select {
-	case r.reading <- struct{}{}:
-		defer func() { <-r.reading }()
-	case <-patience.C:
-		return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: errReading}
-	case <-ctx.Done():
-		return nil, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: context.Cause(ctx)}
-	}
-	if a, ok := r.answers.get(m); ok {
-		return a, nil
-	}
-	return r.readAnswer(m), nil
+// entryOf returns an entry with nothing but a version, and whether version is one.
+func entryOf(version string) (modproxy.Listed, bool) {
+	v, err := modproxy.ParseVersion(version)
+	entry, _ := json.Marshal(map[string]string{"version": version}) // strings do not fail
+	return modproxy.Listed{Version: v, Spelling: version, Entry: entry}, err == nil
 }
 
-// readAnswer reads what the index has about m; nil for nothing.
-func (r *Registry) readAnswer(m modproxy.Module) *answer {
-	rec, err := r.Index.Versions(m)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(rec.Document) == 0 {
-		return nil
+// documentOf returns a versions document of entries.
+func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
+	type module struct {
+		Versions []json.RawMessage `json:"versions"`
 	}
-	var v *modproxy.Versions
-	if err == nil {
-		v, err = parseKept(rec.Document)
+	var only module
+	for _, l := range entries {
+		only.Versions = append(only.Versions, l.Entry)
 	}
+	text, err := json.Marshal(map[string][]module{"modules": {only}})
 	if err != nil {
-		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
-		return nil
+		return nil, err
 	}
-	v.Dropped, v.Time = rec.Dropped, rec.Time
-	a := newAnswer(v, rec.Asked)
-	r.answers.add(m, a)
-	return a
+	return modproxy.ParseVersions(text)
 }
 
-// parseKept reads a document as it is kept.
-func parseKept(document []byte) (*modproxy.Versions, error) {
+// listingHeader is the first line of a kept document. The document follows, in gzip form
+// or as it is.
+type listingHeader struct {
+	Dropped  int                  `json:"dropped,omitempty"` // as in [modproxy.Versions]
+	Time     time.Time            `json:"time"`              // when the registry gave the answer
+	Unlisted map[string]time.Time `json:"unlisted,omitempty"`
+}
+
+// encode implements source.
+func (listings) encode(l *listing) ([]byte, error) {
+	text, err := json.Marshal(listingHeader{l.Dropped, l.Time, l.unlisted})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(text, '\n'), l.Compressed...), nil
+}
+
+// decode implements source.
+func (listings) decode(text []byte) (*listing, error) {
+	header, document, _ := bytes.Cut(text, []byte("\n"))
+	var h listingHeader
+	if err := json.Unmarshal(header, &h); err != nil {
+		return nil, err
+	}
+	v, err := parseDocument(document)
+	if err != nil {
+		return nil, err
+	}
+	v.Dropped, v.Time = h.Dropped, h.Time
+	return &listing{v, h.Unlisted}, nil
+}
+
+// maxDocument bounds a kept versions document in bytes, well over what upstream may send.
+const maxDocument = 64 << 20
+
+// parseDocument reads a document as it is kept.
+func parseDocument(document []byte) (*modproxy.Versions, error) {
 	if !bytes.HasPrefix(document, []byte("\x1f\x8b")) { // it was kept as it is
 		return modproxy.ParseVersions(document)
 	}
@@ -119,136 +249,17 @@ func parseKept(document []byte) (*modproxy.Versions, error) {
 	switch n, err := plain.ReadFrom(io.LimitReader(z, maxDocument+1)); {
 	case err != nil:
 		return nil, err
-	case n > maxDocument: // nothing that was kept is: somebody has changed the index
+	case n > maxDocument: // nothing that was kept is: somebody has changed the store
 		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
 	}
 	return modproxy.ParseVersions(plain.Bytes())
 }
 
-// ask asks Next for the versions of m, unless that is under way.
-func (r *Registry) ask(ctx context.Context, m modproxy.Module) (*call[*modproxy.Versions], error) {
-	return r.listings.join(ctx, r.asking, modproxy.AskerOf(ctx), m, func(ctx context.Context) (*modproxy.Versions, error) {
-		if a, ok := r.answers.get(m); ok && a.fresh(time.Now(), r.set.fresh) {
-			return a.kept, nil
-		}
-		k := key{Module: m}
-		if err := r.missing.get(k); err != nil {
-			return nil, err
-		}
-		if err := r.held.get(m); err != nil {
-			return nil, err
-		}
-		return r.askNext(ctx, m)
-	})
-}
-
-// askNext asks Next for the versions of m, and keeps what it answers.
-func (r *Registry) askNext(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	k := key{Module: m}
-	ctx, cancel := r.asking.detach(ctx, askTimeout)
-	defer cancel()
-	asked := time.Now()
-	v, err := r.Next.Versions(ctx, m)
-	if err == nil && v == nil {
-		err = errors.New("no answer")
+// unlisted returns since when upstream does not list versions of m that are kept.
+func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]time.Time {
+	a, err := r.versions.read(ctx, keyOf(m))
+	if err != nil || a == nil {
+		return nil
 	}
-	r.paced(m.Host, time.Since(asked), err)
-	r.observe(Event{Kind: VersionsAsked, Module: m, Duration: time.Since(asked), Err: err})
-	if err != nil {
-		return r.askedInVain(ctx, k, k.settle("versions", late(ctx, err, askTimeout), askTimeout), asked)
-	}
-	return r.keepVersions(ctx, m, v, asked)
-}
-
-// askedInVain is what follows from an error of Next.
-func (r *Registry) askedInVain(ctx context.Context, k key, err error, asked time.Time) (*modproxy.Versions, error) {
-	if errors.Is(err, modproxy.ErrNotFound) {
-		v, errMerge := r.merge(ctx, k.Module, nil, asked)
-		switch {
-		case errMerge != nil:
-			return nil, k.settle("versions", errMerge, askTimeout)
-		case v != nil:
-			return r.putVersions(k.Module, v, asked), nil
-		}
-		r.missing.add(k, err, r.set.missing-time.Since(asked))
-		r.answers.remove(k.Module)
-		if _, absent := r.Index.Versions(k.Module); !errors.Is(absent, fs.ErrNotExist) {
-			r.putRecord(k.Module, VersionsRecord{Time: asked, Asked: asked})
-		}
-		return nil, err
-	}
-	if d := hold(err); d > 0 {
-		r.held.add(k.Module, err, d)
-	}
-	if a, ok := r.answers.get(k.Module); ok {
-		paused := *a
-		paused.again = time.Now().Add(refreshPause)
-		r.answers.add(k.Module, &paused)
-	}
-	return nil, err
-}
-
-// keepVersions keeps what Next answered, with the versions that stay listed.
-func (r *Registry) keepVersions(ctx context.Context, m modproxy.Module, got *modproxy.Versions, asked time.Time) (*modproxy.Versions, error) {
-	v, err := r.merge(ctx, m, got, asked)
-	if err != nil {
-		return nil, key{Module: m}.settle("versions", err, askTimeout)
-	}
-	return r.putVersions(m, v, asked), nil
-}
-
-// putVersions keeps v and is v as those get it who waited for it. A storage that
-// fails is told, but does not make an answer unfit to be served.
-func (r *Registry) putVersions(m modproxy.Module, v *modproxy.Versions, asked time.Time) *modproxy.Versions {
-	answered := *v
-	if answered.Time.IsZero() {
-		answered.Time = asked
-	}
-	r.putRecord(m, VersionsRecord{
-		Document: answered.Compressed, Dropped: answered.Dropped, Time: answered.Time, Asked: asked,
-	})
-	r.answers.add(m, newAnswer(&answered, asked))
-	r.listed(m, &answered)
-	return &answered
-}
-
-func (r *Registry) putRecord(m modproxy.Module, rec VersionsRecord) {
-	if err := r.Index.PutVersions(m, rec); err != nil {
-		r.observe(Event{Kind: IndexFailed, Module: m, Err: err})
-		return
-	}
-	r.trimVersions(int64(len(rec.Document)))
-}
-
-// trimVersions keeps the kept documents to MaxVersions, when an eighth of that, or
-// more, was put since the last time. put is the bytes of one more document.
-func (r *Registry) trimVersions(put int64) {
-	put += VersionsOverhead
-	if r.MaxVersions <= 0 || r.grown.Add(put) < r.MaxVersions/8 {
-		return
-	}
-	r.grown.Store(0)
-	r.asking.start("", func() { // if not now, then after the next eighth
-		trimmed, err := r.Index.TrimVersions(r.MaxVersions)
-		switch {
-		case err != nil:
-			r.observe(Event{Kind: IndexFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
-		case trimmed.Documents > 0:
-			r.observe(Event{Kind: VersionsGone, Bytes: trimmed.Bytes})
-		}
-	})
-}
-
-// offlineVersions makes a document from the packages that are kept of m.
-func (r *Registry) offlineVersions(m modproxy.Module, now time.Time) (*modproxy.Versions, error) {
-	k := key{Module: m}
-	v, err := r.compose(r.Index.Packages(m))
-	switch {
-	case err != nil:
-		return nil, k.wrap("versions", fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
-	case v == nil:
-		return nil, k.wrap("versions", errOffline)
-	}
-	v.Time, v.Hit, v.Stale = now, true, true
-	return v, nil
+	return maps.Clone(a.kept.unlisted)
 }

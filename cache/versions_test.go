@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/store"
 )
 
 var errDown = fmt.Errorf("%w: down", modproxy.ErrUnavailable)
@@ -226,20 +228,17 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What was kept before documents were kept in gzip form is read as well.
+// A document that is not in gzip form is read as well.
 func TestPlainDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		document := []byte(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`)
-		rec := cache.VersionsRecord{Document: document, Time: time.Now(), Asked: time.Now()}
-		if err := f.index.PutVersions(vpc, rec); err != nil {
-			t.Fatal(err)
-		}
+		f.putDocument(t, time.Now(), document)
 		equal(t, "kept", f.versions(t), "3.0.0 hit")
 	})
 }
 
-// The index is not trusted: what is small there and large when it is read is no
+// The store is not trusted: what is small there and large when it is read is no
 // document.
 func TestDocumentThatIsABomb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,11 +250,9 @@ func TestDocumentThatIsABomb(t *testing.T) {
 		}
 		z.Write([]byte(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`))
 		z.Close()
-		if err := f.index.PutVersions(vpc, cache.VersionsRecord{Document: bomb.Bytes(), Time: time.Now(), Asked: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		f.putDocument(t, time.Now(), bomb.Bytes())
 		equal(t, "asked for instead", f.versions(t), "1.0.0 1.1.0")
-		equal(t, "told", f.events.count(cache.IndexFailed), 1)
+		equal(t, "told", f.events.count(cache.StoreFailed), 1)
 	})
 }
 
@@ -264,14 +261,7 @@ func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.versions(t)
-		rec, err := f.index.Versions(vpc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Asked, rec.Time = rec.Asked.AddDate(10, 0, 0), rec.Time.AddDate(10, 0, 0)
-		if err := f.index.PutVersions(vpc, rec); err != nil {
-			t.Fatal(err)
-		}
+		f.putDocument(t, time.Now().AddDate(10, 0, 0), []byte(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`))
 		f.restart(t)
 		equal(t, "from the future", f.versions(t), "1.0.0 1.1.0")
 		equal(t, "asked", f.next.asked("versions"), 2)
@@ -279,17 +269,31 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-func TestIndexFails(t *testing.T) {
+func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.index.Fail(errors.New("no space"))
+		f.storage.Fail(errors.New("no space"))
 		equal(t, "cold", f.versions(t), "1.0.0 1.1.0")
 		equal(t, "warm", f.versions(t), "1.0.0 1.1.0 hit")
-		if f.events.count(cache.IndexFailed) == 0 {
+		if f.events.count(cache.StoreFailed) == 0 {
 			t.Error("nobody was told")
 		}
 		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) {
-			t.Errorf("location: %v", err) // whether it is kept is not known
+			t.Errorf("location: %v", err)
 		}
+		equal(t, "asked", f.next.asked("versions"), 1)
 	})
+}
+
+// putDocument puts a record of a versions document in the place of the one that is kept.
+func (f *fixture) putDocument(t *testing.T, asked time.Time, document []byte) {
+	t.Helper()
+	rec, _ := f.document(t, vpc) // there may be none
+	rec.Ref = store.Ref{Kind: cache.VersionsKind, Key: "registry.example.com/acme/vpc/aws"}
+	rec.Value = binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano()))
+	rec.Value = append(rec.Value, "{}\n"...)
+	rec.Value = append(rec.Value, document...)
+	if _, err := f.storage.Records().Put(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -26,7 +26,8 @@ type Store struct {
 	Aside   Aside // what was set aside; nil: damaged blobs are removed
 
 	// Kinds are the kinds of records that this program knows. A blob that a record of
-	// another kind needs is not evicted. Nil: all are known.
+	// another kind needs is not evicted. Nil: all are known. A nil Keeper knows nothing of
+	// their meaning.
 	Kinds map[Kind]Keeper
 	// Pins says which records keep their blobs from being evicted. Nil: none do.
 	Pins Pins

@@ -153,6 +153,9 @@ func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error
 	var records []Record
 	var checks []func(io.Reader) error
 	for _, keeper := range v.Kinds {
+		if keeper == nil {
+			continue
+		}
 		checks = append(checks, func(blob io.Reader) error {
 			list, err := keeper.Rebuild(ctx, d, size, blob)
 			records = append(records, list...)

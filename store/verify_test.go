@@ -91,7 +91,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) store() *store.Store {
 	return &store.Store{
-		Records: w.Memory.Records(), Blobs: w.Memory.Blobs(), Aside: w.Memory, Kinds: map[store.Kind]store.Keeper{packages: w.keeper},
+		Records: w.Memory.Records(), Blobs: w.Memory.Blobs(), Aside: w.Memory, Kinds: map[store.Kind]store.Keeper{packages: w.keeper, "lists": nil},
 	}
 }
 

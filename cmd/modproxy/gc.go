@@ -9,8 +9,8 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
-	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/store"
 )
 
 func newGCCommand(env *environment) *cobra.Command {
@@ -76,9 +76,9 @@ func tidiedText(t admin.Tidied) string {
 	if t.DryRun {
 		verb = "would remove"
 	}
-	line := func(r cache.Removed, what string) string {
-		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Packages, what, sizeText(r.Bytes))
+	line := func(r store.Amount, what string) string {
+		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, sizeText(r.Bytes))
 	}
 	return line(t.Orphans, "packages without a record") + line(t.Evicted, "packages over the bound") +
-		line(t.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(t.Kept))
+		line(t.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(t.Kept))
 }

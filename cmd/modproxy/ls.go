@@ -24,9 +24,8 @@ func newLsCommand(env *environment) *cobra.Command {
 state, size, and the day on which it was last used. --json prints more: when it was
 fetched, its sum, source and commit.
 
-The state is "kept"; "evicted", if the package was removed to make room or by
-"modproxy rm", and is fetched again when a client asks for it; "missing", if it is
-lost; "superseded", if the ledger has other content for the version, which is
+The state is "kept"; "evicted", if the package is no longer kept, was removed to make
+room or by "modproxy rm", and is fetched again when a client asks for it; "superseded", if the ledger has other content for the version, which is
 fetched when a client asks for it; or "damaged", if its record is damaged. A line
 that begins with "note:" says which parts of the source the package above leaves
 out, and which of its names are the same on some file systems.
@@ -69,7 +68,7 @@ func (env *environment) ls(ctx context.Context, api *admin.Client, pattern strin
 	if err := printPackages(env.stdout, list); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Packages, sizeText(all.Bytes))
+	_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, sizeText(all.Bytes))
 	return err
 }
 

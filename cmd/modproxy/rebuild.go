@@ -15,10 +15,10 @@ func newRebuildCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Make a new index, if the old one is lost or damaged",
-		Long: `Make a new index from the copies of the package records beside it, and from whatever
-is whole in the old index, which may be missing, empty, cut short, damaged or an
-older copy. The old index is kept in the directory quarantine. No record in either
-of them is lost, and the ledger stays unchanged.
+		Long: `Make a new index from the packages, which are read and checked, and from the ledger,
+which says what versions they are of. Lists of versions are taken over from the old
+index as far as it can be read. The old index is kept in the directory quarantine,
+and so are damaged packages. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
 		Args: arguments(0, 0),
@@ -30,7 +30,7 @@ modproxy must not be serving from the data directory.`,
 			return env.alone(cmd.Context(), c, func() error { return env.rebuild(cmd.Context(), c, asJSON) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "packages": …, "found": …, "damaged": […], …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "records": …, "versions": …, "damaged": […], …}`)
 	return cmd
 }
 
@@ -50,14 +50,10 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bo
 		aside = "; it is kept as " + out.Aside
 	}
 	fmt.Fprintf(env.stdout, "%s%s\n", problem, aside)
-	for _, name := range out.Damaged {
-		fmt.Fprintf(env.stdout, "damaged, and set aside: %s\n", name)
+	for _, damage := range out.Damaged {
+		fmt.Fprintf(env.stdout, "%s\n", damageText(&damage))
 	}
-	for _, conflict := range out.Conflicts {
-		fmt.Fprintf(env.stdout, "differs: %s\n", conflict)
-	}
-	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages, of which %d were only in the old one, and %d lists of versions; "+
-		"%d packages are not there and are fetched again, %d have no record\n",
-		out.Packages, out.Found, out.Versions, out.Absent, out.Orphans)
+	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
+		out.Records, out.Lists, out.Orphans.Blobs)
 	return err
 }

@@ -47,7 +47,7 @@ func removedText(p admin.Removed) string {
 	what := "removed " + sizeText(p.Size)
 	switch {
 	case !p.There:
-		what = "was not there"
+		what = "was not kept"
 	case len(p.Shared) > 0:
 		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
 	}

@@ -61,7 +61,7 @@ func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-ch
 func (env *environment) announce(a *app.App, c *config.Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", a.URL(), c.Data)
-	if a.Store.ReadOnly() != nil {
+	if a.ReadOnly() != nil {
 		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
 	}
 	b.WriteString(app.ClientConfig(a.BaseURL(), "", c))

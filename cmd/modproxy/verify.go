@@ -9,6 +9,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/store"
 )
 
 func newVerifyCommand(env *environment) *cobra.Command {
@@ -46,7 +47,7 @@ func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.
 	progress := newProgress(env.stderr)
 	defer progress.clear()
 	lines := newLines(env.stdout)
-	var done admin.Verified
+	var done store.Verified
 	ledger := 0
 	err := api.Verify(ctx, in, func(line admin.VerifyLine) error {
 		switch {
@@ -105,19 +106,16 @@ func damageText(d *admin.Damage) string {
 }
 
 // verifyText is what was looked at so far, in one line.
-func verifyText(v admin.Verified) string {
-	s := fmt.Sprintf("%d of %d records; %d packages, %s", v.Records, v.Total, v.Packages.Packages, sizeText(v.Packages.Bytes))
+func verifyText(v store.Verified) string {
+	s := fmt.Sprintf("%d records; %d packages, %s", v.Records, v.Kept.Blobs, sizeText(v.Kept.Bytes))
 	if v.Read > 0 && v.Seconds > 0 {
-		s += fmt.Sprintf("; read %s, %.0f MB/s", sizeText(v.Read), float64(v.Read)/1e6/v.Seconds)
-	}
-	if v.Evicted > 0 {
-		s += fmt.Sprintf("; %d evicted", v.Evicted)
+		s += fmt.Sprintf("; read %s of %s, %.0f MB/s", sizeText(v.Read), sizeText(v.Total), float64(v.Read)/1e6/v.Seconds)
 	}
 	if v.Superseded > 0 {
 		s += fmt.Sprintf("; %d superseded", v.Superseded)
 	}
-	if v.Orphans.Packages > 0 {
-		s += fmt.Sprintf("; %d packages without a record, %s", v.Orphans.Packages, sizeText(v.Orphans.Bytes))
+	if v.Orphans.Blobs > 0 {
+		s += fmt.Sprintf("; %d packages without a record, %s", v.Orphans.Blobs, sizeText(v.Orphans.Bytes))
 	}
 	s += fmt.Sprintf("; damage: %d", v.Damage)
 	if v.Repaired > 0 {

@@ -9,22 +9,32 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
-// background is work that goes on without those who asked for it.
+// question is a key of what is asked for.
+type question interface {
+	ref() store.Ref                   // the record of the answer
+	registry() string                 // hostname of the registry that answers
+	publisher() string                // a part of the registry that shares turns
+	event(kind Kind, err error) Event // about the question
+	wrap(op string, err error) error  // adds the question to err, once
+}
+
+// background is work that goes on when nobody waits for it any more.
 type background struct {
 	ending context.Context // ends all of it
 	limit  int
 
 	mu      sync.Mutex
 	running int
-	of      map[string]int // running, by who asked
+	of      map[string]int // running, by the asker
 	closed  bool
 	work    sync.WaitGroup
 }
 
-// start runs work in a goroutine, unless there is too much or it is closed. What one
-// asker asked for is never more than there is still room for; an empty one has no such
+// start runs work in a goroutine, unless there is too much or b is closed. One asker
+// never has more work under way than there is room left for; the empty one has no such
 // bound.
 func (b *background) start(asker string, work func()) error {
 	b.mu.Lock()
@@ -63,7 +73,7 @@ func (b *background) close() {
 	b.mu.Unlock()
 }
 
-// detach is a context with ctx's values that ends after timeout, or when the
+// detach returns a context with the values of ctx that ends after timeout, or when the
 // background is ended, but not with ctx.
 func (b *background) detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -74,10 +84,10 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 	}
 }
 
-// flights shares one call for each key among all who want its result. It
-// differs from package singleflight in three points: its keys are values, which
-// need no separator; who stops waiting leaves nothing behind, so that a call
-// that hangs does not gather memory; and a panic ends the call, not the process.
+// flights shares one call for each key among all that want its result. Unlike package
+// singleflight its keys are values, a caller that stops waiting leaves nothing behind, so
+// that a call that hangs does not gather memory, and a panic ends the call, not the
+// process.
 type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
@@ -92,9 +102,9 @@ type call[V any] struct {
 	err   error
 }
 
-// join is the call for k that is under way, or one that it starts. The work
-// begins by looking whether it is done already: the call before it may have
-// ended a moment ago. Its context has the values of ctx.
+// join returns the call for k that is under way, or starts one. The work begins by
+// looking whether it is done already: the call before it may have ended a moment ago.
+// Its context has the values of ctx.
 func (f *flights[K, V]) join(ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error)) (*call[V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,6 +112,7 @@ func (f *flights[K, V]) join(ctx context.Context, b *background, asker string, k
 		return c, nil
 	}
 	c := &call[V]{began: time.Now(), done: make(chan struct{})}
+	ctx = context.WithoutCancel(ctx)
 	err := b.start(asker, func() {
 		defer close(c.done)
 		defer func() {
@@ -126,23 +137,23 @@ func (f *flights[K, V]) join(ctx context.Context, b *background, asker string, k
 	return c, nil
 }
 
-// underWay are the calls that are under way.
+// underWay returns the calls that are under way.
 func (f *flights[K, V]) underWay() map[K]*call[V] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.calls)
 }
 
-// has tells whether the call for k is under way.
+// has reports whether the call for k is under way.
 func (f *flights[K, V]) has(k K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[k] != nil
 }
 
-// within waits for the call, but no longer than limit, and no longer than ctx.
-// Its error is then a [modproxy.RetryLater] about k.
-func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k key) (V, error) {
+// within waits for the call, but no longer than limit, and no longer than ctx. Its error
+// is then a [modproxy.RetryLater] about q.
+func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	var why error
@@ -158,5 +169,5 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k 
 		why = ctx.Err()
 	}
 	var none V
-	return none, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: k.wrap(op, why)}
+	return none, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: q.wrap(op, why)}
 }

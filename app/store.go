@@ -1,0 +1,53 @@
+package app
+
+import (
+	"errors"
+	"io"
+	"syscall"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+// openStore opens what is kept; for reading, on a file system that is read-only. The
+// caller closes the store and then the directory.
+func openStore(c *config.Config) (*store.Store, *disk.Directory, error) {
+	dir, err := disk.Open(c.Data)
+	if errors.Is(err, syscall.EROFS) {
+		dir, err = disk.OpenReadOnly(c.Data)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return &store.Store{
+		Records: dir.Records(), Blobs: dir.Blobs(), Aside: dir,
+		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil)},
+		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
+	}, dir, nil
+}
+
+// pins keep the packages of modules from being evicted.
+type pins config.Scopes
+
+// Pinned implements [store.Pins].
+func (p pins) Pinned(ref store.Ref) bool {
+	v, ok := cache.VersionOf(ref)
+	return ok && len(p) > 0 && config.Scopes(p).Covers(v.Module)
+}
+
+// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says
+// nothing about them.
+func keeperOf(book *ledger.Log) *cache.Keeper {
+	// The limits are far above those of fetching, which may have been lowered since.
+	limits := pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
+	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, limits) }}
+	if book != nil {
+		k.Ledger = book
+	}
+	return k
+}

@@ -1,0 +1,139 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// Keeper knows what the records of [PackageKind] mean. It is safe for concurrent use.
+type Keeper struct {
+	// Ledger says what counts. Nil: nothing is known.
+	Ledger interface {
+		Ledger
+		// All yields every record, in the order in which they were added.
+		All(ctx context.Context) iter.Seq2[modproxy.Record, error]
+	}
+	// Sum names the content of a package by its bytes.
+	Sum func(io.Reader) (modproxy.Sum, error)
+
+	load    sync.Once // before Rebuild
+	bySum   map[modproxy.Sum][]modproxy.Record
+	loadErr error
+}
+
+var _ store.Keeper = (*Keeper)(nil)
+
+// Verify implements [store.Keeper]. A package that the ledger once had is superseded.
+func (k *Keeper) Verify(ctx context.Context, r store.Record) error {
+	p, err := parseKept(r)
+	if err == nil && k.Ledger != nil {
+		err = agrees(ctx, k.Ledger, p)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: the ledger has no record of it", store.ErrDamaged)
+	case !errors.Is(err, modproxy.ErrChanged):
+		return err
+	}
+	for rec, errRead := range k.Ledger.All(ctx) {
+		if errRead == nil && rec.ModuleVersion == p.ModuleVersion && rec.Sum == p.Sum {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %v", store.ErrDamaged, err)
+}
+
+// Sizes implements [store.Keeper].
+func (k *Keeper) Sizes(r store.Record) []int64 {
+	p, err := parseKept(r)
+	if err != nil {
+		return nil
+	}
+	return []int64{p.Size}
+}
+
+// VerifyData implements [store.Keeper].
+func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest, blob io.Reader) error {
+	p, err := parseKept(r)
+	if err != nil {
+		return err
+	}
+	sum, err := k.Sum(blob)
+	if err == nil && sum != p.Sum {
+		err = fmt.Errorf("%w: the package is %s, and its record says %s", store.ErrDamaged, sum, p.Sum)
+	}
+	return err
+}
+
+// Rebuild implements [store.Keeper]. A package is of every version that the ledger has
+// with its sum.
+func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
+	k.load.Do(func() { k.loadErr = k.loadLedger(ctx) })
+	if k.loadErr != nil {
+		return nil, k.loadErr
+	}
+	sum, err := k.Sum(blob)
+	if err != nil {
+		return nil, nil // it is of another kind
+	}
+	var list []store.Record
+	for _, counts := range k.bySum[sum] {
+		p := Kept{ModuleVersion: counts.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: counts.Time, Subdir: subdirOf(counts)}
+		rec, err := p.record()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rec)
+	}
+	return list, nil
+}
+
+// loadLedger finds the records that count, by their sums.
+func (k *Keeper) loadLedger(ctx context.Context) error {
+	counts := map[modproxy.ModuleVersion]modproxy.Record{}
+	if k.Ledger == nil {
+		return nil
+	}
+	for rec, err := range k.Ledger.All(ctx) {
+		if err != nil {
+			return err
+		}
+		counts[rec.ModuleVersion] = rec // the last one counts
+	}
+	k.bySum = map[modproxy.Sum][]modproxy.Record{}
+	for _, rec := range counts {
+		k.bySum[rec.Sum] = append(k.bySum[rec.Sum], rec)
+	}
+	return nil
+}
+
+// subdirOf returns the directory of a record as a [modproxy.Package] has it.
+func subdirOf(rec modproxy.Record) string { return strings.TrimPrefix(rec.Subdir, ".") }
+
+// agrees compares p with what the ledger says of the version, and takes over what the
+// ledger knows besides: here, and nowhere else, is decided whether a kept package counts.
+// The error is [modproxy.ErrChanged] when it does not, [fs.ErrNotExist] when the ledger
+// does not know the version, and else that of the ledger.
+func agrees(ctx context.Context, l Ledger, p *Kept) error {
+	counts, err := l.Lookup(ctx, p.ModuleVersion)
+	switch {
+	case err != nil:
+		return err
+	case counts.Sum != p.Sum:
+		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
+	}
+	p.Source = counts.Source
+	if counts.Subdir != "" { // else it is not recorded
+		p.Subdir = subdirOf(counts)
+	}
+	return nil
+}

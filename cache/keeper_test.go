@@ -1,0 +1,114 @@
+package cache_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store"
+)
+
+func sumOfReader(r io.Reader) (modproxy.Sum, error) {
+	data, err := io.ReadAll(r)
+	return sumOf(data), err
+}
+
+func (f *fixture) keeper() *cache.Keeper {
+	return &cache.Keeper{Ledger: f.ledger, Sum: sumOfReader}
+}
+
+func (f *fixture) packageRecords(t *testing.T) (list []store.Record) {
+	t.Helper()
+	for rec, err := range f.storage.Records().List(t.Context(), cache.PackageKind, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, rec)
+	}
+	return list
+}
+
+// What a package is kept as has to be what the ledger says, and what its bytes say.
+func TestKeeperVerifies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		content := f.fetch(t, "1.0.0")
+		k := f.keeper()
+		rec := f.packageRecords(t)[0]
+		if err := errors.Join(k.Verify(t.Context(), rec), k.VerifyData(t.Context(), rec, digestOf(content), bytes.NewReader(content))); err != nil {
+			t.Error(err)
+		}
+		if err := k.VerifyData(t.Context(), rec, digestOf(content), bytes.NewReader(content[1:])); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("other content: %v", err)
+		}
+		unknown := rec
+		unknown.Key += "-other"
+		if err := k.Verify(t.Context(), unknown); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("not in the ledger: %v", err)
+		}
+		unknown.Value = []byte("{")
+		if err := k.Verify(t.Context(), unknown); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("no record of a package: %v", err)
+		}
+		f.next.change(func(n *next) { n.content = []byte("other") })
+		f.accept(t, "1.0.0")
+		if err := k.Verify(t.Context(), rec); !errors.Is(err, modproxy.ErrChanged) {
+			t.Errorf("superseded: %v", err)
+		}
+	})
+}
+
+// Of a blob and the ledger the records are made anew: of every version that has its
+// content, and of none that had it once.
+func TestKeeperRebuilds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.subdir = "modules/a"
+		content := f.fetch(t, "1.0.0")
+		f.fetch(t, "1.0.0+b")
+		f.fetch(t, "2.0.0")
+		f.next.change(func(n *next) { n.content = []byte("other") })
+		f.accept(t, "2.0.0")
+		k := f.keeper()
+		records, err := k.Rebuild(t.Context(), digestOf(content), int64(len(content)), bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, rec := range records {
+			keys = append(keys, rec.Key)
+			equal(t, "needs", rec.Needs[0], digestOf(content))
+		}
+		slices.Sort(keys)
+		if want := []string{"registry.example.com/acme/vpc/aws/1.0.0", "registry.example.com/acme/vpc/aws/1.0.0+b"}; !slices.Equal(keys, want) {
+			t.Errorf("records of %q, want %q", keys, want)
+		}
+		if records, err := k.Rebuild(t.Context(), digestOf(nil), 0, bytes.NewReader(nil)); len(records) > 0 || err != nil {
+			t.Errorf("of a blob of nothing: %v, %v", records, err)
+		}
+	})
+}
+
+// A ledger that is an older copy learns from what is kept, and the pin is not forgotten.
+func TestLedgerBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.subdir = "modules/a"
+		f.fetch(t, "1.0.0")
+		f.ledger = ledgertest.NewMemory()
+		f.offline(t)
+		f.fetch(t, "1.0.0")
+		equal(t, "told", f.events.count(cache.LedgerBehind), 1)
+		rec, err := f.ledger.Lookup(t.Context(), vpc.At("1.0.0"))
+		if err != nil || rec.Sum != sumOf(f.next.content) || rec.Subdir != "modules/a" || rec.Time.After(time.Now()) {
+			t.Errorf("%+v, %v", rec, err)
+		}
+	})
+}
