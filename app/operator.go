@@ -225,7 +225,7 @@ func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 		Records: index.Records(), Blobs: index.Blobs(), Aside: index,
 		Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeperOf(book)},
 	}
-	out.Problem, out.Lists = index.Problem, index.Kept
+	out.Problem, out.Lists = index.Problem, index.Kept[cache.VersionsKind]
 	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {
 		out.Damaged = append(out.Damaged, admin.DamageOf(d))
 	}})

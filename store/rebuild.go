@@ -14,7 +14,8 @@ import (
 
 // Rebuild reads every blob and puts the records that need it, as Kinds say, unless they
 // are there. Damaged blobs are set aside. Of c only Found and Progress count. Records
-// of the answer are those that were put, and Orphans the blobs that no kind knows.
+// of the answer are those that were put, Kept the blobs that records need now, and
+// Orphans the others.
 func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 	c.Repair = true
 	v, err := s.newVerification(ctx, c)
@@ -176,8 +177,12 @@ func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error
 			return err
 		}
 	}
+	needing, err := v.Records.Needing(ctx, d)
+	if err != nil {
+		return err
+	}
 	v.count(func(out *Verified) {
-		if out.Records += put; put > 0 {
+		if out.Records += put; len(needing) > 0 {
 			out.Kept.add(size)
 		} else {
 			out.Orphans.add(size)

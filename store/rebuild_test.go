@@ -29,8 +29,8 @@ func TestRebuild(t *testing.T) {
 	w.Replace(broken, data)
 	w.put(two, nil, record("2", 1, "as it is", two)) // stays
 	for _, want := range []store.Verified{
-		{Records: 2, Kept: store.Amount{Blobs: 1, Bytes: 1000}, Orphans: store.Amount{Blobs: 2, Bytes: 2000}, Total: 4000, Read: 4000, Damage: 1, Repaired: 1},
-		{Orphans: store.Amount{Blobs: 3, Bytes: 3000}, Total: 3000, Read: 3000}, // nothing is left to do
+		{Records: 2, Kept: store.Amount{Blobs: 2, Bytes: 2000}, Orphans: store.Amount{Blobs: 1, Bytes: 1000}, Total: 4000, Read: 4000, Damage: 1, Repaired: 1},
+		{Kept: store.Amount{Blobs: 2, Bytes: 2000}, Orphans: store.Amount{Blobs: 1, Bytes: 1000}, Total: 3000, Read: 3000}, // nothing is left to do
 	} {
 		out, err := w.store().Rebuild(t.Context(), w.check(store.Check{}))
 		if out.Seconds = 0; err != nil || out != want {

@@ -30,7 +30,7 @@ modproxy must not be serving from the data directory.`,
 			return env.alone(cmd.Context(), c, func() error { return env.rebuild(cmd.Context(), c, asJSON) })
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "records": …, "versions": …, "damaged": […], …}`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "kept": …, "versions": …, "damaged": […], …}`)
 	return cmd
 }
 
@@ -54,6 +54,6 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bo
 		fmt.Fprintf(env.stdout, "%s\n", damageText(&damage))
 	}
 	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
-		out.Records, out.Lists, out.Orphans.Blobs)
+		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)
 	return err
 }

@@ -16,8 +16,8 @@ import (
 // Renewal is a directory with a new index that is not in its place yet.
 type Renewal struct {
 	*Directory
-	Problem string // what is wrong with the old index; empty: modproxy could open it
-	Kept    int    // records of the old index that are in the new one
+	Problem string             // what is wrong with the old index; empty: modproxy could open it
+	Kept    map[store.Kind]int // records of the old index that are in the new one
 
 	old *Directory
 }
@@ -26,14 +26,14 @@ type Renewal struct {
 const newIndexName = tempBase + ".index.tmp"
 
 // Renew opens a directory with a new index beside the old one, whatever that is. The new
-// one has those records of the old one that need no blobs, as far as bbolt can read them.
-// The others can be made from the blobs. [Renewal.Finish] puts it in the old one's place.
+// one has those records of the old one whose blobs are there, as far as bbolt can read
+// them. Others can be made from the blobs. [Renewal.Finish] puts it in the old one's place.
 // The caller closes it; before Finish that leaves the old index as it is.
 //
 // No process may have the directory open. One that has is an error as long as the index
 // can be opened.
 func Renew(ctx context.Context, dir string) (*Renewal, error) {
-	r := &Renewal{Directory: newDirectory(dir), old: newDirectory(dir)}
+	r := &Renewal{Directory: newDirectory(dir), old: newDirectory(dir), Kept: map[store.Kind]int{}}
 	r.old.readOnly = errors.New("the old index is only read")
 	err := r.prepare()
 	if errors.Is(err, errLayout) {
@@ -76,7 +76,7 @@ func (r *Renewal) openOld() error {
 	return nil
 }
 
-// takeOver puts the records of the old index that need no blobs into the new one.
+// takeOver puts the records of the old index whose blobs are there into the new one.
 func (r *Renewal) takeOver(ctx context.Context) error {
 	kinds, err := records{r.old}.kinds(ctx)
 	if err != nil {
@@ -87,17 +87,19 @@ func (r *Renewal) takeOver(ctx context.Context) error {
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
-			case errors.Is(err, store.ErrDamaged), len(record.Needs) > 0:
+			case errors.Is(err, store.ErrDamaged):
 				continue
 			case err != nil: // those before it count
 				r.Problem = err.Error()
 				continue
 			}
 			record.Revision = 0
-			if _, err := r.Records().Put(ctx, record); err != nil {
+			if _, err := r.Records().Put(ctx, record); errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
 				return err
 			}
-			r.Kept++
+			r.Kept[kind]++
 		}
 	}
 	return nil
