@@ -20,7 +20,7 @@ func TestOrigin(t *testing.T) {
 		want   string
 	}{
 		{[]string{"Host", "127.0.0.1:8080"}, "http://127.0.0.1:8080"},
-		{[]string{"Host", host}, "http://" + host}, // a site that points its DNS at us
+		{[]string{"Host", host}, "http://" + host}, // a site that points its DNS at the proxy
 		{[]string{"Host", "evil.test"}, ""},
 		{[]string{"Host", "127.0.0.1:8080", "Test-From", stranger, "X-Forwarded-Host", "evil.test"}, "http://127.0.0.1:8080"},
 		{[]string{"Host", "127.0.0.1:8080", "Test-From", stranger, "Forwarded", "host=evil.test"}, "http://127.0.0.1:8080"},
@@ -37,8 +37,27 @@ func TestOrigin(t *testing.T) {
 		}
 		res = get(h, "/.well-known/terraform.json", c.header...)
 		var services map[string]string
-		if err := json.Unmarshal([]byte(body(t, res)), &services); err != nil || services["modules.v1"] != c.want+"/v1/modules/" || res.Header.Get("Content-Type") != "application/json" {
+		modules := c.want + "/v1/modules/"
+		if c.header[1] == host {
+			modules = c.want + "/" + host + "/v1/modules/"
+		}
+		if err := json.Unmarshal([]byte(body(t, res)), &services); err != nil || services["modules.v1"] != modules || res.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%v: discovery %v, %v", c.header, services, err)
+		}
+	}
+}
+
+// Under an upstream's name, discovery names that upstream whatever the URL of the proxy is: requests to that URL do
+// not carry the upstream's name.
+func TestDiscoveryUnderAnUpstreamsName(t *testing.T) {
+	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.PublicURL = "https://modules.example.com" })
+	const public, named = `{"modules.v1":"https://modules.example.com`, "https://modules.example.com/" + host
+	for name, want := range map[string]string{
+		host:                  public + "/" + host + `/v1/modules/","providers.v1":"` + named + `/v1/providers/"}`,
+		"modules.example.com": public + `/v1/modules/"}`,
+	} {
+		if got := body(t, get(h, "/.well-known/terraform.json", "Host", name)); got != want+"\n" {
+			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
 }

@@ -51,14 +51,16 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, e *Event) erro
 	return nil
 }
 
-// discovery serves our own service discovery document. It asks nobody. Under the name
-// of an upstream there are its providers, too.
+// discovery serves the service discovery document. It asks no upstream. Under the name of an upstream it names the
+// URLs of that upstream, which requests to another name of the proxy reach, too.
 func (h *Handler) discovery(w http.ResponseWriter, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
-	services := map[string]string{"modules.v1": h.origin(r) + "/" + protocolPath}
+	origin, services := h.origin(r), map[string]string{}
 	if host, ok := h.cfg.Upstreams.byName(r.Host); ok {
-		services["providers.v1"] = h.origin(r) + "/" + host + "/" + providersPath
+		origin += "/" + host
+		services["providers.v1"] = origin + "/" + providersPath
 	}
+	services["modules.v1"] = origin + "/" + protocolPath
 	body, err := json.Marshal(services)
 	if err != nil {
 		return err
