@@ -57,7 +57,7 @@ type App struct {
 	config    *config.Config
 	options   Options
 	recheck   ledger.Recheck      // does nothing when offline
-	provider  proxy.Providers     // nil when offline
+	providers proxy.Providers     // nil when offline
 	auth      *auth.Authenticator // nil when clients show no credential
 	operators *auth.Authenticator // of the operator's API, when auth is nil
 	egress    *egress.Client      // nil when offline and without issuers
@@ -205,25 +205,6 @@ func (a *App) reload() {
 	case len(changed) > 0:
 		a.log.Warn("restart_needed", zap.Strings("keys", changed))
 	}
-}
-
-// ready returns what hinders the proxy from doing its work.
-func (a *App) ready() []proxy.Hindrance {
-	if a.draining.Load() {
-		return []proxy.Hindrance{{State: "shutting down"}}
-	}
-	var list []proxy.Hindrance
-	for _, h := range []proxy.Hindrance{
-		{State: "nothing more is kept", Err: a.disk.Ready()},
-		{State: "nothing more is recorded", Err: a.Ledger.Failed()},
-		{State: "nobody is let in", Err: a.authReady()},
-		{State: "nothing is fetched from git repositories", Err: a.noGit, Mild: true},
-	} {
-		if h.Err != nil {
-			list = append(list, h)
-		}
-	}
-	return list
 }
 
 // Close releases what the App stands on. What is fetching is cut.

@@ -53,7 +53,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	server.SetKeepAlivesEnabled(false)
 	a.linger(deadline)
 	if err := server.Shutdown(deadline); err != nil {
-		cut(proxy.ErrEnding)
+		cut(proxy.ErrShuttingDown)
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancel()
 		if server.Shutdown(last) != nil {

@@ -1,10 +1,7 @@
 package app
 
 import (
-	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -64,10 +61,10 @@ func (a *App) handler() http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
-		Providers:      a.provider,
+		Providers:      a.providers,
 		Upstreams:      upstreams,
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
-		Known:          knownHosts(a.listener.Addr(), a.tls),
+		Process:        process{a, addresses(a.listener.Addr())},
 		Local:          a.auth == nil && !c.Anonymous,
 		Auth:           a.auth,
 		Operators:      a.operators,
@@ -75,45 +72,8 @@ func (a *App) handler() http.Handler {
 		TrustedProxies: c.TrustedProxies,
 		Log:            a.log,
 		Metrics:        a.metrics,
-		Ready:          a.ready,
 		Mounts:         slices.Concat(sumDBMounts(a.Ledger), operatorMounts(a.api())),
-		Home:           a.home,
 	})
-}
-
-// home returns the text for a browser that sees the proxy at the URL base, which is empty
-// if that is not known.
-func (a *App) home(base string) string {
-	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
-	if base == "" {
-		return text + "It does not know the address that you see it under: set public_url.\n"
-	}
-	return text + ClientConfig(base, "", a.config)
-}
-
-// knownHosts returns whether a request's host is a name of this process: the address that
-// it listens on, or one in its certificate.
-func knownHosts(listening net.Addr, c *certificate) func(string) bool {
-	own := map[string]bool{listening.String(): true}
-	if at, err := netip.ParseAddrPort(listening.String()); err == nil && (at.Addr().Unmap().IsLoopback() || at.Addr().IsUnspecified()) {
-		own[fmt.Sprintf("localhost:%d", at.Port())] = true
-		if at.Addr().IsUnspecified() {
-			own[fmt.Sprintf("127.0.0.1:%d", at.Port())], own[fmt.Sprintf("[::1]:%d", at.Port())] = true, true
-		}
-	}
-	return func(host string) bool {
-		if own[host] {
-			return true
-		}
-		if c == nil || strings.ContainsAny(host, "/@?#\\ ") {
-			return false
-		}
-		name := host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			name = h
-		}
-		return c.get().Leaf.VerifyHostname(name) == nil
-	}
 }
 
 // What modproxy has open beside the connections of clients: at all times, and for

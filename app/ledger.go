@@ -56,9 +56,9 @@ func sumDBMounts(book *ledger.Log) []proxy.Mount {
 		}
 	}
 	return []proxy.Mount{
-		{Method: "GET", Path: SumDBPath + "key", Kind: "ledger", Known: true, Sparing: true, Handle: text(book.VerifierKey() + "\n")},
-		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Known: true, Sparing: true, Handle: text("")},
-		{Method: "GET", Path: prefix + "/", Kind: "ledger", Known: true, Sparing: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
+		{Method: "GET", Path: SumDBPath + "key", Kind: "ledger", Public: true, Handle: text(book.VerifierKey() + "\n")},
+		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Public: true, Handle: text("")},
+		{Method: "GET", Path: prefix + "/", Kind: "ledger", Public: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
 			if err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix)); err != nil {
 				return err
 			}

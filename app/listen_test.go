@@ -70,7 +70,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 	}
 }
 
-func TestKnownHosts(t *testing.T) {
+func TestHasName(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "modules.example")
 	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
@@ -78,11 +78,11 @@ func TestKnownHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
-	loopback, anywhere, one := knownHosts(at("127.0.0.1:8080"), nil), knownHosts(at("0.0.0.0:8080"), nil), knownHosts(at("192.0.2.1:443"), c)
+	loopback, anywhere, one := process{&App{}, addresses(at("127.0.0.1:8080"))}, process{&App{}, addresses(at("0.0.0.0:8080"))}, process{&App{tls: c}, addresses(at("192.0.2.1:443"))}
 	for _, k := range []struct {
-		known func(string) bool
-		host  string
-		want  bool
+		process process
+		host    string
+		want    bool
 	}{
 		{loopback, "127.0.0.1:8080", true},
 		{loopback, "localhost:8080", true},
@@ -97,7 +97,7 @@ func TestKnownHosts(t *testing.T) {
 		{one, "modules.example/x", false},
 		{one, "", false},
 	} {
-		if got := k.known(k.host); got != k.want {
+		if got := k.process.HasName(k.host); got != k.want {
 			t.Errorf("%q: known %v; want %v", k.host, got, k.want)
 		}
 	}

@@ -63,7 +63,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		// package does no harm: the next fetch must match it. The other way round,
 		// what is refused because it is not what is recorded would fill the disk.
 		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
-		a.provider = client.Provider
+		a.providers = client
 		reg = pinned
 		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
@@ -76,7 +76,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Observe: a.observe,
 	}
 	a.recheck.Turns = a.Cache
-	a.metrics.Storage(a.Store.Usage, int64(c.Cache.MaxSize))
+	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
 	a.Cache.Start()
 	a.Registry = &rewrite.Registry{Next: a.Cache}

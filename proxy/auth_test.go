@@ -51,7 +51,7 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 		c.Registry = &auth.Registry{Next: wrap(c.Registry)}
 		c.Auth = &auth.Authenticator{Tokens: kept, Signer: signer}
 		say := func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }
-		c.Mounts = []proxy.Mount{{Method: "GET", Path: "/-/all", Known: true, Handle: say}, {Method: "GET", Path: "/-/some", Known: true, Sparing: true, Handle: say}, {Method: "GET", Path: "/-/api/x", Handle: say}}
+		c.Mounts = []proxy.Mount{{Method: "GET", Path: "/-/public", Public: true, Handle: say}, {Method: "GET", Path: "/-/api/x", Handle: say}}
 	})
 	return h, tokens, kept
 }
@@ -111,12 +111,9 @@ func TestWhoMayAsk(t *testing.T) {
 		{"metrics by nobody", "/-/metrics", nil, 401},
 		{"metrics by no operator", "/-/metrics", bearer(tokens["acme"]), 404},
 		{"metrics by an operator", "/-/metrics", bearer(tokens["operator"]), 200},
-		{"what names every module by nobody", "/-/all", nil, 401},
-		{"by who may read some", "/-/all", bearer(tokens["acme"]), 404},
-		{"by who may read all", "/-/all", bearer(tokens["reader"]), 200},
-		{"what tells each what they may read, by nobody", "/-/some", nil, 401},
-		{"by somebody", "/-/some", bearer(tokens["acme"]), 200},
-		{"by an operator", "/-/all", bearer(tokens["operator"]), 200},
+		{"what shows each client what it may read, by nobody", "/-/public", nil, 401},
+		{"by somebody", "/-/public", bearer(tokens["acme"]), 200},
+		{"by an operator", "/-/public", bearer(tokens["operator"]), 200},
 		{"the API by who may read all", "/-/api/x", bearer(tokens["reader"]), 404},
 		{"the API by an operator", "/-/api/x", bearer(tokens["operator"]), 200},
 		{"discovery is for everybody", "/.well-known/terraform.json", nil, 200},

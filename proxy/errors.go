@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,95 +14,104 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// badRequest is a fault of the request itself.
-type badRequest struct {
+// ErrShuttingDown is the cause of the context of a request that ends because the proxy does. Clients that wait are told.
+var ErrShuttingDown = errors.New("modproxy is shutting down")
+
+// requestError is a fault of the request itself.
+type requestError struct {
 	status int
 	err    error
 }
 
-func (e *badRequest) Error() string { return e.err.Error() }
-func (e *badRequest) Unwrap() error { return e.err }
+func (e *requestError) Error() string { return e.err.Error() }
+func (e *requestError) Unwrap() error { return e.err }
 
-// ErrEnding is the cause of a request's context that is ended because the proxy is: who
-// waits is told so.
-var ErrEnding = errors.New("modproxy is shutting down")
+var (
+	errMethod = &requestError{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}
+	// errAbsent is all that a client learns of what is absent, or may not be read by it: the two look the same.
+	errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modproxy.ErrNotFound)
+)
 
-var errMethod = &badRequest{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}
+func invalid(err error) error { return &requestError{http.StatusBadRequest, err} }
 
-// statusClientGone is what nginx calls 499: the client went before the answer.
-// It is logged and never sent.
+func notFound(what string) error { return &requestError{http.StatusNotFound, errors.New(what)} }
+
+// statusClientGone is what nginx calls 499: the client went before the answer. It is logged and never sent.
 const statusClientGone = 499
 
-// maxRetryAfter is the longest that a client is told to wait: clients sleep as
-// long as they are told, with nothing on the screen.
+// maxRetryAfter is the longest that a client is told to wait: clients sleep as long as they are told, and show nothing.
 const maxRetryAfter = 30 * time.Second
 
-// statuses says what each error is over HTTP; the first that fits counts. A
-// client shows a person nothing of a 404, a 429 or a 5xx but the status, so what
-// a person should read is answered with another 4xx.
+// statuses maps errors to HTTP; the first match counts. Of a 404, a 429 or a 5xx clients show a person the status only,
+// so what a person should read has another 4xx.
 var statuses = []struct {
-	err    error
-	status int
+	matches func(error) bool
+	status  int
 }{
-	{modproxy.ErrChanged, http.StatusConflict},
-	{modproxy.ErrUnavailable, http.StatusBadGateway},
-	{modproxy.ErrUnauthorized, http.StatusUnauthorized},
-	{modproxy.ErrDenied, http.StatusForbidden},
-	{modproxy.ErrNotFound, http.StatusNotFound},
-	{modproxy.ErrInvalid, http.StatusFailedDependency}, // upstream's fault: the request's own is a badRequest
-	{context.DeadlineExceeded, http.StatusGatewayTimeout},
-	{context.Canceled, http.StatusServiceUnavailable},
+	{is(ErrShuttingDown), http.StatusServiceUnavailable},
+	{as[*modproxy.NoSpace], http.StatusInsufficientStorage},
+	{as[*modproxy.FetchFailed], http.StatusFailedDependency},
+	{as[*modproxy.Lasting], http.StatusFailedDependency},
+	{passesSoon, http.StatusServiceUnavailable},
+	{as[*modproxy.RetryLater], http.StatusFailedDependency},
+	{is(modproxy.ErrChanged), http.StatusConflict},
+	{is(modproxy.ErrUnavailable), http.StatusBadGateway},
+	{is(modproxy.ErrUnauthorized), http.StatusUnauthorized},
+	{is(modproxy.ErrDenied), http.StatusForbidden},
+	{is(modproxy.ErrNotFound), http.StatusNotFound},
+	{is(modproxy.ErrInvalid), http.StatusFailedDependency}, // of upstream; of the request it is a requestError
+	{is(context.DeadlineExceeded), http.StatusGatewayTimeout},
+	{is(context.Canceled), http.StatusServiceUnavailable},
 }
 
-// statusOf is the status that err is answered with and, for 503, for how long the
-// client should wait.
-func statusOf(err error, now time.Time) (status int, wait time.Duration) {
-	var bad *badRequest
-	var failed *modproxy.FetchFailed
+func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+func as[T error](err error) bool { return errors.As(err, new(T)) }
+
+func passesSoon(err error) bool {
+	return as[*modproxy.RetryLater](err) && retryAfter(err) <= maxRetryAfter
+}
+
+// retryAfter returns how long a client should wait before it asks again.
+func retryAfter(err error) time.Duration {
 	var later *modproxy.RetryLater
-	var full *modproxy.NoSpace
-	var lasting *modproxy.Lasting
-	switch {
-	case errors.As(err, &bad):
-		return bad.status, 0
-	case errors.Is(err, ErrEnding):
-		return http.StatusServiceUnavailable, time.Second
-	case errors.As(err, &full):
-		return http.StatusInsufficientStorage, 0
-	case errors.As(err, &failed), errors.As(err, &lasting):
-		return http.StatusFailedDependency, 0
-	case errors.As(err, &later):
-		if wait := later.After.Sub(now); wait <= maxRetryAfter {
-			return http.StatusServiceUnavailable, max(wait, time.Second)
-		}
-		return http.StatusFailedDependency, 0
+	if !errors.As(err, &later) {
+		return time.Second
+	}
+	return max(time.Until(later.After), time.Second)
+}
+
+// statusOf returns the status of an answer with err.
+func statusOf(err error) int {
+	var own *requestError
+	if errors.As(err, &own) {
+		return own.status
 	}
 	for _, s := range statuses {
-		if errors.Is(err, s.err) {
-			return s.status, 0
+		if s.matches(err) {
+			return s.status
 		}
 	}
-	return http.StatusInternalServerError, 0
+	return http.StatusInternalServerError
 }
 
-// writeError answers with err, as one line of JSON.
-func writeError(w *recorder, r *http.Request, err error) {
-	if r.Context().Err() != nil && ended(r.Context()) == nil {
+// writeError answers r with err, as one line of JSON.
+func (h *Handler) writeError(w *response, r *http.Request, err error) {
+	if r.Context().Err() != nil && endOf(r.Context()) == nil {
 		w.status = statusClientGone
 		return
 	}
-	status, wait := statusOf(err, time.Now())
-	header := w.Header()
+	err = h.explain(r, err)
+	status, header := statusOf(err), w.Header()
 	for _, name := range []string{"Etag", "Cache-Control", "Content-Encoding", "Content-Length"} {
 		header.Del(name)
 	}
-	if wait > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	}
-	if status == http.StatusUnauthorized {
+	switch status {
+	case http.StatusServiceUnavailable:
+		header.Set("Retry-After", strconv.Itoa(int((retryAfter(err)+time.Second-1)/time.Second)))
+	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", auth.Challenge)
-	}
-	if status == http.StatusMethodNotAllowed {
+	case http.StatusMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD")
 	}
 	header["Content-Type"] = jsonType
@@ -109,15 +119,37 @@ func writeError(w *recorder, r *http.Request, err error) {
 	text := oneLine(err.Error())
 	body, _ := json.Marshal(map[string][]string{"errors": {text}}) // strings always marshal
 	body = append(body, '\n')
-	if wantsPhrase(r, status) && w.writePhrase(r, status, text, body) {
+	if showsReason(r, status) && w.writeReason(r, status, text, body) {
 		return
 	}
 	w.WriteHeader(status)
-	w.Write(body) // a client that is gone is no concern
+	w.Write(body) // a client that is gone does not matter
 }
 
-// oneLine is s without secrets, line breaks and other control characters, cut at a
-// length that a person still reads.
+// explain returns what the client that sent r is told of err.
+func (h *Handler) explain(r *http.Request, err error) error {
+	var failed *modproxy.FetchFailed
+	if errors.As(err, &failed) {
+		ago, wait := time.Since(failed.Time).Round(time.Second), time.Until(failed.Again).Round(time.Second)
+		switch {
+		case wait > 0 && ago == 0:
+			return fmt.Errorf("%w (to be tried again in %v)", err, wait)
+		case wait > 0:
+			return fmt.Errorf("%w (tried %v ago, and again in %v)", err, ago, wait)
+		case ago > 0:
+			return fmt.Errorf("%w (tried %v ago, and being tried again)", err, ago)
+		}
+	}
+	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
+		return errAbsent
+	}
+	if errors.Is(err, modproxy.ErrUnauthorized) && strings.Contains(r.URL.Path, "/"+modulesPath) {
+		return h.explainToken(r, err)
+	}
+	return err
+}
+
+// oneLine returns s without secrets, line breaks and other control characters, and no longer than a person reads.
 func oneLine(s string) string {
 	const most = 1000
 	s = strings.Map(func(r rune) rune {

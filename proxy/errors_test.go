@@ -13,38 +13,39 @@ import (
 // What a person sees of an error depends on its status: a client shows nothing of
 // a 404, a 429 or a 5xx, and tries 429 and 5xx again.
 func TestStatusOf(t *testing.T) {
-	now := time.Now()
 	in := func(d time.Duration) error {
-		return &modproxy.RetryLater{After: now.Add(d), Err: modproxy.ErrUnavailable}
+		return &modproxy.RetryLater{After: time.Now().Add(d), Err: modproxy.ErrUnavailable}
 	}
 	for _, c := range []struct {
 		err    error
 		status int
-		wait   time.Duration
 	}{
-		{modproxy.ErrNotFound, 404, 0},
-		{modproxy.ErrDenied, 403, 0},
-		{modproxy.ErrUnauthorized, 401, 0},
-		{modproxy.ErrChanged, 409, 0},
-		{modproxy.ErrInvalid, 424, 0},
-		{modproxy.ErrUnavailable, 502, 0},
-		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrNotFound), 502, 0},
-		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid), 502, 0},
-		{&modproxy.Error{Op: "versions", Err: fmt.Errorf("x: %w", modproxy.ErrNotFound)}, 404, 0},
-		{&modproxy.FetchFailed{Err: modproxy.ErrNotFound}, 424, 0},
-		{&modproxy.FetchFailed{Err: modproxy.ErrUnavailable}, 424, 0},
-		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507, 0},
-		{&modproxy.Lasting{Err: errors.New("offline")}, 424, 0},
-		{in(10 * time.Second), 503, 10 * time.Second},
-		{in(-time.Second), 503, time.Second},
-		{in(time.Hour), 424, 0}, // a client would sleep for as long
-		{context.DeadlineExceeded, 504, 0},
-		{invalid(errors.New("x")), 400, 0},
-		{errors.New("nobody knows"), 500, 0},
+		{modproxy.ErrNotFound, 404},
+		{modproxy.ErrDenied, 403},
+		{modproxy.ErrUnauthorized, 401},
+		{modproxy.ErrChanged, 409},
+		{modproxy.ErrInvalid, 424},
+		{modproxy.ErrUnavailable, 502},
+		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrNotFound), 502},
+		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid), 502},
+		{&modproxy.Error{Op: "versions", Err: fmt.Errorf("x: %w", modproxy.ErrNotFound)}, 404},
+		{&modproxy.FetchFailed{Err: modproxy.ErrNotFound}, 424},
+		{&modproxy.FetchFailed{Err: modproxy.ErrUnavailable}, 424},
+		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507},
+		{&modproxy.Lasting{Err: errors.New("offline")}, 424},
+		{in(10 * time.Second), 503},
+		{in(-time.Second), 503},
+		{in(time.Hour), 424}, // a client would sleep for as long
+		{context.DeadlineExceeded, 504},
+		{invalid(errors.New("x")), 400},
+		{errors.New("nobody knows"), 500},
 	} {
-		if status, wait := statusOf(c.err, now); status != c.status || wait != c.wait {
-			t.Errorf("%v: %d, %v; want %d, %v", c.err, status, wait, c.status, c.wait)
+		if status := statusOf(c.err); status != c.status {
+			t.Errorf("%v: %d; want %d", c.err, status, c.status)
 		}
+	}
+	if wait := retryAfter(in(-time.Second)); wait != time.Second {
+		t.Errorf("what has passed is to be tried after %v", wait)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestLoggedRequest(t *testing.T) {
 	h := New(Config{Log: zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&log), zapcore.InfoLevel))})
 	r := httptest.NewRequest("GET", "/path?secret", nil)
 	r.Header.Set("User-Agent", "OpenTofu/1.12")
-	h.finish(r, &Event{
+	h.record(r, &Event{
 		Time: time.Now(), Kind: "download", Module: modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"},
 		Version: "1.0.0", Status: 404, Bytes: 7, Cache: "modproxy; hit", Client: "192.0.2.7",
 		Principal: "issuer job (3f)", Groups: []string{"infra", "ops"}, Err: errors.New("not found"),

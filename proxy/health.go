@@ -5,84 +5,59 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/modproxy/modproxy/auth"
 )
 
-// Hindrance is something that hinders the proxy from doing its work.
-type Hindrance struct {
-	// State is what anybody may know of it: no paths, no names.
+// Problem is something that keeps the proxy from its work.
+type Problem struct {
+	// State is what everybody may know: no paths, no names.
 	State string
-	// Err is what the operator is told besides; it may be nil.
+	// Err is what operators are told, too; it may be nil.
 	Err error
-	// Mild is that the proxy is ready all the same.
-	Mild bool
+	// Minor problems leave the proxy ready.
+	Minor bool
 }
 
-// healthz says that the process is alive.
-func (h *Handler) healthz(w http.ResponseWriter, r *http.Request, e *Event) error {
+// serveAlive answers that the process runs.
+func (h *Handler) serveAlive(w *response, r *http.Request, e *Event) error {
 	e.Kind = "health"
 	_, err := w.Write([]byte("ok\n"))
 	return err
 }
 
-// readyz says whether the proxy can do its work: anybody that, and what it cannot do,
-// and the operator why.
-func (h *Handler) readyz(w http.ResponseWriter, r *http.Request, e *Event) error {
+// serveReady answers whether the proxy can do its work, and the problems: their states to everybody, all of them to
+// operators and the log.
+func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 	e.Kind = "health"
-	if h.cfg.Ready != nil {
-		n := &notReady{list: h.cfg.Ready()}
-		for _, hindrance := range n.list {
-			if !hindrance.Mild {
-				n.whole = h.operates(r, e)
-				return n
+	answer, ready := "ready\n", true
+	if problems := h.cfg.Process.Problems(); len(problems) > 0 {
+		var states, details []string
+		for _, p := range problems {
+			states = append(states, p.State)
+			if p.Err != nil {
+				p.State += ": " + p.Err.Error()
 			}
+			details = append(details, p.State)
+			ready = ready && p.Minor
 		}
-		if len(n.list) > 0 {
-			_, err := fmt.Fprintf(w, "ready, but %s\n", n.text(h.operates(r, e)))
-			return err
+		shown := states
+		if h.isOperator(r, e) {
+			shown = details
+		}
+		answer = fmt.Sprintf("ready, but %s\n", strings.Join(shown, "; "))
+		if !ready {
+			e.Err = errors.New(strings.Join(details, "; "))
+			return &requestError{http.StatusServiceUnavailable, errors.New(strings.Join(shown, "; "))}
 		}
 	}
-	_, err := w.Write([]byte("ready\n"))
+	_, err := w.Write([]byte(answer))
 	return err
 }
 
-// operates reports whether r is from who operates the proxy, or where nobody else is
-// thought of, from this machine. A credential that is not good is as none.
-func (h *Handler) operates(r *http.Request, e *Event) bool {
-	if h.cfg.Local || auth.PrincipalOf(r.Context()).Kind == auth.ByOwner {
+// isOperator reports whether r is from an operator, or where clients need no credential, from this machine.
+func (h *Handler) isOperator(r *http.Request, e *Event) bool {
+	if h.cfg.Local {
 		return true
 	}
-	if h.cfg.Auth == nil {
-		_, err := h.operator(r, e)
-		return err == nil
-	}
-	r, err := h.identify(r, e)
-	return err == nil && auth.PrincipalOf(r.Context()).Admin
-}
-
-// notReady is why the proxy is not ready; whole tells who asked all of it. The log has
-// it all.
-type notReady struct {
-	list  []Hindrance
-	whole bool
-}
-
-func (n *notReady) Error() string { return n.text(true) }
-
-// said is what who asked is told.
-func (n *notReady) said() error {
-	return &badRequest{http.StatusServiceUnavailable, errors.New(n.text(n.whole))}
-}
-
-func (n *notReady) text(whole bool) string {
-	var all []string
-	for _, hindrance := range n.list {
-		s := hindrance.State
-		if whole && hindrance.Err != nil {
-			s += ": " + hindrance.Err.Error()
-		}
-		all = append(all, s)
-	}
-	return strings.Join(all, "; ")
+	_, err := h.identifyOperator(r, e)
+	return err == nil
 }

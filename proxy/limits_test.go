@@ -30,28 +30,28 @@ func wait(err error) time.Duration {
 // would not come back, and else no longer than its client has time for.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBounds(Limits{Requests: 1})
-		if err := b.enter(t.Context(), "", patience); err != nil {
+		a := newAdmission(Limits{Requests: 1})
+		if err := a.enter(t.Context(), "", patience); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := b.enter(t.Context(), "", patience); wait(err) != time.Second || !errors.Is(err, errBusy) || time.Since(start) != patience {
+		if err := a.enter(t.Context(), "", patience); wait(err) != time.Second || !errors.Is(err, errBusy) || time.Since(start) != patience {
 			t.Errorf("after %v: %v, to wait %v", time.Since(start), err, wait(err))
 		}
 		go func() {
 			time.Sleep(20 * time.Second)
-			b.leave("")
+			a.leave("")
 		}()
-		if err := b.enter(t.Context(), "", packagePatience); err != nil {
+		if err := a.enter(t.Context(), "", packagePatience); err != nil {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		gone, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := b.enter(gone, "", packagePatience); !errors.Is(err, context.DeadlineExceeded) {
+		if err := a.enter(gone, "", packagePatience); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that went: %v", err)
 		}
-		b.leave("")
-		if err := b.enter(t.Context(), "", patience); err != nil {
+		a.leave("")
+		if err := a.enter(t.Context(), "", patience); err != nil {
 			t.Error(err)
 		}
 	})
@@ -61,13 +61,13 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
-		b := newBounds(Limits{Requests: most})
+		a := newAdmission(Limits{Requests: most})
 		var in, refused atomic.Int32
 		var all sync.WaitGroup
 		start := time.Now()
 		for range 5 * most {
 			all.Go(func() {
-				if err := b.enter(t.Context(), "", packagePatience); err == nil {
+				if err := a.enter(t.Context(), "", packagePatience); err == nil {
 					in.Add(1)
 				} else if time.Since(start) == 0 {
 					refused.Add(1)
@@ -84,24 +84,24 @@ func TestQueueIsBounded(t *testing.T) {
 // A client is slowed down to its rate, and others are not.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBounds(Limits{Rate: 4})
+		a := newAdmission(Limits{Rate: 4})
 		start := time.Now()
 		for range 4 + 8 { // at once, and one after the other
-			if err := b.enter(t.Context(), "a", patience); err != nil {
+			if err := a.enter(t.Context(), "a", patience); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("12 requests at 4 a second, 4 of them at once, took %v", took)
 		}
-		if err := b.enter(t.Context(), "b", patience); err != nil || time.Since(start) != 2*time.Second {
+		if err := a.enter(t.Context(), "b", patience); err != nil || time.Since(start) != 2*time.Second {
 			t.Errorf("another client: %v, after %v", err, time.Since(start))
 		}
 		var refused, longest atomic.Int64
 		var all sync.WaitGroup
 		for range 40 { // at the same time
 			all.Go(func() {
-				if err := b.enter(t.Context(), "a", patience); err != nil {
+				if err := a.enter(t.Context(), "a", patience); err != nil {
 					refused.Add(1)
 					longest.Store(max(longest.Load(), int64(wait(err))))
 				}
@@ -111,7 +111,7 @@ func TestRate(t *testing.T) {
 		if want := 40 - 4*int64(patience/time.Second); refused.Load() != want || time.Duration(longest.Load()) > patience+time.Second {
 			t.Errorf("%d of 40 refused, to wait %v", refused.Load(), time.Duration(longest.Load()))
 		}
-		if err := b.enter(t.Context(), "a", patience); err != nil || time.Since(start) != 2*time.Second+patience+time.Second/4 {
+		if err := a.enter(t.Context(), "a", patience); err != nil || time.Since(start) != 2*time.Second+patience+time.Second/4 {
 			t.Errorf("after a flood: %v, after %v", err, time.Since(start))
 		}
 	})
@@ -175,7 +175,7 @@ func FuzzClientAddress(f *testing.F) {
 		if _, err := netip.ParseAddr(got); err != nil {
 			t.Fatalf("%q, %q, %q: %q is no address", remote, xff, forwarded, got)
 		}
-		if trusted := h.trustedAddress(from.Addr().Unmap()); !trusted && clientOf(t.Context(), got) != clientOf(t.Context(), from.Addr().String()) {
+		if trusted := h.trusts(from.Addr().Unmap()); !trusted && clientOf(t.Context(), got) != clientOf(t.Context(), from.Addr().String()) {
 			t.Fatalf("%q, %q, %q: %q", remote, xff, forwarded, got)
 		}
 	})

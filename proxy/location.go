@@ -1,62 +1,78 @@
 package proxy
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
-// download answers where the package of a version is: 204 and an absolute
-// X-Terraform-Get, the one answer that every client understands.
-func (h *Handler) download(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
+// serveLocation answers where the package of a version is: 204 and an absolute X-Terraform-Get, the one answer that
+// every client understands.
+func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) (err error) {
 	if q.version == "" {
-		v, err := h.cfg.Registry.Versions(r.Context(), q.module)
-		if err != nil {
+		if q.version, err = h.latest(r.Context(), q.module); err != nil {
 			return err
 		}
-		latest, ok := v.Latest()
-		if !ok {
-			return fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, q.module)
-		}
-		q.version = latest.String()
 		e.Version = q.version
 	}
 	l, err := h.cfg.Registry.Location(r.Context(), q.module.At(q.version))
 	if err != nil {
 		return err
 	}
-	path, origin := l.URL, h.origin(r)
+	origin, path := h.origin(r), l.URL
 	if l.URL, err = h.sign(r, path); err != nil {
 		return err
 	}
 	l.URL = origin + l.URL
-	header := w.Header()
-	header["X-Terraform-Get"] = []string{l.String()}
-	if h.cfg.Auth == nil {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+	w.Header()["X-Terraform-Get"] = []string{l.String()}
+	if h.cfg.Auth != nil {
+		// What is signed is one principal's, and OpenTofu is answered in two ways.
+		w.Header()["Cache-Control"] = cachePrivate
+		w.Header().Set("Vary", "Authorization, User-Agent")
+		if l.Kept && l.Subdir == "" && takesCredentials(r) {
+			// OpenTofu fetches this location with its token, so that no secret is in it. It gives up after ten seconds and
+			// takes no subdirectory: this is for packages that are here, and whole.
+			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})
+		}
 	}
-	// What is signed is one principal's, and OpenTofu is answered in two ways.
-	header["Cache-Control"] = cachePrivate
-	header.Set("Vary", "Authorization, User-Agent")
-	if !l.Kept || l.Subdir != "" || !takesCredentials(r) {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-	return h.direct(w, origin+path)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
-// direct answers OpenTofu with a location that it fetches with its token, so that
-// no secret is in it. It has ten seconds for that and takes no subdirectory: it is
-// for packages that are here, and whole. Other clients read the header.
-func (h *Handler) direct(w http.ResponseWriter, location string) error {
-	body, err := json.Marshal(map[string]any{"location": location, "use_registry_credentials": true})
+func (h *Handler) latest(ctx context.Context, m modproxy.Module) (string, error) {
+	v, err := h.cfg.Registry.Versions(ctx, m)
 	if err != nil {
-		return err
+		return "", err
 	}
-	w.Header()["Content-Type"] = jsonType
-	_, err = w.Write(append(body, '\n'))
-	return err
+	latest, ok := v.Latest()
+	if !ok {
+		return "", fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, m)
+	}
+	return latest.String(), nil
+}
+
+// sign returns the path of a package as one that its client can ask for without a credential: clients send none for
+// packages.
+func (h *Handler) sign(r *http.Request, path string) (string, error) {
+	if h.cfg.Auth == nil || h.cfg.Auth.Signer == nil {
+		return path, nil
+	}
+	return h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now())
+}
+
+// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to:
+// OpenTofu since 1.12 (internal/registry/client.go).
+func takesCredentials(r *http.Request) bool {
+	version, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, errX := strconv.Atoi(major)
+	y, errY := strconv.Atoi(minor)
+	return ok && errX == nil && errY == nil && (x > 1 || x == 1 && y >= 12)
 }

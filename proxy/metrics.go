@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync"
@@ -11,13 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics measures the proxy and serves what it measured in the Prometheus text
-// format. It is safe for concurrent use.
+// Metrics measures the proxy, and serves what it measured in the Prometheus text format. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
-	serve    http.Handler
+	http.Handler // serves
 
-	of sync.Map // *counters of an answered: what WithLabelValues found
+	registry *prometheus.Registry
+	answers  sync.Map // from answer to *counters, which WithLabelValues found
 
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -52,7 +52,7 @@ func NewMetrics() *Metrics {
 	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
 	m.ledger = counter("ledger_events_total", "Versions that were recorded (recorded), that were offered with other content than is recorded, and refused (drifted), or that the ledger did not answer for (failed).", "event")
 	for _, event := range []string{"recorded", "drifted", "failed"} {
-		m.ledger.WithLabelValues(event) // an alert wants to see the nought before the one
+		m.ledger.WithLabelValues(event) // so that an alert sees the zero before the one
 	}
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
 	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -68,35 +68,12 @@ func NewMetrics() *Metrics {
 	})
 	m.registry.MustRegister(m.seconds, m.took, m.fetching,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.serve = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
 }
 
-// ServeHTTP serves the measurements.
-func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.serve.ServeHTTP(w, r) }
-
-func (m *Metrics) request(e *Event, took time.Duration) {
-	kind := e.Kind
-	if kind == "" {
-		kind = "other"
-	}
-	key := answered{kind, e.Status}
-	of, ok := m.of.Load(key)
-	if !ok { // there are as many as kinds and statuses
-		of, _ = m.of.LoadOrStore(key, &counters{
-			requests: m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)),
-			seconds:  m.seconds.WithLabelValues(kind),
-			bytes:    m.bytes.WithLabelValues(kind),
-		})
-	}
-	c := of.(*counters)
-	c.requests.Inc()
-	c.seconds.Observe(took.Seconds())
-	c.bytes.Add(float64(e.Bytes))
-}
-
-// answered is what requests have in common that are counted together.
-type answered struct {
+// answer is what answers have in common that are counted together.
+type answer struct {
 	kind   string
 	status int
 }
@@ -105,6 +82,22 @@ type counters struct {
 	requests prometheus.Counter
 	seconds  prometheus.Observer
 	bytes    prometheus.Counter
+}
+
+func (m *Metrics) request(e *Event, took time.Duration) {
+	a := answer{cmp.Or(e.Kind, "other"), e.Status}
+	known, ok := m.answers.Load(a)
+	if !ok { // there are few kinds and statuses
+		known, _ = m.answers.LoadOrStore(a, &counters{
+			requests: m.requests.WithLabelValues(a.kind, strconv.Itoa(a.status)),
+			seconds:  m.seconds.WithLabelValues(a.kind),
+			bytes:    m.bytes.WithLabelValues(a.kind),
+		})
+	}
+	c := known.(*counters)
+	c.requests.Inc()
+	c.seconds.Observe(took.Seconds())
+	c.bytes.Add(float64(e.Bytes))
 }
 
 // Asked counts a question to an upstream registry.
@@ -138,22 +131,24 @@ func (m *Metrics) Evicted(bytes int64) {
 	m.freed.Add(float64(bytes))
 }
 
-// Storage shows how many bytes of packages are kept, how many are reserved, and
-// how many there may be; max is zero where there is no bound. It is called once.
-func (m *Metrics) Storage(usage func() (kept, reserved int64), max int64) {
-	gauge := func(name, help string, f func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}, f))
+// Storage is what is measured of the storage of packages.
+type Storage interface {
+	// Usage returns the bytes of what is kept, and those reserved for what is being written.
+	Usage() (kept, reserved int64)
+}
+
+// MeasureStorage adds how many bytes storage has, and how many it may have; zero for no bound. It is called once.
+func (m *Metrics) MeasureStorage(storage Storage, most int64) {
+	gauge := func(name, help string, value func() int64) {
+		opts := prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}
+		m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(value()) }))
 	}
-	gauge("packages_kept_bytes", "Bytes of the packages that are kept.", func() float64 {
-		kept, _ := usage()
-		return float64(kept)
-	})
-	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.", func() float64 {
-		_, reserved := usage()
-		return float64(reserved)
-	})
+	gauge("packages_kept_bytes", "Bytes of the packages that are kept.",
+		func() int64 { kept, _ := storage.Usage(); return kept })
+	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.",
+		func() int64 { _, reserved := storage.Usage(); return reserved })
 	gauge("packages_max_bytes", "Bytes that kept and reserved packages may have together (cache.max_size); 0 for no bound.",
-		func() float64 { return float64(max) })
+		func() int64 { return most })
 }
 
 func outcome(err error) string {

@@ -44,7 +44,7 @@ func TestMounts(t *testing.T) {
 			{Method: "GET", Path: "/-/api/absent", Kind: "api", Handle: say("", fmt.Errorf("thing: %w", fs.ErrNotExist))},
 			{Method: "GET", Path: "/-/api/invalid", Kind: "api", Handle: say("", modproxy.ErrInvalid)},
 			{Method: "GET", Path: "/-/api/changed", Kind: "api", Handle: say("", modproxy.ErrChanged)},
-			{Method: "GET", Path: "/-/open/", Kind: "open", Known: true, Handle: say("open", nil)},
+			{Method: "GET", Path: "/-/open/", Kind: "open", Public: true, Handle: say("open", nil)},
 		},
 	}))
 	for _, c := range []struct {
@@ -86,14 +86,14 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// What hinders only a part of its work leaves the proxy ready.
-func TestReadyAllTheSame(t *testing.T) {
-	h := proxy.New(proxy.Config{Local: true, Ready: func() []proxy.Hindrance {
-		return []proxy.Hindrance{{State: "nothing is fetched from git repositories", Err: errors.New("git is not in PATH"), Mild: true}}
-	}})
+// A minor problem leaves the proxy ready.
+func TestReadyDespiteAProblem(t *testing.T) {
+	h := proxy.New(proxy.Config{Local: true, Process: process{problems: []proxy.Problem{
+		{State: "no package is fetched from a git repository", Err: errors.New("git is not in PATH"), Minor: true},
+	}}})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/-/readyz", nil))
-	if want := "ready, but nothing is fetched from git repositories: git is not in PATH\n"; w.Code != 200 || w.Body.String() != want {
+	if want := "ready, but no package is fetched from a git repository: git is not in PATH\n"; w.Code != 200 || w.Body.String() != want {
 		t.Errorf("%d %q; want %q", w.Code, w.Body, want)
 	}
 }

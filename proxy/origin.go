@@ -11,57 +11,47 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// origin is the URL, without a trailing slash, under which the client that sent
-// r sees this proxy; empty if that cannot be known. What a client says of itself
-// is not believed: it would end up in answers.
+// origin returns the URL, without a trailing slash, under which the client that sent r sees the proxy, or an empty one if
+// that is not known. What a client says of it is not believed: it would end up in answers.
 func (h *Handler) origin(r *http.Request) string {
 	if h.cfg.PublicURL != "" {
 		return h.cfg.PublicURL
 	}
-	scheme := "http"
+	scheme, host := "http", r.Host
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	if len(h.cfg.TrustedProxies) > 0 && h.trusted(r.RemoteAddr) {
-		if fscheme, fhost := forwarded(r.Header); fhost != "" {
-			if fscheme == "http" || fscheme == "https" {
-				scheme = fscheme
+	known := h.hasName
+	if remote, ok := parseAddress(r.RemoteAddr); ok && h.trusts(remote) {
+		if forwardedScheme, forwardedHost := forwarded(r.Header); forwardedHost != "" {
+			if forwardedScheme == "http" || forwardedScheme == "https" {
+				scheme = forwardedScheme
 			}
-			if isHost(fhost) {
-				return scheme + "://" + fhost
-			}
-			return ""
+			host, known = forwardedHost, isHost
 		}
 	}
-	if h.cfg.Known != nil && h.cfg.Known(r.Host) {
-		return scheme + "://" + r.Host
+	if !known(host) {
+		return ""
 	}
-	if _, ok := h.cfg.Upstreams.byName(r.Host); ok {
-		return scheme + "://" + r.Host
-	}
-	return ""
+	return scheme + "://" + host
 }
 
-func (h *Handler) trusted(remote string) bool {
-	ip, ok := parseAddress(remote)
-	return ok && h.trustedAddress(ip)
+// isHost reports whether s is a host with an optional port.
+func isHost(s string) bool {
+	_, err := hostname.Parse(s)
+	return err == nil
 }
 
-func (h *Handler) trustedAddress(ip netip.Addr) bool {
-	for _, p := range h.cfg.TrustedProxies {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
+func (h *Handler) trusts(ip netip.Addr) bool {
+	return slices.ContainsFunc(h.cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// clientAddress is the address that r came from: that of the connection, or if
-// that is a trusted proxy's, whom it names, and so on.
+// clientAddress returns the address that r came from: that of the connection, or if that is a trusted proxy's, the one
+// that it names, and so on.
 func (h *Handler) clientAddress(r *http.Request) string {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	remote, ok := parseAddress(r.RemoteAddr)
-	if len(h.cfg.TrustedProxies) == 0 || !ok || !h.trustedAddress(remote) {
+	if !ok || !h.trusts(remote) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return host
 	}
 	for before := range forwardedFor(r.Header) {
@@ -69,15 +59,14 @@ func (h *Handler) clientAddress(r *http.Request) string {
 		if !ok {
 			break
 		}
-		if remote = ip; !h.trustedAddress(ip) {
+		if remote = ip; !h.trusts(ip) {
 			break
 		}
 	}
 	return remote.String()
 }
 
-// parseAddress reads an address with or without a port, as connections have it and
-// as proxies write it.
+// parseAddress reads an address with or without a port, as connections have it and as proxies write it.
 func parseAddress(s string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return ap.Addr().Unmap(), true
@@ -89,8 +78,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return ip.Unmap(), err == nil
 }
 
-// forwardedFor are those whom each proxy says that it had a request from, the
-// nearest proxy first.
+// forwardedFor returns the addresses that the proxies on the way had the request from, that of the nearest proxy first.
 func forwardedFor(header http.Header) iter.Seq[string] {
 	if lines := header["X-Forwarded-For"]; len(lines) > 0 {
 		return backward(lines)
@@ -104,8 +92,8 @@ func forwardedFor(header http.Header) iter.Seq[string] {
 	}
 }
 
-// standard are the lines of Forwarded (RFC 7239), which few proxies know: beside any
-// header of the other kind, which they do, they may be the client's.
+// standard returns the lines of Forwarded (RFC 7239), which few proxies write. Beside a header of the other kind, which
+// most write, they may be the client's.
 func standard(header http.Header) []string {
 	for name := range header {
 		if strings.HasPrefix(name, "X-Forwarded-") {
@@ -115,8 +103,8 @@ func standard(header http.Header) []string {
 	return header["Forwarded"]
 }
 
-// forwarded is what the nearest proxy says of the request that it got: the last
-// element of X-Forwarded-Proto and -Host, or else of Forwarded.
+// forwarded returns what the nearest proxy says of the request that it got: the last element of X-Forwarded-Proto and
+// X-Forwarded-Host, or else of Forwarded.
 func forwarded(header http.Header) (scheme, host string) {
 	if lines := header["X-Forwarded-Host"]; len(lines) > 0 {
 		return strings.ToLower(last(header["X-Forwarded-Proto"])), last(lines)
@@ -125,7 +113,7 @@ func forwarded(header http.Header) (scheme, host string) {
 	return strings.ToLower(pairs["proto"]), pairs["host"]
 }
 
-// forwardedPairs is an element of Forwarded, its names in lower case.
+// forwardedPairs returns an element of Forwarded, its names in lower case.
 func forwardedPairs(element string) map[string]string {
 	pairs := map[string]string{}
 	for pair := range strings.SplitSeq(element, ";") {
@@ -135,7 +123,7 @@ func forwardedPairs(element string) map[string]string {
 	return pairs
 }
 
-// last is the last element of a list that may be spread over lines.
+// last returns the last element of a list that may be spread over lines.
 func last(lines []string) string {
 	for element := range backward(lines) {
 		return element
@@ -143,27 +131,15 @@ func last(lines []string) string {
 	return ""
 }
 
-// backward are the elements of a list that may be spread over lines, the last
-// first.
+// backward returns the elements of a list that may be spread over lines, the last first.
 func backward(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range slices.Backward(lines) {
-			for more := true; more; {
-				i := strings.LastIndexByte(line, ',')
-				element := strings.TrimSpace(line[i+1:])
-				if more = i >= 0; more {
-					line = line[:i]
-				}
-				if !yield(element) {
+			for _, element := range slices.Backward(strings.Split(line, ",")) {
+				if !yield(strings.TrimSpace(element)) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// isHost reports whether s is a host with an optional port, and nothing else.
-func isHost(s string) bool {
-	_, err := hostname.Parse(s)
-	return err == nil
 }

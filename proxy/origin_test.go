@@ -11,7 +11,7 @@ import (
 // What clients say of us is not believed, unless it is us or one we trust.
 func TestOrigin(t *testing.T) {
 	h := newHandler(t, func(c *proxy.Config, _ *scripted) {
-		c.Known = func(host string) bool { return host == "127.0.0.1:8080" }
+		c.Process = process{name: "127.0.0.1:8080"}
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	const trusted, stranger = "10.1.2.3:9999", "192.0.2.1:9999"

@@ -9,45 +9,54 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// archive serves the package of a version: GET, HEAD, ranges, conditions.
-func (h *Handler) archive(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
-	p, err := h.open(r, q)
+// servePackage serves the package of a version: GET, HEAD, ranges, conditions. It ends when the client that asks is no
+// longer identified.
+func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request, segment string) error {
+	r, stop := h.whileIdentified(r, segment)
+	defer stop()
+	p, err := h.openPackage(r, q)
 	if err != nil {
+		if ended := endOf(r.Context()); ended != nil {
+			return ended
+		}
 		return err
 	}
 	defer p.Close()
-	if rec, ok := w.(*recorder); ok {
-		defer rec.endWith(r.Context())()
-	}
+	defer w.cutWhenEnded(r.Context())()
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	header["Cache-Control"] = cacheForEver
 	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cacheForOne
+		header["Cache-Control"] = cacheForEverPrivately
 	}
 	header["Etag"] = []string{`"` + p.Digest.String() + `"`}
-	if memory, ok := p.ReadSeekCloser.(io.WriterTo); ok && wantsAll(r) {
-		header["Accept-Ranges"] = acceptRanges
-		header["Content-Length"] = []string{strconv.FormatInt(p.Size, 10)}
-		w.WriteHeader(http.StatusOK)
-		memory.WriteTo(w) // a client that is gone is no concern
-		return nil
-	}
-	content := &watched{ReadSeeker: p}
-	http.ServeContent(w, r, "", time.Time{}, content)
-	if content.err != nil {
-		// The client must not take what it got for the whole package.
-		e.Err = content.err
-		panic(http.ErrAbortHandler)
+	if e.Err = send(w, r, p); e.Err != nil {
+		panic(http.ErrAbortHandler) // the client must not take what it got for the whole package
 	}
 	return nil
 }
 
-// open opens the package that r is for. What is answered to other requests than
-// for the whole, which is checked as it goes out, is said of a package that has
-// been checked. One that turns out to be damaged is asked for again, to be had when
-// it is mended: clients ask for HEAD before they ask for the package.
-func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
+// send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
+func send(w *response, r *http.Request, p *modproxy.Package) error {
+	if wantsAll(r) {
+		header := w.Header()
+		header["Accept-Ranges"] = acceptRanges
+		header["Content-Length"] = []string{strconv.FormatInt(p.Size, 10)}
+		w.WriteHeader(http.StatusOK)
+		if _, err := io.Copy(w, p.ReadSeekCloser); w.failed == nil {
+			return err
+		}
+		return nil
+	}
+	content := &remembering{ReadSeeker: p}
+	http.ServeContent(w, r, "", time.Time{}, content)
+	return content.err
+}
+
+// openPackage opens the package that r is for. A package that is sent as a whole is checked on the way; any other
+// answer is about a package that has been checked. One that turns out to be damaged is asked for once more, to be had
+// when it is mended: clients send HEAD before they ask for the package.
+func (h *Handler) openPackage(r *http.Request, q request) (*modproxy.Package, error) {
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(r.Context(), q.module.At(q.version))
 		if err != nil || wantsAll(r) {
@@ -63,26 +72,19 @@ func (h *Handler) open(r *http.Request, q request) (*modproxy.Package, error) {
 	}
 }
 
-// check finds out whether p is what it should be: before a part of it is read, all
-// of it is checked, or what is read of one that was checked before (see the Package
-// method of the cache).
+// check reads the first byte of p behind a seek, before which storage checks the whole package, and seeks back.
 func check(p *modproxy.Package) error {
-	if _, inMemory := p.ReadSeekCloser.(io.WriterTo); inMemory {
-		return nil
-	}
 	if _, err := p.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	var first [1]byte
-	if _, err := p.Read(first[:]); err != nil && err != io.EOF {
+	if _, err := p.Read(make([]byte, 1)); err != nil && err != io.EOF {
 		return err
 	}
 	_, err := p.Seek(0, io.SeekStart)
 	return err
 }
 
-// wantsAll reports whether r is for the whole of what it asks for, whatever the
-// client has of it. A package in memory is then written as it lies there.
+// wantsAll reports whether r is for the whole of what it asks for, whatever the client has of it.
 func wantsAll(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -95,13 +97,13 @@ func wantsAll(r *http.Request) bool {
 	return true
 }
 
-// watched remembers the error that ended a package before its end.
-type watched struct {
+// remembering remembers the error of a read, which [http.ServeContent] does not tell.
+type remembering struct {
 	io.ReadSeeker
 	err error
 }
 
-func (c *watched) Read(p []byte) (int, error) {
+func (c *remembering) Read(p []byte) (int, error) {
 	n, err := c.ReadSeeker.Read(p)
 	if err != nil && err != io.EOF {
 		c.err = err

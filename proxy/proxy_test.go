@@ -58,6 +58,16 @@ func (s *scripted) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	return s.Registry.Location(ctx, m.At(version))
 }
 
+// process is one of which all is known.
+type process struct {
+	name, home string
+	problems   []proxy.Problem
+}
+
+func (p process) HasName(host string) bool  { return host == p.name }
+func (p process) Problems() []proxy.Problem { return p.problems }
+func (p process) Home(string) string        { return p.home }
+
 // newHandler serves the modules of registrytest.Modules.
 func newHandler(t testing.TB, change func(*proxy.Config, *scripted)) http.Handler {
 	t.Helper()
@@ -281,8 +291,8 @@ func TestErrors(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	hindered := []proxy.Hindrance{{State: "nothing more is kept"}, {State: "nobody is let in", Err: errors.New("open /data/auth/key: permission denied")}}
-	const plain, whole = "nothing more is kept; nobody is let in", "nothing more is kept; nobody is let in: open /data/auth/key: permission denied"
+	problems := []proxy.Problem{{State: "nothing new is kept"}, {State: "no client is identified", Err: errors.New("open /data/auth/key: permission denied")}}
+	const plain, whole = "nothing new is kept; no client is identified", "nothing new is kept; no client is identified: open /data/auth/key: permission denied"
 	ops, reader := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Admin: true}}, auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}}
 	asking := func(c *proxy.Config) { c.Auth = &auth.Authenticator{JWT: names{"o.p.s": ops, "r.e.a": reader}} }
 	for name, test := range map[string]struct {
@@ -300,7 +310,7 @@ func TestReady(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
-			c.Ready = func() []proxy.Hindrance { return hindered }
+			c.Process = process{problems: problems}
 			c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(&log), zapcore.WarnLevel))
 			test.change(c)
 		})

@@ -9,41 +9,40 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Values of headers that are the same in every answer; nobody changes them.
+// Values of headers that many answers have. They are not changed.
 var (
-	jsonType     = []string{"application/json"}
-	gzipCoding   = []string{"gzip"}
-	varyEncoding = []string{"Accept-Encoding"}
-	statusHit    = []string{"modproxy; hit"}
-	statusStale  = []string{"modproxy; hit; detail=stale"}
-	statusMiss   = []string{"modproxy; fwd=miss; stored"}
-	acceptRanges = []string{"bytes"}
-	gzipType     = []string{"application/gzip"}
-	cacheForEver = []string{"public, max-age=31536000, immutable"}
-	cacheForOne  = []string{"private, max-age=31536000, immutable"}
-	cachePrivate = []string{"private, no-cache"}
+	jsonType              = []string{"application/json"}
+	gzipCoding            = []string{"gzip"}
+	varyEncoding          = []string{"Accept-Encoding"}
+	statusHit             = []string{"modproxy; hit"}
+	statusStale           = []string{"modproxy; hit; detail=stale"}
+	statusMiss            = []string{"modproxy; fwd=miss; stored"}
+	acceptRanges          = []string{"bytes"}
+	gzipType              = []string{"application/gzip"}
+	cacheForEver          = []string{"public, max-age=31536000, immutable"}
+	cacheForEverPrivately = []string{"private, max-age=31536000, immutable"}
+	cachePrivate          = []string{"private, no-cache"}
 )
 
-// versions serves a module's versions document.
-func (h *Handler) versions(w http.ResponseWriter, r *http.Request, e *Event, q request) error {
+// serveVersions serves the versions document of a module.
+func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.module)
 	if err != nil {
 		return err
 	}
-	end, err := h.sending.begin(v)
+	release, err := h.documents.hold(v.Document, len(v.Compressed))
 	if err != nil {
 		return err
 	}
-	defer end()
-	header := w.Header()
+	defer release()
+	header, status := w.Header(), cacheStatus(v)
 	header["Content-Type"] = jsonType
 	header["Vary"] = varyEncoding
 	header["Etag"] = []string{v.ETag}
-	header["Cache-Status"] = cacheStatus(v)
+	header["Cache-Status"], e.Cache = status, status[0]
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
-	e.Cache = header["Cache-Status"][0]
 	if v.Hit {
 		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
 	}
@@ -58,11 +57,11 @@ func (h *Handler) versions(w http.ResponseWriter, r *http.Request, e *Event, q r
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(http.StatusOK)
-	w.Write(body) // a client that is gone is no concern
+	w.Write(body) // a client that is gone does not matter
 	return nil
 }
 
-// cacheStatus is RFC 9211's account of how an answer came about.
+// cacheStatus returns the Cache-Status of v (RFC 9211).
 func cacheStatus(v *modproxy.Versions) []string {
 	switch {
 	case v.Stale:
@@ -73,8 +72,7 @@ func cacheStatus(v *modproxy.Versions) []string {
 	return statusMiss
 }
 
-// acceptsGzip reports whether Accept-Encoding names gzip without forbidding it
-// (RFC 9110, 12.5.3).
+// acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
 func acceptsGzip(header []string) bool {
 	for _, line := range header {
 		for coding := range strings.SplitSeq(line, ",") {
@@ -90,8 +88,7 @@ func acceptsGzip(header []string) bool {
 	return false
 }
 
-// matches reports whether an If-None-Match header has the entity tag
-// (RFC 9110, 13.1.2: the comparison is weak).
+// matches reports whether an If-None-Match header has the entity tag. The comparison is weak (RFC 9110, 13.1.2).
 func matches(header, etag string) bool {
 	if header == "" {
 		return false

@@ -22,14 +22,14 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 		return "not HTTP"
 	}
 	q, err := u.parse(host, target.EscapedPath())
-	var bad *badRequest
+	var bad *requestError
 	switch {
 	case errors.As(err, &bad):
 		return http.StatusText(bad.status)
 	case err != nil:
-		t.Fatalf("%s: error %v is no badRequest", path, err)
+		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return q.kind.String() + " " + q.module.String() + " " + q.version
+	return string(q.kind) + " " + q.module.String() + " " + q.version
 }
 
 func TestParse(t *testing.T) {

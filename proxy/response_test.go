@@ -69,7 +69,7 @@ type nopCloser struct{ io.ReadSeeker }
 func (nopCloser) Close() error { return nil }
 
 func (large) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}}, nil
+	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
 }
 
 // serve serves large answers on connections without a buffer.

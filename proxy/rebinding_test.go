@@ -16,11 +16,10 @@ func TestNameThatIsNotOurs(t *testing.T) {
 	local := func(c *proxy.Config, _ *scripted) {
 		c.Local = true
 		c.PublicURL = "http://modules.internal:9090/r"
-		c.Known = func(host string) bool { return host == "certified.test:8443" }
+		c.Process = process{name: "certified.test:8443", home: "home"}
 		c.Upstreams.Any = true
-		c.Home = func(string) string { return "home" }
 		c.Mounts = []proxy.Mount{
-			{Method: "GET", Path: "/-/sumdb/", Known: true, Handle: say},
+			{Method: "GET", Path: "/-/sumdb/", Public: true, Handle: say},
 			{Method: "GET", Path: "/-/api/x", Handle: say},
 		}
 	}

@@ -14,75 +14,65 @@ import (
 
 // Upstreams says which registry a request is for. Hostnames are normalised.
 type Upstreams struct {
-	// Hosts may be asked.
+	// Hosts are the registries that may be asked.
 	Hosts map[string]bool
-	// Private are those of Hosts that are shown a token of ours: what they answer
-	// about a namespace is for those who may read modules of it.
+	// Private are those of Hosts that get a token: what they answer about a namespace is for clients that may read
+	// modules of it.
 	Private map[string]bool
-	// Any allows every registry that is named in the path.
+	// Any allows every registry that a path names.
 	Any bool
-	// Default answers for our own hostname.
+	// Default answers for the proxy's own hostname.
 	Default string
-	// Namespaces are answered for our own hostname by another upstream than
-	// Default; a namespace that is here is never asked of any other.
+	// Namespaces has, by namespace, the upstream that answers for the proxy's own hostname instead of Default. No other
+	// upstream is asked for such a namespace.
 	Namespaces map[string]string
 }
 
-// request is a question of the protocol, taken apart and checked.
+// request is a question of the modules.v1 protocol that was checked.
 type request struct {
 	kind    kind
 	module  modproxy.Module
 	version string // canonical; empty for versions, and for the latest
 }
 
-type kind int
+// kind is what a request asks for, as the log and the metrics name it.
+type kind string
 
 const (
-	kindVersions kind = iota
-	kindDownload
-	kindPackage
+	kindVersions kind = "versions"
+	kindDownload kind = "download"
+	kindPackage  kind = "package"
 )
 
-// String is what the log and the metrics call it.
-func (k kind) String() string { return [...]string{"versions", "download", "package"}[k] }
+const modulesPath = "v1/modules/"
 
-const protocolPath = "v1/modules/"
-
-// parse takes a request of the protocol, sent to requestHost, apart; path is
-// escaped:
+// parse reads an escaped path of the protocol, sent to requestHost:
 //
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}/versions
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]/download
 //	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{file}
 //
-// Without a host in the path the request's Host counts, if it is an upstream's,
-// and else the namespace decides.
+// Without a host in the path requestHost counts if it is an upstream's, and else the namespace decides.
 func (u *Upstreams) parse(requestHost, path string) (request, error) {
-	path = strings.TrimPrefix(path, "/")
-	host, rest, hasHost := "", "", false
-	if after, ok := strings.CutPrefix(path, protocolPath); ok {
-		rest = after
-	} else {
-		host, rest, hasHost = strings.Cut(path, "/"+protocolPath)
-		if !hasHost || strings.Contains(host, "/") {
-			return request{}, notFound("want /{registry host}/v1/modules/… or /v1/modules/…")
-		}
+	before, rest, found := strings.Cut(path, "/"+modulesPath)
+	host := strings.TrimPrefix(before, "/")
+	if !found || strings.Contains(host, "/") {
+		return request{}, notFound("want /{registry host}/v1/modules/… or /v1/modules/…")
 	}
 	parts := strings.Split(rest, "/")
 	for i, part := range parts {
 		var err error
 		if parts[i], err = url.PathUnescape(part); err != nil {
-			return request{}, invalid(errors.New("bad percent-encoding in the path"))
+			return request{}, errEscape
 		}
 	}
 	q, err := parseQuestion(parts)
-	if err != nil {
-		return request{}, err
-	}
 	switch {
+	case err != nil:
+		return request{}, err
 	case q.kind == kindPackage:
-		return u.parsePackage("/" + path)
-	case hasHost:
+		return u.parsePackage(path)
+	case before != "":
 		q.module.Host, err = u.named(host)
 	default:
 		q.module.Host, err = u.own(requestHost, q.module.Namespace)
@@ -111,11 +101,9 @@ func parseQuestion(parts []string) (request, error) {
 	if err := q.module.Check(); err != nil {
 		return request{}, invalid(err)
 	}
-	last := parts[len(parts)-1]
-	switch {
+	switch last := parts[len(parts)-1]; {
 	case len(parts) == 4 && last == "versions":
 		q.kind = kindVersions
-		return q, nil
 	case last == "download":
 		q.kind = kindDownload
 	case len(parts) == 5 && strings.HasSuffix(last, ".tar.gz"):
@@ -127,21 +115,22 @@ func parseQuestion(parts []string) (request, error) {
 	if len(parts) == 4 || q.kind == kindDownload && parts[3] == "latest" {
 		return q, nil
 	}
-	var err error
-	if q.version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
+	version, err := modproxy.CanonicalVersion(parts[3])
+	if err != nil {
 		return request{}, invalid(err)
 	}
+	q.version = version
 	return q, nil
 }
 
-// named is the upstream that a path names.
+// named returns the upstream that a path names.
 func (u *Upstreams) named(escaped string) (string, error) {
 	if u.Hosts[escaped] {
 		return escaped, nil
 	}
 	written, err := url.PathUnescape(escaped)
 	if err != nil {
-		return "", invalid(errors.New("bad percent-encoding in the path"))
+		return "", errEscape
 	}
 	host, err := hostname.Parse(hostname.Display(written))
 	if err != nil {
@@ -153,7 +142,7 @@ func (u *Upstreams) named(escaped string) (string, error) {
 	return host, nil
 }
 
-// own is the upstream for a request without a host in its path.
+// own returns the upstream for a request without a host in its path.
 func (u *Upstreams) own(requestHost, namespace string) (string, error) {
 	if host, ok := u.byName(requestHost); ok {
 		return host, nil
@@ -167,8 +156,7 @@ func (u *Upstreams) own(requestHost, namespace string) (string, error) {
 	return u.Default, nil
 }
 
-// byName is the upstream whose hostname a request was sent to, by a site that
-// points its DNS at us.
+// byName returns the upstream whose hostname a request was sent to, by a site that points its DNS at the proxy.
 func (u *Upstreams) byName(requestHost string) (string, bool) {
 	if u.Hosts[requestHost] {
 		return requestHost, true
@@ -180,13 +168,7 @@ func (u *Upstreams) byName(requestHost string) (string, bool) {
 }
 
 func foreign(host string) error {
-	return &badRequest{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
+	return &requestError{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
 }
 
-func invalid(err error) error {
-	return &badRequest{http.StatusBadRequest, err}
-}
-
-func notFound(what string) error {
-	return &badRequest{http.StatusNotFound, errors.New(what)}
-}
+var errEscape = invalid(errors.New("bad percent-encoding in the path"))

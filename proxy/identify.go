@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/rewrite"
+)
+
+// identify returns r with the principal that sent it. It returns r unchanged where clients need no credential.
+func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
+	if p := auth.PrincipalOf(r.Context()); p.Kind == auth.ByOwner {
+		return withPrincipal(r, e, p), nil
+	}
+	if h.cfg.Auth == nil {
+		return r, nil
+	}
+	return h.identifyBy(h.cfg.Auth, r, e)
+}
+
+// identifyOperator returns r with the operator that sent it. Other clients are told that the path does not exist.
+func (h *Handler) identifyOperator(r *http.Request, e *Event) (_ *http.Request, err error) {
+	if p := auth.PrincipalOf(r.Context()); p.Kind == auth.ByOwner {
+		return withPrincipal(r, e, p), nil
+	}
+	a := h.cfg.Auth
+	if a == nil {
+		a = h.cfg.Operators
+	}
+	if r, err = h.identifyBy(a, r, e); err == nil && !auth.PrincipalOf(r.Context()).Admin {
+		err = notFound("there is nothing at this path")
+	}
+	return r, err
+}
+
+func (h *Handler) identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (*http.Request, error) {
+	p, err := a.Identify(r.Context(), r.Header, time.Now())
+	if err != nil {
+		return r, err
+	}
+	return withPrincipal(r, e, p), nil
+}
+
+func withPrincipal(r *http.Request, e *Event, p auth.Principal) *http.Request {
+	e.Principal, e.Groups = p.String(), p.Groups
+	return r.WithContext(auth.WithPrincipal(r.Context(), p))
+}
+
+// identifyFor identifies the client that sent r, a request of the protocol. The path of a package may begin with a
+// signed segment instead of a credential; any other path may not. A client that shows a segment there learns nothing
+// else, not even which hosts are known. malformed is what is wrong with the path.
+func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (*http.Request, error) {
+	isPackage := malformed == nil && q.kind == kindPackage
+	switch {
+	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isPackage:
+		return r, notFound(onlyPackages)
+	case h.cfg.Auth == nil:
+		return r, nil
+	case segment != "" && !isPackage:
+		return r, &auth.Refused{Why: onlyPackages}
+	case !isPackage:
+		return h.identify(r, e)
+	}
+	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.module, q.version), q.module, time.Now())
+	if p.Kind != auth.Nobody { // also of a client that may not read the package
+		r = withPrincipal(r, e, p)
+	}
+	return r, err
+}
+
+const onlyPackages = "only the path of a package is signed"
+
+// explainToken adds to err, of a client without a good token, where a person sets one: for the host of the source
+// address, which the path names, or else for the proxy's own.
+func (h *Handler) explainToken(r *http.Request, err error) error {
+	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
+	if !ok {
+		_, named, _ = strings.Cut(h.origin(r), "://")
+	}
+	host, errHost := hostname.Parse(named)
+	if errHost != nil {
+		return err
+	}
+	if variable := hostname.TokenVariable(host); variable != "" {
+		return fmt.Errorf("%w: set %s", err, variable)
+	}
+	return fmt.Errorf("%w: set one in a credentials block for %s", err, host)
+}

@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+// serveModules answers the modules.v1 protocol.
+func (h *Handler) serveModules(w *response, r *http.Request, e *Event) error {
+	segment, path := auth.CutSegment(r.URL.EscapedPath())
+	q, malformed := h.cfg.Upstreams.parse(r.Host, path)
+	if malformed == nil {
+		e.Kind, e.Module, e.Version = string(q.kind), q.module, q.version
+	}
+	r, refused := h.identifyFor(r, e, segment, q, malformed)
+	ctx, leave, err := h.admit(r.Context(), e, patienceFor(q.kind))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r = r.WithContext(ctx)
+	if err := cmp.Or(refused, malformed); err != nil {
+		return err
+	}
+	switch q.kind {
+	case kindVersions:
+		return h.serveVersions(w, r, e, q)
+	case kindDownload:
+		return h.serveLocation(w, r, e, q)
+	}
+	return h.servePackage(w, r, e, q, segment)
+}
+
+// serveMetrics serves what was measured. Where clients are identified it is for operators.
+func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
+	e.Kind = "metrics"
+	if h.cfg.Auth != nil {
+		if _, err := h.identifyOperator(r, e); err != nil {
+			return err
+		}
+	}
+	h.cfg.Metrics.ServeHTTP(w, r)
+	return nil
+}
+
+// serveDiscovery serves the service discovery document. It asks no upstream. Under the name of an upstream it names the
+// URLs of that upstream, which requests to another name of the proxy reach, too.
+func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
+	e.Kind = "discovery"
+	origin, services := h.origin(r), map[string]string{}
+	if host, ok := h.cfg.Upstreams.byName(r.Host); ok {
+		origin += "/" + host
+		services["providers.v1"] = origin + "/" + providersPath
+	}
+	services["modules.v1"] = origin + "/" + modulesPath
+	return writeJSON(w, services)
+}
+
+// serveHome tells a person what this is and how to configure a client. The text names every upstream.
+func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
+	e.Kind = "home"
+	text := h.cfg.Process.Home(h.origin(r))
+	if text == "" {
+		return h.serveNothing(w, r, e)
+	}
+	if _, err := h.identify(r, e); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, err := w.Write([]byte(text))
+	return err
+}
+
+func (h *Handler) serveNothing(*response, *http.Request, *Event) error {
+	return notFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
+}
+
+// writeJSON writes v as one line.
+func writeJSON(w *response, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	_, err = w.Write(append(body, '\n'))
+	return err
+}
