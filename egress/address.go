@@ -4,11 +4,9 @@ import "net/netip"
 
 // blocks are the ranges that the IANA special-purpose address registries
 // (https://www.iana.org/assignments/iana-ipv4-special-registry/ and
-// https://www.iana.org/assignments/iana-ipv6-special-registry/) do not list as
-// globally reachable, multicast, and every range of IPv6 that carries an IPv4
-// address: where such a packet ends is decided by a translator. The globally
-// reachable parts of 192.0.0.0/24 and 2001::/23 serve protocols that are not used
-// here.
+// https://www.iana.org/assignments/iana-ipv6-special-registry/) do not list as globally reachable, multicast,
+// and every range of IPv6 that carries an IPv4 address: where such a packet ends is decided by a translator.
+// The globally reachable parts of 192.0.0.0/24 and 2001::/23 serve protocols that are not used here.
 var blocks = []struct {
 	prefix netip.Prefix
 	what   string
@@ -45,12 +43,10 @@ var blocks = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast (RFC 4291)"},
 }
 
-// globalUnicast6 is all that IANA hands out of IPv6
-// (https://www.iana.org/assignments/ipv6-address-space/).
+// globalUnicast6 is all that IANA hands out of IPv6 (https://www.iana.org/assignments/ipv6-address-space/).
 var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
-// special returns why ip, which is unmapped, is not an address on the internet; empty
-// if it is one.
+// special returns why ip, which is unmapped, is not an address on the internet; empty if it is one.
 func special(ip netip.Addr) string {
 	if ip.Zone() != "" {
 		return "of one link only"

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// body is the body of an answer within the bounds of its request. Its first error
-// stays.
+// body is the body of an answer within the bounds of its request. Its first error stays.
 type body struct {
 	io.Closer
 	r      io.Reader

@@ -25,8 +25,7 @@ const (
 	rateWindow     = 30 * time.Second // spent waiting for the body
 )
 
-// Client connects to where the policy allows, and nowhere else. It is safe for
-// concurrent use.
+// Client connects to where the policy allows, and nowhere else. It is safe for concurrent use.
 type Client struct {
 	policy    *policy
 	resolver  Resolver

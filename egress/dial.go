@@ -25,8 +25,7 @@ func (c *Client) Check(_ context.Context, u *url.URL) error {
 	return c.policy.check(t)
 }
 
-// Resolve returns an address of host that may be connected to on port, without
-// looking the name up again.
+// Resolve returns an address of host that may be connected to on port, without looking the name up again.
 //
 // Errors: [ErrRefused] if there is no such address, those of the resolver.
 func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {

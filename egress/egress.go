@@ -1,9 +1,8 @@
 // Package egress makes every connection that leaves modproxy.
 //
-// Invariant: no byte is sent to an address that the policy does not allow. The
-// address is judged when it is connected to; what a name resolved to before, what a
-// URL looked like and what a redirect promised do not count. git, which connects by
-// itself, is given a [Session] that holds it to the same policy.
+// Invariant: no byte is sent to an address that the policy does not allow. The address is judged when it is
+// connected to; what a name resolved to before, what a URL looked like and what a redirect promised do not
+// count. git, which connects by itself, is given a [Session] that holds it to the same policy.
 //
 // The policy allows globally reachable addresses, on port 443 and the ports of
 // [Config.Ports], with TLS. [Config.Allow] excepts what else is needed, and nothing
@@ -35,22 +34,19 @@ var (
 // HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment of [New] say
 // which URLs are reached through a proxy, by http, https, socks5 or socks5h.
 type Config struct {
-	// Allow lists exceptions: a hostname ("git.example.com"), an address
-	// ("10.0.0.5", "fd00::5"), either with a port ("10.0.0.5:8443",
-	// "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port
-	// is for every port. A hostname is excepted with whatever it resolves to,
-	// but only when it is asked for by that name.
+	// Allow lists exceptions: a hostname ("git.example.com"), an address ("10.0.0.5", "fd00::5"), either with a
+	// port ("10.0.0.5:8443", "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port is for
+	// every port. A hostname is excepted with whatever it resolves to, but only when it is asked for by that
+	// name.
 	Allow []string
 	// Ports may be connected to beside 443.
 	Ports []int
-	// Listening are the addresses that this process listens on. They are refused
-	// even if Allow has them. An unspecified one (0.0.0.0, ::) stands for every
-	// address of this machine.
+	// Listening are the addresses that this process listens on. They are refused even if Allow has them. An
+	// unspecified one (0.0.0.0, ::) stands for every address of this machine.
 	Listening []netip.AddrPort
-	// ProxyNames has a proxy by http or https asked for names, which it looks up.
-	// Without it such a proxy is asked for an address that the policy allows, or
-	// for a hostname that is in Allow. A proxy by socks5 is asked for addresses
-	// only, one by socks5h for names.
+	// ProxyNames has a proxy by http or https asked for names, which it looks up. Without it such a proxy is
+	// asked for an address that the policy allows, or for a hostname that is in Allow. A proxy by socks5 is
+	// asked for addresses only, one by socks5h for names.
 	ProxyNames bool
 	// CAFile names a PEM file of root certificates to trust beside the system's.
 	CAFile string
@@ -60,8 +56,7 @@ type Config struct {
 	Resolver Resolver
 }
 
-// Resolver looks up the addresses of a host. [net.Resolver] is one. Network is
-// always "ip".
+// Resolver looks up the addresses of a host. [net.Resolver] is one. Network is always "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }

@@ -72,8 +72,7 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}
 }
 
-// ask sends one request, more than once if need be. The second result is where the
-// answer redirects to.
+// ask sends one request, more than once if need be. The second result is where the answer redirects to.
 func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, string, error) {
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

@@ -64,10 +64,9 @@ func (c *Client) byName(p *url.URL, t target) bool {
 	return p.Scheme == "socks5h" || !isSOCKS(p) && (c.names || c.policy.exceptsName(t))
 }
 
-// admitThrough returns an error unless a proxy may be asked for t by its name. An
-// address must be one that may be connected to directly. A name that can be looked up
-// here must have no other addresses. A name that cannot be, as behind many proxies, is
-// left to the proxy and its rules, unless it needs an exception for an address.
+// admitThrough returns an error unless a proxy may be asked for t by its name. An address must be one that may
+// be connected to directly. A name that can be looked up here must have no other addresses. A name that cannot
+// be, as behind many proxies, is left to the proxy and its rules, unless it needs an exception for an address.
 func (c *Client) admitThrough(ctx context.Context, t target) error {
 	if err := c.policy.check(t); err != nil || t.ip.IsValid() || c.policy.exceptsName(t) {
 		return err
@@ -86,9 +85,8 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 	return nil
 }
 
-// connectThrough connects to t through the proxy p. Unless p may be asked for names,
-// the name is looked up here, and p is asked for an address that the policy allows:
-// what p thinks of the name does not count.
+// connectThrough connects to t through the proxy p. Unless p may be asked for names, the name is looked up
+// here, and p is asked for an address that the policy allows: what p thinks of the name does not count.
 func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout+tlsTimeout)
 	defer cancel()

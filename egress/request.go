@@ -12,9 +12,8 @@ import (
 // Request is one question to a server. Only GET is ever sent.
 type Request struct {
 	URL string
-	// Header is sent as it is, to every hop, with User-Agent and Accept-Encoding and
-	// nothing else. It must not carry credentials: they belong to an origin, and are
-	// in Credentials.
+	// Header is sent as it is, to every hop, with User-Agent and Accept-Encoding and nothing else. It must not
+	// carry credentials: they belong to an origin, and are in Credentials.
 	Header http.Header
 	// Credentials are each sent to its origin only.
 	Credentials []Credential
@@ -24,12 +23,10 @@ type Request struct {
 	// Budget, unless nil, bounds what is sent for this and all the other requests
 	// that have it together. Beyond it is [ErrAnswer].
 	Budget *Budget
-	// Attempts is how often each hop is tried while there is no answer, or a 5xx
-	// (not 501); 0 is 1, at most 10. A short Retry-After is waited for; an answer
-	// with a longer one is returned.
+	// Attempts is how often each hop is tried while there is no answer, or a 5xx (not 501); 0 is 1, at most 10.
+	// A short Retry-After is waited for; an answer with a longer one is returned.
 	Attempts int
-	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more
-	// is [ErrTooLarge].
+	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more is [ErrTooLarge].
 	MaxBytes int64
 	// Archive asks for the bytes as they are stored: no content coding, and a
 	// body whose end can be told from a broken connection.

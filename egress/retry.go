@@ -63,8 +63,7 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 	return true, nil
 }
 
-// MayPass reports whether the next attempt may do better than err, an error of this
-// package.
+// MayPass reports whether the next attempt may do better than err, an error of this package.
 func MayPass(err error) bool {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError

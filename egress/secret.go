@@ -72,8 +72,7 @@ func secretsOf(u *url.URL) []string {
 	return all
 }
 
-// leastSecret is the length of the shortest text that is hidden: shorter ones are in
-// every other word.
+// leastSecret is the length of the shortest text that is hidden: shorter ones are in every other word.
 const leastSecret = 6
 
 // hide returns err with none of the secrets in its text, whatever the case of their

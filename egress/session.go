@@ -20,10 +20,9 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Session is a forward proxy on a loopback port, for one use by a program that
-// connects by itself, say one git fetch. It holds the program to the policy of its
-// [Client], and serves only requests with its credential. It is safe for concurrent
-// use.
+// Session is a forward proxy on a loopback port, for one use by a program that connects by itself, say one git
+// fetch. It holds the program to the policy of its [Client], and serves only requests with its credential. It
+// is safe for concurrent use.
 type Session struct {
 	client   *Client
 	addr     netip.AddrPort
@@ -80,10 +79,9 @@ func (s *Session) Close() error {
 	return err
 }
 
-// URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together
-// with http.proxyAuthMethod=basic. It is secret: it belongs into the environment
-// (GIT_CONFIG_COUNT), never into an argument. That environment must not have
-// NO_PROXY, which goes around the session.
+// URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together with
+// http.proxyAuthMethod=basic. It is secret: it belongs into the environment (GIT_CONFIG_COUNT), never into an
+// argument. That environment must not have NO_PROXY, which goes around the session.
 func (s *Session) URL() string {
 	u := url.URL{Scheme: "http", User: url.UserPassword("modproxy", s.password), Host: s.addr.String()}
 	return u.String()
@@ -207,9 +205,8 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// relay copies between client and server until both have ended, the session ends,
-// its bound is reached or nothing has moved for too long. An error ends both
-// directions, because what follows could not be whole.
+// relay copies between client and server until both have ended, the session ends, its bound is reached or
+// nothing has moved for too long. An error ends both directions, because what follows could not be whole.
 func (s *Session) relay(client, server net.Conn) {
 	hangUp := func() {
 		client.Close()

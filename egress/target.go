@@ -22,9 +22,8 @@ const (
 	maxHost = 253
 )
 
-// resolve returns the URL that ref stands for, relative to base unless that is nil, in
-// its one spelling. Its error is [ErrRefused] and shows nothing of a ref that cannot be
-// parsed.
+// resolve returns the URL that ref stands for, relative to base unless that is nil, in its one spelling. Its
+// error is [ErrRefused] and shows nothing of a ref that cannot be parsed.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	if len(ref) > maxURL {
 		return nil, fmt.Errorf("%w: a URL of %d bytes, longer than %d", ErrRefused, len(ref), maxURL)

@@ -26,9 +26,8 @@ type Builder struct {
 	size    int64 // of what was written to content
 }
 
-// New makes a Builder for one package. The content is kept in one temporary file in
-// dir, which is unlinked at once: nothing is left behind whatever happens, and no
-// name of an entry ever becomes the name of a file.
+// New makes a Builder for one package. The content is kept in one temporary file in dir, which is unlinked at
+// once: nothing is left behind whatever happens, and no name of an entry ever becomes the name of a file.
 func New(dir string, l Limits) (*Builder, error) {
 	f, err := os.CreateTemp(dir, "package-*")
 	if err != nil {

@@ -84,8 +84,7 @@ func (w *walk) entry(n *node, name string) error {
 	return nil
 }
 
-// noteAlike notes names that some file system takes for the same, or refuses them when
-// names are strict.
+// noteAlike notes names that some file system takes for the same, or refuses them when names are strict.
 func (w *walk) noteAlike() error {
 	names := make(map[string]string, len(w.files)) // by folded name, directories too
 	last := ""

@@ -71,9 +71,8 @@ func looksLikeGit(part string) bool {
 	}, part))
 }
 
-// fold returns the same for names that some file system takes for the same: they differ
-// only in case (Unicode simple folding), in being composed or not, or in what
-// Windows drops from the end of a component.
+// fold returns the same for names that some file system takes for the same: they differ only in case (Unicode
+// simple folding), in being composed or not, or in what Windows drops from the end of a component.
 func fold(name string) string {
 	name = norm.NFC.String(foldCase(norm.NFD.String(name)))
 	if !strings.ContainsAny(name, ": .") {

@@ -9,19 +9,16 @@
 //     Everything is in it but what the next rule names.
 //   - Files and directories called .git, at any level and in any case, are left out. A
 //     name that some file system takes for .git without its being spelled so is refused.
-//   - The archive has regular files only. A symbolic or hard link is written as the
-//     file it names, a link to a directory as the files below that directory: the
-//     clients turn a link in a tar archive into an empty file. A link to a directory
-//     that it is in itself is written once, and left out of the files that stand for
-//     it. A link that names nothing in the package, including any absolute path, is left
-//     out and noted. What is outside the package is never read.
-//   - Directories have no entries, so empty ones are not kept. There is at least one
-//     file.
-//   - A name is the one at the source, byte by byte. Names that some file system takes
-//     for the same are kept, as a client keeps them on Linux, and noted: names that
-//     differ only in case (Unicode simple folding), in being composed, in what follows
-//     a colon, or in dots and spaces at the end of a component. [Limits.StrictNames]
-//     refuses them.
+//   - The archive has regular files only. A symbolic or hard link is written as the file it names, a link to a
+//     directory as the files below that directory: the clients turn a link in a tar archive into an empty file.
+//     A link to a directory that it is in itself is written once, and left out of the files that stand for it.
+//     A link that names nothing in the package, including any absolute path, is left out and noted. What is
+//     outside the package is never read.
+//   - Directories have no entries, so empty ones are not kept. There is at least one file.
+//   - A name is the one at the source, byte by byte. Names that some file system takes for the same are kept,
+//     as a client keeps them on Linux, and noted: names that differ only in case (Unicode simple folding), in
+//     being composed, in what follows a colon, or in dots and spaces at the end of a component.
+//     [Limits.StrictNames] refuses them.
 //   - Entries are sorted by name, byte by byte.
 //   - The mode is 0755 if the owner may execute the file at the source, else 0644. Other
 //     bits, owners, groups and times are zero or empty.
@@ -35,9 +32,8 @@
 //
 // What a client installs by itself is packed, except:
 //
-//   - A name that is absolute, has an empty component, "." or "..", begins with a drive
-//     letter or has a backslash: some system unpacks it outside the directory that it is
-//     meant for.
+//   - A name that is absolute, has an empty component, "." or "..", begins with a drive letter or has a
+//     backslash: some system unpacks it outside the directory that it is meant for.
 //   - A name that NTFS or HFS+ takes for .git without its being spelled so: a package
 //     that brings a repository of its own makes the user's git run its hooks.
 //   - A name with control characters, or those of bidirectional text (U+202A to
@@ -46,21 +42,18 @@
 //   - A name that is not UTF-8, a component of more than 255 bytes, a name of more
 //     than [Limits.Path] bytes: not every client can make such a file.
 //   - A name that is both a file and a directory: no file system has both.
-//   - Links that lead back to themselves, or over more than 40 others: following them
-//     has no end.
+//   - Links that lead back to themselves, or over more than 40 others: following them has no end.
 //
 // # Notes
 //
-// Notes say in words what differs from the source, or differs on some file systems:
-// names that are the same for some file system, which keeps only one of them; names
-// that an archive has more than once, of which the last counts; and links that are left
-// out. The first are kept, and the number of the others.
+// Notes say in words what differs from the source, or differs on some file systems: names that are the same for
+// some file system, which keeps only one of them; names that an archive has more than once, of which the last
+// counts; and links that are left out. The first are kept, and the number of the others.
 //
 // # Limits
 //
-// Everything is counted as it is read and as it is written. What exceeds a limit refuses
-// the package; nothing is cut short. Memory grows with the number of entries, not with
-// their size.
+// Everything is counted as it is read and as it is written. What exceeds a limit refuses the package; nothing
+// is cut short. Memory grows with the number of entries, not with their size.
 package pack
 
 import (
@@ -75,8 +68,7 @@ type Limits struct {
 	// Entries bounds what is added, and again what is packed once links are
 	// copied, with the directories that it is in: 100,000.
 	Entries int
-	// Bytes bounds the content that is added, and again what is packed once links
-	// are copied: 1 GiB.
+	// Bytes bounds the content that is added, and again what is packed once links are copied: 1 GiB.
 	Bytes int64
 	// Path bounds the length of one name in bytes: 1024.
 	Path int
@@ -93,8 +85,7 @@ const (
 	maxTarget = 4096
 	// maxHops is how many symbolic links Linux follows in one path.
 	maxHops = 40
-	// maxNames bounds the bytes of all names and targets of one package, each
-	// directory's from the root.
+	// maxNames bounds the bytes of all names and targets of one package, each directory's from the root.
 	maxNames = 16 << 20
 )
 

@@ -45,8 +45,7 @@ func (n *node) path() string {
 	return path.Join(n.parent.path(), n.name)
 }
 
-// insert puts n at name, which was checked and counted, and makes the directories above
-// it, each counted by t.
+// insert puts n at name, which was checked and counted, and makes the directories above it, each counted by t.
 func (root *node) insert(name string, n *node, t *tally) error {
 	dir := root
 	for begin := 0; ; {
@@ -70,8 +69,7 @@ func (root *node) insert(name string, n *node, t *tally) error {
 	}
 }
 
-// put makes n a child of dir. A directory that is there already stays; another entry is
-// replaced.
+// put makes n a child of dir. A directory that is there already stays; another entry is replaced.
 func (dir *node) put(name string, n *node) error {
 	have := dir.children[name]
 	switch {
@@ -116,8 +114,7 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 	return n.to, nil
 }
 
-// follow returns what the link n names, or why it names nothing. It counts the links on
-// the way in n.hops.
+// follow returns what the link n names, or why it names nothing. It counts the links on the way in n.hops.
 func (root *node) follow(n *node, depth int) (to *node, nothing string, err error) {
 	at := n.parent
 	if n.kind == hardlink {

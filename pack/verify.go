@@ -12,9 +12,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Verify reads a package to its end and returns the sum of its content. Its error is
-// [modproxy.ErrInvalid] for what is not in the form that this package describes or
-// exceeds a limit, and r's own error.
+// Verify reads a package to its end and returns the sum of its content. Its error is [modproxy.ErrInvalid] for
+// what is not in the form that this package describes or exceeds a limit, and r's own error.
 //
 // The limits must not be lower than those that the package was made with.
 func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {

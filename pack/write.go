@@ -29,12 +29,10 @@ type Packed struct {
 
 // Pack writes the package to w. What Pack wrote before an error is not a package.
 //
-// With an empty root the package is the whole tree. Otherwise root is a path whose
-// components are patterns of [path.Match], as in a subdirectory like "*": it must
-// match exactly one directory, which is not a link, and that becomes the root of the
-// package. Only what is below it is checked and packed; but links may name what is
-// beside it, as they may for a client that unpacks everything before it looks for
-// the subdirectory.
+// With an empty root the package is the whole tree. Otherwise root is a path whose components are patterns of
+// [path.Match], as in a subdirectory like "*": it must match exactly one directory, which is not a link, and
+// that becomes the root of the package. Only what is below it is checked and packed; but links may name what is
+// beside it, as they may for a client that unpacks everything before it looks for the subdirectory.
 //
 // Pack may be called again, with the same root or another.
 func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {

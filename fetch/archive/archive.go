@@ -1,20 +1,16 @@
-// Package archive reads one archive that an untrusted server sent, and adds its entries
-// to a [pack.Builder].
+// Package archive reads one archive that an untrusted server sent, and adds its entries to a [pack.Builder].
 //
-// An archive is read as the decompressors of go-getter read it: what a client unpacks
-// becomes part of the package, in its order, and what a client ignores is ignored: bytes
-// behind the end of a tar archive or a zip file, before a zip file, or between its
-// entries. Nothing is unpacked to disk. A limit that is hit is an error, never a
-// truncation. Refused besides is
+// An archive is read as the decompressors of go-getter read it: what a client unpacks becomes part of the
+// package, in its order, and what a client ignores is ignored: bytes behind the end of a tar archive or a zip
+// file, before a zip file, or between its entries. Nothing is unpacked to disk. A limit that is hit is an
+// error, never a truncation. Refused besides is
 //
 //   - content whose checksum or length differs from what the archive says, or that
 //     is cut short: damage would become part of the version for ever;
 //   - entries of a zip file that share bytes: a small file expands without end;
-//   - a zip file whose records contradict each other, and tar headers that apply to other
-//     entries: two programs see two files, and what was reviewed is not what is
-//     installed;
-//   - encrypted content, sparse files, devices, named pipes, and directories and links
-//     with content.
+//   - a zip file whose records contradict each other, and tar headers that apply to other entries: two programs
+//     see two files, and what was reviewed is not what is installed;
+//   - encrypted content, sparse files, devices, named pipes, and directories and links with content.
 //
 // Package pack decides which files become part of the package, and how links are
 // treated. An archive within an archive is just a file.
@@ -57,10 +53,9 @@ var formats = map[string]Format{
 	"txz":      TarXz,
 }
 
-// FormatOf returns the format of an archive by the clients' rule (go-getter's
-// client.go): the argument archive of the query, where there is one, else the suffix of
-// the URL's path. Case counts. It returns false for what is no archive to a client, for
-// example when archive is "false".
+// FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the argument archive
+// of the query, where there is one, else the suffix of the URL's path. Case counts. It returns false for what
+// is no archive to a client, for example when archive is "false".
 func FormatOf(path, archive string) (Format, bool) {
 	if archive != "" {
 		f, ok := formats[archive]

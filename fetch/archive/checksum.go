@@ -27,10 +27,9 @@ var checksums = []Checksum{
 	{name: "sha512", hash: sha512.New},
 }
 
-// ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256:
-// or sha512: and hexadecimal digits, or the digits alone, whose number tells the
-// algorithm (go-getter's checksum.go). The name of a file with the checksum, file:, is
-// refused. The error is [modproxy.ErrInvalid].
+// ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256: or sha512: and
+// hexadecimal digits, or the digits alone, whose number tells the algorithm (go-getter's checksum.go). The name
+// of a file with the checksum, file:, is refused. The error is [modproxy.ErrInvalid].
 func ParseChecksum(s string) (*Checksum, error) {
 	name, digits, named := strings.Cut(s, ":")
 	if !named {

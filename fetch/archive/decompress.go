@@ -8,8 +8,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A decompressor reads compressed members, one behind the other, each with a checksum
-// at its end.
+// A decompressor reads compressed members, one behind the other, each with a checksum at its end.
 type decompressor interface {
 	io.Reader
 	// last makes Read return io.EOF at the end of the current member.

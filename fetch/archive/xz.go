@@ -25,11 +25,9 @@ const (
 
 var xzMagic = []byte("\xfd7zXZ\x00")
 
-// An xzReader decompresses the .xz container
-// (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The decoder of LZMA2 is
-// that of ulikunitz/xz. Its reader of the container is not used: that makes a
-// dictionary as large as a block asks for, up to 4 GiB, and takes a file that ends
-// between two blocks for a whole one.
+// An xzReader decompresses the .xz container (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The
+// decoder of LZMA2 is that of ulikunitz/xz. Its reader of the container is not used: that makes a dictionary as
+// large as a block asks for, up to 4 GiB, and takes a file that ends between two blocks for a whole one.
 type xzReader struct {
 	r      *bufio.Reader
 	n      int64 // bytes taken from r
@@ -101,8 +99,7 @@ func (x *xzReader) take(n int) ([]byte, error) {
 	return p, err
 }
 
-// nextStream reads the header of a stream, and the padding before it. It returns io.EOF
-// where the file ends.
+// nextStream reads the header of a stream, and the padding before it. It returns io.EOF where the file ends.
 func (x *xzReader) nextStream() error {
 	if x.isLast {
 		return io.EOF
@@ -214,8 +211,7 @@ func (x *xzReader) endBlock() error {
 	return nil
 }
 
-// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow
-// from the blocks.
+// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow from the blocks.
 func (x *xzReader) endStream() error {
 	want := append(binary.AppendUvarint([]byte{0}, x.blocks), x.records...)
 	want = append(want, make([]byte, -len(want)&3)...)

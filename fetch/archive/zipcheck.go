@@ -37,9 +37,8 @@ const (
 
 var little = binary.LittleEndian
 
-// A zipSource is the archive that archive/zip reads. While it reads the directory,
-// which for archive/zip goes on for as long as entries follow, the source bounds what it
-// may find.
+// A zipSource is the archive that archive/zip reads. While it reads the directory, which for archive/zip goes
+// on for as long as entries follow, the source bounds what it may find.
 type zipSource struct {
 	io.ReaderAt
 	last int64 // where the last read began
