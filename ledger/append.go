@@ -30,23 +30,25 @@ func (l *Log) Accept(ctx context.Context, r Record) error {
 
 func (l *Log) addRecord(ctx context.Context, r Record) error {
 	text, err := FormatRecord(r)
-	if err != nil {
-		return err
-	}
-	return l.append(ctx, recordEntry(r, text))
+	return l.append(ctx, text, err)
 }
 
 // AddDrift implements [Ledger].
 func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 	text, err := FormatDrift(d)
+	return l.append(ctx, text, err)
+}
+
+// append writes the text of a record or an observation, unless it could not be formatted. The first caller of those that
+// wait while others write then writes the entries of all of them.
+func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	if err != nil {
 		return err
 	}
-	return l.append(ctx, driftEntry(d, text))
-}
-
-// append writes e. The first caller of those that wait while others write then writes the entries of all of them.
-func (l *Log) append(ctx context.Context, e *entry) error {
+	e, err := parseEntry(text)
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
 	if known, err := l.book.decide(e); known || err != nil {
 		l.mu.Unlock()

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -31,11 +32,6 @@ type pin struct {
 	number int64
 	sum    [sha256.Size]byte
 	subdir string
-}
-
-// is reports whether e is what counts.
-func (p pin) is(e *entry) bool {
-	return p.sum == e.sum && (p.subdir == "" || e.subdir == "" || p.subdir == e.subdir)
 }
 
 // place is where a text is in a log.
@@ -68,44 +64,35 @@ func newBook() *book { return &book{pins: map[id]pin{}, drifts: map[id][]id{}} }
 
 func (b *book) size() int64 { return int64(len(b.places)) }
 
-// recordEntry is the entry of a record whose text is valid.
-func recordEntry(r Record, text []byte) *entry {
+// parseEntry reads the text of a record or an observation.
+func parseEntry(text []byte) (*entry, error) {
+	if isDrift(text) {
+		d, err := ParseDrift(text)
+		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
+		return &entry{kind: drift, text: text, version: versionID(d.ModuleVersion), drift: what}, err
+	}
+	r, err := ParseRecord(text)
 	e := &entry{text: text, version: versionID(r.ModuleVersion), subdir: strings.Clone(r.Subdir)}
 	e.sum, _ = r.Sum.Hash()
 	if r.Reason != "" {
 		e.kind = acceptance
 	}
-	return e
-}
-
-// driftEntry is the entry of an observation whose text is valid.
-func driftEntry(d Drift, text []byte) *entry {
-	what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
-	return &entry{kind: drift, text: text, version: versionID(d.ModuleVersion), drift: what}
-}
-
-// parseEntry reads the text of a record or an observation.
-func parseEntry(text []byte) (*entry, error) {
-	if isDrift(text) {
-		d, err := ParseDrift(text)
-		return driftEntry(d, text), err
-	}
-	r, err := ParseRecord(text)
-	return recordEntry(r, text), err
+	return e, err
 }
 
 // decide reports whether there is nothing to do for e, or why it is refused.
 func (b *book) decide(e *entry) (known bool, err error) {
 	p, ok := b.pins[e.version]
+	same := ok && p.sum == e.sum && (p.subdir == "" || e.subdir == "" || p.subdir == e.subdir)
 	switch {
-	case e.kind == sight && ok && !p.is(e) && p.sum == e.sum:
-		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, p.subdir)
-	case e.kind == sight && ok && !p.is(e):
+	case e.kind == sight && ok && p.sum != e.sum:
 		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
+	case e.kind == sight && ok && !same:
+		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, p.subdir)
 	case e.kind != sight && !ok:
 		return false, fmt.Errorf("no record of the version: %w", fs.ErrNotExist)
 	case e.kind != drift:
-		return ok && p.is(e), nil
+		return same, nil
 	case slices.Contains(b.drifts[e.version], e.drift):
 		return true, nil
 	case len(b.drifts[e.version]) >= MaxDrifts:
@@ -125,24 +112,24 @@ func (b *book) enter(e *entry, at place, hashes stored) {
 	b.hashes = hashes
 }
 
-// replay enters an entry of a log that is read, which must be one that decide would have let in.
+// replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
 func (b *book) replay(text []byte, at place) error {
 	e, err := parseEntry(text)
-	if err != nil {
-		return err
+	known := false
+	if err == nil {
+		known, err = b.decide(e)
 	}
-	switch known, err := b.decide(e); {
-	case err != nil:
-		return err
-	case known:
-		return fmt.Errorf("%w: a record that repeats another", modproxy.ErrInvalid)
+	if known {
+		err = errors.New("a record that repeats another")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %v", errBroken, err)
 	}
 	hashes, err := b.hashes.grow(b.size(), e)
-	if err != nil {
-		return err
+	if err == nil {
+		b.enter(e, at, hashes)
 	}
-	b.enter(e, at, hashes)
-	return nil
+	return err
 }
 
 // contradicts returns an error unless one of two books is a beginning of the other.

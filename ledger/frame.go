@@ -26,7 +26,10 @@ const (
 // maxFrameLine bounds the first line of a frame: two numbers and a hash.
 const maxFrameLine = 128
 
-var errFrame = errors.New("what is there is not a record, or not as it was written")
+var (
+	errBroken = fmt.Errorf("%w: it is not as it was written", modproxy.ErrInvalid)
+	errNewer  = fmt.Errorf("%w: a newer modproxy has written it", modproxy.ErrInvalid)
+)
 
 func appendFrame(b []byte, number int64, text []byte) []byte {
 	b = appendFrameLine(b, number, text)
@@ -53,16 +56,14 @@ func readFrames(r io.Reader, offset int64) *frames {
 	return &frames{r: bufio.NewReaderSize(r, 256<<10), offset: offset}
 }
 
-// read reads one frame; the text is good until the next call. The error is io.EOF at the end of the log,
-// io.ErrUnexpectedEOF where a frame is cut short, and errFrame where there is something else.
+// read reads one frame; the text is good until the next call. The error is io.EOF at the end of the log, errBroken for
+// anything that is not a whole frame, and that of the reader.
 func (f *frames) read() (text []byte, at place, err error) {
 	first, err := f.r.ReadSlice('\n')
 	f.first = append(f.first[:0], first...)
 	switch {
-	case errors.Is(err, io.EOF) && len(first) > 0:
-		return nil, at, io.ErrUnexpectedEOF
-	case errors.Is(err, bufio.ErrBufferFull), err == nil && len(first) > maxFrameLine:
-		return nil, at, errFrame
+	case isEnd(err) && len(first) > 0, errors.Is(err, bufio.ErrBufferFull), len(first) > maxFrameLine:
+		return nil, at, errBroken
 	case err != nil:
 		return nil, at, err
 	}
@@ -71,20 +72,20 @@ func (f *frames) read() (text []byte, at place, err error) {
 		length, _ = strconv.Atoi(string(words[1]))
 	}
 	if length <= 0 || length > maxText {
-		return nil, at, errFrame
+		return nil, at, errBroken
 	}
 	if len(f.text) <= length {
 		f.text = make([]byte, max(4096, 2*length))
 	}
 	text = f.text[:length+1]
-	if _, err := io.ReadFull(f.r, text); errors.Is(err, io.EOF) {
-		return nil, at, io.ErrUnexpectedEOF
+	if _, err := io.ReadFull(f.r, text); isEnd(err) {
+		return nil, at, errBroken
 	} else if err != nil {
 		return nil, at, err
 	}
 	f.want = appendFrameLine(f.want[:0], f.next, text[:length])
 	if !bytes.Equal(f.first, f.want) || text[length] != '\n' {
-		return nil, at, errFrame
+		return nil, at, errBroken
 	}
 	at = place{f.offset + int64(len(f.first)), int32(length)}
 	f.offset = at.offset + int64(length) + 1
@@ -92,22 +93,40 @@ func (f *frames) read() (text []byte, at place, err error) {
 	return text[:length], at, nil
 }
 
-// readHeader reads the first line of a log.
-func readHeader(r io.Reader) error {
+// readLog reads the records of the log that a head is about. The error is errBroken for any other log, errNewer, and that
+// of the reader.
+func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 	header := make([]byte, len(logHeader))
-	if _, err := io.ReadFull(r, header); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return err
+	if _, err := io.ReadFull(r, header); err != nil && !isEnd(err) {
+		return nil, nil, err
 	}
 	switch {
 	case isNewer(string(header), logPrefix):
-		return errNewer
+		return nil, nil, errNewer
 	case string(header) != logHeader:
-		return fmt.Errorf("%w: it does not begin with %q", errFrame, logHeader)
+		return nil, nil, fmt.Errorf("%w: it does not begin with %q", errBroken, logHeader)
 	}
-	return nil
+	f, b := readFrames(r, int64(len(logHeader))), newBook()
+	for b.size() < tree.N {
+		text, at, err := f.read()
+		if errors.Is(err, io.EOF) {
+			return nil, nil, fmt.Errorf("%w: it has %d records and should have %d, as its signed head says", errBroken, b.size(), tree.N)
+		}
+		if err == nil {
+			err = b.replay(text, at)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("record %d, at byte %d: %w", b.size(), f.offset, err)
+		}
+	}
+	if is, err := b.hashes.root(tree.N); err != nil || is != tree {
+		return nil, nil, fmt.Errorf("%w: its %d records are not those that its signed head is about", errBroken, tree.N)
+	}
+	return b, f, nil
 }
 
-var errNewer = fmt.Errorf("%w: a newer modproxy has written it", modproxy.ErrInvalid)
+// isEnd reports whether err says that a file is at its end.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // isNewer reports whether a first line has a number behind prefix that is not 1, the only one that is known here.
 func isNewer(line, prefix string) bool {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,13 @@ const (
 	portMark   = "_"     // before a port, as an element of its own
 	oddName    = "~"     // after a namespace, name or system
 	oddVersion = "-_"    // before what follows the third number of a version
+)
+
+var (
+	hosts   = regexp.MustCompile(`^[0-9a-z][0-9a-z-]*(\.[0-9a-z][0-9a-z-]*)*$`)
+	devices = regexp.MustCompile(`^(?i:con|prn|aux|nul|(com|lpt)[1-9])$`) // of Windows: Go's rules have no path with their names
+	majors  = regexp.MustCompile(`^v[0-9]+$`)                             // at the end of a Go module path
+	numbers = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}`)                // at the beginning of a version
 )
 
 // Key returns the Go module path and version under which a version of a module is in a ledger:
@@ -35,17 +43,18 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	if err := v.Check(); err != nil {
 		return module.Version{}, err
 	}
-	version := v.Version
-	if canonical, err := modproxy.CanonicalVersion(version); err != nil {
+	version, err := modproxy.CanonicalVersion(v.Version)
+	if err != nil {
 		return module.Version{}, err
-	} else if canonical != version {
-		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, version, canonical)
+	}
+	if version != v.Version {
+		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, v.Version, version)
 	}
 	host, port, hasPort := strings.Cut(v.Host, ":")
-	if !isHost(host) || hasPort && !isPort(port) {
+	if len(host) > 253 || !hosts.MatchString(host) || hasPort && !isPort(port) {
 		return module.Version{}, fmt.Errorf("%w: hostname %.80q is not normalised", modproxy.ErrInvalid, v.Host)
 	}
-	if first, _, dotted := strings.Cut(host, "."); !dotted || isDevice(first) || host == "gopkg.in" || strings.HasPrefix(host, oddHost) {
+	if first, _, dotted := strings.Cut(host, "."); !dotted || devices.MatchString(first) || host == "gopkg.in" || strings.HasPrefix(host, oddHost) {
 		host = oddHost + host
 	}
 	path := []string{host}
@@ -53,14 +62,13 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 		path = append(path, portMark+port)
 	}
 	for _, s := range []string{v.Namespace, v.Name, v.System} {
-		if isDevice(s) || isMajor(s) {
+		if devices.MatchString(s) || majors.MatchString(s) {
 			s += oddName
 		}
 		path = append(path, s)
 	}
-	numbers := thirdNumber(version)
-	if rest := version[numbers:]; rest != "" && rest[0] != '-' {
-		version = version[:numbers] + oddVersion + rest
+	if rest := version[len(numbers.FindString(version)):]; rest != "" && rest[0] != '-' {
+		version = strings.TrimSuffix(version, rest) + oddVersion + rest
 	}
 	return module.Version{Path: strings.Join(path, "/"), Version: "v" + version}, nil
 }
@@ -83,45 +91,7 @@ func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 	return v, nil
 }
 
-func isHost(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || label[0] == '-' || strings.Trim(label, "0123456789abcdefghijklmnopqrstuvwxyz-") != "" {
-			return false
-		}
-	}
-	return len(s) <= 253
-}
-
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && strconv.FormatUint(n, 10) == s
-}
-
-// isDevice reports whether s cannot be an element of a Go module path, because Windows has a device by the name.
-func isDevice(s string) bool {
-	switch s = strings.ToLower(s); s {
-	case "con", "prn", "aux", "nul":
-		return true
-	}
-	return len(s) == 4 && (s[:3] == "com" || s[:3] == "lpt") && '1' <= s[3] && s[3] <= '9'
-}
-
-// isMajor reports whether s would be the major version at the end of a Go module path.
-func isMajor(s string) bool {
-	return len(s) > 1 && s[0] == 'v' && strings.Trim(s[1:], "0123456789") == ""
-}
-
-// thirdNumber returns where the third number of a canonical version ends.
-func thirdNumber(version string) int {
-	dots := 0
-	for i := range len(version) {
-		switch c := version[i]; {
-		case '0' <= c && c <= '9':
-		case c == '.' && dots < 2:
-			dots++
-		default:
-			return i
-		}
-	}
-	return len(version)
 }

@@ -37,21 +37,16 @@ func OpenReadOnly(dir string) (*Log, error) {
 
 func open(dir string, disk durable.Disk) (*Log, error) {
 	l := &Log{dir: dir, disk: disk, writing: make(chan struct{}, 1)}
-	err := disk.MkdirAll(dir)
-	if err == nil {
-		err = l.takeLock()
-	}
-	if err == nil {
-		err = durable.RemoveTemps(dir, "")
-	}
-	if err == nil {
-		err = l.createIfNew()
-	}
-	if err == nil {
-		err = l.load()
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	for _, step := range []func() error{
+		func() error { return disk.MkdirAll(dir) },
+		l.takeLock,
+		func() error { return durable.RemoveTemps(dir, "") },
+		l.createIfNew,
+		l.load,
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
 	}
 	return l, nil
 }
@@ -175,35 +170,13 @@ func (l *Log) openFile() (err error) {
 }
 
 // loadSigned reads the records that the head covers.
-func (l *Log) loadSigned() (*frames, error) {
-	r := io.NewSectionReader(l.file, 0, 1<<62)
-	switch err := readHeader(r); {
+func (l *Log) loadSigned() (f *frames, err error) {
+	l.book, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree)
+	switch {
 	case errors.Is(err, errNewer):
 		return nil, fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
-	case errors.Is(err, errFrame):
-		return nil, l.damaged("the file %q: %w", logName, err)
-	case err != nil:
-		return nil, err
-	}
-	f := readFrames(r, int64(len(logHeader)))
-	l.book = newBook()
-	for l.book.size() < l.tree.N {
-		text, at, err := f.read()
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, l.damaged("it has %d records and should have %d, as its signed head says", l.book.size(), l.tree.N)
-		case errors.Is(err, errFrame):
-			return nil, l.damaged("record %d, at byte %d: %w", f.next, f.offset, err)
-		case err != nil:
-			return nil, err
-		}
-		if err := l.book.replay(text, at); err != nil {
-			return nil, l.damaged("record %d: %w", f.next-1, err)
-		}
-	}
-	is, err := l.book.hashes.root(l.tree.N)
-	if err == nil && is != l.tree {
-		err = l.damaged("its %d records are not those that its signed head is about", l.tree.N)
+	case errors.Is(err, errBroken):
+		return nil, l.damaged("the file %q: %v", logName, err)
 	}
 	return f, err
 }
@@ -216,13 +189,13 @@ func (l *Log) loadRest(f *frames) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFrame):
+		case errors.Is(err, errBroken):
 			return errors.Join(l.file.Truncate(l.end), l.disk.Flush(l.file))
 		case err != nil:
 			return err
 		}
 		if err := l.book.replay(text, at); err != nil {
-			return l.damaged("record %d: %w", f.next-1, err)
+			return l.damaged("record %d: %v", f.next-1, err)
 		}
 	}
 }
@@ -256,11 +229,8 @@ func (l *Log) Verify() error {
 	}
 	defer now.Close()
 	opened, err := l.file.Stat()
-	if err != nil {
-		return err
-	}
-	there, err := now.file.Stat()
-	if err != nil {
+	there, errThere := now.file.Stat()
+	if err := errors.Join(err, errThere); err != nil {
 		return err
 	}
 	if !os.SameFile(opened, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {

@@ -25,7 +25,13 @@ const (
 	maxSubdir = 1024
 )
 
-const driftWord = "drift"
+const driftPrefix = "drift "
+
+// The names of the lines that follow the first, in their order.
+var (
+	recordLines = []string{"time", "source", "commit", "subdir", "reason"}
+	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit"}
+)
 
 // FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The first line is one of go.sum
 // and all that the client looks at; the others begin with a word that is no module path. Lines with an empty value are
@@ -41,18 +47,14 @@ const driftWord = "drift"
 // Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.ModuleVersion)
-	if err != nil {
+	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source)); err != nil {
 		return nil, err
 	}
-	return formatRecord(r, key)
-}
-
-func formatRecord(r Record, key module.Version) ([]byte, error) {
-	if err := cmp.Or(checkSum(r.Sum), checkReason(r.Reason), checkSubdir(r.Subdir), checkTime(r.Time), checkSource(r.Source)); err != nil {
-		return nil, err
+	if len(r.Reason) > maxReason || !isLine(r.Reason) {
+		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
 	}
-	return formatLines(line{key.Path, key.Version + " " + string(r.Sum)}, timeLine(r.Time),
-		line{"source", r.Source.URL}, line{"commit", r.Source.Commit}, line{"subdir", r.Subdir}, line{"reason", r.Reason})
+	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
+		formatTime(r.Time), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
 }
 
 // FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum. Lines
@@ -69,70 +71,55 @@ func formatRecord(r Record, key module.Version) ([]byte, error) {
 // Errors are those of [FormatRecord].
 func FormatDrift(d Drift) ([]byte, error) {
 	key, err := Key(d.ModuleVersion)
-	if err := cmp.Or(err, checkSum(d.Recorded), checkSum(d.Offered), checkSubdir(d.Subdir), checkTime(d.Time), checkSource(d.Source)); err != nil {
+	_, errOffered := d.Offered.Hash()
+	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source)); err != nil {
 		return nil, err
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
 		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
 	}
-	return formatLines(line{driftWord, key.Path + " " + key.Version}, line{"recorded", string(d.Recorded)}, line{"offered", string(d.Offered)},
-		line{"subdir", d.Subdir}, timeLine(d.Time), line{"source", d.Source.URL}, line{"commit", d.Source.Commit})
+	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
+		string(d.Recorded), string(d.Offered), d.Subdir, formatTime(d.Time), d.Source.URL, d.Source.Commit)
 }
 
 // ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
-func ParseRecord(text []byte) (Record, error) {
-	lines := lines(text)
-	first := strings.SplitN(lines.whole(), " ", 3)
-	if len(first) != 3 {
-		return Record{}, badText(text)
+func ParseRecord(text []byte) (r Record, err error) {
+	first, value := parseText(text, recordLines)
+	if len(first) == 3 {
+		r.ModuleVersion, err = ParseKey(module.Version{Path: first[0], Version: first[1]})
+		r.Sum, r.Time = modproxy.Sum(first[2]), parseTime(value[0])
+		r.Source, r.Subdir, r.Reason = modproxy.Source{URL: value[1], Commit: value[2]}, value[3], value[4]
 	}
-	key := module.Version{Path: first[0], Version: first[1]}
-	v, err := ParseKey(key)
-	if err != nil {
-		return Record{}, badText(text)
-	}
-	r := Record{ModuleVersion: v, Sum: modproxy.Sum(first[2]), Time: lines.time()}
-	r.Source = modproxy.Source{URL: lines.value("source"), Commit: lines.value("commit")}
-	r.Subdir, r.Reason = lines.value("subdir"), lines.value("reason")
-	if again, err := formatRecord(r, key); err != nil || !bytes.Equal(again, text) {
+	if again, errFormat := FormatRecord(r); err != nil || errFormat != nil || !bytes.Equal(again, text) {
 		return Record{}, badText(text)
 	}
 	return r, nil
 }
 
 // ParseDrift is the inverse of [FormatDrift]; its error is [modproxy.ErrInvalid].
-func ParseDrift(text []byte) (Drift, error) {
-	lines := lines(text)
-	path, version, _ := strings.Cut(lines.value(driftWord), " ")
-	v, err := ParseKey(module.Version{Path: path, Version: version})
-	if err != nil {
-		return Drift{}, badText(text)
+func ParseDrift(text []byte) (d Drift, err error) {
+	first, value := parseText(text, driftLines)
+	if len(first) == 3 {
+		d.ModuleVersion, err = ParseKey(module.Version{Path: first[1], Version: first[2]})
+		d.Recorded, d.Offered, d.Subdir = modproxy.Sum(value[0]), modproxy.Sum(value[1]), value[2]
+		d.Time, d.Source = parseTime(value[3]), modproxy.Source{URL: value[4], Commit: value[5]}
 	}
-	d := Drift{ModuleVersion: v, Recorded: modproxy.Sum(lines.value("recorded")), Offered: modproxy.Sum(lines.value("offered"))}
-	d.Subdir, d.Time = lines.value("subdir"), lines.time()
-	d.Source = modproxy.Source{URL: lines.value("source"), Commit: lines.value("commit")}
-	if again, err := FormatDrift(d); err != nil || !bytes.Equal(again, text) {
+	if again, errFormat := FormatDrift(d); err != nil || errFormat != nil || !bytes.Equal(again, text) {
 		return Drift{}, badText(text)
 	}
 	return d, nil
 }
 
-func isDrift(text []byte) bool { return bytes.HasPrefix(text, []byte(driftWord+" ")) }
+func isDrift(text []byte) bool { return bytes.HasPrefix(text, []byte(driftPrefix)) }
 
-func badText(text []byte) error {
-	return fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text)
-}
+func badText(text []byte) error { return fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text) }
 
-// line is a line of a text: a name, a blank and a value.
-type line struct{ name, value string }
-
-func timeLine(t time.Time) line { return line{"time", t.UTC().Format(time.RFC3339Nano)} }
-
-func formatLines(list ...line) ([]byte, error) {
-	text := make([]byte, 0, 512)
-	for _, l := range list {
-		if l.value != "" {
-			text = append(append(append(append(text, l.name...), ' '), l.value...), '\n')
+// formatText returns a first line, and a line of a name, a blank and a value for each value that is not empty.
+func formatText(first string, names []string, values ...string) ([]byte, error) {
+	text := append(append(make([]byte, 0, 512), first...), '\n')
+	for i, value := range values {
+		if value != "" {
+			text = append(append(append(append(text, names[i]...), ' '), value...), '\n')
 		}
 	}
 	if len(text) > maxText {
@@ -141,27 +128,23 @@ func formatLines(list ...line) ([]byte, error) {
 	return text, nil
 }
 
-// lines is what is left to read of a text.
-type lines string
-
-// whole returns the next line.
-func (l *lines) whole() string {
-	first, rest, _ := strings.Cut(string(*l), "\n")
-	*l = lines(rest)
-	return first
-}
-
-// value returns the value of the next line if that has the name. If not, it is empty and the line stays.
-func (l *lines) value(name string) string {
-	if rest, ok := strings.CutPrefix(string(*l), name); !ok || !strings.HasPrefix(rest, " ") {
-		return ""
+// parseText returns the words of the first line of a text, and the values of the lines with these names, empty where
+// there is none. Callers compare: formatting what was parsed gives the text again, or the text is not valid.
+func parseText(text []byte, names []string) (first, values []string) {
+	line, rest, _ := strings.Cut(string(text), "\n")
+	values = make([]string, len(names))
+	for i, name := range names {
+		if behind, ok := strings.CutPrefix(rest, name+" "); ok {
+			values[i], rest, _ = strings.Cut(behind, "\n")
+		}
 	}
-	return l.whole()[len(name)+1:]
+	return strings.Split(line, " "), values
 }
 
-// time returns the value of a [timeLine], and the zero time for anything else.
-func (l *lines) time() time.Time {
-	t, _ := time.Parse(time.RFC3339Nano, l.value("time"))
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func parseTime(s string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, s) // the zero time is not valid
 	return t.UTC()
 }
 
@@ -171,41 +154,24 @@ func isLine(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 && strings.TrimSpace(s) == s
 }
 
-func checkSum(s modproxy.Sum) error {
-	_, err := s.Hash()
-	return err
-}
-
-func checkReason(s string) error {
-	if len(s) > maxReason || !isLine(s) {
-		return fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
+// check returns an error for what cannot be written down. It does not show a URL that it refuses, which may contain a
+// secret. A subdir is what a [modproxy.Location] may have.
+func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source) error {
+	if _, err := sum.Hash(); err != nil {
+		return err
 	}
-	return nil
-}
-
-func checkTime(t time.Time) error {
 	if t = t.UTC(); t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
 		return fmt.Errorf("%w: time %v", modproxy.ErrInvalid, t)
 	}
-	return nil
-}
-
-// checkSubdir allows what a [modproxy.Location] may have as its Subdir.
-func checkSubdir(s string) error {
-	if s != "" && (s != path.Clean(s) || s[0] == '/' || s == ".." || strings.HasPrefix(s, "../") || len(s) > maxSubdir || !isLine(s)) {
+	if s := subdir; s != "" && (s != path.Clean(s) || s[0] == '/' || s == ".." || strings.HasPrefix(s, "../") || len(s) > maxSubdir || !isLine(s)) {
 		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, s)
 	}
-	return nil
-}
-
-// checkSource does not show a URL that it refuses: it may contain a secret.
-func checkSource(s modproxy.Source) error {
-	u, err := url.Parse(s.URL)
-	if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(s.URL) > maxURL || !isLine(s.URL) {
+	u, err := url.Parse(source.URL)
+	if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(source.URL) > maxURL || !isLine(source.URL) {
 		return fmt.Errorf("%w: source: want a URL without user information, query and fragment", modproxy.ErrInvalid)
 	}
-	if len(s.Commit) > maxCommit || strings.Trim(s.Commit, "0123456789abcdef") != "" {
-		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, s.Commit)
+	if len(source.Commit) > maxCommit || strings.Trim(source.Commit, "0123456789abcdef") != "" {
+		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, source.Commit)
 	}
 	return nil
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
 )
@@ -63,19 +61,16 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 	if err := l.Failed(); err != nil {
 		return 0, err
 	}
-	b := bufio.NewReader(r)
-	tree, err := readExportHead(b, trust)
-	if err != nil {
-		return 0, fmt.Errorf("import: %w", importError(err))
-	}
 	spool, err := os.CreateTemp(l.dir, "import.*.tmp") // the next Open removes what is left
 	if err != nil {
 		return 0, fmt.Errorf("import: %w: %w", modproxy.ErrUnavailable, err)
 	}
 	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
-	other, end, err := readExport(io.TeeReader(b, spool), tree)
-	if err != nil {
-		return 0, fmt.Errorf("import: %w", importError(err))
+	other, end, err := readExport(bufio.NewReader(r), spool, trust)
+	if errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrDenied) {
+		return 0, fmt.Errorf("import: %w", err)
+	} else if err != nil {
+		return 0, fmt.Errorf("import: %w: %w", modproxy.ErrUnavailable, err)
 	}
 	select {
 	case l.writing <- struct{}{}:
@@ -98,73 +93,40 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 	return other.size() - n, nil
 }
 
-func readExportHead(r *bufio.Reader, trust note.Verifiers) (tlog.Tree, error) {
+// readExport reads an export, and copies the log in it to spool. It returns where the log ends.
+func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (_ *book, end int64, err error) {
 	first, err := r.ReadSlice('\n')
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return tlog.Tree{}, err
+	if err != nil && !isEnd(err) && !errors.Is(err, bufio.ErrBufferFull) {
+		return nil, 0, err
 	}
 	if isNewer(string(first), exportKind) {
-		return tlog.Tree{}, errNewer
+		return nil, 0, errNewer
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(first), "\n"), exportPrefix)
 	length, err := strconv.Atoi(digits)
 	if !ok || err != nil || length < 0 || length > maxHead {
-		return tlog.Tree{}, fmt.Errorf("%w: this is not an export of a ledger", modproxy.ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: this is not an export of a ledger", modproxy.ErrInvalid)
 	}
 	head := make([]byte, length)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return tlog.Tree{}, err
+	if _, err := io.ReadFull(r, head); err != nil && !isEnd(err) {
+		return nil, 0, err
 	}
 	tree, err := openHead(head, trust)
-	var unverified *note.UnverifiedNoteError
-	switch {
-	case errors.As(err, &unverified):
-		return tlog.Tree{}, fmt.Errorf("%w: the export is not signed by a key that is trusted", modproxy.ErrDenied)
-	case err != nil:
-		return tlog.Tree{}, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	if errors.As(err, new(*note.UnverifiedNoteError)) {
+		return nil, 0, fmt.Errorf("%w: the export is not signed by a key that is trusted", modproxy.ErrDenied)
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("%w: the signed head: %w", modproxy.ErrInvalid, err)
 	}
-	return tree, nil
-}
-
-// readExport reads the log of an export whose head says tree. It returns where the log ends.
-func readExport(r io.Reader, tree tlog.Tree) (_ *book, end int64, err error) {
-	if err := readHeader(r); err != nil {
+	other, f, err := readLog(io.TeeReader(r, spool), tree)
+	if err != nil {
 		return nil, 0, fmt.Errorf("the log: %w", err)
 	}
-	f := readFrames(r, int64(len(logHeader)))
-	other := newBook()
-	for {
-		text, at, err := f.read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil && other.size() == tree.N {
-			err = fmt.Errorf("%w: it has more than the %d records that its head says", modproxy.ErrInvalid, tree.N)
-		}
-		if err == nil {
-			err = other.replay(text, at)
-		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("record %d: %w", other.size(), err)
-		}
-	}
-	if is, err := other.hashes.root(other.size()); err != nil || is != tree {
-		return nil, 0, fmt.Errorf("%w: its %d records are not those that its head is about", modproxy.ErrInvalid, other.size())
+	if _, err := f.r.Peek(1); err == nil {
+		return nil, 0, fmt.Errorf("%w: more follows the %d records that its head is about", modproxy.ErrInvalid, tree.N)
+	} else if !isEnd(err) {
+		return nil, 0, err
 	}
 	return other, f.offset, nil
-}
-
-// importError returns an error of reading an export as one of those that Import has.
-func importError(err error) error {
-	switch {
-	case errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrDenied):
-		return err
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the export is cut short", modproxy.ErrInvalid)
-	case errors.Is(err, errFrame), errors.Is(err, modproxy.ErrChanged), errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %v", modproxy.ErrInvalid, err)
-	}
-	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
 // isFull reports whether err says that there is no room.
