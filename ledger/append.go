@@ -13,22 +13,15 @@ import (
 )
 
 // Add implements [Ledger].
-func (l *Log) Add(ctx context.Context, r Record) error {
-	if r.Reason != "" {
-		return fmt.Errorf("%w: the first record of a version has no reason", modproxy.ErrInvalid)
-	}
-	return l.addRecord(ctx, r)
-}
+func (l *Log) Add(ctx context.Context, r Record) error { return l.addRecord(ctx, r, false) }
 
 // Accept implements [Ledger].
-func (l *Log) Accept(ctx context.Context, r Record) error {
-	if r.Reason == "" {
-		return fmt.Errorf("%w: there must be a reason", modproxy.ErrInvalid)
-	}
-	return l.addRecord(ctx, r)
-}
+func (l *Log) Accept(ctx context.Context, r Record) error { return l.addRecord(ctx, r, true) }
 
-func (l *Log) addRecord(ctx context.Context, r Record) error {
+func (l *Log) addRecord(ctx context.Context, r Record, accepted bool) error {
+	if accepted != (r.Reason != "") {
+		return fmt.Errorf("%w: an accepted record has a reason, the first of a version has none", modproxy.ErrInvalid)
+	}
 	text, err := FormatRecord(r)
 	return l.append(ctx, text, err)
 }
@@ -42,10 +35,10 @@ func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 // append writes the text of a record or an observation, unless it could not be formatted. The first caller of those that
 // wait while others write then writes the entries of all of them.
 func (l *Log) append(ctx context.Context, text []byte, err error) error {
-	if err != nil {
-		return err
+	var e *entry
+	if err == nil {
+		e, err = parseEntry(text)
 	}
-	e, err := parseEntry(text)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,7 @@ const (
 // Log is a ledger in a directory. It is safe for concurrent use. One process has it open, others may read it.
 //
 // A record is flushed to the log, then a signed head that covers it replaces the one before, then the record is
-// acknowledged. So it is damage, and refused, when the log does not have what its head covers. What the log has behind
-// its head was never acknowledged, and stays if it is whole.
+// acknowledged. A log without what its head covers is damaged. What it has behind that stays if it is whole.
 type Log struct {
 	dir     string
 	disk    durable.Disk
@@ -61,17 +61,15 @@ func (l *Log) Name() string { return l.signer.Name() }
 
 // Lookup implements [Ledger].
 func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
-	if _, err := Key(v); err != nil {
-		return Record{}, err
-	}
-	if err := ctx.Err(); err != nil {
+	_, err := Key(v)
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return Record{}, err
 	}
 	l.mu.RLock()
 	p, ok := l.book.pins[versionID(v)]
 	l.mu.RUnlock()
 	if !ok {
-		return Record{}, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
+		return Record{}, absent("lookup", v.String())
 	}
 	text, err := l.text(p.number)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
@@ -131,7 +131,7 @@ func (l *Log) load() error {
 	if l.head, err = l.read(headName); err != nil {
 		return err
 	}
-	if l.tree, err = openHead(l.head, note.VerifierList(l.signer.verifier)); err != nil {
+	if l.tree, err = openHead(l.head, l.signer.verifier); err != nil {
 		return l.damaged("the file %q is not what the key in the file %q signed: %w", headName, keyName, err)
 	}
 	if err := l.openFile(); err != nil {
@@ -145,15 +145,12 @@ func (l *Log) load() error {
 	if err := l.loadRest(f); err != nil || l.book.size() == l.tree.N {
 		return err
 	}
-	if err := l.cover(); !isFull(err) {
-		return err
+	if err = l.cover(); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // give up what was not acknowledged
+		if err = l.file.Truncate(signed); err == nil {
+			l.end = signed
+			_, err = l.loadSigned()
+		}
 	}
-	// On a full disk, what was not acknowledged is given up.
-	if err := l.file.Truncate(signed); err != nil {
-		return err
-	}
-	l.end = signed
-	_, err = l.loadSigned()
 	return err
 }
 
@@ -204,20 +201,19 @@ func (l *Log) loadRest(f *frames) error {
 // memory only, and another flush of the same file finds nothing to do.
 func (l *Log) cover() error {
 	tree, head, err := l.signer.head(l.book.hashes, l.book.size())
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.publish(logName, io.NewSectionReader(l.file, 0, l.end))
 	}
-	if err := l.publish(logName, io.NewSectionReader(l.file, 0, l.end)); err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(l.file.Close(), l.openFile())
 	}
-	if err := errors.Join(l.file.Close(), l.openFile()); err != nil {
-		return err
+	if err == nil {
+		err = l.publish(headName, bytes.NewReader(head))
 	}
-	if err := l.publish(headName, bytes.NewReader(head)); err != nil {
-		return err
+	if err == nil {
+		l.tree, l.head = tree, head
 	}
-	l.tree, l.head = tree, head
-	return nil
+	return err
 }
 
 // Verify reads the directory again. It returns [ErrDamaged] when what was acknowledged is not there any more.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,11 @@ import (
 )
 
 // Package returns Next's answer, if it is what the ledger has. A version that the ledger does not have is added, and is
-// durable before Package returns. Where Next's answer is another one, from another commit of the repository that is
-// recorded, Package returns what Next has at the recorded commit, if that is what the ledger has. It does the same where
-// Next does not find what it has answered before.
+// durable before Package returns. Where Next has another commit of the recorded repository, or finds nothing any more,
+// Package returns what Next has at the recorded commit, if that is what the ledger has.
 //
 // Errors: those of Next; [modproxy.ErrChanged] when the content is not what is recorded; [modproxy.ErrUnavailable] when the
-// ledger does not answer: it is not known what the version was.
+// ledger does not answer.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	if r.Next == nil {
 		return nil, asked("package", v, errOffline)
@@ -38,33 +38,24 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if !moved && !errors.Is(err, modproxy.ErrNotFound) { // when it is not found, its tag may have been deleted
 		return nil, err
 	}
-	p, errRecorded := r.recorded(ctx, rec)
-	if errRecorded != nil { // only its text: it is not what is wrong
-		return nil, fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errRecorded)
+	p, errRecorded := r.Next.PackageAt(ctx, v, rec.Source.Commit)
+	if errRecorded == nil && (p.Source != rec.Source || !rec.Is(p.Sum, p.Subdir)) {
+		errRecorded = errors.Join(errors.New("it is not what is recorded either"), p.Close())
 	}
-	return p, nil
-}
-
-// recorded returns the package at the commit of rec, if it is what rec says.
-func (r *Registry) recorded(ctx context.Context, rec Record) (*modproxy.Package, error) {
-	p, err := r.Next.PackageAt(ctx, rec.ModuleVersion, rec.Source.Commit)
-	if named := (*modproxy.Error)(nil); errors.As(err, &named) {
-		return nil, named.Err // the question is known
+	if errRecorded == nil {
+		return p, nil
 	}
-	if err != nil {
-		return nil, err
+	if named := (*modproxy.Error)(nil); errors.As(errRecorded, &named) {
+		errRecorded = named.Err // the question is known
 	}
-	if p.Source != rec.Source || !rec.Is(p.Sum, p.Subdir) {
-		return nil, errors.Join(errors.New("it is not what is recorded either"), p.Close())
-	}
-	return p, nil
+	return nil, fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errRecorded) // %v: err is what is wrong
 }
 
 // compare returns an error unless p is what the record of its version says. It makes the record where there is none.
 func (r *Registry) compare(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		rec = Record{ModuleVersion: v, Sum: p.Sum, Subdir: Subdir(p.Subdir), Source: p.Source, Time: time.Now()}
+		rec = Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now()}
 		err = r.Ledger.Add(ctx, rec)
 		if err == nil {
 			r.observe(Event{Kind: Recorded, ModuleVersion: v, Record: rec})
@@ -86,20 +77,12 @@ func (r *Registry) compare(ctx context.Context, v modproxy.ModuleVersion, p *mod
 	return r.drifted(ctx, rec, p.Sum, p.Subdir, p.Source)
 }
 
-// Subdir returns a package's Subdir as a [Record] has it.
-func Subdir(of string) string {
-	if of == "" {
-		return "."
-	}
-	return of
-}
-
 // drifted keeps the observation that what is offered is not what rec says, and returns the error that people read.
 func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, subdir string, source modproxy.Source) error {
 	d := Drift{ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: sum, Source: source, Time: time.Now()}
 	was, is := string(rec.Sum), string(sum)
 	if !rec.Is(rec.Sum, subdir) {
-		d.Subdir = Subdir(subdir)
+		d.Subdir = cmp.Or(subdir, ".")
 		was += ", directory " + rec.Subdir + ","
 		is += ", directory " + d.Subdir + ","
 	}
@@ -114,11 +97,9 @@ func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, su
 }
 
 func describe(s modproxy.Source) string {
-	switch {
-	case s.URL == "":
-		return "an unknown source"
-	case s.Commit == "":
-		return s.URL
+	where := cmp.Or(s.URL, "an unknown source")
+	if s.Commit != "" {
+		where += " at commit " + s.Commit
 	}
-	return s.URL + " at commit " + s.Commit
+	return where
 }

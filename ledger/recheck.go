@@ -25,15 +25,14 @@ type Turns interface {
 	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
 }
 
-// commitTimeout bounds one question for a commit.
-const commitTimeout = time.Minute
+const commitTimeout = time.Minute // of one question for a commit
 
 // Run rechecks until ctx ends.
 func (r *Recheck) Run(ctx context.Context) {
 	if r.Every <= 0 || r.Registry.Next == nil {
 		return
 	}
-	seen := map[modproxy.ModuleVersion]string{} // the commit at which a version was found last, if another than is recorded
+	seen := map[modproxy.ModuleVersion]string{} // the commit at which a version was found last; empty for the recorded one
 	for ctx.Err() == nil {
 		records := r.records(ctx)
 		pause := r.Every / time.Duration(len(records)+1)
@@ -42,11 +41,7 @@ func (r *Recheck) Run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if commit := r.recheck(ctx, rec, seen[v]); commit != "" {
-				seen[v] = commit
-			} else {
-				delete(seen, v)
-			}
+			seen[v] = r.recheck(ctx, rec, seen[v])
 			sleep(ctx, pause)
 		}
 	}
@@ -74,18 +69,16 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	asking, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	commit, err := r.Registry.Next.Commit(asking, rec.ModuleVersion)
-	switch {
-	case ctx.Err() != nil:
-		return seen
-	case err != nil:
-		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
-		return seen
-	case commit == "", commit == rec.Source.Commit:
+	if err == nil && (commit == "" || commit == rec.Source.Commit) {
 		return ""
-	case commit == seen:
+	}
+	if ctx.Err() != nil || err == nil && commit == seen {
 		return seen
 	}
-	done, err := r.Turns.Turn(ctx, rec.Module)
+	var done func()
+	if err == nil {
+		done, err = r.Turns.Turn(ctx, rec.Module)
+	}
 	if err != nil {
 		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
 		return seen
@@ -109,10 +102,8 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 
 // sleep returns after d, or when ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

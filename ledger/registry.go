@@ -88,10 +88,8 @@ var errOffline = fmt.Errorf("%w: offline", modproxy.ErrUnavailable)
 
 // asked adds the question to err, and makes it one of the errors that a registry has.
 func asked(op string, v modproxy.ModuleVersion, err error) error {
-	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrUnavailable} {
-		if errors.Is(err, known) {
-			return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
-		}
+	if !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrChanged) && !errors.Is(err, modproxy.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return asked(op, v, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err))
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
 }

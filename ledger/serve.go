@@ -10,8 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Bounds of one request. The standard client asks for tiles of height 8.
-const maxTileHeight = 10
+const maxTileHeight = 10 // of one request; the standard client asks for tiles of height 8
 
 // ServerOps returns the log as sumdb.NewServer serves it. It finds the record that counts by its key, see [Key]. The error
 // is [fs.ErrNotExist] for what is absent.

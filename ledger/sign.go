@@ -15,9 +15,6 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// signerName is the name in the keys of new logs.
-const signerName = "modproxy"
-
 var errKey = errors.New("it is not a signer's key")
 
 // signer signs tree heads. Its text is what note.GenerateKey gives, and a newline.
@@ -25,11 +22,11 @@ type signer struct {
 	note.Signer
 	text     []byte
 	public   string // the verifier key
-	verifier note.Verifier
+	verifier note.Verifiers
 }
 
 func newSigner() (*signer, error) {
-	private, _, err := note.GenerateKey(rand.Reader, signerName)
+	private, _, err := note.GenerateKey(rand.Reader, "modproxy")
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +50,7 @@ func parseSigner(text []byte) (*signer, error) {
 		return nil, err
 	}
 	v, err := note.NewVerifier(public)
-	if err != nil {
-		return nil, err
-	}
-	return &signer{s, text, public, v}, nil
+	return &signer{s, text, public, note.VerifierList(v)}, err
 }
 
 // head returns the tree of the first n records, and its signed head. The same tree has the same head.

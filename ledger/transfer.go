@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -20,10 +19,8 @@ import (
 const (
 	exportKind   = "modproxy ledger export "
 	exportPrefix = exportKind + "1 "
+	maxHead      = 16 << 10 // bytes
 )
-
-// maxHead bounds a signed head, in bytes.
-const maxHead = 16 << 10
 
 // Export writes the whole log, as of now, and the signed head that proves its records and their order. Records can be
 // added meanwhile.
@@ -52,12 +49,9 @@ func (l *Log) Export(w io.Writer) error {
 // the export is a beginning. An export that has another record where the log has one is a fork; it is refused with
 // [modproxy.ErrChanged]. Nothing is added unless everything is in order.
 //
-// The head of the export must be signed by one of trust; nil trusts the key of this log only. Errors are
-// [modproxy.ErrDenied] when it is not, and [modproxy.ErrInvalid] for anything but an unchanged export.
+// The head of the export must be signed by one of trust. Errors are [modproxy.ErrDenied] when it is not, and
+// [modproxy.ErrInvalid] for anything but an unchanged export.
 func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (added int64, err error) {
-	if trust == nil {
-		trust = note.VerifierList(l.signer.verifier)
-	}
 	if err := l.Failed(); err != nil {
 		return 0, err
 	}
@@ -128,6 +122,3 @@ func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (_ *book
 	}
 	return other, f.offset, nil
 }
-
-// isFull reports whether err says that there is no room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -60,7 +60,7 @@ func TestImport(t *testing.T) {
 	wantImport(t, to, second, trust(t, from), 2)
 	wantImport(t, to, second, trust(t, from), 0)
 	wantImport(t, to, first, trust(t, from), 0)
-	wantImport(t, to, export(t, to), nil, 0)
+	wantImport(t, to, export(t, to), trust(t, to), 0)
 	if to.Tree() != from.Tree() {
 		t.Errorf("tree %v, want %v", to.Tree(), from.Tree())
 	}
@@ -92,7 +92,7 @@ func TestImportRefuses(t *testing.T) {
 		trust   note.Verifiers
 		err     error
 	}{
-		{"a key that is not trusted", whole, nil, modproxy.ErrDenied},
+		{"a key that is not trusted", whole, trust(t, to), modproxy.ErrDenied},
 		{"a fork", export(t, fork), trust(t, fork), modproxy.ErrChanged},
 		{"nothing", nil, trust(t, from), modproxy.ErrInvalid},
 		{"a log", whole[bytes.Index(whole, []byte("modproxy ledger 1\n")):], trust(t, from), modproxy.ErrInvalid},
