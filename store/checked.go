@@ -20,22 +20,21 @@ const (
 	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/600 of the blobs that were checked
 )
 
-// checked reads a blob and never gives all of one that is damaged. Read from start to
-// end, bytes are hashed as they go by, and the last piece is given only if the digest
-// is right. To read only a part, seek first: then the whole blob is checked before a
-// byte is given, and each piece that is read after the check must be what was checked.
+// checkedReader reads a blob and never gives all of one that is damaged. Read from start to end, bytes are
+// hashed as they go by, and the last piece is given only if the digest is right. To read only a part, seek
+// first: then the whole blob is checked before a byte is given, and each piece that is read after the check
+// must be what was checked.
 //
-// A part may begin at the start. Whoever wants such a part seeks to the start while
-// being there, as http.ServeContent does for every range; for the whole it does not,
-// because it comes back from the end.
+// A part may begin at the start. Whoever wants such a part seeks to the start while being there, as
+// http.ServeContent does for every range; for the whole it does not, because it comes back from the end.
 //
 // It is not safe for concurrent use.
-type checked struct {
+type checkedReader struct {
 	blob   Blob
 	size   int64
 	want   modproxy.Digest
 	memory *memory     // of states that are right
-	found  func(error) // called once, when the blob turns out to be damaged or unreadable
+	failed func(error) // called once, when the blob turns out to be damaged or unreadable
 	close  func()      // called once
 	closed atomic.Bool
 
@@ -43,30 +42,30 @@ type checked struct {
 	streamed int64 // how far the caller has read from the start without a check
 	part     bool  // the caller may want a part that begins at the start
 
-	// states are those of the blob's hash at the beginning of each piece, as far as they
-	// are known, one after the other. With the bytes of a piece one becomes the next.
-	states []byte
-	sound  bool   // all states are known, and the last one leads to the digest
-	data   []byte // of the piece that was read last; nil if there is none
-	at     int64  // which piece that is
-	err    error  // what was found
+	// states are those of the blob's hash at the beginning of each piece, as far as they are known, one after
+	// the other. With the bytes of a piece one becomes the next.
+	states   []byte
+	verified bool   // all states are known, and the last one leads to the digest
+	data     []byte // of the piece that was read last; nil if there is none
+	at       int64  // which piece that is
+	err      error  // what was found
 }
 
-// newChecked returns a reader of blob. If again is true it does not rely on the states
-// that an earlier check has left in memory.
-func newChecked(blob Blob, want modproxy.Digest, memory *memory, again bool) *checked {
-	c := &checked{blob: blob, size: blob.Size(), want: want, memory: memory}
+// newCheckedReader returns a reader of blob. If again is true it does not rely on the states that an earlier
+// check has left in memory.
+func newCheckedReader(blob Blob, want modproxy.Digest, memory *memory, again bool) *checkedReader {
+	c := &checkedReader{blob: blob, size: blob.Size(), want: want, memory: memory}
 	if !again {
 		c.states = memory.get(want)
 	}
-	if c.sound = c.states != nil; !c.sound {
+	if c.verified = c.states != nil; !c.verified {
 		c.states = stateOf(sha256.New())
 	}
 	return c
 }
 
 // Close implements [io.Closer]. A second one does nothing.
-func (c *checked) Close() error {
+func (c *checkedReader) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
@@ -77,7 +76,7 @@ func (c *checked) Close() error {
 }
 
 // Seek implements [io.Seeker]. It reads nothing.
-func (c *checked) Seek(offset int64, whence int) (int64, error) {
+func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
 	case io.SeekCurrent:
@@ -96,7 +95,7 @@ func (c *checked) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Read implements [io.Reader].
-func (c *checked) Read(p []byte) (int, error) {
+func (c *checkedReader) Read(p []byte) (int, error) {
 	switch {
 	case c.err != nil:
 		return 0, c.err
@@ -128,12 +127,11 @@ func (c *checked) Read(p []byte) (int, error) {
 }
 
 // last returns the number of the last piece. The first one is 0.
-func (c *checked) last() int64 { return max(0, c.size-withheld) / pieceSize }
+func (c *checkedReader) last() int64 { return max(0, c.size-withheld) / pieceSize }
 
-// check reads what has not been hashed yet, and compares. It can be called again if ctx
-// ended.
-func (c *checked) check(ctx context.Context) error {
-	for c.err == nil && !c.sound {
+// check reads what has not been hashed yet, and compares. It can be called again if ctx ended.
+func (c *checkedReader) check(ctx context.Context) error {
+	for c.err == nil && !c.verified {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -142,9 +140,9 @@ func (c *checked) check(ctx context.Context) error {
 	return c.err
 }
 
-// load reads a piece whose state is known. It is an error if the piece does not lead to
-// the next state, or the last piece to the digest.
-func (c *checked) load(at int64) error {
+// load reads a piece whose state is known. It is an error if the piece does not lead to the next state, or the
+// last piece to the digest.
+func (c *checkedReader) load(at int64) error {
 	begin, end := at*pieceSize, (at+1)*pieceSize
 	if at == c.last() {
 		end = c.size
@@ -154,30 +152,30 @@ func (c *checked) load(at int64) error {
 	}
 	data := c.data[:end-begin]
 	if _, err := c.blob.Seek(begin, io.SeekStart); err != nil {
-		return c.broken(err)
+		return c.fail(err)
 	}
 	if _, err := io.ReadFull(c.blob, data); err != nil {
-		return c.broken(err)
+		return c.fail(err)
 	}
 	h := sha256.New()
 	next := int(at+1) * stateSize
 	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[next-stateSize : next]); err != nil {
-		return c.broken(err)
+		return c.fail(err)
 	}
 	h.Write(data)
 	switch {
 	case at == c.last():
-		if modproxy.Digest(h.Sum(nil)) != c.want {
-			return c.broken(ErrDamaged)
+		if is := modproxy.Digest(h.Sum(nil)); is != c.want {
+			return c.fail(fmt.Errorf("%w: the bytes are those of %s", ErrDamaged, is))
 		}
-		if size := int64(len(c.states)); !c.sound && c.memory.reserve(size) {
+		if size := int64(len(c.states)); !c.verified && c.memory.reserve(size) {
 			c.memory.add(c.want, c.states)
 		}
-		c.sound = true
+		c.verified = true
 	case next == len(c.states):
 		c.states = append(c.states, stateOf(h)...)
 	case !bytes.Equal(stateOf(h), c.states[next:next+stateSize]):
-		return c.broken(ErrDamaged)
+		return c.fail(ErrDamaged)
 	}
 	c.data, c.at = data, at
 	return nil
@@ -191,9 +189,8 @@ func stateOf(h hash.Hash) []byte {
 	return state
 }
 
-// broken keeps the error that every later Read returns. An end that comes early is
-// damage.
-func (c *checked) broken(err error) error {
+// fail keeps the error that every later Read returns. An end that comes early is damage.
+func (c *checkedReader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: shorter than %d bytes", ErrDamaged, c.size)
@@ -201,8 +198,8 @@ func (c *checked) broken(err error) error {
 		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	c.data, c.err = nil, fmt.Errorf("%w: blob %v: %w", modproxy.ErrUnavailable, c.want, err)
-	if c.found != nil {
-		c.found(c.err)
+	if c.failed != nil {
+		c.failed(c.err)
 	}
 	return c.err
 }

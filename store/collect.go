@@ -10,11 +10,11 @@ import (
 
 // GC says what [Store.Collect] removes.
 type GC struct {
-	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes.
-	// Those are evicted that were not used for longest. Zero: as many as there are.
+	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes. Those are evicted that
+	// were not used for longest. Zero: as many as there are.
 	MaxSize int64
-	// OrphanAge is how long ago blobs were put that are removed because no record needs
-	// them. One that was put a moment ago may be about to have a record.
+	// OrphanAge is how long ago blobs were put that are removed because no record needs them. One that was put
+	// a moment ago may be about to have a record.
 	OrphanAge time.Duration
 	// AsideAge is how long ago blobs were set aside that are removed. Zero: none.
 	AsideAge time.Duration
@@ -29,9 +29,8 @@ type Collected struct {
 	Kept    int64  `json:"kept_bytes"` // what is left
 }
 
-// Collect removes what is not needed any more: first what was set aside and what no
-// record needs, and then what is over the bound. Pinned blobs, and those that are open,
-// are not evicted.
+// Collect removes what is not needed any more: first what was set aside and what no record needs, and then what
+// is over the bound. Pinned blobs, and those that are open, are not evicted.
 //
 // Errors: that of the context, [StorageError]. What was removed before is removed.
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
@@ -60,7 +59,7 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	case gc.MaxSize > 0 && gc.DryRun:
 		out.Evicted, err = s.overhang(ctx, gc.MaxSize+out.Aside.Bytes+out.Orphans.Bytes, orphans)
 	case gc.MaxSize > 0:
-		out.Evicted, err = s.shrink(ctx, gc.MaxSize)
+		out.Evicted, err = s.evictTo(ctx, gc.MaxSize)
 	}
 	if out.Kept, _ = s.Usage(); gc.DryRun {
 		out.Kept -= out.Orphans.Bytes + out.Evicted.Bytes
@@ -70,21 +69,14 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 
 // collectOrphans removes blobs that no record needs, or finds them.
 func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found map[modproxy.Digest]bool, err error) {
-	var old []BlobInfo
-	for b, err := range s.Blobs.Blobs(ctx) {
-		if err != nil {
-			return nil, failure(ctx, err)
-		}
-		if time.Since(b.Time) >= gc.OrphanAge {
-			old = append(old, b)
-		}
-	}
+	list, err := s.list(ctx)
+	old := slices.DeleteFunc(list, func(b BlobInfo) bool { return time.Since(b.Time) < gc.OrphanAge })
 	found = map[modproxy.Digest]bool{}
 	for group := range slices.Chunk(old, batch) {
 		var going []modproxy.Digest
 		for _, b := range group {
 			if gc.DryRun {
-				by, _, err := s.needing(ctx, []modproxy.Digest{b.Digest})
+				by, _, err := s.needing(ctx, b.Digest)
 				if err != nil {
 					return nil, err
 				}
@@ -92,7 +84,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 					found[b.Digest] = true
 					all.add(b.Size)
 				}
-			} else if s.room.condemn(b.Digest) { // else it is about to have a record
+			} else if s.room.beginRemoval(b.Digest) { // else it is about to have a record
 				going = append(going, b.Digest)
 			}
 		}
@@ -104,20 +96,20 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 			return nil, err
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // overhang returns what would be evicted to leave limit bytes, beside orphans.
 func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
 	m := s.room
 	m.mu.Lock()
-	over, line := m.sum.there+m.aside-limit, m.choose(m.sum.idle, len(m.entries))
+	over, line := m.sum.kept+m.aside-limit, m.choose(m.sum.idle, len(m.entries))
 	m.mu.Unlock()
 	for _, b := range line {
 		if over <= 0 {
 			break
 		}
-		_, pinned, err := s.needing(ctx, []modproxy.Digest{b.Digest})
+		_, pinned, err := s.needing(ctx, b.Digest)
 		if err != nil {
 			return all, err
 		}

@@ -18,11 +18,11 @@ type Discarded struct {
 	Shared []Ref // the records that still need some of its blobs
 }
 
-// Discard deletes records, pinned or not, and removes the blobs that nothing needs any
-// more. Readers of one read on. Records that are not there are not in the answer.
+// Discard deletes records, pinned or not, and removes the blobs that nothing needs any more. Readers of one
+// read on. Records that are not there are not in the answer.
 //
-// Errors: [modproxy.ErrUnavailable] while one of the blobs is being kept, and then
-// nothing is deleted; [ErrConflict]; that of the context; [StorageError].
+// Errors: [modproxy.ErrUnavailable] while one of the blobs is being kept, and then nothing is deleted;
+// [ErrConflict]; that of the context; [StorageError].
 func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err error) {
 	s.init()
 	var going []modproxy.Digest
@@ -42,7 +42,7 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 	slices.SortFunc(going, func(a, b modproxy.Digest) int { return bytes.Compare(a[:], b[:]) })
 	going = slices.Compact(going)
 	// From here on nothing in this process comes to need them: it waits until they are gone.
-	if !s.room.condemn(going...) {
+	if !s.room.beginRemoval(going...) {
 		return nil, fmt.Errorf("%w: what is to be removed is being fetched: try again", modproxy.ErrUnavailable)
 	}
 	for i := 0; i < len(list) && err == nil; i++ {
@@ -66,7 +66,7 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 				continue
 			}
 			s.room.edit(d, func(e *entry) { e.pinned = false }) // perhaps not any more
-			by, _, err := s.needing(ctx, []modproxy.Digest{d})
+			by, _, err := s.needing(ctx, d)
 			if err != nil {
 				return list, err
 			}

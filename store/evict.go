@@ -12,61 +12,63 @@ import (
 )
 
 const (
-	readerPatience = 10 * time.Second // with readers, when nothing else can go
+	readerPatience = 10 * time.Second // with readers, when nothing else can be evicted
 	batch          = 1000             // blobs that are removed at once
 )
 
-// Usage returns how many bytes the blobs have that are kept, and how many are reserved
-// for those that are being written. What was there before counts soon after Start.
+// Usage returns how many bytes the blobs have that are kept, and how many are reserved for those that are being
+// written. What was kept before counts soon after Start.
 func (s *Store) Usage() (kept, reserved int64) {
 	s.init()
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	return s.room.sum.there, s.room.reserved
+	return s.room.sum.kept, s.room.reserved
 }
 
-// count brings into account what was there before, the first time that it can, and
-// what was set aside. It is called in its turn.
+// list returns all blobs.
+func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
+	for b, err := range s.Blobs.Blobs(ctx) {
+		if err != nil {
+			return nil, failure(ctx, fmt.Errorf("listing what is kept: %w", err))
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// count brings into account what was kept before, the first time that it can, and what was set aside. It is
+// called in its turn.
 func (s *Store) count(ctx context.Context) error {
 	m := s.room
 	m.mu.Lock()
-	loaded := m.loaded
+	loaded, aside := m.loaded, m.aside
 	m.mu.Unlock()
 	if !loaded {
-		var list []BlobInfo
-		for b, err := range s.Blobs.Blobs(ctx) {
-			if err != nil {
-				return failure(ctx, fmt.Errorf("counting what is kept: %w", err))
-			}
-			list = append(list, b)
+		list, err := s.list(ctx)
+		if err != nil {
+			return err
 		}
 		slices.SortFunc(list, func(a, b BlobInfo) int {
 			return cmp.Or(b.Used.Compare(a.Used), bytes.Compare(b.Digest[:], a.Digest[:]))
 		})
 		m.load(list)
 	}
-	for counted := s.Aside == nil; !counted; {
-		m.mu.Lock()
-		asides := m.asides
-		m.mu.Unlock()
-		aside, err := s.Aside.Aside(ctx, 0)
-		if err != nil {
-			return failure(ctx, fmt.Errorf("counting what was set aside: %w", err))
-		}
-		m.mu.Lock()
-		if counted = m.asides == asides; counted { // else something was set aside meanwhile
-			m.aside = aside.Bytes
-		}
-		m.mu.Unlock()
+	if s.Aside == nil {
+		return nil
 	}
-	return nil
+	all, err := s.Aside.Aside(ctx, 0)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		m.aside += all.Bytes - aside // what is set aside meanwhile may count twice until the next time
+	}
+	return failure(ctx, err)
 }
 
-// makeRoom reserves room for blobs until m.end, for which it evicts what was not used
-// for longest. Those who reserve next wait for it.
+// makeRoom reserves room for blobs until room.release. It evicts what was not used for longest.
 func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, err error) {
 	m := s.room
-	if reserved, _, _, what := m.claim(blobs, false); what == waitNot {
+	if reserved, _, _, what := m.reserve(blobs, false); what == waitNot {
 		return reserved, nil
 	}
 	var size int64
@@ -80,14 +82,15 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		return 0, err
 	}
 	defer m.turn.Release(1)
+	full := &modproxy.NoSpace{Err: fmt.Errorf(
+		"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", size, m.limit)}
 	var patience <-chan time.Time // with readers; nil: they are not waited for
+	unpinned := false
 	for ctx.Err() == nil {
 		if err := s.count(ctx); err != nil {
 			return 0, err
 		}
-		reserved, victims, changed, what := m.claim(blobs, true)
-		full := &modproxy.NoSpace{Err: fmt.Errorf(
-			"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", size, m.limit)}
+		reserved, victims, changed, what := m.reserve(blobs, true)
 		switch {
 		case len(victims) > 0:
 			if _, err := s.evict(ctx, victims); err != nil {
@@ -97,11 +100,15 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		case what == waitNot:
 			return reserved, nil
 		case what == waitNever:
-			return 0, full
+			if unpinned || !m.unpin() {
+				return 0, full
+			}
+			unpinned = true // once: what was pinned may not be any more
+			continue
 		case what == waitWriters:
 			patience = nil
 		case patience == nil:
-			if _, pinned, err := s.needing(ctx, m.busy()); err != nil {
+			if _, pinned, err := s.needing(ctx, m.busy()...); err != nil {
 				return 0, err
 			} else if pinned {
 				continue
@@ -118,9 +125,9 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 	return 0, ctx.Err()
 }
 
-// needing returns the records that need blobs, and whether a pinned one is among them.
-// The blobs that pinned ones need are not chosen again.
-func (s *Store) needing(ctx context.Context, list []modproxy.Digest) (by map[modproxy.Digest][]Ref, pinned bool, err error) {
+// needing returns the records that need blobs, and whether a pinned one is among them. The blobs that pinned
+// ones need are not chosen again.
+func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[modproxy.Digest][]Ref, pinned bool, err error) {
 	by = map[modproxy.Digest][]Ref{}
 	for _, d := range list {
 		records, err := s.Records.Needing(ctx, d)
@@ -131,7 +138,7 @@ func (s *Store) needing(ctx context.Context, list []modproxy.Digest) (by map[mod
 			by[d] = append(by[d], r.Ref)
 		}
 		if slices.ContainsFunc(by[d], s.pinned) {
-			s.room.edit(d, func(e *entry) { e.pinned = e.there })
+			s.room.edit(d, func(e *entry) { e.pinned = e.kept })
 			pinned = true
 		}
 	}
@@ -144,13 +151,13 @@ func (s *Store) pinned(ref Ref) bool {
 	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
 }
 
-// evict removes victims and the records that need them, or none if one of them turns
-// out to be pinned: then others have to be chosen. It is called in its turn.
+// evict removes victims and the records that need them, or none if one of them turns out to be pinned: then
+// others have to be chosen. It is called in its turn, and ends the removal of the victims.
 func (s *Store) evict(ctx context.Context, victims []modproxy.Digest) (done Amount, err error) {
-	by, pinned, err := s.needing(ctx, victims)
+	by, pinned, err := s.needing(ctx, victims...)
 	if pinned || err != nil {
 		for _, d := range victims {
-			s.room.spare(d, false, false)
+			s.room.endRemoval(d, false, false)
 		}
 		return done, err
 	}
@@ -162,7 +169,7 @@ func (s *Store) evict(ctx context.Context, victims []modproxy.Digest) (done Amou
 	return done, err
 }
 
-// remove removes blobs that are going.
+// remove removes blobs, and ends their removal.
 func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest) ([]BlobInfo, error) {
 	removed, err := s.Blobs.Remove(ctx, how, list...)
 	gone := map[modproxy.Digest]bool{}
@@ -174,18 +181,18 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 			s.memory.remove(d)
 			s.states.remove(d)
 		}
-		s.room.spare(d, gone[d], how == SetAside)
+		s.room.endRemoval(d, gone[d], how == SetAside)
 	}
 	return removed, failure(ctx, err)
 }
 
-// shrink evicts until no more than limit bytes are kept, or nothing more may go. It is
-// called in its turn.
-func (s *Store) shrink(ctx context.Context, limit int64) (all Amount, err error) {
+// evictTo evicts until no more than limit bytes are kept, or nothing more may be evicted. It is called in its
+// turn.
+func (s *Store) evictTo(ctx context.Context, limit int64) (all Amount, err error) {
 	for err == nil {
 		m := s.room
 		m.mu.Lock()
-		victims := m.victims(m.sum.there+m.aside-limit, batch)
+		victims := m.victims(m.sum.kept+m.aside-limit, batch)
 		m.mu.Unlock()
 		if len(victims) == 0 {
 			break

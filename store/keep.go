@@ -15,33 +15,30 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Store keeps records and blobs in a storage, as the layers use it. Its fields are set
-// before the first use and not changed afterwards. It is safe for concurrent use.
+// Store keeps records and blobs in a storage, as the layers use it. Its fields are set before the first use and
+// not changed afterwards. It is safe for concurrent use.
 //
-// Several processes may share one storage. What one does to a blob is decided by the
-// storage, so that a reader of another finds a blob that is sound, or none.
+// Several processes may share one storage. What one does to a blob is decided by the storage, so that a reader
+// of another finds a blob that is sound, or none.
 type Store struct {
 	Records Records
 	Blobs   Blobs
 	Aside   Aside // what was set aside; nil: damaged blobs are removed
 
-	// Kinds are the kinds of records that this program knows. A blob that a record of
-	// another kind needs is not evicted. Nil: all are known. A nil Keeper knows nothing of
-	// their meaning.
+	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
+	// evicted. Nil: all are known. A nil Keeper knows nothing of their meaning.
 	Kinds map[Kind]Keeper
 	// Pins says which records keep their blobs from being evicted. Nil: none do.
 	Pins Pins
-	// MaxSize bounds the bytes of all blobs, those that are being written and those that
-	// were set aside included. To make room, blobs are evicted that were not used for
-	// longest. Processes that share a storage keep to it as far as they know of each
-	// other's blobs. Zero: no bound.
+	// MaxSize bounds the bytes of all blobs, those that are being written and those that were set aside
+	// included. To make room, blobs are evicted that were not used for longest. Processes that share a storage
+	// keep to it as far as they know of each other's blobs. Zero: no bound.
 	MaxSize int64
-	// Memory bounds the bytes of blobs that are held in memory, those that are read from
-	// there included. No blob larger than an eighth of it is held. Zero means 64 MiB, a
-	// negative number none.
+	// Memory bounds the bytes of blobs that are held in memory, those that are read from there included. No
+	// blob larger than an eighth of it is held. Zero means 64 MiB, a negative number none.
 	Memory int64
-	// Observe is told what happens. It is called in the middle of the work, by many
-	// goroutines at once, and should be quick. Nil is fine.
+	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once, and
+	// should be quick. Nil is fine.
 	Observe func(Event)
 
 	once   sync.Once
@@ -54,8 +51,7 @@ type Store struct {
 	ending  context.Context // of work in the background
 	end     context.CancelFunc
 	mu      sync.Mutex // guards what follows
-	closed  bool
-	written time.Time // when uses were last written down
+	written time.Time  // when uses were last written down
 	work    sync.WaitGroup
 }
 
@@ -113,60 +109,54 @@ func failure(ctx context.Context, err error) error {
 	return &StorageError{err}
 }
 
-// Keep keeps blobs, and then the record that needs them, if it has the revision
-// r.Revision now. It returns the record with its next revision. All is durable when
-// Keep returns nil. A blob that is there is checked before it is relied on; if it is
-// damaged it is set aside, and kept anew. None of them is evicted meanwhile by this
+// Keep keeps blobs, and then the record that needs them, if it has the revision r.Revision now. It returns the
+// record with its next revision. All is durable when Keep returns nil. A blob that is there is checked before
+// it is relied on; if it is damaged it is set aside, and kept anew. None of them is evicted meanwhile by this
 // process.
 //
-// Errors: [ErrConflict]; [modproxy.NoSpace] if there is no room now;
-// [modproxy.ErrDenied] if the blobs are larger than MaxSize; [ErrDamaged] if bytes are
-// not those that the digest names, or not Size long; [fs.ErrNotExist] if a blob in
-// r.Needs is not there, or was removed by another process meanwhile, so that the
-// content has to be read again; that of a Reader, as it is; that of the context;
-// [StorageError]. After an error blobs may stay; they count, and are evicted or
-// collected like others.
+// Errors: [ErrConflict]; [modproxy.NoSpace] if there is no room now; [modproxy.ErrDenied] if the blobs are
+// larger than MaxSize; [ErrDamaged] if bytes are not those that the digest names, or not Size long;
+// [fs.ErrNotExist] if a blob in r.Needs is not there, or was removed by another process meanwhile, so that the
+// content has to be read again; that of a Reader, as it is; that of the context; [StorageError]. After an error
+// blobs may stay; they count, and are evicted or collected like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
 	s.init()
 	for _, b := range blobs {
-		if err := s.room.hold(ctx, b.Digest); err != nil {
+		if err := s.room.beginKeep(ctx, b.Digest); err != nil {
 			return Record{}, err
 		}
-		defer s.room.unhold(b.Digest)
-		if err := s.inspect(ctx, b); err != nil {
+		defer s.room.endKeep(b.Digest)
+		if err := s.checkKept(ctx, b); err != nil {
 			return Record{}, err
 		}
 	}
-	// Room for all at once: two who wait for each other would wait for ever.
+	// Room for all at once: two calls that wait for each other's room would wait for ever.
 	reserved, err := s.makeRoom(ctx, blobs)
 	if err != nil {
 		return Record{}, err
 	}
-	defer s.room.end(&reserved)
+	defer s.room.release(&reserved)
 	for _, b := range blobs {
-		if err := s.put(ctx, b); err != nil {
-			return Record{}, err
+		body := &sizedReader{Reader: b.Reader, left: b.Size}
+		if err := s.Blobs.Put(ctx, b.Digest, body); body.err != nil {
+			return Record{}, body.err
+		} else if err != nil {
+			return Record{}, failure(ctx, err)
 		}
 		s.room.keep(b.Digest, b.Size, &reserved)
 	}
-	revision, err := s.Records.Put(ctx, r)
-	if err != nil {
+	if r.Revision, err = s.Records.Put(ctx, r); err != nil {
 		return Record{}, failure(ctx, err)
 	}
-	r.Revision = revision
 	return r, nil
 }
 
-// inspect looks at a blob that may be there. One that is not what it is to be is set
-// aside.
-func (s *Store) inspect(ctx context.Context, b Content) error {
+// checkKept checks a blob that may be kept already. One that is damaged, or cannot be read, is set aside.
+func (s *Store) checkKept(ctx context.Context, b Content) error {
 	size, err := s.check(ctx, b.Digest)
-	if errors.Is(err, ErrUnreadable) { // what can be read is at hand
-		if err = s.damaged(ctx, b.Digest, err); errors.Is(err, ErrUnreadable) {
-			return nil
-		}
-	}
 	switch {
+	case errors.Is(err, ErrUnreadable): // its bytes are at hand
+		return s.damaged(ctx, b.Digest, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
 		return nil
 	case err == nil && size != b.Size:
@@ -175,43 +165,32 @@ func (s *Store) inspect(ctx context.Context, b Content) error {
 	return err
 }
 
-// put puts a blob. One that is there is made durable.
-func (s *Store) put(ctx context.Context, b Content) error {
-	body := &body{Reader: b.Reader, left: b.Size}
-	err := s.Blobs.Put(ctx, b.Digest, body)
-	if err != nil && body.err != nil {
-		return body.err
-	}
-	return failure(ctx, err)
-}
-
-// body is a blob on its way into the storage. It ends with an error unless it is as
-// long as was announced, and remembers an error of its reader.
-type body struct {
+// sizedReader ends with an error unless it is as long as was announced, and remembers an error of its reader.
+type sizedReader struct {
 	io.Reader
 	left int64
 	err  error
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	b.left -= int64(n)
+func (r *sizedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.left -= int64(n)
 	switch {
-	case b.left < 0:
-		b.err = fmt.Errorf("%w: longer than was announced", ErrDamaged)
-	case errors.Is(err, io.EOF) && b.left > 0:
-		b.err = fmt.Errorf("%w: %d bytes shorter than was announced", ErrDamaged, b.left)
-	case err != nil && !errors.Is(err, io.EOF):
-		b.err = err
+	case r.left < 0:
+		r.err = fmt.Errorf("%w: longer than was announced", ErrDamaged)
+	case errors.Is(err, io.EOF) && r.left > 0:
+		r.err = fmt.Errorf("%w: %d bytes shorter than was announced", ErrDamaged, r.left)
+	case !errors.Is(err, io.EOF):
+		r.err = err
 	}
-	if b.err != nil {
-		return 0, b.err
+	if r.err != nil {
+		return 0, r.err
 	}
 	return n, err
 }
 
-// Stat returns what is known about a blob without reading it, and when this process
-// last used it. The error is [fs.ErrNotExist] if it is not there.
+// Stat returns what is known about a blob without reading it, and when this process last used it. The error is
+// [fs.ErrNotExist] if it is not there.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
 	s.init()
 	info, err := s.Blobs.Stat(ctx, d)

@@ -11,22 +11,20 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// memory holds bytes under the digests of blobs, those that were used last. Bytes count from when room for them was reserved
-// until they are dropped and nobody reads them any more, so that slow readers cannot
-// make it larger than its limit.
+// memory holds bytes under the digests of blobs, those that were used last. Bytes count from when room for them
+// was reserved until they are dropped and not read any more, so that slow readers cannot make it larger than
+// its limit.
 type memory struct {
 	limit int64
 
 	mu   sync.Mutex
 	used int64 // with what is reserved, and what is read though dropped
 	idle int64 // of used: what dropping would free
-	lru  *simplelru.LRU[modproxy.Digest, *hot]
+	lru  *simplelru.LRU[modproxy.Digest, *heldBytes]
 }
 
-// hot is bytes in memory. Its fields are guarded by memory.mu, but for data, which does
-// not change.
-type hot struct {
-	memory  *memory
+// heldBytes is bytes in memory. Its fields are guarded by memory.mu, except data, which does not change.
+type heldBytes struct {
 	data    []byte
 	readers int
 	dropped bool
@@ -34,7 +32,7 @@ type hot struct {
 
 func newMemory(limit int64) *memory {
 	m := &memory{limit: limit}
-	m.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Digest, h *hot) {
+	m.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Digest, h *heldBytes) {
 		h.dropped = true
 		if h.readers == 0 {
 			m.used -= int64(len(h.data))
@@ -44,11 +42,8 @@ func newMemory(limit int64) *memory {
 	return m
 }
 
-// largest is the size of the largest blob that is held.
-func (m *memory) largest() int64 { return m.limit / 8 }
-
 // open returns a reader of what is held, or nil.
-func (m *memory) open(d modproxy.Digest) *hotReader {
+func (m *memory) open(d modproxy.Digest) *memoryReader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h, ok := m.lru.Get(d)
@@ -59,9 +54,19 @@ func (m *memory) open(d modproxy.Digest) *hotReader {
 		m.idle -= int64(len(h.data))
 	}
 	h.readers++
-	r := &hotReader{hot: h}
+	r := &memoryReader{memory: m, held: h}
 	r.Reset(h.data)
 	return r
+}
+
+// get returns what is held, or nil.
+func (m *memory) get(d modproxy.Digest) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h, ok := m.lru.Get(d); ok {
+		return h.data
+	}
+	return nil
 }
 
 func (m *memory) remove(d modproxy.Digest) {
@@ -97,32 +102,23 @@ func (m *memory) add(d modproxy.Digest, data []byte) {
 	defer m.mu.Unlock()
 	m.lru.Remove(d)
 	m.idle += int64(len(data))
-	m.lru.Add(d, &hot{memory: m, data: data})
+	m.lru.Add(d, &heldBytes{data: data})
 }
 
-// get returns what is held, or nil.
-func (m *memory) get(d modproxy.Digest) []byte {
-	r := m.open(d)
-	if r == nil {
-		return nil
-	}
-	defer r.Close()
-	return r.hot.data
-}
-
-// hotReader reads what is held.
-type hotReader struct {
+// memoryReader reads what is held.
+type memoryReader struct {
 	bytes.Reader
-	hot    *hot
+	memory *memory
+	held   *heldBytes
 	closed atomic.Bool
 }
 
 // Close lets go of the bytes; a second one does nothing.
-func (r *hotReader) Close() error {
+func (r *memoryReader) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	h, m := r.hot, r.hot.memory
+	h, m := r.held, r.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.readers--

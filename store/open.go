@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,29 +14,36 @@ import (
 // ErrUnreadable: the storage opened a blob and did not give its bytes.
 var ErrUnreadable = errors.New("the storage did not give its bytes")
 
-// Open opens a blob of that size at its start; the caller closes it. The reader is not
-// safe for concurrent use. It can be read to its end whatever happens to the blob.
+// Open opens a blob of that size at its start; the caller closes it. The reader is not safe for concurrent use.
+// It can be read to its end whatever happens to the blob.
 //
-// Small blobs are held in memory: they are checked as a whole before a byte is given,
-// and the reader implements [io.WriterTo]. A large blob is checked while it is read, and
-// not evicted by this process. Its last part is given only when all of it is right;
-// otherwise reading ends with [ErrDamaged]. To read only a part of it, seek first, also
-// to the start; then all of it is checked before, unless it was not long ago and what is
-// read now is the same.
+// Small blobs are held in memory: they are checked as a whole before a byte is given, and the reader implements
+// [io.WriterTo]. A large blob is checked while it is read, and not evicted by this process. Its last part is
+// given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, seek
+// first, also to the start; then all of it is checked before, unless it was not long ago and what is read now
+// is the same.
 //
-// Whenever damage is found the blob is set aside, so that the records go that need it,
-// and Observe is told. One that cannot be read stays, and is checked as a whole when it
-// is opened next.
+// Whenever damage is found the blob is set aside, so that the records go that need it, and Observe is told. One
+// that cannot be read stays, and is checked as a whole when it is opened next.
 //
-// Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context,
-// [StorageError]. The reader has the same ones.
+// Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader has
+// the same ones.
 func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.ReadSeekCloser, error) {
 	s.init()
 	s.writeUsesSoon()
-	if size <= s.memory.largest() {
-		if r, err := s.openHot(ctx, d, size); err != nil {
-			return nil, err
-		} else if r != nil {
+	if size <= s.memory.limit/8 {
+		r := s.memory.open(d)
+		if r == nil {
+			if _, err := s.share(ctx, &s.loads, d, func(ctx context.Context) (int64, error) { return 0, s.load(ctx, d, size) }); err != nil {
+				return nil, err
+			}
+			r = s.memory.open(d) // nil: there is no room, because of blobs that are being read
+		}
+		switch {
+		case r != nil && r.Size() != size:
+			r.Close()
+			return nil, wrongSize(r.Size(), size)
+		case r != nil:
 			s.room.touch(d)
 			return r, nil
 		}
@@ -43,23 +51,6 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.Rea
 	r, err := s.open(ctx, d, size)
 	if err != nil {
 		return nil, err
-	}
-	return r, nil
-}
-
-// openHot opens a blob in memory. It returns nil if there is no room, because of blobs
-// that are being read.
-func (s *Store) openHot(ctx context.Context, d modproxy.Digest, size int64) (*hotReader, error) {
-	r := s.memory.open(d)
-	if r == nil {
-		if _, err := s.share(ctx, &s.loads, d, func(ctx context.Context) (int64, error) { return 0, s.load(ctx, d, size) }); err != nil {
-			return nil, err
-		}
-		r = s.memory.open(d)
-	}
-	if r != nil && r.Size() != size {
-		r.Close()
-		return nil, wrongSize(r.Size(), size)
 	}
 	return r, nil
 }
@@ -96,15 +87,15 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	return nil
 }
 
-// open opens a blob, which has a reader more until the reader is closed.
-func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *checked, err error) {
-	suspect := s.room.read(d)
+// open opens a blob, which has one more reader until that is closed.
+func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *checkedReader, err error) {
+	unreadable := s.room.beginRead(d)
 	defer func() {
 		if c == nil {
-			s.room.unread(d)
+			s.room.endRead(d)
 		}
 	}()
-	if suspect {
+	if unreadable {
 		if _, err := s.check(ctx, d); err != nil {
 			return nil, err
 		}
@@ -114,38 +105,37 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, s.lost(ctx, d, err)
 	case errors.Is(err, ErrDamaged): // it cannot be a blob
-		return nil, s.checkAgain(ctx, d, err)
+		return nil, s.confirm(ctx, d, err)
 	case err != nil:
 		return nil, failure(ctx, err)
 	}
 	if blob.Size() != size {
 		blob.Close()
-		return nil, s.checkAgain(ctx, d, wrongSize(blob.Size(), size))
+		return nil, s.confirm(ctx, d, wrongSize(blob.Size(), size))
 	}
-	c = newChecked(blob, d, s.states, false)
-	c.found = func(err error) {
+	c = newCheckedReader(blob, d, s.states, false)
+	c.failed = func(err error) {
 		if errors.Is(err, ErrDamaged) {
-			_ = s.checkAgain(context.WithoutCancel(ctx), d, err)
+			_ = s.confirm(context.WithoutCancel(ctx), d, err)
 			return
 		}
-		s.room.edit(d, func(e *entry) { e.suspect = true })
+		s.room.edit(d, func(e *entry) { e.unreadable = true })
 		s.observe(Event{Kind: BlobDamaged, Digest: d, Err: err})
 	}
-	c.close = func() { s.room.unread(d) }
+	c.close = func() { s.room.endRead(d) }
 	return c, nil
 }
 
-// checkAgain checks a blob that was found damaged, so that it is set aside if it is
-// that one still, and returns what was found.
-func (s *Store) checkAgain(ctx context.Context, d modproxy.Digest, found error) error {
+// confirm checks a blob that was found damaged, so that it is set aside unless it was replaced meanwhile, and
+// returns what was found.
+func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) error {
 	if _, err := s.check(ctx, d); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(found, err)
 	}
 	return found
 }
 
-// Check reads a blob and compares it with its digest. A damaged one is set aside, and
-// Observe is told.
+// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told.
 //
 // Errors: those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
@@ -154,25 +144,25 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	return err
 }
 
-// check does what Check does, and returns the size of the blob. Nobody else in this
-// process does it for the same blob at the same time, so that what is set aside is what
-// was seen to be damaged, and not what was kept in its place.
+// check does what Check does, and returns the size of the blob. In this process only one goroutine at a time
+// does it for a blob, so that what is set aside is what was seen to be damaged, and not what was kept in its
+// place.
 func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err error) {
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) (int64, error) {
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
-			c := newChecked(blob, d, s.states, true)
+			c := newCheckedReader(blob, d, s.states, true)
 			defer c.Close()
-			size, err = blob.Size(), c.check(ctx)
+			err = c.check(ctx)
 		}
 		switch {
 		case err == nil:
-			s.room.edit(d, func(e *entry) { e.suspect = false })
-			return size, nil
+			s.room.edit(d, func(e *entry) { e.unreadable = false })
+			return blob.Size(), nil
 		case errors.Is(err, fs.ErrNotExist):
 			return 0, s.lost(ctx, d, err)
 		case errors.Is(err, ErrDamaged):
-			return 0, s.damaged(ctx, d, err)
+			return 0, cmp.Or(s.damaged(ctx, d, err), err)
 		case errors.Is(err, ErrUnreadable):
 			return 0, err
 		}
@@ -180,9 +170,9 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 	})
 }
 
-// damaged sets a blob aside because of cause, which it returns, and tells.
+// damaged sets a blob aside because of cause, and tells Observe.
 func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) error {
-	by, _, err := s.needing(ctx, []modproxy.Digest{d})
+	by, _, err := s.needing(ctx, d)
 	if err == nil {
 		err = s.SetAside(ctx, d)
 	}
@@ -190,36 +180,41 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	if err != nil {
 		return fmt.Errorf("setting a damaged blob aside: %w", err)
 	}
-	return cause
+	return nil
 }
 
-// lost returns err, which says that a blob is not there. If that is so, and records need
-// it all the same, they go, and Observe is told.
+// lost deletes the records that need a blob that is not there, and tells Observe. It returns err, which says
+// so. Records that were put since are left alone: another process may have kept the blob again.
 func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
-	list := []modproxy.Digest{d}
-	if !s.room.condemn(d) { // it is being kept
+	if !s.room.beginRemoval(d) { // it is being kept
 		return err
 	}
-	_, found := s.Blobs.Stat(ctx, d)
-	gone := errors.Is(found, fs.ErrNotExist)
-	if by, _, failed := s.needing(ctx, list); gone && failed == nil && len(by) > 0 {
-		_, _ = s.remove(ctx, Evict, list) // on a full disk the records may stay
-		s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: err})
-	} else {
-		s.room.spare(d, gone, false)
+	records, _ := s.Records.Needing(ctx, d)
+	_, stat := s.Blobs.Stat(ctx, d)
+	gone := errors.Is(stat, fs.ErrNotExist)
+	s.room.endRemoval(d, gone, false)
+	var refs []Ref
+	for _, r := range records {
+		// One that is not what it was was evicted with the blob. On a full disk it may stay.
+		if is, err := s.Records.Get(ctx, r.Ref); gone && is.Revision == r.Revision && !errors.Is(err, fs.ErrNotExist) {
+			_ = s.Records.Delete(ctx, r.Ref, r.Revision)
+			refs = append(refs, r.Ref)
+		}
+	}
+	if len(refs) > 0 {
+		s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: refs, Err: err})
 	}
 	return err
 }
 
-// SetAside keeps a blob apart, as evidence that it is damaged. The records that need it
-// go.
+// SetAside keeps a blob apart, as evidence that it is damaged. The records that need it go with it.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 	s.init()
 	how := SetAside
 	if s.Aside == nil {
 		how = Evict
 	}
-	s.room.edit(d, func(e *entry) { e.going++ })
+	s.room.edit(d, func(e *entry) { e.removals++ })
 	_, err := s.remove(ctx, how, []modproxy.Digest{d})
 	return err
 }

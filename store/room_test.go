@@ -22,20 +22,20 @@ var other = []Content{{Size: 1000}}
 // Those who wait for room are told that somebody no longer needs what was kept.
 func TestReleaseIsAChange(t *testing.T) {
 	m, d := full()
-	if err := m.hold(t.Context(), d); err != nil {
+	if err := m.beginKeep(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	_, victims, changed, what := m.claim(other, true)
+	_, victims, changed, what := m.reserve(other, true)
 	if victims != nil || what != waitReaders {
 		t.Fatalf("%d victims, waiting %d, while it is needed", len(victims), what)
 	}
-	m.unhold(d)
+	m.endKeep(d)
 	select {
 	case <-changed:
 	default:
 		t.Error("it is not told")
 	}
-	if _, victims, _, _ := m.claim(other, true); len(victims) != 1 {
+	if _, victims, _, _ := m.reserve(other, true); len(victims) != 1 {
 		t.Errorf("then %d victims", len(victims))
 	}
 }
@@ -43,12 +43,12 @@ func TestReleaseIsAChange(t *testing.T) {
 // What is being removed is waited for no longer than the context lasts.
 func TestHoldEndsWithItsContext(t *testing.T) {
 	m, d := full()
-	if _, victims, _, _ := m.claim(other, true); len(victims) != 1 {
+	if _, victims, _, _ := m.reserve(other, true); len(victims) != 1 {
 		t.Fatal("nothing is going")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.hold(ctx, d); !errors.Is(err, context.Canceled) {
+	if err := m.beginKeep(ctx, d); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -65,12 +65,12 @@ func TestVictimInUse(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		_, victims, _, _ := m.claim(other, true)
+		_, victims, _, _ := m.reserve(other, true)
 		if len(victims) != 1 {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
 		}
-		m.spare(d, false, false)
+		m.endRemoval(d, false, false)
 	}
 	end.Store(true)
 	<-ended
@@ -81,11 +81,11 @@ func TestRemovedWhileCounting(t *testing.T) {
 	m := newRoom(1000)
 	a, b, c := modproxy.Digest{1}, modproxy.Digest{2}, modproxy.Digest{3}
 	found := []BlobInfo{{Digest: a, Size: 100}, {Digest: b, Size: 100}, {Digest: c, Size: 100}}
-	m.condemn(a)
-	m.spare(a, true, false)
+	m.beginRemoval(a)
+	m.endRemoval(a, true, false)
 	m.keep(b, 100, new(int64))
 	m.load(found)
-	if m.sum.there != 200 || m.sum.idle != 200 || len(m.entries) != 2 {
+	if m.sum.kept != 200 || m.sum.idle != 200 || len(m.entries) != 2 {
 		t.Errorf("%+v of %d", m.sum, len(m.entries))
 	}
 }
@@ -93,21 +93,21 @@ func TestRemovedWhileCounting(t *testing.T) {
 // A blob that was lost, and not noticed, has its room already when it is kept again.
 func TestLostBlobHasItsRoom(t *testing.T) {
 	m, d := full()
-	if err := m.hold(t.Context(), d); err != nil {
+	if err := m.beginKeep(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	reserved, _, _, what := m.claim([]Content{{Digest: d, Size: 1000}}, true)
+	reserved, _, _, what := m.reserve([]Content{{Digest: d, Size: 1000}}, true)
 	m.keep(d, 1000, &reserved)
-	m.end(&reserved)
-	m.unhold(d)
-	if m.sum.there != 1000 || m.reserved != 0 || what != waitNot {
+	m.release(&reserved)
+	m.endKeep(d)
+	if m.sum.kept != 1000 || m.reserved != 0 || what != waitNot {
 		t.Errorf("%+v, %d reserved, waiting %d", m.sum, m.reserved, what)
 	}
 }
 
 // Each reader that ends has somebody look for room again: here among 100,000 blobs, of
 // which none may go.
-func BenchmarkClaimInVain(b *testing.B) {
+func BenchmarkReserveInVain(b *testing.B) {
 	const blobs = 100_000
 	m := newRoom(blobs)
 	var list []BlobInfo
@@ -116,12 +116,12 @@ func BenchmarkClaimInVain(b *testing.B) {
 	}
 	m.load(list)
 	for _, blob := range list {
-		m.read(blob.Digest)
+		m.beginRead(blob.Digest)
 	}
 	b.ReportAllocs()
 	one := []Content{{Digest: modproxy.Digest{31: 1}, Size: 1}}
 	for b.Loop() {
-		if _, victims, _, waiting := m.claim(one, true); victims != nil || waiting != waitReaders {
+		if _, victims, _, waiting := m.reserve(one, true); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
 	}

@@ -31,8 +31,8 @@ func (s *Store) observe(e Event) {
 	}
 }
 
-// Start counts what is there and evicts what is over MaxSize, in the background: the
-// bound may have been lowered since.
+// Start counts what is kept and evicts what is over MaxSize, in the background: the bound may have been lowered
+// since.
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {
@@ -42,20 +42,18 @@ func (s *Store) Start() {
 		defer s.room.turn.Release(1)
 		err := s.count(ctx)
 		if err == nil && s.MaxSize > 0 {
-			_, err = s.shrink(ctx, s.MaxSize)
+			_, err = s.evictTo(ctx, s.MaxSize)
 		}
 		return err
 	})
 }
 
-// Close ends work in the background and writes down when blobs were last used. Readers
-// read on.
+// Close ends work in the background and writes down when blobs were last used. Readers read on.
 func (s *Store) Close(ctx context.Context) error {
 	s.init()
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.end()
+	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
 		s.work.Wait()
@@ -63,23 +61,21 @@ func (s *Store) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
+		return s.writeUses(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.writeUses(ctx)
 }
 
 // run does work that Close ends and waits for.
 func (s *Store) run(work func(context.Context) (int64, error)) (n int64, err error) {
 	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.work.Add(1)
+	if err := s.ending.Err(); err != nil {
+		s.mu.Unlock()
+		return 0, err
 	}
+	s.work.Add(1)
 	s.mu.Unlock()
-	if closed {
-		return 0, context.Canceled
-	}
 	defer s.work.Done()
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,7 +85,7 @@ func (s *Store) run(work func(context.Context) (int64, error)) (n int64, err err
 	return work(s.ending)
 }
 
-// background does work that nobody waits for but Close. Its error is observed.
+// background does work that only Close waits for. Its error is observed.
 func (s *Store) background(work func(context.Context) error) {
 	go func() {
 		_, err := s.run(func(ctx context.Context) (int64, error) { return 0, work(ctx) })
@@ -99,8 +95,8 @@ func (s *Store) background(work func(context.Context) error) {
 	}()
 }
 
-// share does work once for all who want it for the same blob at the same time. It goes
-// on when ctx ends, until the Store is closed.
+// share does work once for all callers that want it for the same blob at the same time. It goes on when ctx
+// ends, until the Store is closed.
 func (s *Store) share(
 	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error),
 ) (int64, error) {
@@ -116,32 +112,28 @@ func (s *Store) share(
 	}
 }
 
-// writeUsesSoon has uses written down in the background, if that is long ago.
+// writeUsesSoon writes uses down in the background, if that was long ago.
 func (s *Store) writeUsesSoon() {
 	s.mu.Lock()
-	due := time.Since(s.written) > usesPause
-	if due {
+	defer s.mu.Unlock()
+	if time.Since(s.written) > usesPause {
 		s.written = time.Now()
-	}
-	s.mu.Unlock()
-	if due {
 		s.background(func(context.Context) error { return s.writeUses(context.Background()) })
 	}
 }
 
 // writeUses writes down when blobs were last used, of those that were since.
 func (s *Store) writeUses(ctx context.Context) error {
-	m := s.room
-	m.mu.Lock()
-	used := m.used
-	m.used = map[modproxy.Digest]time.Time{}
-	m.mu.Unlock()
+	s.room.mu.Lock()
+	used := s.room.used
+	s.room.used = map[modproxy.Digest]time.Time{}
+	s.room.mu.Unlock()
 	if len(used) == 0 {
 		return nil
 	}
 	err := s.Blobs.Touch(ctx, used)
 	if errors.Is(err, syscall.EROFS) {
-		return nil // and nothing is evicted
+		return nil // nothing is evicted from there either
 	}
 	return failure(ctx, err)
 }

@@ -1,20 +1,17 @@
 // Package store keeps records and blobs, of every kind of thing that modproxy keeps.
 //
-// A record is a small value under a kind and a key, such as the versions document of
-// a module. It names the blobs that it needs. A blob is the bytes under a digest,
-// such as a package.
+// A record is a small value under a kind and a key, such as the versions document of a module. It names the
+// blobs that it needs. A blob is the bytes under a digest, such as a package.
 //
-// Invariant: a record that is read has been written whole, and a blob that is read to
-// its end has the bytes that its digest names. A blob stays as long as a record needs
-// it, unless it is evicted; then the records that need it go with it. Nothing here is
-// the only home of a fact: what is lost can be fetched again, and the ledger knows what
-// it has to be.
+// Invariant: a record that is read has been written whole, and a blob that is read to its end has the bytes
+// that its digest names. A blob stays as long as a record needs it, unless it is evicted; then the records that
+// need it go with it. Nothing here is the only home of a fact: what is lost can be fetched again, and the
+// ledger knows what it has to be.
 //
-// [Records] and [Blobs] are what a storage implements. Several processes may share one:
-// a record changes by compare-and-swap, and no lock of one process protects it.
-// [Store] is what the layers use: it reads blobs with their digests checked, holds hot
-// ones in memory, makes room, and collects, verifies and rebuilds what is kept, for all
-// kinds at once. Package store/disk keeps them in a directory.
+// [Records] and [Blobs] are what a storage implements. Several processes may share one: a record changes by
+// compare-and-swap, and no lock of one process protects it. [Store] is what the layers use: it reads blobs with
+// their digests checked, holds hot ones in memory, makes room, and collects, verifies and rebuilds what is
+// kept, for all kinds at once. Package store/disk keeps them in a directory.
 package store
 
 import (
@@ -41,13 +38,12 @@ type Record struct {
 	Ref
 	Value []byte            // at most 64 MiB
 	Needs []modproxy.Digest // the blobs without which it is worth nothing, each once
-	// Revision changes whenever the record is put, and is never used again for the same
-	// Ref. Zero stands for there being no record.
+	// Revision changes whenever the record is put, and is never used again for the same Ref. Zero stands for
+	// there being no record.
 	Revision uint64
 }
 
-// Errors of [Records] and [Blobs] beside [fs.ErrNotExist], those of the context, and
-// those of the storage.
+// Errors of [Records] and [Blobs] beside [fs.ErrNotExist], those of the context, and those of the storage.
 var (
 	// ErrConflict: the record has another revision by now. Read it again.
 	ErrConflict = errors.New("the record has changed")
@@ -55,65 +51,60 @@ var (
 	ErrDamaged = errors.New("damaged")
 )
 
-// Records keeps records. Its methods are safe for concurrent use by many processes. A
-// change is durable when its method returns nil. After another error than
-// [ErrConflict] it may or may not have happened.
+// Records keeps records. Its methods are safe for concurrent use by many processes. A change is durable when
+// its method returns nil. After another error than [ErrConflict] it may or may not have happened.
 type Records interface {
 	// Get returns a record. Errors: [fs.ErrNotExist], [ErrDamaged].
 	Get(ctx context.Context, ref Ref) (Record, error)
-	// Put keeps r if the record has the revision r.Revision now, and returns its next
-	// one. A damaged record has the revision zero. Errors: [ErrConflict]; then
-	// [fs.ErrNotExist] if a blob in Needs is not there; [modproxy.ErrInvalid] if r is
-	// beyond the bounds of [Record].
+	// Put keeps r if the record has the revision r.Revision now, and returns its next one. A damaged record has
+	// the revision zero. Errors: [ErrConflict]; then [fs.ErrNotExist] if a blob in Needs is not there;
+	// [modproxy.ErrInvalid] if r is beyond the bounds of [Record].
 	Put(ctx context.Context, r Record) (revision uint64, err error)
-	// Delete removes a record if it has that revision now, which is zero for a damaged
-	// one. Blobs stay. Errors: [ErrConflict]; a record that is not there is no error.
+	// Delete removes a record if it has that revision now, which is zero for a damaged one. Blobs stay. Errors:
+	// [ErrConflict]; a record that is not there is no error.
 	Delete(ctx context.Context, ref Ref, revision uint64) error
-	// List yields the records of a kind whose keys begin with prefix, in the order of
-	// their keys, each as it was at some time during the iteration. An empty kind stands
-	// for every kind, with an empty prefix. A damaged record comes with its Ref and
-	// [ErrDamaged]; any other error ends the sequence. Records may be changed meanwhile.
+	// List yields the records of a kind whose keys begin with prefix, in the order of their keys, each as it
+	// was at some time during the iteration. An empty kind stands for every kind, with an empty prefix. A
+	// damaged record comes with its Ref and [ErrDamaged]; any other error ends the sequence. Records may be
+	// changed meanwhile.
 	List(ctx context.Context, kind Kind, prefix string) iter.Seq2[Record, error]
-	// Needing returns the records that need a blob, without their values. A damaged one
-	// has the revision zero and no Needs.
+	// Needing returns the records that need a blob, without their values. A damaged one has the revision zero
+	// and no Needs.
 	Needing(ctx context.Context, d modproxy.Digest) ([]Record, error)
 }
 
-// Blobs keeps bytes by their digest. Its methods are safe for concurrent use by many
-// processes.
+// Blobs keeps bytes by their digest. Its methods are safe for concurrent use by many processes.
 type Blobs interface {
-	// Put keeps what r gives. It is durable when Put returns nil, and not there when Put
-	// fails: because of r, of the context, of the storage, or because the bytes are not
-	// those of d ([ErrDamaged]). A blob that is there stays, and r is not read.
+	// Put keeps what r gives. It is durable when Put returns nil, and not there when Put fails: because of r,
+	// of the context, of the storage, or because the bytes are not those of d ([ErrDamaged]). A blob that is
+	// there stays, and r is not read.
 	Put(ctx context.Context, d modproxy.Digest, r io.Reader) error
-	// Open opens a blob at its start; the caller closes it. Its bytes are not checked. It
-	// can be read to its end whatever happens to the blob meanwhile. Errors:
-	// [fs.ErrNotExist]; [ErrDamaged] if there is something that cannot be a blob.
+	// Open opens a blob at its start; the caller closes it. Its bytes are not checked. It can be read to its
+	// end whatever happens to the blob meanwhile. Errors: [fs.ErrNotExist]; [ErrDamaged] if there is something
+	// that cannot be a blob.
 	Open(ctx context.Context, d modproxy.Digest) (Blob, error)
 	// Stat returns what is known about a blob. Errors are those of Open.
 	Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error)
-	// Remove removes blobs in one of the ways of [Removal], and returns those that it has
-	// removed, also beside an error. One that is not there is no error. It works on a
-	// full disk. A crash may leave a blob whose records are gone, and on a full disk a
-	// record may stay whose blob is gone: to its readers that is [fs.ErrNotExist].
+	// Remove removes blobs in one of the ways of [Removal], and returns those that it has removed, also beside
+	// an error. One that is not there is no error. It works on a full disk. A crash may leave a blob whose
+	// records are gone, and on a full disk a record may stay whose blob is gone: to its readers that is
+	// [fs.ErrNotExist].
 	Remove(ctx context.Context, how Removal, list ...modproxy.Digest) (removed []BlobInfo, err error)
-	// Blobs yields what is there, each once and in any order, also what Open finds
-	// damaged. An error ends the sequence. Blobs may be put and removed meanwhile.
+	// Blobs yields what is there, each once and in any order, also what Open finds damaged. An error ends the
+	// sequence. Blobs may be put and removed meanwhile.
 	Blobs(ctx context.Context) iter.Seq2[BlobInfo, error]
-	// Touch records when blobs were last used. It may be lost. Blobs that are not there
-	// are passed over.
+	// Touch records when blobs were last used. It may be lost. Blobs that are not there are passed over.
 	Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error
 }
 
-// Removal is a way to remove a blob. The decision and the removal are one step: no
-// record comes to need the blob between them.
+// Removal is a way to remove a blob. The decision and the removal are one step: no record comes to need the
+// blob between them.
 type Removal int
 
 const (
 	// Evict removes the blob and every record that needs it.
 	Evict Removal = iota
-	// Collect removes the blob unless a record needs it, be it damaged. A blob that stays
-	// is no error.
+	// Collect removes the blob unless a record needs it, be it damaged. A blob that stays is no error.
 	Collect
 	// SetAside is Evict, and the bytes are kept apart, as evidence.
 	SetAside
@@ -133,8 +124,7 @@ type BlobInfo struct {
 	Used   time.Time // when it was last used, as far as Touch was told; else Time
 }
 
-// Aside is what was set aside: damaged blobs, and what else the storage keeps as
-// evidence.
+// Aside is what was set aside: damaged blobs, and what else the storage keeps as evidence.
 type Aside interface {
 	// Aside returns how much was set aside more than age ago. Zero stands for all.
 	Aside(ctx context.Context, age time.Duration) (Amount, error)

@@ -4,22 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Check says what [Store.Verify] looks at. Found and Progress are not called at the same
-// time; nil is fine.
+// Check says what [Store.Verify] looks at. Found and Progress are not called at the same time; nil is fine.
 type Check struct {
-	// Data reads every blob and compares its bytes with the digest, and with what the
-	// records say that need it.
+	// Data reads every blob and compares its bytes with the digest, and with what the records say that need it.
 	Data bool
-	// Repair sets damaged blobs aside, and deletes records that are damaged or whose blobs
-	// are gone. With Data it also makes the records of blobs that have none, as
-	// [Store.Rebuild] does.
+	// Repair sets damaged blobs aside, and deletes records that are damaged or whose blobs are gone. With Data
+	// it also makes the records of blobs that have none, as [Store.Rebuild] does.
 	Repair bool
 	// Found is told of everything that is wrong.
 	Found func(Damage)
@@ -60,44 +62,77 @@ type Verified struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// Verify compares records with what their kinds say, and with the blobs that they need.
-// The storage may be used meanwhile: what has changed is not told. The error is that it
-// could not go on.
+// Verify compares records with what their kinds say, and with the blobs that they need. The storage may be used
+// meanwhile: what has changed is not reported. The error is that it could not go on.
 func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
 	v, err := s.newVerification(ctx, c)
-	if err != nil {
-		return v.out, err
+	if err == nil {
+		err = inParallel(ctx, v.verifyBlob, func(ctx context.Context, read func(modproxy.Digest)) error {
+			return v.verifyRecords(ctx, read)
+		})
 	}
-	read, end := v.startReading(ctx, v.verifyBlob)
-	err = v.records(ctx, read)
-	if err = errors.Join(err, end()); err != nil {
-		return v.out, failure(ctx, err)
+	if err == nil {
+		err = inParallel(ctx, v.rebuildBlob, func(_ context.Context, read func(modproxy.Digest)) error {
+			for d, b := range v.blobs {
+				if b.needed {
+					continue
+				} else if c.Data && c.Repair {
+					read(d)
+				} else {
+					v.count(func(out *Verified) { out.Orphans.add(b.size) })
+				}
+			}
+			return nil
+		})
+		v.progress()
 	}
-	read, end = v.startReading(ctx, v.rebuildBlob)
-	for d, b := range v.blobs {
-		switch {
-		case b.needed:
-		case c.Data && c.Repair:
-			read(d)
-		default:
-			v.out.Orphans.add(b.size)
-		}
-	}
-	err = end()
-	v.report()
 	return v.out, failure(ctx, err)
 }
 
-// verification is one under way.
+// Rebuild reads every blob and puts the records that need it, as Kinds say, unless they are there. Damaged blobs
+// are set aside. Of c only Found and Progress count. Records of the answer are those that were put, Kept the
+// blobs that records need now, and Orphans the others.
+func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
+	c.Repair = true
+	v, err := s.newVerification(ctx, c)
+	if err == nil {
+		err = inParallel(ctx, v.rebuildBlob, func(_ context.Context, read func(modproxy.Digest)) error {
+			for d := range v.blobs {
+				read(d)
+			}
+			return nil
+		})
+		v.progress()
+	}
+	return v.out, failure(ctx, err)
+}
+
+// inParallel calls f for the blobs that list reads, several at a time. An error of f ends it.
+func inParallel(ctx context.Context, f func(context.Context, modproxy.Digest) error,
+	list func(ctx context.Context, read func(modproxy.Digest)) error) error {
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	err := list(within, func(d modproxy.Digest) {
+		group.Go(func() error {
+			if err := within.Err(); err != nil {
+				return err
+			}
+			return f(within, d)
+		})
+	})
+	return errors.Join(group.Wait(), err, ctx.Err())
+}
+
+// verification is a call of Verify or Rebuild.
 type verification struct {
 	*Store
 	asked   Check
 	blobs   map[modproxy.Digest]*verifiedBlob
 	started time.Time
 
-	mu       sync.Mutex // guards what follows, and calls of Found and Progress
-	out      Verified
-	reported time.Time
+	mu   sync.Mutex // guards what follows, and calls of Found and Progress
+	out  Verified
+	told time.Time // when Progress was last called
 }
 
 type verifiedBlob struct {
@@ -107,25 +142,24 @@ type verifiedBlob struct {
 
 // newVerification lists the blobs.
 func (s *Store) newVerification(ctx context.Context, c Check) (*verification, error) {
+	s.init()
 	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]*verifiedBlob{}, started: time.Now()}
-	for info, err := range s.Blobs.Blobs(ctx) {
-		if err != nil {
-			return v, failure(ctx, err)
-		}
-		v.blobs[info.Digest] = &verifiedBlob{size: info.Size}
-		v.out.Total += info.Size
+	list, err := s.list(ctx)
+	for _, b := range list {
+		v.blobs[b.Digest] = &verifiedBlob{size: b.Size}
+		v.out.Total += b.Size
 	}
-	return v, nil
+	return v, err
 }
 
-func (v *verification) records(ctx context.Context, read func(modproxy.Digest)) error {
+func (v *verification) verifyRecords(ctx context.Context, read func(modproxy.Digest)) error {
 	for r, err := range v.Records.List(ctx, "", "") {
 		switch {
 		case err == nil:
-			v.record(ctx, r, read)
+			v.verifyRecord(ctx, r, read)
 		case errors.Is(err, ErrDamaged):
-			v.found(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
-				return unless(v.Records.Delete(ctx, r.Ref, 0), ErrConflict) // which means that it was put anew
+			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
+				return v.delete(ctx, r)
 			})
 		default:
 			return err
@@ -135,15 +169,20 @@ func (v *verification) records(ctx context.Context, read func(modproxy.Digest)) 
 	return nil
 }
 
-// unless returns err unless it is what.
-func unless(err, what error) error {
-	if errors.Is(err, what) {
+// delete deletes a record, unless it has changed.
+func (v *verification) delete(ctx context.Context, r Record) error {
+	return ignore(v.Records.Delete(ctx, r.Ref, r.Revision), ErrConflict)
+}
+
+// ignore returns err unless it is one of those in list.
+func ignore(err error, list ...error) error {
+	if slices.ContainsFunc(list, func(target error) bool { return errors.Is(err, target) }) {
 		return nil
 	}
 	return err
 }
 
-func (v *verification) record(ctx context.Context, r Record, read func(modproxy.Digest)) {
+func (v *verification) verifyRecord(ctx context.Context, r Record, read func(modproxy.Digest)) {
 	var sizes []int64
 	if keeper := v.Kinds[r.Kind]; keeper != nil {
 		err := keeper.Verify(ctx, r)
@@ -152,83 +191,187 @@ func (v *verification) record(ctx context.Context, r Record, read func(modproxy.
 			sizes = keeper.Sizes(r)
 		case errors.Is(err, modproxy.ErrChanged):
 			v.count(func(out *Verified) { out.Superseded++ })
-		case ctx.Err() == nil && v.stands(ctx, r):
-			found := Damage{Kind: Unreadable, Ref: r.Ref, Text: err.Error()}
+		case ctx.Err() == nil && v.unchanged(ctx, r):
+			d := Damage{Kind: Unreadable, Ref: r.Ref, Text: err.Error()}
 			if errors.Is(err, ErrDamaged) {
-				found.Kind = WrongRecord
+				d.Kind = WrongRecord
 			}
-			v.found(found, nil)
+			v.report(d, nil)
 		}
 	}
 	for i, d := range r.Needs {
-		size := int64(-1)
-		if i < len(sizes) {
-			size = sizes[i]
+		b := v.blobs[d]
+		if b == nil { // it may have been put a moment ago
+			info, err := v.Blobs.Stat(ctx, d)
+			if err != nil {
+				v.reportBlob(ctx, r, d, err)
+				continue
+			}
+			b = &verifiedBlob{size: info.Size}
+			v.blobs[d] = b
 		}
-		v.need(ctx, r, d, size, read)
+		first := !b.needed
+		b.needed = true
+		switch {
+		case i < len(sizes) && sizes[i] != b.size:
+			v.reportBlob(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, sizes[i]))
+		case first:
+			v.count(func(out *Verified) { out.Kept.add(b.size) })
+			if v.asked.Data {
+				read(d)
+			}
+		}
 	}
 }
 
-// need looks at a blob that r needs. Its size is negative if it is not known.
-func (v *verification) need(ctx context.Context, r Record, d modproxy.Digest, size int64, read func(modproxy.Digest)) {
-	b := v.blobs[d]
-	if b == nil { // it may have been put a moment ago
-		info, err := v.Blobs.Stat(ctx, d)
+// verifyBlob compares a blob with its digest and the records that need it.
+func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error {
+	needing, err := v.Records.Needing(ctx, d)
+	if err != nil {
+		return err
+	}
+	var records []Record
+	var checks []func(io.Reader) error
+	for _, r := range needing {
+		keeper := v.Kinds[r.Kind]
+		if keeper == nil {
+			continue
+		}
+		if r, err := v.Records.Get(ctx, r.Ref); err == nil { // else it has changed
+			records = append(records, r)
+			checks = append(checks, func(blob io.Reader) error { return keeper.VerifyData(ctx, r, d, blob) })
+		}
+	}
+	found, err := v.readBlob(ctx, d, checks)
+	if err != nil {
+		var r Record
+		if len(needing) > 0 {
+			r.Ref = needing[0].Ref
+		}
+		v.reportBlob(ctx, r, d, err)
+		return nil
+	}
+	for i, err := range found {
 		if err != nil {
-			v.broken(ctx, r, d, err)
-			return
-		}
-		b = &verifiedBlob{size: info.Size}
-		v.blobs[d] = b
-	}
-	first := !b.needed
-	b.needed = true
-	if size >= 0 && b.size != size {
-		v.broken(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, size))
-		return
-	}
-	if first {
-		v.count(func(out *Verified) { out.Kept.add(b.size) })
-		if v.asked.Data {
-			read(d)
+			v.reportBlob(ctx, records[i], d, fmt.Errorf("%w: %w", ErrDamaged, err))
 		}
 	}
+	return nil
 }
 
-// broken tells that a blob is not what r needs, because of err. Without a revision r is
-// only named, and err is about the blob itself.
-func (v *verification) broken(ctx context.Context, r Record, d modproxy.Digest, err error) {
+// rebuildBlob puts the records that need a blob.
+func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error {
+	size := v.blobs[d].size
+	var records []Record
+	var checks []func(io.Reader) error
+	for _, keeper := range v.Kinds {
+		if keeper != nil {
+			checks = append(checks, func(blob io.Reader) error {
+				list, err := keeper.Rebuild(ctx, d, size, blob)
+				records = append(records, list...)
+				return err
+			})
+		}
+	}
+	if _, err := v.readBlob(ctx, d, checks); err != nil { // a kind that fails does not know it
+		v.reportBlob(ctx, Record{}, d, err)
+		return nil
+	}
+	put := 0
+	for _, r := range records {
+		r.Revision = 0
+		switch _, err := v.Records.Put(ctx, r); {
+		case err == nil:
+			put++
+		case errors.Is(err, fs.ErrNotExist): // the blob was removed meanwhile
+			return nil
+		case !errors.Is(err, ErrConflict):
+			return err
+		}
+	}
+	needing, err := v.Records.Needing(ctx, d)
+	if err != nil {
+		return err
+	}
+	v.count(func(out *Verified) {
+		if out.Records += put; len(needing) > 0 {
+			out.Kept.add(size)
+		} else {
+			out.Orphans.add(size)
+		}
+	})
+	return nil
+}
+
+// readBlob gives the bytes of a blob to checks, one after the other, and returns what they say. The error is
+// about the blob; then they do not count.
+func (v *verification) readBlob(ctx context.Context, d modproxy.Digest, checks []func(io.Reader) error) (found []error, err error) {
+	blob, err := v.Blobs.Open(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
+	defer c.Close()
+	for _, check := range checks {
+		found = append(found, check(c))
+		if err := c.check(ctx); err != nil {
+			return nil, err
+		}
+		_, _ = c.Seek(0, io.SeekStart)
+	}
+	return found, c.check(ctx)
+}
+
+// countedBlob counts what is read, and ends with its context.
+type countedBlob struct {
+	Blob
+	ctx context.Context
+	v   *verification
+}
+
+func (b countedBlob) Read(p []byte) (n int, err error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err = b.Blob.Read(p)
+	b.v.count(func(out *Verified) { out.Read += int64(n) })
+	return n, err
+}
+
+// reportBlob reports that a blob is not what r needs, because of err. Without a revision r is only named, and
+// err is about the blob itself.
+func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Digest, err error) {
 	absent := errors.Is(err, fs.ErrNotExist)
-	if ctx.Err() != nil || r.Revision == 0 && absent || r.Revision != 0 && !v.stands(ctx, r) {
+	if ctx.Err() != nil || r.Revision == 0 && absent || r.Revision != 0 && !v.unchanged(ctx, r) {
 		return // it was removed, or has changed
 	}
-	found := Damage{Kind: Unreadable, Ref: r.Ref, Digest: d, Text: err.Error()}
+	damage := Damage{Kind: Unreadable, Ref: r.Ref, Digest: d, Text: err.Error()}
 	var repair func() error
-	remove := func() error { return unless(v.Records.Delete(ctx, r.Ref, r.Revision), ErrConflict) }
 	switch {
 	case absent:
-		found.Kind, found.Text, repair = MissingBlob, "the package is not there", remove
+		damage.Kind, damage.Text = MissingBlob, "the package is not there"
+		repair = func() error { return v.delete(ctx, r) }
 	case errors.Is(err, ErrDamaged):
-		found.Kind = DamagedBlob
+		damage.Kind = DamagedBlob
 		repair = func() error {
 			err := v.Check(ctx, d)
 			if err == nil && r.Revision != 0 { // the bytes are right, and the record is not
-				err = remove()
+				err = v.delete(ctx, r)
 			}
-			return unless(unless(err, ErrDamaged), fs.ErrNotExist)
+			return ignore(err, ErrDamaged, fs.ErrNotExist)
 		}
 	}
-	v.found(found, repair)
+	v.report(damage, repair)
 }
 
-// stands reports whether a record is what it was.
-func (v *verification) stands(ctx context.Context, r Record) bool {
+// unchanged reports whether a record is what it was.
+func (v *verification) unchanged(ctx context.Context, r Record) bool {
 	is, err := v.Records.Get(ctx, r.Ref)
 	return err == nil && is.Revision == r.Revision
 }
 
-// found tells of damage; repair, if there is one, is tried before.
-func (v *verification) found(d Damage, repair func() error) {
+// report calls Found. With Repair it calls repair before, unless that is nil.
+func (v *verification) report(d Damage, repair func() error) {
 	if v.asked.Repair && repair != nil {
 		if err := repair(); err != nil {
 			d.Text += "; repair: " + err.Error()
@@ -247,19 +390,19 @@ func (v *verification) found(d Damage, repair func() error) {
 	}
 }
 
-// count changes what was looked at, and tells of it now and then.
+// count changes what was looked at, and calls Progress now and then.
 func (v *verification) count(change func(*Verified)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(&v.out)
-	if v.reported.IsZero() || time.Since(v.reported) >= time.Second/5 {
-		v.report()
+	if time.Since(v.told) >= time.Second/5 {
+		v.progress()
 	}
 }
 
-// report is called with mu held, or when all is over.
-func (v *verification) report() {
-	v.reported = time.Now()
+// progress calls Progress. It is called with mu held, or when all is over.
+func (v *verification) progress() {
+	v.told = time.Now()
 	v.out.Seconds = time.Since(v.started).Seconds()
 	if v.asked.Progress != nil {
 		v.asked.Progress(v.out)

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ErrSync is wrapped by errors of flushes. Nothing is known after one: the change may be on the disk or not, and
-// another flush of the same file may succeed without writing anything.
+// ErrSync is wrapped by errors of flushes. Nothing is known after one: the change may be on the disk or not,
+// and another flush of the same file may succeed without writing anything.
 var ErrSync = errors.New("cannot flush to the disk")
 
 // Disk makes changes durable. The zero value is ready to use.
@@ -53,9 +53,9 @@ func (d Disk) closeDir(f *os.File) error {
 	return err
 }
 
-// WriteFile replaces the file with the given name by what write writes. After a power cut there is the whole old
-// file or the whole new one, and the new one once WriteFile has returned nil. When the error is not [ErrSync] the
-// old file is still there. The mode of the new file is 0600, unless write changes it.
+// WriteFile replaces the file with the given name by what write writes. After a power cut there is the whole
+// old file or the whole new one, and the new one once WriteFile has returned nil. When the error is not
+// [ErrSync] the old file is still there. The mode of the new file is 0600, unless write changes it.
 //
 // The system calls, for write of one []byte:
 //
@@ -75,8 +75,8 @@ func (d Disk) WriteFile(name string, write func(*os.File) error) error {
 	return d.Rename(temp, name)
 }
 
-// WriteTemp is the first half of WriteFile. It returns the name of a flushed temporary file, dir/base.*.tmp. When
-// it fails there is no such file.
+// WriteTemp is the first half of WriteFile. It returns the name of a flushed temporary file, dir/base.*.tmp.
+// When it fails there is no such file.
 func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp string, err error) {
 	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
 	if err != nil {
@@ -109,8 +109,8 @@ func (d Disk) Rename(temp, name string) error {
 
 const tempSuffix = ".tmp"
 
-// RemoveTemps removes the temporary files in dir that a process has left which was killed. Their names begin with
-// base. The caller has the lock under which such files are made.
+// RemoveTemps removes the temporary files in dir that a process has left which was killed. Their names begin
+// with base. The caller has the lock under which such files are made.
 func RemoveTemps(dir, base string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

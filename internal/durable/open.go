@@ -10,8 +10,8 @@ import (
 var ErrNotRegular = errors.New("not a regular file")
 
 // OpenRegular is os.OpenFile with mode 0600 for a regular file, or a link to one. It refuses anything else, and
-// does not wait for the other end of a pipe. With [NoFollow] in flag it refuses symbolic links, too: the owner of
-// the directory need not be trusted by the user who runs the program.
+// does not wait for the other end of a pipe. With [NoFollow] in flag it refuses symbolic links, too: the owner
+// of the directory need not be trusted by the user who runs the program.
 func OpenRegular(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|noWait, 0o600)
 	if err != nil {

@@ -25,8 +25,8 @@ func Links(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// InheritOwner gives f, a file or directory that was made just now, to the owner of the directory that it is in.
-// It does nothing unless root runs the program: what root makes there is to be read by the server.
+// InheritOwner gives f, a file or directory that was made just now, to the owner of the directory that it is
+// in. It does nothing unless root runs the program: what root makes there is to be read by the server.
 func InheritOwner(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

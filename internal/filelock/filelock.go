@@ -1,5 +1,6 @@
-// Package filelock locks files between processes. A lock ends when the file is closed, or with the process. The locks
-// are those of flock: they are advisory, and two handles in one process exclude each other like two processes.
+// Package filelock locks files between processes. A lock ends when the file is closed, or with the process. The
+// locks are those of flock: they are advisory, and two handles in one process exclude each other like two
+// processes.
 //
 // On systems without flock every function returns [errors.ErrUnsupported].
 package filelock

@@ -105,8 +105,8 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return d.transact(d.db.View, f)
 }
 
-// begin is called before the index is changed; done is called when the files that it is
-// about have changed, too.
+// begin is called before the index is changed; done is called when the files that it is about have changed,
+// too.
 func (d *Directory) begin(ctx context.Context) (done func(), err error) {
 	unuse, err := d.change(ctx)
 	if err != nil {
@@ -129,8 +129,8 @@ func (d *Directory) update(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return d.write(f)
 }
 
-// write is update after begin. Transactions are not batched: bbolt commits a batch in a
-// goroutine of its own, where a panic cannot be contained.
+// write is update after begin. Transactions are not batched: bbolt commits a batch in a goroutine of its own,
+// where a panic cannot be contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
 	err := d.transact(d.commit, f)
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
@@ -145,10 +145,9 @@ func (d *Directory) transact(run func(func(*bbolt.Tx) error) error, f func(*bbol
 	return run(f)
 }
 
-// contain is to be deferred: what it returns calls instead for a panic. bbolt panics
-// about pages that it cannot make sense of, and reads beyond its mapping when a page
-// says so, which without this would be the end of the process; so would be an error of
-// the disk while a page is read. Both hold for the calling goroutine.
+// contain is to be deferred: what it returns calls instead for a panic. bbolt panics about pages that it cannot
+// make sense of, and reads beyond its mapping when a page says so, which without this would be the end of the
+// process; so would be an error of the disk while a page is read. Both hold for the calling goroutine.
 func contain(instead func(p any)) (deferred func()) {
 	before := debug.SetPanicOnFault(true)
 	return func() {

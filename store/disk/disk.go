@@ -1,9 +1,8 @@
 // Package disk keeps records and blobs in a directory.
 //
-// Invariant: a name of the layout has all of its bytes, durably, or is not there. What
-// is kept is written to a temporary file on the same file system, flushed, renamed, and
-// both directories are flushed, before a record refers to it. A flush that fails is an
-// error of what was to be kept, and nothing is made of it.
+// Invariant: a name of the layout has all of its bytes, durably, or is not there. What is kept is written to a
+// temporary file on the same file system, flushed, renamed, and both directories are flushed, before a record
+// refers to it. A flush that fails is an error of what was to be kept, and nothing is made of it.
 //
 // The layout, below the directory:
 //
@@ -13,12 +12,10 @@
 //	quarantine/<name>.<time>      what was damaged: blobs, indexes
 //	tmp/                          what is being written; emptied by Open
 //
-// The index is not trusted: bbolt has no checksums of records, so that each has one of
-// its own, which covers what the record is about. Blobs are not trusted either; their
-// readers check them.
+// The index is not trusted: bbolt has no checksums of records, so that each has one of its own, which covers
+// what the record is about. Blobs are not trusted either; their readers check them.
 //
-// One process at a time has a directory open for writing. The lock on index.db sees to
-// that.
+// One process at a time has a directory open for writing. The lock on index.db sees to that.
 package disk
 
 import (
@@ -69,9 +66,8 @@ type Directory struct {
 
 // Open opens a directory, which it makes if it must. The caller closes it.
 //
-// It refuses a directory that another process has open, one of a newer layout, and one
-// whose index is missing beside what is kept, empty, cut short or damaged. The error
-// says what to do, which is a rebuild.
+// It refuses a directory that another process has open, one of a newer layout, and one whose index is missing
+// beside what is kept, empty, cut short or damaged. The error says what to do, which is a rebuild.
 func Open(dir string) (*Directory, error) {
 	d := newDirectory(dir)
 	if err := d.prepare(); err != nil {
@@ -86,9 +82,9 @@ func Open(dir string) (*Directory, error) {
 	return d, nil
 }
 
-// OpenReadOnly opens a directory that cannot be written, or should not be. Every change
-// is an error that is [syscall.EROFS]. Several processes may have it open so, while
-// none has it open to write. The caller closes it.
+// OpenReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is
+// [syscall.EROFS]. Several processes may have it open so, while none has it open to write. The caller closes
+// it.
 //
 // It refuses what [Open] refuses, and a directory in which nothing was ever kept.
 func OpenReadOnly(dir string) (*Directory, error) {
@@ -125,8 +121,7 @@ func (d *Directory) Records() store.Records { return records{d} }
 // Blobs returns the blobs in the directory.
 func (d *Directory) Blobs() store.Blobs { return blobs{d} }
 
-// ReadOnly returns why nothing can be changed. It is nil unless the directory was
-// opened for reading.
+// ReadOnly returns why nothing can be changed. It is nil unless the directory was opened for reading.
 func (d *Directory) ReadOnly() error { return d.readOnly }
 
 // Close closes the directory. Blobs that are open stay readable.
@@ -197,8 +192,8 @@ func (d *Directory) readLayout() (there bool, err error) {
 	return true, nil
 }
 
-// writeLayout writes a layout if there is none. On a full disk there must be one: to make
-// room means to open the directory.
+// writeLayout writes a layout if there is none. On a full disk there must be one: to make room means to open
+// the directory.
 func (d *Directory) writeLayout() error {
 	if there, err := d.readLayout(); there || err != nil {
 		return err

@@ -28,8 +28,8 @@ func (h *health) fail(err error) error {
 	return h.final
 }
 
-// note is told what became of a write. A full disk, and errors that are not about the
-// file system, change nothing.
+// note is told what became of a write. A full disk, and errors that are not about the file system, change
+// nothing.
 func (h *health) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,9 +44,8 @@ func (h *health) get() (final, trouble error) {
 	return h.final, h.trouble
 }
 
-// Ready returns why nothing can be kept now, or nil. After an error of the file system
-// it writes a file to see whether that has passed. A flush that failed does not pass
-// before the next Open.
+// Ready returns why nothing can be kept now, or nil. After an error of the file system it writes a file to see
+// whether that has passed. A flush that failed does not pass before the next Open.
 func (d *Directory) Ready() error {
 	done, err := d.change(context.Background())
 	if err != nil {
@@ -66,16 +65,16 @@ func (d *Directory) Ready() error {
 	return d.note(err)
 }
 
-// Doubt tells the directory of an error that was met on the same file system, so that
-// [Directory.Ready] looks whether that has passed.
+// Doubt tells the directory of an error that was met on the same file system, so that [Directory.Ready] looks
+// whether that has passed.
 func (d *Directory) Doubt(err error) {
 	if err != nil {
 		d.health.note(err)
 	}
 }
 
-// note tells health of an error of writing files. One of a flush is final: nobody knows
-// what is on the disk, and the system may say so only once.
+// note tells health of an error of writing files. One of a flush is final: nobody knows what is on the disk,
+// and the system may say so only once.
 func (d *Directory) note(err error) error {
 	if errors.Is(err, durable.ErrSync) {
 		return d.health.fail(err)

@@ -16,17 +16,16 @@ import (
 
 // The buckets of the index. Their names carry the version of what is in them.
 //
-// The records of a kind are in a bucket of their own, under their keys. Its name is
-// recordsPrefix and the kind. A value is, one after the other, the SHA-256 of what the
-// record is about and of the rest of the value; the revision; the number of needs; the
-// needs; and the record's value.
+// The records of a kind are in a bucket of their own, under their keys. Its name is recordsPrefix and the kind.
+// A value is, one after the other, the SHA-256 of what the record is about and of the rest of the value; the
+// revision; the number of needs; the needs; and the record's value.
 //
-// needsBucket has an empty value for each need of each record, under the digest, the
-// kind, NUL, and the record's key. Entries may be left from records that were damaged:
-// what counts is what the record says. Its sequence is the last revision.
+// needsBucket has an empty value for each need of each record, under the digest, the kind, NUL, and the
+// record's key. Entries may be left from records that were damaged: what counts is what the record says. Its
+// sequence is the last revision.
 //
-// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds. It
-// decides no more than which blobs are evicted first.
+// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds. It decides no more than
+// which blobs are evicted first.
 var (
 	recordsPrefix = []byte("v1/records/")
 	needsBucket   = []byte("v1/needs")

@@ -175,8 +175,8 @@ type listed struct {
 	err error
 }
 
-// batch returns records whose keys begin with prefix, and where the next batch begins.
-// Records are yielded between transactions, so that their consumer may change some.
+// batch returns records whose keys begin with prefix, and where the next batch begins. Records are yielded
+// between transactions, so that their consumer may change some.
 func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte, most int) (list []listed, next []byte) {
 	const mostBytes = 4 << 20
 	bucket := tx.Bucket(bucketName(kind))

@@ -17,9 +17,9 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Remove deletes the records before the files. On a full disk the index cannot be
-// written before there is room: then the files go first, and records may stay. Removed
-// files are not flushed: what comes back after a power cut is a blob without records.
+// Remove deletes the records before the files. On a full disk the index cannot be written before there is room:
+// then the files go first, and records may stay. Removed files are not flushed: what comes back after a power
+// cut is a blob without records.
 func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) (removed []store.BlobInfo, err error) {
 	done, err := x.d.begin(ctx)
 	if err != nil {
@@ -57,8 +57,7 @@ func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.D
 	return removed, errors.Join(errs...)
 }
 
-// forget deletes what the index has of the blobs that may be removed, and returns those
-// that are there.
+// forget deletes what the index has of the blobs that may be removed, and returns those that are there.
 func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (going []store.BlobInfo, err error) {
 	for _, digest := range list {
 		records := needing(tx, digest)
@@ -106,8 +105,8 @@ func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 // asideTime is how the time is written at the end of a name in the quarantine.
 const asideTime = ".20060102T150405.000000000Z"
 
-// setAside moves a file to the quarantine and returns its name there. An index stays,
-// under both names, until the new one takes its place. It is called with d.writing held.
+// setAside moves a file to the quarantine and returns its name there. An index stays, under both names, until
+// the new one takes its place. It is called with d.writing held.
 func (d *Directory) setAside(name string) (aside string, err error) {
 	aside = d.path(quarantineName, filepath.Base(name)+time.Now().UTC().Format(asideTime))
 	if _, err := os.Lstat(aside); err == nil {

@@ -25,13 +25,12 @@ type Renewal struct {
 // newIndexName is where a new index is until Finish.
 const newIndexName = tempBase + ".index.tmp"
 
-// Renew opens a directory with a new index beside the old one, whatever that is. The new
-// one has those records of the old one whose blobs are there, as far as bbolt can read
-// them. Others can be made from the blobs. [Renewal.Finish] puts it in the old one's place.
-// The caller closes it; before Finish that leaves the old index as it is.
+// Renew opens a directory with a new index beside the old one, whatever that is. The new one has those records
+// of the old one whose blobs are there, as far as bbolt can read them. Others can be made from the blobs.
+// [Renewal.Finish] puts it in the old one's place. The caller closes it; before Finish that leaves the old
+// index as it is.
 //
-// No process may have the directory open. One that has is an error as long as the index
-// can be opened.
+// No process may have the directory open. One that has is an error as long as the index can be opened.
 func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	r := &Renewal{Directory: newDirectory(dir), old: newDirectory(dir), Kept: map[store.Kind]int{}}
 	r.old.readOnly = errors.New("the old index is only read")
@@ -105,8 +104,8 @@ func (r *Renewal) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Finish puts the new index in the place of the old one, and returns where the old one
-// was set aside. A crash leaves one of the two.
+// Finish puts the new index in the place of the old one, and returns where the old one was set aside. A crash
+// leaves one of the two.
 func (r *Renewal) Finish() (aside string, err error) {
 	if err := r.db.Sync(); err != nil {
 		return "", err
@@ -122,8 +121,7 @@ func (r *Renewal) Finish() (aside string, err error) {
 	return aside, r.writeLayout()
 }
 
-// Close closes the directory, and removes the new index unless Finish has put it in its
-// place.
+// Close closes the directory, and removes the new index unless Finish has put it in its place.
 func (r *Renewal) Close() error {
 	var errs []error
 	for _, d := range []*Directory{r.Directory, r.old} {
