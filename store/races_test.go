@@ -103,7 +103,7 @@ func TestKindsWithoutKeeper(t *testing.T) {
 	s := w.store()
 	s.Kinds = map[store.Kind]store.Keeper{packages: nil, "lists": nil}
 	out, err := s.Rebuild(t.Context(), store.Check{})
-	if err != nil || out.Records != 0 || out.Orphans.Blobs != 1 {
+	if err != nil || out.Records != 0 || out.Kept.Blobs != 1 {
 		t.Errorf("Rebuild: %+v, %v", out, err)
 	}
 	for _, c := range []store.Check{{}, {Data: true}, {Data: true, Repair: true}} {
