@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -32,7 +33,7 @@ var (
 	userPattern    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 	sshPathPattern = regexp.MustCompile(`^[A-Za-z0-9._~/+@=%, -]+$`)
 	helperPattern  = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`)
-	scpPattern     = regexp.MustCompile(`^(?:([^@:/]*)@)?([^@:/]+):([^/].*|/.*)$`)
+	scpPattern     = regexp.MustCompile(`^(?:([^@:/]*)@)?([^@:/]+):(.+)$`)
 )
 
 func invalid(format string, args ...any) error {
@@ -43,30 +44,28 @@ func invalid(format string, args ...any) error {
 func parseSource(raw string) (a address, ref string, err error) {
 	u, err := parseURL(raw)
 	if err != nil {
-		return address{}, "", err
+		return a, "", err
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return address{}, "", invalid("a git URL whose query cannot be read") // its text may be secret
+		return a, "", invalid("a git URL whose query cannot be read") // its text may be secret
 	}
 	for key, values := range query {
 		switch {
 		case key == "sshkey":
-			return address{}, "", invalid("sshkey in a git URL: keys are configured, never taken from a location")
+			return a, "", invalid("sshkey in a git URL: keys are configured, never taken from a location")
 		case key != "ref" && key != "depth":
-			return address{}, "", invalid("the query of a git URL: want nothing but ref and depth")
+			return a, "", invalid("the query of a git URL: want nothing but ref and depth")
 		case len(values) != 1:
-			return address{}, "", invalid("%s more than once in a git URL", key)
-		}
-	}
-	if query.Has("depth") {
-		if n, err := strconv.ParseUint(query.Get("depth"), 10, 31); err != nil || n == 0 {
-			return address{}, "", invalid("depth in a git URL: want a positive number")
-		}
-	}
-	if ref = query.Get("ref"); ref != "" {
-		if err := checkRef(ref); err != nil {
-			return address{}, "", err
+			return a, "", invalid("%s more than once in a git URL", key)
+		case key == "depth":
+			if n, err := strconv.ParseUint(values[0], 10, 31); err != nil || n == 0 {
+				return a, "", invalid("depth in a git URL: want a positive number")
+			}
+		case values[0] != "":
+			if ref = values[0]; checkRef(ref) != nil {
+				return a, "", checkRef(ref)
+			}
 		}
 	}
 	u.RawQuery, u.ForceQuery = "", false
@@ -78,8 +77,7 @@ func parseSource(raw string) (a address, ref string, err error) {
 func parseAddress(raw string) (address, error) {
 	m := scpPattern.FindStringSubmatch(raw)
 	if m != nil && len(raw) <= maxAddress && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {
-		a := address{scheme: "ssh", user: m[1], host: strings.ToLower(m[2]), path: m[3], scp: true}
-		return a, a.checkSSH(a.path)
+		return address{scheme: "ssh", user: m[1], host: strings.ToLower(m[2]), path: m[3], scp: true}.checked(m[3])
 	}
 	u, err := parseURL(raw)
 	if err != nil {
@@ -89,10 +87,10 @@ func parseAddress(raw string) (address, error) {
 }
 
 func parseURL(raw string) (*url.URL, error) {
-	if len(raw) > maxAddress {
+	switch {
+	case len(raw) > maxAddress:
 		return nil, invalid("a git URL of more than %d bytes", maxAddress)
-	}
-	if helperPattern.MatchString(raw) {
+	case helperPattern.MatchString(raw):
 		return nil, invalid("a git URL with a transport helper: want https or ssh")
 	}
 	u, err := url.Parse(raw)
@@ -106,78 +104,59 @@ func parseURL(raw string) (*url.URL, error) {
 func newAddress(u *url.URL) (address, error) {
 	a := address{scheme: u.Scheme, host: strings.ToLower(u.Hostname()), path: u.EscapedPath()}
 	defaultPort, known := defaultPorts[a.scheme]
-	if !known {
-		return address{}, invalid("a git URL of another scheme: want https or ssh")
-	}
-	if u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(a.path, "#") {
-		return address{}, invalid("a git URL with more than host and path")
+	_, hasPassword := u.User.Password()
+	switch {
+	case !known:
+		return a, invalid("a git URL of another scheme: want https or ssh")
+	case u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(a.path, "#"):
+		return a, invalid("a git URL with more than host and path")
+	case hasPassword:
+		return a, invalid("a git URL with a password: configure a credential for its host instead")
 	}
 	if port := u.Port(); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return address{}, invalid("a git URL with the port %q", port)
+			return a, invalid("a git URL with the port %q", port)
 		}
-		if a.port = int(n); a.port == defaultPort {
-			a.port = 0
+		if int(n) != defaultPort {
+			a.port = int(n)
 		}
 	}
-	if _, ok := u.User.Password(); ok {
-		return address{}, invalid("a git URL with a password: configure a credential for its host instead")
-	}
-	if a.scheme == "ssh" {
+	if a.scheme == "ssh" { // elsewhere a user name alone is for asking a person for the password
 		a.user = u.User.Username()
-		return a, a.checkSSH(u.Path)
 	}
-	// A user name alone is for asking a person for the password, which never happens here.
-	if err := checkPath(u.Path); err != nil {
-		return address{}, err
-	}
-	return a, a.checkHost()
+	return a.checked(u.Path)
 }
 
-// checkSSH checks an ssh address, whose path without escapes is path.
-func (a *address) checkSSH(path string) error {
-	if a.user == "" {
-		a.user = "git" // not the name of the user that this process runs as
-	}
-	if !userPattern.MatchString(a.user) {
-		return invalid("an ssh URL with a user that is not allowed")
-	}
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	if !sshPathPattern.MatchString(path) {
-		return invalid("an ssh URL with a character in its path that is not allowed")
-	}
-	return a.checkHost()
-}
-
-func (a *address) checkHost() error {
-	if ip, err := netip.ParseAddr(a.host); err == nil && ip.Zone() == "" {
-		a.host = ip.String()
-		return nil
-	}
-	if !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
-		return invalid("a git URL with the host %.80q", a.host)
-	}
-	return nil
-}
-
-// checkPath looks at a path without its escapes.
-func checkPath(path string) error {
+// checked returns a if its user, host and path are allowed. Without its escapes the path is path.
+func (a address) checked(path string) (address, error) {
 	trimmed := strings.Trim(path, "/")
-	if trimmed == "" {
-		return invalid("a git URL without a repository")
-	}
-	if strings.HasPrefix(trimmed, "-") || !utf8.ValidString(path) || strings.ContainsFunc(path, unprintable) {
-		return invalid("a git URL with a path that is not allowed")
+	switch {
+	case trimmed == "":
+		return a, invalid("a git URL without a repository")
+	case trimmed[0] == '-' || !utf8.ValidString(path) || strings.ContainsFunc(path, unprintable):
+		return a, invalid("a git URL with a path that is not allowed")
 	}
 	for part := range strings.SplitSeq(trimmed, "/") {
 		if part == "." || part == ".." {
-			return invalid("the path of a git URL has a part %q", part)
+			return a, invalid("the path of a git URL has a part %q", part)
 		}
 	}
-	return nil
+	if a.scheme == "ssh" {
+		a.user = cmp.Or(a.user, "git") // not the name of the user that this process runs as
+		switch {
+		case !userPattern.MatchString(a.user):
+			return a, invalid("an ssh URL with a user that is not allowed")
+		case !sshPathPattern.MatchString(path):
+			return a, invalid("an ssh URL with a character in its path that is not allowed")
+		}
+	}
+	if ip, err := netip.ParseAddr(a.host); err == nil && ip.Zone() == "" {
+		a.host = ip.String()
+	} else if !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
+		return a, invalid("a git URL with the host %.80q", a.host)
+	}
+	return a, nil
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
@@ -205,4 +184,31 @@ func (a address) String() string {
 		return "ssh://" + a.user + "@" + a.hostPort() + a.path
 	}
 	return a.origin() + a.path
+}
+
+const maxRef = 250 // bytes
+
+var (
+	objectIDPattern = regexp.MustCompile(`^(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+	// What git rev-parse may take for an object whose whole id it is to find: an abbreviated id, or what git
+	// describe prints.
+	abbreviatedPattern = regexp.MustCompile(`^(?:.*-g)?[0-9a-fA-F]{4,64}$`)
+	// What git check-ref-format refuses: characters, beginnings and ends of the whole, and of its parts.
+	notRefPattern = regexp.MustCompile(`^@$|[ ~^:?*[]|\.\.|@\{|^[-+]|\.$|(?:^|/)(?:\.|/|$)|\.lock(?:/|$)`)
+)
+
+// checkRef holds ref to the rules of git check-ref-format, so that it is a name or an id and never an expression, a
+// refspec, a pattern or an option (https://git-scm.com/docs/git-check-ref-format).
+func checkRef(ref string) error {
+	if len(ref) > maxRef || !utf8.ValidString(ref) || strings.ContainsFunc(ref, unprintable) || notRefPattern.MatchString(ref) {
+		return invalid("ref %.80q: want the name of a branch or tag, or a commit id", ref)
+	}
+	return nil
+}
+
+func isObjectID(ref string) bool { return objectIDPattern.MatchString(ref) }
+
+// isAbbreviated reports whether only a whole repository can say what ref means, unless it is a name.
+func isAbbreviated(ref string) bool {
+	return !isObjectID(ref) && (abbreviatedPattern.MatchString(ref) || strings.HasPrefix(ref, "origin/"))
 }

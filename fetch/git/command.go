@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ type command struct {
 	env    []string // all of it
 	args   []string // nothing secret: every user of the machine can read them
 	stdin  string
-	stdout func(io.Reader) error // reads what git prints; nil if nothing matters
+	stdout func(io.Reader) error // reads what git prints
 }
 
 // exitError tells that git ended with another status than 0.
@@ -39,27 +40,17 @@ const (
 func (c command) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	git, err := exec.LookPath("git")
-	if err != nil {
-		return fmt.Errorf("%w: git is not installed: %w", modproxy.ErrUnavailable, err)
-	}
-	cmd := exec.CommandContext(running, git, c.args...)
+	cmd := exec.CommandContext(running, "git", c.args...)
 	inGroup(cmd)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, waitDelay
 	stderr := &head{max: maxStderr}
-	cmd.Stderr = stderr
-	if c.stdin != "" {
-		cmd.Stdin = strings.NewReader(c.stdin)
-	}
+	cmd.Stdin, cmd.Stderr = strings.NewReader(c.stdin), stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return errUnavailable(err)
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err := cmd.Start(); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return errUnavailable(err)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), errUnavailable(err))
 	}
 	read := make(chan error, 1)
 	go func() {
@@ -94,10 +85,20 @@ func (c command) take(stdout io.Reader) (err error) {
 			err = modproxy.Fault(p)
 		}
 	}()
-	if c.stdout == nil {
-		return nil
-	}
 	return c.stdout(stdout)
+}
+
+// output runs c, which connects to nothing, and returns what it prints, which is an error beyond limit bytes.
+func (c command) output(ctx context.Context, limit int64) (string, error) {
+	var printed []byte
+	c.stdout = func(stdout io.Reader) (err error) {
+		if printed, err = io.ReadAll(io.LimitReader(stdout, limit+1)); int64(len(printed)) > limit {
+			return invalid("git %s prints more than %d bytes", c.args[0], limit)
+		}
+		return errUnavailable(err)
+	}
+	err := broken(c.run(ctx))
+	return string(printed), err
 }
 
 // head keeps the first max bytes that are written to it.
@@ -109,4 +110,25 @@ type head struct {
 func (h *head) Write(p []byte) (int, error) {
 	h.Builder.Write(p[:min(len(p), h.max-h.Len())])
 	return len(p), nil
+}
+
+// Installed returns an error, [modproxy.ErrUnavailable], unless git is in PATH and new enough.
+func Installed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "git", "version").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: git is not in PATH", modproxy.ErrUnavailable)
+	}
+	var major, minor int
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "git version %d.%d", &major, &minor)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: git does not say its version: %w", modproxy.ErrUnavailable, err)
+	case major < 2 || major == 2 && minor < 31:
+		return fmt.Errorf("%w: git is version %d.%d: want 2.31 or newer", modproxy.ErrUnavailable, major, minor)
+	}
+	return nil
 }

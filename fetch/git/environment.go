@@ -4,78 +4,61 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 )
-
-// settings is configuration for git that is given by GIT_CONFIG_COUNT, so that it is in no file and in no argument.
-type settings [][2]string
-
-func (s *settings) add(key, value string) { *s = append(*s, [2]string{key, value}) }
-
-func (s settings) environ() []string {
-	env := []string{"GIT_CONFIG_COUNT=" + strconv.Itoa(len(s))}
-	for i, kv := range s {
-		env = append(env,
-			fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]),
-			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
-	}
-	return env
-}
-
-// environment returns what a git is given of this process's environment and of the machine: where programs are. It
-// may speak protocols. s and more are added.
-//
-// A pack of some kilobytes can describe an object of any size, and git holds in memory what is made by a delta,
-// converted, or smaller than a threshold. An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in
-// git's wrapper.c), and there are not several such objects at a time.
-func environment(gitDir, home string, protocols []string, s settings, more ...string) []string {
-	env := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C", "GIT_DIR=" + gitDir,
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
-		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "SSH_ASKPASS_REQUIRE=never",
-		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"), "GIT_PROTOCOL_FROM_USER=0",
-		"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_ALLOC_LIMIT=256m",
-	}
-	return append(append(env, more...), append(commonSettings(), s...).environ()...)
-}
 
 // largeFile is the size in bytes above which git streams a file, if it can.
 const largeFile = 32 << 20
 
-// commonSettings returns what holds for every git.
-func commonSettings() settings {
-	s := settings{
-		{"safe.directory", "*"}, // the directory is our own, whatever user owns Dir
-		{"safe.bareRepository", "all"},
-		{"core.hooksPath", os.DevNull}, {"core.attributesFile", os.DevNull}, {"core.excludesFile", os.DevNull},
-		{"core.fsmonitor", "false"}, {"core.askPass", "false"}, {"credential.helper", ""},
-		{"core.bigFileThreshold", strconv.Itoa(largeFile)}, {"pack.threads", "1"},
-		{"init.defaultBranch", "main"}, {"advice.detachedHead", "false"},
-		{"gc.auto", "0"}, {"maintenance.auto", "false"}, {"fetch.writeCommitGraph", "false"},
-		{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
-		{"protocol.version", "2"},
-		{"transfer.bundleURI", "false"}, // no hint of a server leads elsewhere
-		{"fetch.recurseSubmodules", "false"}, {"submodule.recurse", "false"},
-		{"transfer.fsckObjects", "true"},
-	}
-	for _, id := range harmless {
-		s.add("fetch.fsck."+id, "ignore")
-	}
-	return s
+// commonSettings hold for every git.
+var commonSettings = [][2]string{
+	{"safe.directory", "*"}, // the directory is our own, whatever user owns Dir
+	{"safe.bareRepository", "all"},
+	{"core.hooksPath", os.DevNull}, {"core.attributesFile", os.DevNull}, {"core.excludesFile", os.DevNull},
+	{"core.fsmonitor", "false"}, {"core.askPass", "false"}, {"credential.helper", ""},
+	{"core.bigFileThreshold", strconv.Itoa(largeFile)}, {"pack.threads", "1"},
+	{"init.defaultBranch", "main"}, {"advice.detachedHead", "false"},
+	{"gc.auto", "0"}, {"maintenance.auto", "false"}, {"fetch.writeCommitGraph", "false"},
+	{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
+	{"protocol.version", "2"},
+	{"transfer.bundleURI", "false"}, // no hint of a server leads elsewhere
+	{"fetch.recurseSubmodules", "false"}, {"submodule.recurse", "false"},
+	{"transfer.fsckObjects", "true"},
+	// The findings of git fsck that are let pass. Repositories of many years have them, made by tools that are long
+	// gone; the clients, which check nothing, take them. All but the last are about the author of a commit or tag,
+	// and when, which no package contains. zeroPaddedFilemode is a mode with a leading zero, which reads the same.
+	// What is left refuses the repository: names like "..", ".git" or "a/b", entries out of order or twice, links
+	// and options in .gitmodules, headers that end early (https://git-scm.com/docs/git-fsck, "fsck messages").
+	{"fetch.fsck.badDate", "ignore"}, {"fetch.fsck.badDateOverflow", "ignore"}, {"fetch.fsck.badEmail", "ignore"},
+	{"fetch.fsck.badName", "ignore"}, {"fetch.fsck.badTimezone", "ignore"}, {"fetch.fsck.missingAuthor", "ignore"},
+	{"fetch.fsck.missingEmail", "ignore"}, {"fetch.fsck.missingNameBeforeEmail", "ignore"},
+	{"fetch.fsck.missingSpaceBeforeDate", "ignore"}, {"fetch.fsck.missingSpaceBeforeEmail", "ignore"},
+	{"fetch.fsck.multipleAuthors", "ignore"}, {"fetch.fsck.zeroPaddedDate", "ignore"},
+	{"fetch.fsck.missingTaggerEntry", "ignore"}, {"fetch.fsck.badTagName", "ignore"},
+	{"fetch.fsck.zeroPaddedFilemode", "ignore"},
 }
 
-// harmless are the findings of git fsck that are let pass. Repositories of many years have them, made by tools that
-// are long gone; the clients, which check nothing, take them. All but the last are about the author of a commit or tag,
-// and when, which no package contains. zeroPaddedFilemode is a mode with a leading zero, which reads the same. What
-// is left refuses the repository: names like "..", ".git" or "a/b", entries out of order or twice, links and
-// options in .gitmodules, headers that end early (https://git-scm.com/docs/git-fsck, "fsck messages").
-var harmless = []string{
-	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone",
-	"missingAuthor", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
-	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate",
-	"missingTaggerEntry", "badTagName",
-	"zeroPaddedFilemode",
+// environment returns all that a git is given: of this process's environment only where programs are. It may speak
+// one protocol, or none. settings are configuration that is in no file and in no argument.
+//
+// A pack of some kilobytes can describe an object of any size, and git holds in memory what is made by a delta,
+// converted, or smaller than a threshold. An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in
+// git's wrapper.c), and there are not several such objects at a time.
+func (r *repository) environment(protocol string, settings [][2]string, more ...string) []string {
+	home := filepath.Join(r.top, "home")
+	env := append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C", "GIT_DIR=" + r.dir,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "SSH_ASKPASS_REQUIRE=never",
+		"GIT_ALLOW_PROTOCOL=" + protocol, "GIT_PROTOCOL_FROM_USER=0",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_ALLOC_LIMIT=256m",
+		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(commonSettings)+len(settings)),
+	}, more...)
+	for i, s := range slices.Concat(commonSettings, settings) {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s[1]))
+	}
+	return env
 }
 
 // systemRoots are where root certificates are, in the order of crypto/x509.

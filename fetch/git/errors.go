@@ -2,7 +2,6 @@ package git
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,58 +18,59 @@ import (
 )
 
 // explain returns why git could not get something from r, as far as that can be known without reading git's prose:
-// from the context, from the tunnel, from the status of the last HTTP answer. hard tells that asking further is in
-// vain.
-func (r *repository) explain(ctx context.Context, err error) (explained error, hard bool) {
-	exit := asExit(err)
-	if exit == nil || ctx.Err() != nil {
-		return err, true
+// from the tunnel and from the status of the last HTTP answer. The result is an *exitError still where asking in
+// another way may help.
+func (r *repository) explain(err error) error {
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok {
+		return err
 	}
-	switch err := r.session.Refused(); {
-	case err != nil && egress.MayPass(err):
-		return &passing{fetch.Outgoing(err)}, true
-	case err != nil:
-		return fetch.Outgoing(err), true
+	if refused := r.session.Refused(); refused != nil {
+		if err = fetch.Outgoing(refused); egress.MayPass(refused) {
+			err = &passing{err}
+		}
+		return err
 	}
 	status, location, after := r.lastAnswer()
-	if location != "" {
-		return &redirect{location}, true
-	}
-	if full := outOfSpace(exit.stderr); full != nil {
-		return errUnavailable(fmt.Errorf("git ran out of room for what it fetched: %w", full)), true
-	}
-	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
+	origin, said := r.at.origin(), scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
+	full := outOfSpace(exit.stderr)
 	switch {
+	case location != "":
+		return &redirect{location}
+	case full != nil:
+		return fmt.Errorf("%w: git ran out of room for what it fetched: %w", modproxy.ErrUnavailable, full)
 	case status == 401 && r.hasCredential:
-		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, r.at.origin()), true
+		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, origin)
 	case status == 401:
-		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s", modproxy.ErrDenied, r.at.origin()), true
+		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s", modproxy.ErrDenied, origin)
 	case status == 403:
-		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, r.at.origin()), true
+		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, origin)
 	case status == 404 || status == 410:
-		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, r.at.origin(), status), true
-	case fetch.MayPass(status):
-		err := fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said)
-		return &passing{fetch.Later(err, after)}, true
+		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, origin, status)
 	case status >= 400:
-		return fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, r.at.origin(), status, said), true
+		err = fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, origin, status, said)
+		if fetch.MayPass(status) {
+			err = &passing{fetch.Later(err, after)}
+		}
+		return err
 	}
-	err = fmt.Errorf("%w: %s%s", modproxy.ErrUnavailable, exit, said)
+	err = fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
 	if status == 0 && r.at.scheme != "ssh" { // no answer at all
 		err = &passing{err}
 	}
-	return err, false
+	return err
 }
 
 // broken returns why a git failed that needs nothing but what is here.
 func broken(err error) error {
-	if exit := asExit(err); exit != nil {
-		if full := outOfSpace(exit.stderr); full != nil {
-			return errUnavailable(full)
-		}
-		return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok {
+		return err
 	}
-	return err
+	if full := outOfSpace(exit.stderr); full != nil {
+		return errUnavailable(full)
+	}
+	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
 }
 
 // outOfSpace returns the error for which git could not write, if what it wrote about it is that there was no room;
@@ -98,8 +98,8 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 	}
 	defer f.Close()
 	const tail = 256 << 10
-	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(0, end-tail), io.SeekStart)
+	if info, err := f.Stat(); err == nil {
+		_, _ = f.Seek(max(0, info.Size()-tail), io.SeekStart)
 	}
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
 	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
@@ -132,7 +132,7 @@ const maxSaid = 240 // bytes
 // scrub makes of git's stderr a short tail for an error: what it says is wrong, URLs without user information and
 // query, no control characters, none of the secrets. It is for people only.
 func scrub(stderr string, viaSSH bool, secrets ...string) string {
-	text := strings.Join(verdict(stderr, viaSSH), "; ")
+	text := verdict(stderr, viaSSH)
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "[redacted]")
@@ -145,10 +145,10 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 		}
 		return r
 	}, text)
-	switch {
-	case text == "":
+	if text == "" {
 		return ""
-	case len(text) > maxSaid:
+	}
+	if len(text) > maxSaid {
 		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
 	}
 	return ": " + text
@@ -156,27 +156,23 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 
 // verdict returns the lines in which git says what is wrong. With ssh it is the line before them: there git itself
 // only says that it could not read.
-func verdict(stderr string, viaSSH bool) (said []string) {
+func verdict(stderr string, viaSSH bool) string {
+	var said []string
 	before := ""
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
-		text, ok := strings.CutPrefix(line, "fatal: ")
-		if !ok {
-			text, ok = strings.CutPrefix(line, "error: ")
-		}
+		kind, text, _ := strings.Cut(line, ": ")
 		switch {
-		case ok && viaSSH && before != "":
-			return []string{before}
-		case ok:
+		case kind == "fatal" || kind == "error":
 			said = append(said, text)
-		case line != "":
+		case line != "" && said == nil:
 			before = line
 		}
 	}
-	if len(said) == 0 && viaSSH && before != "" {
-		said = []string{before}
+	if viaSSH && before != "" {
+		return before
 	}
-	return said
+	return strings.Join(said, "; ")
 }
 
 func bareURL(s string) string {
@@ -198,15 +194,6 @@ func tooLarge(limit int64) error {
 type passing struct{ error }
 
 func (p *passing) Unwrap() error { return p.error }
-
-// asExit returns the *exitError that err is; nil if it is another error.
-func asExit(err error) *exitError {
-	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit
-	}
-	return nil
-}
 
 // errUnavailable returns err, unless that is nil, as [modproxy.ErrUnavailable].
 func errUnavailable(err error) error {

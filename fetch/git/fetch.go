@@ -36,7 +36,8 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 	case isObjectID(ref):
 		return strings.ToLower(ref), nil
 	}
-	err = g.use(s, nil).run(ctx, a, func(ctx context.Context, u *use) error {
+	u := g.use(s, nil)
+	err = u.run(ctx, func(ctx context.Context) error {
 		return redirected(a, func(at address) (err error) {
 			commit, err = u.listed(ctx, at, ref)
 			return err
@@ -63,7 +64,8 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 	if u, err := url.Parse(s.URL); err == nil {
 		got.From.URL = egress.Redact(u)
 	}
-	err = g.use(s, t).run(ctx, a, func(ctx context.Context, u *use) (err error) {
+	u := g.use(s, t)
+	err = u.run(ctx, func(ctx context.Context) (err error) {
 		got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
 		return err
 	})
@@ -100,19 +102,15 @@ func (g *Getter) use(s fetch.Source, t tree) *use {
 	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
 }
 
-// run calls visit, with a directory and within the time that there is, if a may be visited.
-func (u *use) run(ctx context.Context, a address, visit func(context.Context, *use) error) error {
+// run calls visit, with a directory and within the time that there is.
+func (u *use) run(ctx context.Context, visit func(context.Context) error) (err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, u.limits.Time,
 		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time))
 	defer stop()
-	err := u.allow(ctx, a)
-	if err != nil {
-		return err
-	}
 	if u.dir, err = os.MkdirTemp(u.Dir, "git-"); err != nil {
 		return errUnavailable(err)
 	}
-	err = visit(ctx, u)
+	err = visit(ctx)
 	return cmp.Or(err, errUnavailable(os.RemoveAll(u.dir)))
 }
 
@@ -128,22 +126,33 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 		return "", err
 	}
 	there, err := r.list(ctx, ref)
-	switch {
-	case err != nil:
-		why, _ := r.explain(ctx, err)
-		return "", why
-	case there.id == "" && !isAbbreviated(ref):
-		return "", noSuchRef(ref)
+	if err == nil && there.id == "" && !isAbbreviated(ref) {
+		err = noSuchRef(ref)
 	}
-	return there.id, nil
+	return there.id, err
 }
 
 // repository fetches one repository, and the submodules in it, into the tree below prefix.
 func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
-	var links map[string]entry
+	var links map[string]entry // to the commits of submodules, by path
 	var byPath map[string]submodule
 	err = redirected(a, func(at address) (err error) {
-		commit, links, byPath, err = u.extract(ctx, at, ref, prefix)
+		r, err := u.resolve(ctx, at, ref, &commit)
+		if err != nil {
+			return err
+		}
+		// The disk space of the repository is for its submodules.
+		defer func() { err = cmp.Or(err, u.close(r)) }()
+		if links, err = r.entries(ctx, commit, u.limits); err != nil {
+			return err
+		}
+		modules := links[".gitmodules"]
+		if err = r.files(ctx, commit, prefix, links, u.tree); err != nil {
+			return err
+		}
+		if len(links) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
+			byPath, err = r.submodules(ctx, commit, modules.size)
+		}
 		return err
 	})
 	if err != nil {
@@ -153,36 +162,12 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
-// extract fetches one repository and writes its files into the tree. What is left are the links to submodules. The
-// disk space of the repository is for the next one.
-func (u *use) extract(ctx context.Context, a address, ref, prefix string) (
-	commit string, links map[string]entry, byPath map[string]submodule, err error,
-) {
-	r, commit, err := u.resolve(ctx, a, ref)
-	if err != nil {
-		return "", nil, nil, err
-	}
-	defer func() { err = cmp.Or(err, u.close(r)) }()
-	entries, err := r.entries(ctx, commit, u.limits)
-	if err != nil {
-		return "", nil, nil, err
-	}
-	modules := entries[".gitmodules"]
-	if err = r.files(ctx, commit, prefix, entries, u.tree); err != nil {
-		return "", nil, nil, err
-	}
-	if len(entries) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {
-		byPath, err = r.submodules(ctx, commit, modules.size)
-	}
-	return commit, entries, byPath, err
-}
-
 // maxTries is how often a repository is asked for what it does not give because of trouble that may pass.
 const maxTries = 5
 
 // resolve fetches the commit that ref means, again if trouble may pass. What is received counts, whatever comes of
 // it: where too little is left because of trouble, that is the error.
-func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository, commit string, err error) {
+func (u *use) resolve(ctx context.Context, a address, ref string, commit *string) (r *repository, err error) {
 	var trouble error // of the last try
 	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {
 		left := u.limits.Received - u.received
@@ -192,7 +177,7 @@ func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository
 		if r, err = u.open(ctx, a, left); err != nil {
 			return false, err
 		}
-		if commit, err = r.resolve(ctx, ref); err == nil {
+		if *commit, err = r.resolve(ctx, ref); err == nil {
 			return false, nil
 		}
 		if closeErr := u.close(r); closeErr != nil {
@@ -204,11 +189,5 @@ func (u *use) resolve(ctx context.Context, a address, ref string) (r *repository
 		trouble = err
 		return errors.As(err, new(*passing)), err
 	})
-	return r, commit, err
-}
-
-// close removes r and counts what it received.
-func (u *use) close(r *repository) error {
-	u.received += r.received()
-	return errUnavailable(r.close())
+	return r, err
 }

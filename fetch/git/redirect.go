@@ -24,11 +24,11 @@ const (
 func redirected(a address, visit func(at address) error) error {
 	for at, hops := a, 0; ; hops++ {
 		err := visit(at)
-		var moved *redirect
+		moved, ok := errors.AsType[*redirect](err)
 		switch {
-		case errors.As(err, &moved) && hops == maxRedirects:
+		case ok && hops == maxRedirects:
 			return fmt.Errorf("%w: more than %d redirects", modproxy.ErrUnavailable, maxRedirects)
-		case errors.As(err, &moved):
+		case ok:
 			if at, err = moved.follow(at); err != nil {
 				return err
 			}
@@ -43,20 +43,21 @@ func redirected(a address, visit func(at address) error) error {
 // follow returns the repository that r leads to from a. It is an address like any other: its grammar is checked
 // here, the policy is asked for it, it gets the credential of its own origin, if any.
 func (r *redirect) follow(a address) (address, error) {
+	var to *url.URL
 	from, err := url.Parse(a.String() + firstRequest)
-	if err != nil {
-		return address{}, invalid("not a git URL")
+	if err == nil {
+		to, err = from.Parse(r.location)
 	}
-	to, err := from.Parse(r.location)
+	says := a.origin() + " redirects"
 	switch {
 	case err != nil:
-		return address{}, fmt.Errorf("%w: %s redirects to something that is not a URL", modproxy.ErrUnavailable, a.origin())
+		return a, fmt.Errorf("%w: %s to something that is not a URL", modproxy.ErrUnavailable, says)
 	case !strings.HasSuffix(to.EscapedPath(), firstRequest) || to.RawQuery != firstQuery:
-		return address{}, fmt.Errorf("%w: %s redirects to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, a.origin())
+		return a, fmt.Errorf("%w: %s to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, says)
 	case a.scheme == "https" && to.Scheme != "https":
-		return address{}, fmt.Errorf("%w: %s redirects from https to another scheme", modproxy.ErrDenied, a.origin())
+		return a, fmt.Errorf("%w: %s from https to another scheme", modproxy.ErrDenied, says)
 	case to.Scheme != "https" && to.Scheme != "http":
-		return address{}, invalid("a redirect to another scheme")
+		return a, invalid("a redirect to another scheme")
 	}
 	to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, firstRequest), strings.TrimSuffix(to.RawPath, firstRequest), ""
 	return newAddress(to)

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -9,46 +10,6 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
 )
-
-// sshCommand returns the program and options with which git is to reach a. The address that was checked is the one
-// that is connected to; the host's key is looked up by the host's name.
-func (u *use) sshCommand(ctx context.Context, a address) (string, error) {
-	shown, err := u.identity(a)
-	if err != nil {
-		return "", err
-	}
-	port := a.port
-	if port == 0 {
-		port = defaultPorts["ssh"]
-	}
-	to, err := u.Network.Resolve(ctx, a.host, port)
-	if err != nil {
-		return "", fetch.Outgoing(err)
-	}
-	alias := a.host
-	if port != defaultPorts["ssh"] {
-		alias = "[" + a.host + "]:" + strconv.Itoa(port) // as known_hosts has it
-	}
-	return sshCommandLine([]string{
-		"HostName=" + to.Addr().String(),
-		"Port=" + strconv.Itoa(int(to.Port())),
-		"HostKeyAlias=" + alias,
-		"IdentityFile=" + sshPath(shown.SSHKeyFile),
-		"UserKnownHostsFile=" + sshPath(shown.KnownHostsFile),
-	}), nil
-}
-
-// identity returns the credential with the key for a's host.
-func (u *use) identity(a address) (fetch.Credential, error) {
-	shown := u.credentials.Of(a.host)
-	if shown.SSHKeyFile == "" || shown.KnownHostsFile == "" {
-		return shown, fmt.Errorf("%w: no ssh key and known hosts are configured for %s", modproxy.ErrDenied, a.host)
-	}
-	if strings.ContainsAny(shown.SSHKeyFile+shown.KnownHostsFile, "\"\\\n\r\x00") {
-		return shown, fmt.Errorf("%w: the name of an ssh key or known hosts file for %s has a quote, backslash or line break", modproxy.ErrDenied, a.host)
-	}
-	return shown, nil
-}
 
 // sshOptions leave ssh nothing to find out or to ask by itself.
 var sshOptions = []string{
@@ -59,12 +20,46 @@ var sshOptions = []string{
 	"ControlPath=none", "ConnectTimeout=30", "ServerAliveInterval=15", "ServerAliveCountMax=4",
 }
 
-func sshCommandLine(options []string) string {
+// prepareSSH sets the environment of a git that connects to r.at. The IP address that was checked is the one that is
+// connected to; the host's key is looked up by the host's name.
+func (u *use) prepareSSH(ctx context.Context, r *repository) error {
+	shown, err := u.identity(r.at)
+	if err != nil {
+		return err
+	}
+	to, err := u.Network.Resolve(ctx, r.at.host, cmp.Or(r.at.port, defaultPorts["ssh"]))
+	if err != nil {
+		return fetch.Outgoing(err)
+	}
+	alias := r.at.host
+	if r.at.port != 0 {
+		alias = "[" + alias + "]:" + strconv.Itoa(r.at.port) // as known_hosts has it
+	}
 	line := "ssh -F /dev/null"
-	for _, option := range append(options, sshOptions...) {
+	for _, option := range append([]string{
+		"HostName=" + to.Addr().String(),
+		"Port=" + strconv.Itoa(int(to.Port())),
+		"HostKeyAlias=" + alias,
+		"IdentityFile=" + sshPath(shown.SSHKeyFile),
+		"UserKnownHostsFile=" + sshPath(shown.KnownHostsFile),
+	}, sshOptions...) {
 		line += " -o '" + strings.ReplaceAll(option, "'", `'\''`) + "'"
 	}
-	return line
+	r.network = r.environment("ssh", nil, "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND="+line)
+	return nil
+}
+
+// identity returns the credential with the key for a's host.
+func (u *use) identity(a address) (fetch.Credential, error) {
+	shown := u.credentials.Of(a.host)
+	switch {
+	case shown.SSHKeyFile == "" || shown.KnownHostsFile == "":
+		return shown, fmt.Errorf("%w: no ssh key and known hosts are configured for %s", modproxy.ErrDenied, a.host)
+	case strings.ContainsAny(shown.SSHKeyFile+shown.KnownHostsFile, "\"\\\n\r\x00"):
+		return shown, fmt.Errorf("%w: the name of an ssh key or known hosts file for %s has a quote, backslash or line break",
+			modproxy.ErrDenied, a.host)
+	}
+	return shown, nil
 }
 
 // sshPath quotes a file's name for ssh, which splits at spaces and expands percent signs.

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 // submodule is what .gitmodules says about one path.
 type submodule struct {
 	name string
+	path string
 	url  string // absolute, or relative to the URL of the repository that has it
 	none bool   // not to be fetched
 }
@@ -22,9 +24,9 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 	if size > maxModulesFile {
 		return nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
 	}
-	args := []string{"config", "--null", "--list", "--no-includes", "--blob", commit + ":.gitmodules"}
-	list, err := r.output(ctx, command{args: args}, 2*maxModulesFile)
-	if failed := asExit(err); failed != nil {
+	c := r.git("config", "--null", "--list", "--no-includes", "--blob", commit+":.gitmodules")
+	list, err := c.output(ctx, 2*maxModulesFile)
+	if failed, ok := errors.AsType[*exitError](err); ok {
 		return nil, invalid(".gitmodules cannot be read%s", scrub(failed.stderr, false))
 	}
 	if err != nil {
@@ -38,47 +40,42 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 // it; a name that could be a path out of .git/modules counts for nothing, nor does a path or URL that could be an
 // option.
 func parseSubmodules(list string) (map[string]submodule, error) {
-	byName := make(map[string]*submodule)
-	paths := make(map[string]string) // path of each name
-	owner := make(map[string]string) // name for each path
+	byName, byPath := make(map[string]*submodule), make(map[string]*submodule)
 	for item := range strings.SplitSeq(list, "\x00") {
 		key, value, hasValue := strings.Cut(item, "\n")
 		name, variable, ok := submoduleKey(key)
 		if !ok {
 			continue
 		}
-		if byName[name] == nil {
-			byName[name] = &submodule{name: name}
+		s := byName[name]
+		if s == nil {
+			s = &submodule{name: name}
+			byName[name] = s
 		}
-		known := variable == "path" || variable == "url" || variable == "update"
 		switch {
-		case known && !hasValue:
+		case variable != "path" && variable != "url" && variable != "update":
+		case !hasValue:
 			return nil, invalid(".gitmodules: %.80q has no value", key)
-		case known && variable != "update" && strings.HasPrefix(value, "-"):
-			continue
-		}
-		switch variable {
-		case "path":
-			if old, ok := paths[name]; ok && owner[old] == name {
-				delete(owner, old)
-			}
-			paths[name], owner[value] = value, name
-		case "url":
-			byName[name].url = value
-		case "update":
-			switch value {
-			case "checkout", "rebase", "merge", "none": // all the same where nothing is yet
-			default:
+		case variable == "update":
+			if !slices.Contains([]string{"checkout", "rebase", "merge", "none"}, value) { // the first three are the same here
 				return nil, invalid(".gitmodules: %.80q is %.80q", key, value)
 			}
-			byName[name].none = value == "none"
+			s.none = value == "none"
+		case strings.HasPrefix(value, "-"):
+		case variable == "url":
+			s.url = value
+		default:
+			if byPath[s.path] == s {
+				delete(byPath, s.path)
+			}
+			s.path, byPath[value] = value, s
 		}
 	}
-	byPath := make(map[string]submodule, len(owner))
-	for path, name := range owner {
-		byPath[path] = *byName[name]
+	found := make(map[string]submodule, len(byPath))
+	for path, s := range byPath {
+		found[path] = *s
 	}
-	return byPath, nil
+	return found, nil
 }
 
 // submoduleKey takes submodule.<name>.<variable> apart.
@@ -103,15 +100,14 @@ func relativeURL(parent, url string) (string, error) {
 	parent = strings.TrimSuffix(parent, "/")
 	separator := "/"
 	for {
-		if rest, ok := strings.CutPrefix(url, "./"); ok {
-			url = rest
-			continue
-		}
-		rest, ok := strings.CutPrefix(url, "../")
-		if !ok {
+		up := strings.HasPrefix(url, "../")
+		if !up && !strings.HasPrefix(url, "./") {
 			break
 		}
-		url = rest
+		_, url, _ = strings.Cut(url, "/")
+		if !up {
+			continue
+		}
 		if i := strings.LastIndexByte(parent, '/'); i >= 0 {
 			parent = parent[:i]
 		} else if i := strings.LastIndexByte(parent, ':'); i >= 0 {
@@ -137,20 +133,21 @@ func (s submodule) address(parent address) (address, error) {
 
 // fetchSubmodules fetches each of links, which are what is left of a tree: the commits that submodules are to have,
 // by path.
-func (u *use) fetchSubmodules(ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int) error {
+func (u *use) fetchSubmodules(
+	ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int,
+) error {
 	for _, path := range slices.Sorted(maps.Keys(links)) {
-		s, ok := byPath[path]
-		if ok && s.none {
+		s := byPath[path]
+		if s.none {
 			continue
 		}
-		if !ok || s.url == "" {
-			// git submodule update fails as well.
+		u.submodules++
+		switch {
+		case s.url == "": // git submodule update fails as well
 			return invalid("submodule %.80q has no URL in .gitmodules", prefix+path)
-		}
-		if depth >= u.limits.Depth {
+		case depth >= u.limits.Depth:
 			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, u.limits.Depth)
-		}
-		if u.submodules++; u.submodules > u.limits.Submodules {
+		case u.submodules > u.limits.Submodules:
 			return invalid("submodule %.80q: more than the %d submodules that are allowed", prefix+path, u.limits.Submodules)
 		}
 		sub, err := s.address(at)

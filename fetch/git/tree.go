@@ -37,17 +37,12 @@ const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
 
 // entries returns the whole tree of commit by path.
 func (r *repository) entries(ctx context.Context, commit string, l Limits) (tree map[string]entry, err error) {
-	err = r.read(ctx, command{
-		args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit},
-		stdout: func(stdout io.Reader) (err error) {
-			tree, err = readEntries(stdout, l)
-			return err
-		},
-	})
-	if err != nil {
-		return nil, broken(err)
+	c := r.git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	c.stdout = func(stdout io.Reader) (err error) {
+		tree, err = readEntries(stdout, l)
+		return err
 	}
-	return tree, nil
+	return tree, broken(c.run(ctx))
 }
 
 // readEntries reads what git ls-tree prints. A few kilobytes can describe trees without end: an error ends git.
@@ -64,12 +59,12 @@ func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := tree[name]; twice {
-			return nil, invalid("the tree has %.80q twice", name)
-		}
+		_, twice := tree[name]
 		tree[name] = e
 		paths, total = paths+len(name), total+e.size
 		switch {
+		case twice:
+			return nil, invalid("the tree has %.80q twice", name)
 		case len(name) > l.Path:
 			return nil, longPath
 		case len(tree) > l.Entries:
@@ -80,13 +75,10 @@ func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
 			return nil, invalid("the files are larger than the %d bytes that are allowed", l.Content)
 		}
 	}
-	switch err := lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return nil, longPath
-	case err != nil:
-		return nil, errUnavailable(err)
 	}
-	return tree, nil
+	return tree, errUnavailable(lines.Err())
 }
 
 func splitNul(data []byte, atEOF bool) (advance int, token []byte, err error) {
@@ -153,15 +145,62 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	return nil
 }
 
+// convertedLarge returns, in order, the large files of tree that a checkout converts: git archive streams those as
+// they are in the repository, unless its threshold is another (write_archive_entry in git's archive.c).
+func (r *repository) convertedLarge(ctx context.Context, commit string, tree map[string]entry) (paths []string, err error) {
+	var large strings.Builder
+	for name, e := range tree {
+		if e.size > largeFile && e.mode != modeLink {
+			large.WriteString(name + "\x00")
+		}
+	}
+	if large.Len() == 0 {
+		return nil, nil
+	}
+	// Without a work tree git check-attr finds .gitattributes in the index only.
+	if _, err := r.git("read-tree", commit).output(ctx, 0); err != nil {
+		return nil, err
+	}
+	c := r.git("check-attr", "--cached", "--stdin", "-z", "text", "crlf", "eol", "ident", "working-tree-encoding")
+	c.stdin = large.String()
+	printed, err := c.output(ctx, maxAttributes)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Split(strings.TrimSuffix(printed, "\x00"), "\x00")
+	for of := range slices.Chunk(fields, 5*3) { // path, attribute and value, for each of the attributes
+		if len(of) < 5*3 {
+			return nil, fmt.Errorf("%w: git check-attr printed something else", modproxy.ErrUnavailable)
+		}
+		if converts(of[2], of[5], of[8], of[11], of[14]) {
+			paths = append(paths, of[0])
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+const maxAttributes = 4 << 20 // bytes that are printed of the attributes of large files, which cannot be many
+
+// converts reports whether a checkout on Linux may write something else than what the repository has, by the values
+// of a path's attributes: "set", "unset", "unspecified", or what they are set to
+// (https://git-scm.com/docs/gitattributes). There are no filters.
+func converts(text, crlf, eol, ident, encoding string) bool {
+	if text == "unspecified" {
+		text = crlf // its name in early versions of git
+	}
+	return text != "unset" && eol == "crlf" || ident == "set" || encoding != "unspecified"
+}
+
 // archive unpacks what commit has at paths, or all of it. What is larger than threshold is streamed, as it is in
 // the repository; what is not is held in memory, and converted.
 func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, commit string, paths ...string) error {
-	args := []string{"-c", "core.bigFileThreshold=" + strconv.Itoa(threshold),
-		"archive", "--format=tar", "--end-of-options", commit}
+	c := r.git("-c", "core.bigFileThreshold="+strconv.Itoa(threshold), "archive", "--format=tar", "--end-of-options", commit)
 	for _, path := range paths {
-		args = append(args, ":(top,literal)"+path)
+		c.args = append(c.args, ":(top,literal)"+path)
 	}
-	return broken(r.read(ctx, command{args: args, stdout: u.read}))
+	c.stdout = u.read
+	return broken(c.run(ctx))
 }
 
 // unpacking takes from tree what it has found, and puts it into t.
@@ -182,22 +221,19 @@ func (u *unpacking) read(stdout io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("%w: git archive: %w", modproxy.ErrUnavailable, err)
 		}
-		if header.Typeflag == tar.TypeXGlobalHeader || header.Typeflag == tar.TypeDir {
+		name, kind := header.Name, header.Typeflag
+		if _, later := slices.BinarySearch(u.later, name); later || kind == tar.TypeXGlobalHeader || kind == tar.TypeDir {
 			continue
 		}
-		if _, later := slices.BinarySearch(u.later, header.Name); later {
-			continue
-		}
-		e, ok := u.tree[header.Name]
-		isLink := header.Typeflag == tar.TypeSymlink
-		if !ok || e.mode == modeSubmodule || isLink != (e.mode == modeLink) || !isLink && header.Typeflag != tar.TypeReg {
-			return fmt.Errorf("%w: git archive printed %.80q, which the tree does not have so", modproxy.ErrUnavailable, header.Name)
-		}
-		delete(u.tree, header.Name)
-		if isLink {
-			err = u.t.Link(u.prefix+header.Name, header.Linkname)
-		} else {
-			err = u.t.File(u.prefix+header.Name, e.mode == modeExecutable, archiveReader{archive})
+		e, ok := u.tree[name]
+		delete(u.tree, name)
+		switch {
+		case ok && e.mode == modeLink && kind == tar.TypeSymlink:
+			err = u.t.Link(u.prefix+name, header.Linkname)
+		case ok && e.mode != modeLink && e.mode != modeSubmodule && kind == tar.TypeReg:
+			err = u.t.File(u.prefix+name, e.mode == modeExecutable, archiveReader{archive})
+		default:
+			err = fmt.Errorf("%w: git archive printed %.80q, which the tree does not have so", modproxy.ErrUnavailable, name)
 		}
 		if err != nil {
 			return err
