@@ -1,14 +1,12 @@
 // Package app composes modproxy from a configuration, and runs it.
 //
-// [New] opens the data directory, of which no other process may have the claim, listens,
-// and stacks the layers; read stack.go from the end to follow a request. [App.Serve]
-// answers clients until its context ends. Then it stops in this order, all within the
-// time of the key shutdown: readiness fails and connections are no longer kept alive;
-// the fetches that run end, and for two seconds more the clients that waited for them
-// can ask for their packages; the listener closes; running requests end, and those that
-// do not are answered 503; fetches that began meanwhile are cut. [App.Close] releases
-// everything, also after an error. Signals are the caller's: one of them ends the
-// context, and another may be passed on for reloading.
+// [New] opens the data directory, of which no other process may have the claim, listens, and stacks the layers;
+// read stack.go from the end to follow a request. [App.Serve] answers clients until its context ends. Then it
+// stops in this order, all within the time of the key shutdown: readiness fails and connections are no longer
+// kept alive; the fetches that run end, and for two seconds more the clients that waited for them can ask for
+// their packages; the listener closes; running requests end, and those that do not are answered 503; fetches
+// that began meanwhile are cut. [App.Close] releases everything, also after an error. Signals are the caller's:
+// one of them ends the context, and another may be passed on for reloading.
 package app
 
 import (
@@ -39,6 +37,9 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
+// closeTime bounds what the store does at its end.
+const closeTime = 10 * time.Second
+
 // Options are what an App needs besides its configuration.
 type Options struct {
 	Version    string    // of the program
@@ -46,13 +47,14 @@ type Options struct {
 	Log        io.Writer // of the log, in JSON
 }
 
-// App is modproxy. Its exported fields are for the operator's API, which it serves.
+// App is modproxy, or the part of it that was opened. Its exported fields are for the operator's API, which it serves.
 type App struct {
 	Registry modproxy.Registry // all layers
 	Cache    *cache.Registry
 	Store    *store.Store
 	Ledger   *ledger.Log
 
+	damage    error           // why Ledger is nil although there is a ledger
 	disk      *disk.Directory // in which Store is
 	config    *config.Config
 	options   Options
@@ -64,7 +66,7 @@ type App struct {
 	noGit     error               // why nothing can be fetched from git
 	metrics   *proxy.Metrics
 	log       *zap.Logger
-	flush     func() // of the log
+	flush     func() // of the log; may be nil
 
 	claim    *admin.Claim
 	listener net.Listener
@@ -75,10 +77,10 @@ type App struct {
 	draining atomic.Bool
 }
 
-// New opens what c describes, and listens for clients. The log has what goes wrong
-// without keeping it from working.
+// New opens what c describes, and listens for clients. The log has what goes wrong without keeping it from
+// working.
 func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
-	a := &App{metrics: proxy.NewMetrics(), options: o, config: c}
+	a := inside(c, o)
 	a.log, a.flush = newLog(o.Log, c.Log.Level)
 	defer func() {
 		if err != nil {
@@ -116,18 +118,12 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	return a, nil
 }
 
-// Open opens what c describes in a data directory that is claimed, without listening for
-// clients. It does not log.
-func Open(ctx context.Context, c *config.Config, o Options) (*App, error) {
-	a := &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop(), flush: func() {}}
-	if err := a.open(ctx, nil); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	return a, nil
+// inside returns an App of which nothing is open, and which does not log.
+func inside(c *config.Config, o Options) *App {
+	return &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop()}
 }
 
-// ReadOnly returns why nothing more can be kept. It is nil where the data directory can
-// be written.
+// ReadOnly returns why nothing more can be kept, or nil.
 func (a *App) ReadOnly() error { return a.disk.ReadOnly() }
 
 // URL returns where this machine finds the proxy.
@@ -141,20 +137,28 @@ func (a *App) BaseURL() string {
 	return a.url
 }
 
-// TokensUnprotected reports whether clients show their tokens unencrypted, as far as is
-// known.
+// TokensUnprotected reports whether clients show their tokens unencrypted, as far as is known.
 func (a *App) TokensUnprotected() bool {
 	tcp, ok := a.listener.Addr().(*net.TCPAddr)
-	return ok && a.config.RequiresToken() && !tcp.IP.IsLoopback() && a.config.TLS.CertFile == "" && !strings.HasPrefix(a.config.PublicURL, "https://")
+	return ok && a.config.RequiresToken() && !tcp.IP.IsLoopback() && a.config.TLS.CertFile == "" &&
+		!strings.HasPrefix(a.config.PublicURL, "https://")
 }
 
-// Serve answers clients until ctx ends, and reloads what it can whenever there is
-// something to receive.
+// Serve answers clients until ctx ends, and reloads what it can whenever there is something to receive.
 func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
 	idle.Go(func() { a.recheck.Run(idling) })
-	idle.Go(func() { a.follow(idling, reload) })
+	idle.Go(func() {
+		for {
+			select {
+			case <-reload:
+				a.reload()
+			case <-idling.Done():
+				return
+			}
+		}
+	})
 	defer idle.Wait()
 	defer stop()
 	a.logStarted()
@@ -167,53 +171,38 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	return a.serveUntil(ctx, newServer(a.handler(), a.tls, a.log))
 }
 
-// follow reloads until ctx ends.
-func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
-	for {
-		select {
-		case <-reload:
-			a.reload()
-		case <-ctx.Done():
-			return
-		}
-	}
+func (a *App) logStarted() {
+	c := a.config
+	a.log.Info("started", zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", c.Data),
+		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
-// reload reads the certificate again, and logs which keys of the configuration have
-// changed. What was read before goes on to count where there is an error, and for the
-// configuration until a restart; tokens and keys are followed without being told.
+// reload reads the certificate again, and logs which keys of the configuration have changed. What was read before
+// goes on to count where there is an error, and for the configuration until a restart; tokens and keys are followed
+// without being told.
 func (a *App) reload() {
-	what := []string{}
-	var err error
-	if a.tls != nil {
-		if err = a.tls.reload(); err == nil {
-			what = append(what, "tls")
-		}
-	}
-	switch {
-	case err != nil:
+	if a.tls == nil {
+		a.log.Warn("reloaded", zap.Strings("what", nil),
+			zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
+	} else if err := a.tls.reload(); err != nil {
 		a.log.Error("reload_failed", zap.Error(err))
-	case len(what) == 0:
-		a.log.Warn("reloaded", zap.Strings("what", what), zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
-	default:
-		a.log.Info("reloaded", zap.Strings("what", what))
+	} else {
+		a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
 	}
-	changed, err := a.config.Reload()
-	switch {
-	case err != nil:
+	if changed, err := a.config.Reload(); err != nil {
 		a.log.Error("reload_failed", zap.Error(err))
-	case len(changed) > 0:
+	} else if len(changed) > 0 {
 		a.log.Warn("restart_needed", zap.Strings("keys", changed))
 	}
 }
 
 // Close releases what the App stands on. What is fetching is cut.
 func (a *App) Close() error {
+	soon, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	var errs []error
 	if a.Cache != nil {
-		gone, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		errs = append(errs, a.Cache.Close(gone))
+		errs = append(errs, a.Cache.Close(soon))
 	}
 	if a.egress != nil {
 		errs = append(errs, a.egress.Close())
@@ -222,9 +211,9 @@ func (a *App) Close() error {
 		errs = append(errs, a.Ledger.Close())
 	}
 	if a.Store != nil {
-		gone, cancel := context.WithTimeout(context.Background(), time.Second)
+		end, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		errs = append(errs, a.Store.Close(gone), a.disk.Close())
+		errs = append(errs, a.Store.Close(end), a.disk.Close())
 	}
 	for _, listener := range []net.Listener{a.listener, a.socket} {
 		if listener != nil {
@@ -234,6 +223,8 @@ func (a *App) Close() error {
 	if a.claim != nil {
 		errs = append(errs, a.claim.Close())
 	}
-	a.flush()
+	if a.flush != nil {
+		a.flush()
+	}
 	return errors.Join(errs...)
 }

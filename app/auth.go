@@ -16,8 +16,7 @@ import (
 // maxIssuerAnswer bounds what an issuer says of itself and its keys, in bytes.
 const maxIssuerAnswer = 1 << 20
 
-// newAuth puts the layer on top that answers clients only what they may read, if they
-// have to show a token.
+// newAuth puts the layer on top that answers clients only what they may read, if they have to show a token.
 func (a *App) newAuth(ctx context.Context) error {
 	c := a.config
 	if !c.RequiresToken() {
@@ -38,11 +37,7 @@ func (a *App) newAuth(ctx context.Context) error {
 	who := &auth.Authenticator{Tokens: tokens}
 	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
 	if len(c.Auth.Issuers) > 0 {
-		issuers, err := c.Auth.OIDC()
-		if err != nil {
-			return err
-		}
-		verifier, err := oidc.New(oidc.Config{Issuers: issuers, Transport: a.egress.Transport(maxIssuerAnswer), Observe: a.observeIssuer})
+		verifier, err := oidc.New(oidc.Config{Issuers: c.Auth.Issuers, Transport: a.egress.Transport(maxIssuerAnswer), Observe: a.observeIssuer})
 		if err != nil {
 			return err
 		}
@@ -67,8 +62,8 @@ func (a *App) authReady() error {
 	return a.auth.Signer.Check()
 }
 
-// NobodyHasToken reports whether clients need a token and nobody can have one: none
-// was made, and no issuer makes any.
+// NobodyHasToken reports whether clients need a token and nobody can have one: none was made, and no issuer
+// makes any.
 func (a *App) NobodyHasToken() bool {
 	if a.auth == nil || a.auth.JWT != nil {
 		return false

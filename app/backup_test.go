@@ -67,7 +67,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		return c
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	s, err := Open(t.Context(), configure(data), Options{})
+	s, err := openAll(t.Context(), configure(data))
 	must(t, err)
 
 	var served atomic.Int64                // versions below it were served
@@ -104,12 +104,12 @@ func TestBackupUnderLoad(t *testing.T) {
 	must(t, s.Close())
 
 	for _, b := range backups {
-		s, err := Open(t.Context(), configure(b.dir), Options{})
+		s, err := openAll(t.Context(), configure(b.dir))
 		if err != nil { // the index was copied while it was written
 			for _, name := range []string{"index.db", "layout.json", "blobs", "packages"} {
 				must(t, os.RemoveAll(filepath.Join(b.dir, name)))
 			}
-			s, err = Open(t.Context(), configure(b.dir), Options{})
+			s, err = openAll(t.Context(), configure(b.dir))
 		}
 		must(t, err)
 		for i := range b.has {
@@ -122,6 +122,15 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
+}
+
+// openAll opens everything in a data directory, without serving.
+func openAll(ctx context.Context, c *config.Config) (*App, error) {
+	a := inside(c, Options{})
+	if err := a.open(ctx, nil); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
 }
 
 func numbered[T int | int64](i T) string { return fmt.Sprintf("1.%d.0", i) }

@@ -2,10 +2,8 @@ package app
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// certificate is the TLS certificate in force. It follows its files: a changed
-// pair is used from the next connection on, and a broken one is not.
+// certificate is the TLS certificate in force. It follows its files: a changed pair is used from the next
+// connection on, and a broken one is not.
 type certificate struct {
 	paths   config.TLS
 	current atomic.Pointer[tls.Certificate]
@@ -25,8 +23,10 @@ type certificate struct {
 	looked time.Time  // when the files were last looked at
 }
 
-// certificateInterval is how often the certificate's files are looked at.
-const certificateInterval = time.Second
+const (
+	certificateInterval = time.Second // how often the certificate's files are looked at
+	maxPEM              = 1 << 20     // bytes of a file with a certificate or a key
+)
 
 // newCertificate returns nil if none is configured.
 func newCertificate(paths config.TLS) (*certificate, error) {
@@ -48,8 +48,8 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// get returns the certificate in the files as they are now, or the last good one. It does
-// not wait for another connection that reads the files.
+// get returns the certificate in the files as they are now, or the last good one. It does not wait for another
+// connection that reads the files.
 func (c *certificate) get() *tls.Certificate {
 	if c.mu.TryLock() {
 		defer c.mu.Unlock()
@@ -73,9 +73,16 @@ func (c *certificate) reload() error {
 // read is called with c.mu held.
 func (c *certificate) read() error {
 	c.looked = time.Now()
-	stamp, err := stampOf(c.paths.CertFile, c.paths.KeyFile)
-	if err != nil || stamp == c.stamp {
-		return err
+	stamp := ""
+	for _, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		stamp += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
+	}
+	if stamp == c.stamp {
+		return nil
 	}
 	cert, err := durable.ReadRegular(c.paths.CertFile, maxPEM)
 	if err != nil {
@@ -89,27 +96,7 @@ func (c *certificate) read() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
 	}
-	if pair.Leaf == nil {
-		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
-			return err
-		}
-	}
 	c.current.Store(&pair)
 	c.stamp = stamp
 	return nil
 }
-
-func stampOf(names ...string) (string, error) {
-	var stamp strings.Builder
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintln(&stamp, info.ModTime().UnixNano(), info.Size())
-	}
-	return stamp.String(), nil
-}
-
-// maxPEM bounds a file with a certificate or a key, in bytes.
-const maxPEM = 1 << 20

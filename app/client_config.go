@@ -9,11 +9,8 @@ import (
 )
 
 var clientConfigText = template.Must(template.New("").Parse(
-	`{{if eq .Tool "terraform" -}}
-# For ~/.terraformrc (%APPDATA%\terraform.rc on Windows), or for the file that
-# TF_CLI_CONFIG_FILE names.
-{{- else if eq .Tool "tofu" -}}
-# For ~/.tofurc (%APPDATA%\tofu.rc on Windows), or for the file that
+	`{{if .Tool -}}
+# For ~/.{{.Tool}}rc (%APPDATA%\{{.Tool}}.rc on Windows), or for the file that
 # TF_CLI_CONFIG_FILE names.
 {{- else -}}
 # For Terraform: ~/.terraformrc (%APPDATA%\terraform.rc on Windows).
@@ -57,9 +54,8 @@ type clientHost struct {
 	Warn       bool
 }
 
-// ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for
-// both, empty) ask the proxy at the URL base for the modules and providers of the
-// upstreams. The upstream of any name has no block.
+// ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
+// proxy at the URL base for the modules and providers of the upstreams. The upstream of any name has no block.
 func ClientConfig(base, tool string, c *config.Config) string {
 	var hosts []clientHost
 	for _, u := range c.Upstreams {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// How long connections are accepted after the last of the fetches that ran at the
-	// signal: clients that waited for one ask for its package then.
+	// How long connections are accepted after the last of the fetches that ran at the signal: clients that
+	// waited for one ask for its package then.
 	lingerTime = 2 * time.Second
 	// How long sending the answer that the proxy ends may take.
 	lastWords = 500 * time.Millisecond
 )
 
-// serveUntil serves until ctx ends, and then until all requests and fetches have ended or
-// the time of the key shutdown is over.
+// serveUntil serves until ctx ends, and then until all requests and fetches have ended or the time of the key
+// shutdown is over.
 func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)

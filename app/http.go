@@ -20,8 +20,8 @@ const (
 	maxHeader      = 64 << 10 // bytes
 )
 
-// newServer returns a server with the certificate c, which may be nil. It speaks HTTP/1.1 only: clients print the reason phrase of
-// an error, which HTTP/2 does not have, and ask for one thing after another.
+// newServer returns a server with the certificate c, which may be nil. It speaks HTTP/1.1 only: clients print
+// the reason phrase of an error, which HTTP/2 does not have, and ask for one thing after another.
 func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -76,16 +76,15 @@ func (a *App) handler() http.Handler {
 	})
 }
 
-// What modproxy has open beside the connections of clients: at all times, and for
-// each package that is fetched.
+// What modproxy has open beside the connections of clients: at all times, and for each package that is fetched.
 const (
 	filesOpen       = 32
 	filesOfOneFetch = 6
 )
 
-// connections returns how many clients may be connected: as many as are configured, unless
-// files would be lacking for what is kept and fetched then. limit is how many files the
-// process may have open, or zero if that is not known.
+// connections returns how many clients may be connected: as many as are configured, unless files would be
+// lacking for what is kept and fetched then. limit is how many files the process may have open, or zero if that
+// is not known.
 func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// The log is written when so many bytes are buffered or so much time is over: a write for
-// each request would cost more than answering many requests does.
+// The log is written when so many bytes are buffered or so much time is over: a write for each request would
+// cost more than answering many requests does.
 const (
 	logBuffer = 64 << 10
 	logDelay  = 250 * time.Millisecond

@@ -5,14 +5,54 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
 
+// levels has the level at which events of a kind are logged. Other kinds are logged at Info, or at Warn with an
+// error.
+var levels = map[any]zapcore.Level{
+	cache.FetchStarted:    zap.DebugLevel,
+	cache.VersionDropped:  zap.WarnLevel,
+	cache.LedgerBehind:    zap.WarnLevel,
+	cache.LedgerDisagrees: zap.WarnLevel,
+	cache.StoreFailed:     zap.ErrorLevel,
+	store.BlobDamaged:     zap.ErrorLevel,
+	store.StorageFailed:   zap.ErrorLevel,
+	ledger.Drifted:        zap.ErrorLevel,
+	ledger.Failed:         zap.ErrorLevel,
+	ledger.Moved:          zap.WarnLevel,
+	ledger.Unasked:        zap.InfoLevel,
+}
+
+// logEvent logs an event of a kind under a name.
+func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err error, fields ...zap.Field) {
+	level, ok := levels[kind]
+	if !ok && err != nil {
+		level = zap.WarnLevel
+	}
+	entry := a.log.Check(level, name)
+	if entry == nil {
+		return
+	}
+	entry.Write(append([]zap.Field{
+		unless(v.Module == modproxy.Module{}, zap.Stringer("module", v.Module)),
+		unless(v.Version == "", zap.String("version", v.Version)),
+	}, append(fields, zap.Error(err))...)...)
+}
+
+// unless returns f, or a field that is not logged.
+func unless(zero bool, f zap.Field) zap.Field {
+	if zero {
+		return zap.Skip()
+	}
+	return f
+}
+
 // observe measures and logs what goes on behind the requests.
 func (a *App) observe(e cache.Event) {
-	level := zapcore.InfoLevel
 	switch e.Kind {
 	case cache.VersionsAsked:
 		a.metrics.Asked("versions", e.Err)
@@ -20,108 +60,60 @@ func (a *App) observe(e cache.Event) {
 		a.metrics.Asked("location", e.Err)
 	case cache.FetchStarted:
 		a.metrics.FetchStarted()
-		level = zapcore.DebugLevel
 	case cache.FetchEnded:
 		a.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
 		a.disk.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
 		a.metrics.StaleServed()
 		return // the request's own entry says so
-	case cache.StoreFailed:
-		level = zapcore.ErrorLevel
-	case cache.VersionDropped, cache.LedgerBehind, cache.LedgerDisagrees:
-		level = zapcore.WarnLevel
 	}
-	fields := make([]zap.Field, 0, 6)
-	if e.Module != (modproxy.Module{}) {
-		fields = append(fields, zap.Stringer("module", e.Module))
-	}
-	if e.Version != "" {
-		fields = append(fields, zap.String("version", e.Version))
-	}
-	if e.Duration > 0 {
-		fields = append(fields, zap.Float64("seconds", e.Duration.Seconds()))
-	}
-	a.observed(level, string(e.Kind), e.Bytes, e.Err, fields)
+	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
+		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
 
-// observeStore measures and logs what happens to what is kept. Of several versions with
-// the same content it names one.
+// observeStore measures and logs what happens to what is kept. Of several versions with the same content it names
+// one.
 func (a *App) observeStore(e store.Event) {
-	level := zapcore.ErrorLevel
 	switch e.Kind {
 	case store.BlobDamaged:
 		a.metrics.Damaged()
 	case store.BlobEvicted:
 		a.metrics.Evicted(e.Bytes)
-		level = zapcore.InfoLevel
 	}
-	var fields []zap.Field
+	var v modproxy.ModuleVersion
 	for _, ref := range e.Refs {
-		if v, ok := cache.VersionOf(ref); ok {
-			fields = append(fields, zap.Stringer("module", v.Module), zap.String("version", v.Version))
+		if found, ok := cache.VersionOf(ref); ok {
+			v = found
 			break
 		}
 	}
-	if !e.Digest.IsZero() {
-		fields = append(fields, zap.Stringer("digest", e.Digest))
-	}
-	a.observed(level, string(e.Kind), e.Bytes, e.Err, fields)
-}
-
-// observed logs an event.
-func (a *App) observed(level zapcore.Level, kind string, bytes int64, err error, fields []zap.Field) {
-	if err != nil {
-		level = max(level, zapcore.WarnLevel)
-	}
-	entry := a.log.Check(level, kind)
-	if entry == nil {
-		return
-	}
-	if bytes > 0 {
-		fields = append(fields, zap.Int64("bytes", bytes))
-	}
-	if err != nil {
-		fields = append(fields, zap.String("error", err.Error()))
-	}
-	entry.Write(fields...)
+	a.logEvent(e.Kind, string(e.Kind), v, e.Err,
+		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
 
 // observeLedger measures and logs what the ledger's layer and its recheck tell.
 func (a *App) observeLedger(e ledger.Event) {
+	name, record, drift := "ledger_"+string(e.Kind), e.Record, e.Drift
 	var fields []zap.Field
-	if e.ModuleVersion != (modproxy.ModuleVersion{}) {
-		fields = append(fields, zap.Stringer("module", e.Module), zap.String("version", e.Version))
-	}
 	switch e.Kind {
 	case ledger.Recorded:
-		a.log.Info("ledger_recorded", append(fields, zap.String("sum", string(e.Record.Sum)),
-			zap.String("source", e.Record.Source.URL), zap.String("commit", e.Record.Source.Commit))...)
+		fields = []zap.Field{zap.String("sum", string(record.Sum)),
+			zap.String("source", record.Source.URL), zap.String("commit", record.Source.Commit)}
 	case ledger.Drifted:
-		a.log.Error("ledger_drifted", append(fields, zap.String("recorded", string(e.Drift.Recorded)), zap.String("offered", string(e.Drift.Offered)),
-			zap.String("source", e.Drift.Source.URL), zap.String("commit", e.Drift.Source.Commit))...)
-	case ledger.Unasked:
-		a.log.Info("ledger_recheck", append(fields, zap.Error(e.Err))...)
-		return
+		fields = []zap.Field{zap.String("recorded", string(drift.Recorded)), zap.String("offered", string(drift.Offered)),
+			zap.String("source", drift.Source.URL), zap.String("commit", drift.Source.Commit)}
 	case ledger.Moved:
-		a.log.Warn("ledger_recheck", append(fields, zap.String("recorded", e.Record.Source.Commit), zap.String("commit", e.Commit), zap.Error(e.Err))...)
-		return
-	default:
-		a.log.Error("ledger_"+string(e.Kind), append(fields, zap.Error(e.Err))...)
+		fields = []zap.Field{zap.String("recorded", record.Source.Commit), zap.String("commit", e.Commit)}
 	}
-	a.metrics.Ledger(string(e.Kind))
+	if e.Kind == ledger.Moved || e.Kind == ledger.Unasked {
+		name = "ledger_recheck"
+	} else {
+		a.metrics.Ledger(string(e.Kind))
+	}
+	a.logEvent(e.Kind, name, e.ModuleVersion, e.Err, fields...)
 }
 
-func (a *App) observeIssuer(issuer string, err error) {
-	if err != nil {
-		a.log.Warn("the keys of an issuer cannot be fetched", zap.String("issuer", issuer), zap.Error(err))
-		return
-	}
-	a.log.Debug("the keys of an issuer were fetched", zap.String("issuer", issuer))
-}
-
-func (a *App) logStarted() {
-	a.log.Info("started",
-		zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", a.config.Data),
-		zap.String("config", a.options.ConfigFile), zap.Bool("offline", a.config.Offline), zap.Bool("auth", a.config.RequiresToken()))
+// observeIssuer logs an attempt to fetch the keys of an issuer.
+func (a *App) observeIssuer(e oidc.Event) {
+	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, e.Err, zap.String("issuer", e.Issuer))
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
@@ -21,10 +20,13 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// api returns the operator's API of the app.
+// api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Cache: a.Cache, Store: a.Store}
-	if !a.config.Offline {
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store}
+	if a.Cache != nil {
+		server.Cache = a.Cache
+	}
+	if a.Cache != nil && a.Cache.Next != nil {
 		server.Upstreams = a.config
 	}
 	return server
@@ -39,8 +41,7 @@ func operatorMounts(server *admin.Server) []proxy.Mount {
 	return mounts
 }
 
-// ownerByConn makes the owner of the data directory the principal of what comes by the
-// socket.
+// ownerByConn makes the owner of the data directory the principal of what comes by the socket.
 func ownerByConn(ctx context.Context, conn net.Conn) context.Context {
 	if _, ok := conn.(*net.UnixConn); ok {
 		return auth.WithPrincipal(ctx, auth.Owner)
@@ -59,115 +60,78 @@ const (
 	Registries               // all of a proxy
 )
 
-// OpenAPI returns the operator's API of a part of the data directory, for this
-// process only. The directory must be claimed, but for LedgerNow. done releases it.
+// OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
+// claimed, but for LedgerNow. done releases it.
 func OpenAPI(ctx context.Context, c *config.Config, part Part, o Options) (_ *admin.Client, done func() error, err error) {
-	l := &local{}
+	a := inside(c, o)
 	switch part {
 	case Packages:
-		err = l.openPackages(c)
+		err = a.openPackages()
 	case Registries:
-		err = l.openAll(ctx, c, o)
+		alone := *c
+		alone.Anonymous = true // only this process can ask
+		a.config = &alone
+		if err = a.open(ctx, nil); err == nil && a.ReadOnly() != nil {
+			err = fmt.Errorf("the data directory is read-only: %w", a.ReadOnly())
+		}
 	default:
-		err = l.openLedger(c, part)
+		err = a.openLedgerAlone(part)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, l.close())
+		return nil, nil, errors.Join(err, a.Close())
 	}
-	api := proxy.New(proxy.Config{Mounts: operatorMounts(&l.server)})
+	api := proxy.New(proxy.Config{Mounts: operatorMounts(a.api())})
 	client, end := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), auth.Owner)))
 	}))
-	l.closers = append(l.closers, end)
-	return client, l.close, nil
+	return client, func() error { return errors.Join(end(), a.Close()) }, nil
 }
 
-// local is the operator's API of a part of the data directory.
-type local struct {
-	server  admin.Server
-	closers []func() error // in the order in which what they close was opened
-}
-
-func (l *local) close() error {
-	var errs []error
-	for _, f := range slices.Backward(l.closers) {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
-}
-
-// openLedger opens the ledger alone: the index may be lost or damaged.
-func (l *local) openLedger(c *config.Config, part Part) (err error) {
-	if part != LedgerAny {
-		if err := admin.HaveData(c.Data); err != nil {
-			return err
-		}
-		if err := admin.HaveDir(c.LedgerDir(), "ledger"); err != nil {
-			return err
-		}
-	}
+// openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
+func (a *App) openLedgerAlone(part Part) (err error) {
+	dir, open := a.config.LedgerDir(), ledger.Open
 	if part == LedgerNow {
-		l.server.Ledger, err = ledger.OpenReadOnly(c.LedgerDir())
-	} else {
-		l.server.Ledger, err = ledger.Open(c.LedgerDir())
+		open = ledger.OpenReadOnly
+	}
+	if part != LedgerAny {
+		if err = admin.HaveData(a.config.Data); err == nil {
+			err = admin.HaveDir(dir, "ledger")
+		}
 	}
 	if err == nil {
-		l.closers = append(l.closers, l.server.Ledger.Close)
+		a.Ledger, err = open(dir)
 	}
 	return err
 }
 
-// openPackages opens what is kept. A ledger that cannot be read is damage, which
-// verifying tells.
-func (l *local) openPackages(c *config.Config) error {
-	kept, dir, err := openStore(c)
-	if err != nil {
+// openPackages opens what is kept. A ledger that cannot be read is damage, which verifying tells.
+func (a *App) openPackages() error {
+	if err := a.openStore(); err != nil {
 		return err
 	}
-	l.closers = append(l.closers, dir.Close, func() error { return kept.Close(context.Background()) })
-	if _, err := os.Stat(c.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
-		l.server.Damage = l.openLedger(c, LedgerNow)
+	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
+		a.damage = a.openLedgerAlone(LedgerNow)
 	}
-	packages := &cache.Registry{Store: kept}
-	if book := l.server.Ledger; book != nil && book.Tree().N > 0 { // else it says nothing of what is kept
-		kept.Kinds[cache.PackageKind], packages.Ledger = keeperOf(book), book
-	}
-	l.closers = append(l.closers, func() error { return packages.Close(context.Background()) })
-	l.server.Store, l.server.Cache = kept, packages
-	return nil
-}
-
-func (l *local) openAll(ctx context.Context, c *config.Config, o Options) error {
-	inside := *c
-	inside.Anonymous = true // only this process can ask
-	s, err := Open(ctx, &inside, o)
-	if err != nil {
-		return err
-	}
-	l.closers = append(l.closers, s.Close)
-	l.server = *s.api()
-	if why := s.disk.ReadOnly(); why != nil {
-		return fmt.Errorf("the data directory is read-only: %w", why)
+	a.Cache = &cache.Registry{Store: a.Store}
+	if a.Ledger != nil && a.Ledger.Tree().N > 0 { // else it says nothing of what is kept
+		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
 	}
 	return nil
 }
 
-// BeginLedger makes a ledger of the kept packages, if there is none or one of which
-// that was begun. It returns how many records that has then.
+// BeginLedger makes a ledger of the kept packages, if there is none or one of which that was begun. It returns
+// how many records that has then.
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
-	kept, dir, err := openStore(c)
+	a := inside(c, Options{})
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if err = a.openStore(); err == nil {
+		a.Ledger, err = ledger.Open(c.LedgerDir())
+	}
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, kept.Close(ctx), dir.Close()) }()
-	book, err := ledger.Open(c.LedgerDir())
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, book.Close()) }()
-	before := book.Tree().N
-	packages := &cache.Registry{Store: kept, Ledger: book}
-	defer packages.Close(ctx)
+	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
+	book, packages, before := a.Ledger, a.Cache, a.Ledger.Tree().N
 	begun := map[modproxy.ModuleVersion]modproxy.Sum{}
 	for p, err := range packages.List(ctx, modproxy.Module{}) {
 		if err != nil {

@@ -35,10 +35,10 @@ func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
 // keepIn keeps a package in a data directory.
 func keepIn(t *testing.T, c *config.Config, seed string, versions ...string) {
 	t.Helper()
-	kept, dir, err := openStore(c)
-	must(t, err)
-	keep(t, kept, seed, versions...)
-	must(t, errors.Join(kept.Close(t.Context()), dir.Close()))
+	a := inside(c, Options{})
+	must(t, a.openStore())
+	keep(t, a.Store, seed, versions...)
+	must(t, a.Close())
 }
 
 func recordOf(version, seed string) ledger.Record {
@@ -50,16 +50,15 @@ func recordOf(version, seed string) ledger.Record {
 // A ledger that was lost beside packages is not begun anew in silence.
 func TestOpenLedger(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
-	kept, dir, err := openStore(c)
-	must(t, err)
-	book, err := openLedger(t.Context(), c, kept)
-	must(t, err)
-	must(t, book.Close())
-	keep(t, kept, "a", "1.0.0")
-	if _, err := openLedger(t.Context(), c, kept); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
+	a := inside(c, Options{})
+	must(t, a.openStore())
+	must(t, a.openLedger(t.Context()))
+	must(t, a.Ledger.Close())
+	keep(t, a.Store, "a", "1.0.0")
+	if err := a.openLedger(t.Context()); err == nil || !strings.Contains(err.Error(), "the ledger is missing") {
 		t.Errorf("a ledger without records beside packages: %v", err)
 	}
-	must(t, errors.Join(kept.Close(t.Context()), dir.Close()))
+	must(t, a.Close())
 	if n, err := BeginLedger(t.Context(), c); err != nil || n != 1 {
 		t.Fatalf("began %d, %v", n, err)
 	}

@@ -6,9 +6,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// readOnly is Next above a data directory that is read-only. What is fetched could
-// not be recorded, and might be another the next time: nothing is. What versions
-// there are is asked all the same.
+// readOnly is Next above a data directory that is read-only. What is fetched could not be recorded, and might
+// be another the next time: nothing is. What versions there are is asked all the same.
 type readOnly struct {
 	Next modproxy.Registry
 	Why  error

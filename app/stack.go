@@ -27,7 +27,7 @@ import (
 // open makes the layers. Read from the end it is the path of a request.
 func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	c, log := a.config, a.log
-	if a.Store, a.disk, err = openStore(c); err != nil {
+	if err := a.openStore(); err != nil {
 		return err
 	}
 	a.Store.Observe = a.observeStore
@@ -35,7 +35,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if locked != nil {
 		log.Warn("data_read_only", zap.Error(locked))
 	}
-	if a.Ledger, err = openLedger(ctx, c, a.Store); err != nil {
+	if err := a.openLedger(ctx); err != nil {
 		return err
 	}
 	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
@@ -59,9 +59,9 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		if err != nil {
 			return err
 		}
-		// A version is recorded before its package is kept. A record without a
-		// package does no harm: the next fetch must match it. The other way round,
-		// what is refused because it is not what is recorded would fill the disk.
+		// A version is recorded before its package is kept. A record without a package does no harm: the next
+		// fetch must match it. The other way round, what is refused because it is not what is recorded would
+		// fill the disk.
 		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = client
 		reg = pinned
@@ -129,8 +129,8 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 	return all
 }
 
-// newEgress returns what makes every connection that leaves this process, but none to
-// listening, which is this proxy. That is nil if it does not listen.
+// newEgress returns what makes every connection that leaves this process, but none to listening, which is this
+// proxy. That is nil if it does not listen.
 func newEgress(c *config.Config, listening net.Addr, version string) (*egress.Client, error) {
 	own := netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
@@ -147,9 +147,9 @@ func newEgress(c *config.Config, listening net.Addr, version string) (*egress.Cl
 	return client, nil
 }
 
-// emptyScratch makes the directory in which packages are fetched and packed, and
-// removes what a process that was killed left in it. The data directory is open. A
-// directory stays: on a full disk there may be no room for another.
+// emptyScratch makes the directory in which packages are fetched and packed, and removes what a process that
+// was killed left in it. The data directory is open. A directory stays: on a full disk there may be no room for
+// another.
 func emptyScratch(scratch string) error {
 	if info, err := os.Lstat(scratch); err != nil || !info.IsDir() {
 		return errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700))

@@ -6,42 +6,42 @@ import (
 	"syscall"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// openStore opens what is kept; for reading, on a file system that is read-only. The
-// caller closes the store and then the directory.
-func openStore(c *config.Config) (*store.Store, *disk.Directory, error) {
-	dir, err := disk.Open(c.Data)
+// openStore opens what is kept; for reading, on a file system that is read-only.
+func (a *App) openStore() (err error) {
+	c := a.config
+	a.disk, err = disk.Open(c.Data)
 	if errors.Is(err, syscall.EROFS) {
-		dir, err = disk.OpenReadOnly(c.Data)
+		a.disk, err = disk.OpenReadOnly(c.Data)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return &store.Store{
-		Records: dir.Records(), Blobs: dir.Blobs(), Aside: dir,
+	a.Store = &store.Store{
+		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil)},
 		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
-	}, dir, nil
+	}
+	return nil
 }
 
 // pins keep the packages of modules from being evicted.
-type pins config.Scopes
+type pins auth.Scopes
 
 // Pinned implements [store.Pins].
 func (p pins) Pinned(ref store.Ref) bool {
 	v, ok := cache.VersionOf(ref)
-	return ok && len(p) > 0 && config.Scopes(p).Covers(v.Module)
+	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Module)
 }
 
-// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says
-// nothing about them.
+// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.
 func keeperOf(book *ledger.Log) *cache.Keeper {
 	// The limits are far above those of fetching, which may have been lowered since.
 	limits := pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}

@@ -1,16 +1,14 @@
 // Package auth identifies clients, and decides what they may read.
 //
-// Invariant: a client is identified only by what was given to it, shown unaltered and
-// in time: a token, or a signed package path. What an id or a name looks like gives
-// no right. What cannot be checked, because a file is damaged or gone, is refused. A
-// module that a client may not read does not exist for it.
+// Invariant: a client is identified only by what was given to it, shown unaltered and in time: a token, or a
+// signed package path. What an id or a name looks like gives no right. What cannot be checked, because a file
+// is damaged or gone, is refused. A module that a client may not read does not exist for it.
 //
-// A change of the token file or of the key file counts in every process that
-// has it open within a second while requests come in, and never later than five; a
-// new token counts at once.
+// A change of the token file or of the key file counts in every process that has it open within a second while
+// requests come in, and never later than five; a new token counts at once.
 //
-// Two things are secret and appear in no error and no log: the text of a token,
-// of which only a hash is kept, and the segment of a signed package path.
+// Two things are secret and appear in no error and no log: the text of a token, of which only a hash is kept,
+// and the segment of a signed package path.
 package auth
 
 import (
@@ -45,17 +43,15 @@ func (k Kind) String() string {
 
 // Grant is what a principal may do. The zero Grant is nothing.
 type Grant struct {
-	Scopes []Scope // whose modules may be read
-	Admin  bool    // may operate the proxy; it does not make anything readable
+	Scopes Scopes // whose modules may be read
+	Admin  bool   // may operate the proxy; it does not make anything readable
 }
 
 // MayRead reports whether one of the scopes covers m.
-func (g Grant) MayRead(m modproxy.Module) bool {
-	return slices.ContainsFunc(g.Scopes, func(s Scope) bool { return s.Covers(m) })
-}
+func (g Grant) MayRead(m modproxy.Module) bool { return g.Scopes.Covers(m) }
 
-// MayReadOf reports whether one of the scopes covers modules of a namespace of host,
-// or of any namespace when that is empty.
+// MayReadOf reports whether one of the scopes covers modules of a namespace of host, or of any namespace when
+// that is empty.
 func (g Grant) MayReadOf(host, namespace string) bool {
 	return slices.ContainsFunc(g.Scopes, func(s Scope) bool {
 		return covers(s.Host, host) && (namespace == "" || covers(s.Namespace, namespace))
@@ -65,8 +61,8 @@ func (g Grant) MayReadOf(host, namespace string) bool {
 // MayReadAll reports whether one of the scopes covers every module.
 func (g Grant) MayReadAll() bool { return slices.Contains(g.Scopes, Everything) }
 
-// Principal is the client that sent a request. The zero Principal is [Nobody]. Its
-// slices are shared: they are not changed.
+// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices are shared: they are
+// not changed.
 type Principal struct {
 	Kind   Kind
 	ID     string    // unique within Kind; not secret
@@ -91,9 +87,8 @@ func (p Principal) String() string {
 	return s
 }
 
-// Refused is the error for clients that are not identified. Its text, which they are
-// shown, tells only whether they showed a credential. Why is for the log, and has
-// nothing secret.
+// Refused is the error for clients that are not identified. Its text, which they are shown, tells only whether
+// they showed a credential. Why is for the log, and has nothing secret.
 //
 // It is [modproxy.ErrUnauthorized].
 type Refused struct{ Why string }
@@ -116,8 +111,8 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, &p)
 }
 
-// PrincipalOf returns the principal that sent the request of ctx; the zero Principal
-// unless [WithPrincipal] gave it one.
+// PrincipalOf returns the principal that sent the request of ctx; the zero Principal unless [WithPrincipal]
+// gave it one.
 func PrincipalOf(ctx context.Context) Principal {
 	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
 		return *p
@@ -125,9 +120,8 @@ func PrincipalOf(ctx context.Context) Principal {
 	return Principal{}
 }
 
-// Registry gives the principal of the context the answers of Next. A module that the
-// principal may not read is not found, and Next is not asked. A context without a
-// principal is refused.
+// Registry gives the principal of the context the answers of Next. A module that the principal may not read is
+// not found, and Next is not asked. A context without a principal is refused.
 type Registry struct {
 	Next modproxy.Registry
 }

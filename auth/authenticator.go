@@ -18,27 +18,24 @@ const Challenge = `Bearer realm="modproxy"`
 
 // Verifier identifies clients by JSON Web Tokens.
 type Verifier interface {
-	// Verify returns the principal that text, a token, is for. Its error is a
-	// [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be known.
-	// now is from [time.Now].
+	// Verify returns the principal that text, a token, is for. Its error is a [*Refused], or
+	// [modproxy.ErrUnavailable] when the principal cannot be known. now is from [time.Now].
 	Verify(ctx context.Context, text string, now time.Time) (Principal, error)
 }
 
-// Authenticator identifies the clients of requests. It is safe for concurrent use; its
-// fields are not changed after the first.
+// Authenticator identifies the clients of requests. It is safe for concurrent use; its fields are not changed
+// after the first.
 type Authenticator struct {
 	Tokens *Tokens  // nil: no token is good
 	JWT    Verifier // nil: no JSON Web Token is good
 	Signer *Signer  // nil: no signed path is good
 }
 
-// Identify returns the principal that sent a request with the given header. The
-// credential is a token, either as a bearer token, which is how clients show what they
-// have for the registry's host, or as the password of basic authentication with any
-// user name, which is how they show what .netrc has. now is from [time.Now].
+// Identify returns the principal that sent a request with the given header. The credential is a token, either
+// as a bearer token, which is how clients show what they have for the registry's host, or as the password of
+// basic authentication with any user name, which is how they show what .netrc has. now is from [time.Now].
 //
-// The error is a [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be
-// known.
+// The error is a [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be known.
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	values := header["Authorization"]
 	switch {
@@ -59,9 +56,8 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 	return Principal{}, &Refused{"not a credential that this proxy knows"}
 }
 
-// Still returns nil while p, the principal of a request that goes on, is identified:
-// its token was neither revoked nor has it expired. now is from [time.Now]. Errors are
-// those of Identify.
+// Still returns nil while p, the principal of a request that goes on, is identified: its token was neither
+// revoked nor has it expired. now is from [time.Now]. Errors are those of Identify.
 func (a *Authenticator) Still(p Principal, now time.Time) error {
 	switch {
 	case p.Kind == ByToken && a.Tokens != nil:
@@ -73,12 +69,10 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 	return nil
 }
 
-// Package returns the principal that asks for the package of m at path, in its one
-// spelling. It is identified by the segment that was before the path, as [CutSegment]
-// returns it, and without one by the header.
+// Package returns the principal that asks for the package of m at path, in its one spelling. It is identified
+// by the segment that was before the path, as [CutSegment] returns it, and without one by the header.
 //
-// Errors: those of Identify, and [modproxy.ErrNotFound], with the principal, if it may
-// not read m.
+// Errors: those of Identify, and [modproxy.ErrNotFound], with the principal, if it may not read m.
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {

@@ -2,9 +2,8 @@ package auth
 
 import "time"
 
-// Clock tells the time in spite of steps of the wall clock: turning that back makes
-// nothing last longer. The times that it is given come from [time.Now]. It is safe for
-// concurrent use.
+// Clock tells the time in spite of steps of the wall clock: turning that back makes nothing last longer. The
+// times that it is given come from [time.Now]. It is safe for concurrent use.
 type Clock struct {
 	wall  time.Time // when the clock was made, without a monotonic reading
 	start time.Time // the same moment, with one

@@ -33,8 +33,8 @@ var (
 	errDamaged = errors.New("damaged, or changed by hand: put its backup back")
 )
 
-// file is a T that is kept in a file, which other processes may replace at any time.
-// That there is no file is an error only once it has been there; else the T is zero.
+// file is a T that is kept in a file, which other processes may replace at any time. That there is no file is
+// an error only once it has been there; else the T is zero.
 type file[T any] struct {
 	path, format string
 	what         string         // for errors
@@ -60,8 +60,8 @@ func (f *file[T]) open(start time.Time) error {
 	return s.err
 }
 
-// get returns what the file has, as of at most maxUnseen before now. While one caller
-// looks, the others go on with what was seen before.
+// get returns what the file has, as of at most maxUnseen before now. While one caller looks, the others go on
+// with what was seen before.
 func (f *file[T]) get(now time.Time) (*T, error) {
 	s := f.last.Load()
 	age := (now.Sub(f.start) - s.at).Abs()
@@ -121,8 +121,7 @@ func (f *file[T]) read(before *seen[T], at time.Duration) *seen[T] {
 	return s
 }
 
-// sealed is the form of the files: content, and a checksum of it without the
-// white space between its tokens.
+// sealed is the form of the files: content, and a checksum of it without the white space between its tokens.
 type sealed struct {
 	Format  string          `json:"format"`
 	SHA256  modproxy.Digest `json:"sha256"`
@@ -173,9 +172,9 @@ func decodeStrictly(text []byte, v any) error {
 	return nil
 }
 
-// change replaces the file durably by what edit returns, unless that is nil; no other
-// process does so meanwhile. edit does not change what it is given. Its error is
-// change's; all others are [modproxy.ErrUnavailable].
+// change replaces the file durably by what edit returns, unless that is nil; no other process does so
+// meanwhile. edit does not change what it is given. Its error is change's; all others are
+// [modproxy.ErrUnavailable].
 func (f *file[T]) change(ctx context.Context, edit func(*T) (*T, error)) error {
 	lock, err := openLock(f.path + ".lock")
 	if err != nil {
@@ -221,8 +220,7 @@ func (f *file[T]) write(value *T) error {
 	})
 }
 
-// openLock opens a file to lock, and makes it if there is none. It gives away only a
-// file that was made here.
+// openLock opens a file to lock, and makes it if there is none. It gives away only a file that was made here.
 func openLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // follows no link
 	if errors.Is(err, fs.ErrExist) {
@@ -234,8 +232,8 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes the directory for the files, unless it is there. It has mode 0700 and
-// the owner of the directory that it is in.
+// MakeDir makes the directory for the files, unless it is there. It has mode 0700 and the owner of the
+// directory that it is in.
 //
 // Its error is [modproxy.ErrUnavailable].
 func MakeDir(dir string) error {

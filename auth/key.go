@@ -57,9 +57,9 @@ func newKey() []byte {
 	return key
 }
 
-// RotateKey replaces the key at path by a new one, which signs from now on in
-// every process that has it open. What was signed before stays good until it
-// expires; after another rotation it does not. now is the wall clock's time.
+// RotateKey replaces the key at path by a new one, which signs from now on in every process that has it open.
+// What was signed before stays good until it expires; after another rotation it does not. now is the wall
+// clock's time.
 //
 // Its error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -13,9 +14,8 @@ const anySegment = "*"
 // maxHost bounds the host of a scope, in bytes.
 const maxHost = 259
 
-// Scope covers the modules of one registry and namespace. Each segment equals one
-// string, byte for byte, or is "*" for every; there are no prefixes and no patterns
-// inside a segment. The zero Scope covers nothing.
+// Scope covers the modules of one registry and namespace. Each segment equals one string, byte for byte, or is
+// "*" for every; there are no prefixes and no patterns inside a segment. The zero Scope covers nothing.
 type Scope struct {
 	Host      string // as package hostname normalises it, or "*"
 	Namespace string // as the module address has it, or "*"
@@ -24,8 +24,8 @@ type Scope struct {
 // Everything is the scope that covers every module.
 var Everything = Scope{anySegment, anySegment}
 
-// ParseScope reads host/namespace, of which each may be "*", or "*" alone for
-// every module. The host is normalised already: lower case, no port 443.
+// ParseScope reads host/namespace, of which each may be "*", or "*" alone for every module. The host is
+// normalised already: lower case, no port 443.
 //
 // Its error is [modproxy.ErrInvalid].
 func ParseScope(s string) (Scope, error) {
@@ -46,8 +46,8 @@ func (s Scope) valid() bool {
 	return (s.Host == anySegment || isHost(s.Host)) && (s.Namespace == anySegment || m.Check() == nil)
 }
 
-// isHost reports whether s can be a normalised host. It need not be exact: another
-// string equals no module's host.
+// isHost reports whether s can be a normalised host. It need not be exact: another string equals no module's
+// host.
 func isHost(s string) bool {
 	return 0 < len(s) && len(s) <= maxHost && strings.IndexByte("-.:", s[0]) < 0 &&
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
@@ -56,6 +56,14 @@ func isHost(s string) bool {
 // Covers reports whether m is one of the scope's modules.
 func (s Scope) Covers(m modproxy.Module) bool {
 	return covers(s.Host, m.Host) && covers(s.Namespace, m.Namespace)
+}
+
+// Scopes are several scopes.
+type Scopes []Scope
+
+// Covers reports whether one of the scopes covers m.
+func (all Scopes) Covers(m modproxy.Module) bool {
+	return slices.ContainsFunc(all, func(s Scope) bool { return s.Covers(m) })
 }
 
 func covers(segment, of string) bool {

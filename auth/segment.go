@@ -50,9 +50,8 @@ func (s *segment) expiry() time.Time {
 
 func (s *segment) id() string { return string(s[idAt:macAt]) }
 
-// CutSegment cuts a signed segment, good or not, off the beginning of a path from the
-// root. If the first segment does not have its form, the segment is empty and rest is
-// path.
+// CutSegment cuts a signed segment, good or not, off the beginning of a path from the root. If the first
+// segment does not have its form, the segment is empty and rest is path.
 func CutSegment(path string) (segment, rest string) {
 	if !strings.HasPrefix(path, "/"+segmentPrefix) {
 		return "", path
@@ -64,10 +63,9 @@ func CutSegment(path string) (segment, rest string) {
 	return path[1:end], path[end:]
 }
 
-// Redact returns a path, or a text with parts of a request, without secrets, for a log
-// or an answer. It redacts a segment at the beginning of a path, good or not, and what
-// looks like a signed segment, a token or a JSON Web Token anywhere else, where people
-// have put it by mistake.
+// Redact returns a path, or a text with parts of a request, without secrets, for a log or an answer. It redacts
+// a segment at the beginning of a path, good or not, and what looks like a signed segment, a token or a JSON
+// Web Token anywhere else, where people have put it by mistake.
 func Redact(text string) string {
 	prefix, rest := "", text
 	if segment, after := CutSegment(text); segment != "" {
@@ -81,9 +79,8 @@ func Redact(text string) string {
 	return prefix + rest
 }
 
-// secretPattern matches a token from its id on, most of a segment or of a token, or a
-// JSON Web Token with some of its signature, in any case of its letters. What it
-// matches has one of secretMarks.
+// secretPattern matches a token from its id on, most of a segment or of a token, or a JSON Web Token with some
+// of its signature, in any case of its letters. What it matches has one of secretMarks.
 var (
 	secretPattern = regexp.MustCompile(`(` + tokenPrefix + `)[a-z2-7]{16}_[A-Za-z0-9_-]+` +
 		`|(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}` +

@@ -20,17 +20,16 @@ const (
 
 // SignerConfig is how a [Signer] is set up.
 type SignerConfig struct {
-	// Life is how long a signed path is good at least; at most it is twice as
-	// long. Time is cut into periods of this length, and a path is good to the end
-	// of the period after the one in which it was signed. So a client that asks
-	// again within a period is given the same path, which caches on its side know.
-	// 0 is an hour; at least a minute, at most 7 days.
+	// Life is how long a signed path is good at least; at most it is twice as long. Time is cut into periods of
+	// this length, and a path is good to the end of the period after the one in which it was signed. So a
+	// client that asks again within a period is given the same path, which caches on its side know. 0 is an
+	// hour; at least a minute, at most 7 days.
 	Life time.Duration
-	// Tokens knows, when a path comes back, whether the token that it was signed for
-	// is still good. Nil: no path that was signed for a token is.
+	// Tokens knows, when a path comes back, whether the token that it was signed for is still good. Nil: no
+	// path that was signed for a token is.
 	Tokens *Tokens
-	// Rules stands for what principals known [ByIssuer] may do: paths that were
-	// signed for them under other rules are not good.
+	// Rules stands for what principals known [ByIssuer] may do: paths that were signed for them under other
+	// rules are not good.
 	Rules string
 }
 
@@ -42,16 +41,15 @@ func (c SignerConfig) Check() error {
 	return nil
 }
 
-// Signer signs package paths, for clients that show no credential when they fetch
-// a package. It is safe for concurrent use.
+// Signer signs package paths, for clients that show no credential when they fetch a package. It is safe for
+// concurrent use.
 //
-// A signed path is good for the principal and the package that it was signed for,
-// until it expires. For a token it ends with the token, and with the scope that
-// covers the module. A principal known by an issuer cannot be looked up again, so its
-// path is good for its one package until it expires.
+// A signed path is good for the principal and the package that it was signed for, until it expires. For a token
+// it ends with the token, and with the scope that covers the module. A principal known by an issuer cannot be
+// looked up again, so its path is good for its one package until it expires.
 //
-// Time is counted from the start of the process: while it runs, turning the wall
-// clock makes a path good for neither longer nor shorter.
+// Time is counted from the start of the process: while it runs, turning the wall clock makes a path good for
+// neither longer nor shorter.
 type Signer struct {
 	cfg   SignerConfig
 	clock Clock
@@ -78,12 +76,10 @@ func (s *Signer) Check() error {
 	return err
 }
 
-// Sign returns the segment that p's client puts before path. path is that of a
-// package which p may read, from the root and in its one spelling. now is from
-// [time.Now].
+// Sign returns the segment that p's client puts before path. path is that of a package which p may read, from
+// the root and in its one spelling. now is from [time.Now].
 //
-// Errors: [modproxy.ErrUnauthorized] for [Nobody], [modproxy.ErrUnavailable] while the
-// key cannot be used.
+// Errors: [modproxy.ErrUnauthorized] for [Nobody], [modproxy.ErrUnavailable] while the key cannot be used.
 func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
 		return "", &Refused{"nothing is signed for " + p.String()}
@@ -107,8 +103,8 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	return "/" + segment + path, err
 }
 
-// mac returns the HMAC-SHA-256 of a segment before a path: over what makes it one
-// thing and no other, each part behind its length.
+// mac returns the HMAC-SHA-256 of a segment before a path: over what makes it one thing and no other, each part
+// behind its length.
 func (s *Signer) mac(key []byte, of *segment, path string) []byte {
 	text := make([]byte, 0, 512)
 	text = appendPart(text, "modproxy package path")
@@ -128,13 +124,11 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(part))), part...)
 }
 
-// Redeem returns the principal that the segment text before path was signed for. path
-// is that of a package of m, in its one spelling, and now is from [time.Now]. The
-// principal is good for this package only.
+// Redeem returns the principal that the segment text before path was signed for. path is that of a package of
+// m, in its one spelling, and now is from [time.Now]. The principal is good for this package only.
 //
-// Errors: [modproxy.ErrNotFound], with the principal, if it may no longer read m, a
-// [*Refused] for whatever else is wrong with the segment, and [modproxy.ErrUnavailable]
-// while a file cannot be used.
+// Errors: [modproxy.ErrNotFound], with the principal, if it may no longer read m, a [*Refused] for whatever
+// else is wrong with the segment, and [modproxy.ErrUnavailable] while a file cannot be used.
 func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
@@ -168,8 +162,8 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	return p, err
 }
 
-// signed reports whether one of the keys made the MAC. The previous one may have,
-// of what does not last longer than what it last signed.
+// signed reports whether one of the keys made the MAC. The previous one may have, of what does not last longer
+// than what it last signed.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
 	if hmac.Equal(given[macAt:], s.mac(keys.Current, given, path)) {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// The text of a token is mp_{id}_{secret}; what is in braces is base32 in lower
-// case, so that a double click selects it whole and a secret scanner finds it.
+// The text of a token is mp_{id}_{secret}; what is in braces is base32 in lower case, so that a double click
+// selects it whole and a secret scanner finds it.
 const (
 	tokenPrefix = "mp_"
 	idLength    = 16 // 80 random bits
@@ -24,8 +24,8 @@ const (
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is what is kept of a token; its text is not. The creator chooses the name, when
-// it expires, and what it may do.
+// Token is what is kept of a token; its text is not. The creator chooses the name, when it expires, and what it
+// may do.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"` // for people: 1 to 64 letters, digits, -, _, . and @; no other token that is live has it
@@ -101,8 +101,8 @@ func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
 	return id, sha256.Sum256([]byte(rest[1:])), rest[0] == '_' && isID(id)
 }
 
-// IDOf returns the id of a principal, in the form of the ids of tokens. It is made of
-// what makes the principal unique, and hides that.
+// IDOf returns the id of a principal, in the form of the ids of tokens. It is made of what makes the principal
+// unique, and hides that.
 func IDOf(parts ...string) string {
 	var text []byte
 	for _, part := range parts {

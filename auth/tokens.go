@@ -20,8 +20,7 @@ const (
 // errFile is what clients are told while a file cannot be used; Check has why.
 var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of the proxy is told why", modproxy.ErrUnavailable)
 
-// Tokens are the tokens in a file, which other processes may change at any time.
-// It is safe for concurrent use.
+// Tokens are the tokens in a file, which other processes may change at any time. It is safe for concurrent use.
 //
 // While the file is damaged, or is gone after it was there, no token is good.
 type Tokens struct {
@@ -53,20 +52,19 @@ func (s *tokenSet) check() error {
 	return nil
 }
 
-// OpenTokens opens the file at path, which need not be there: then there are no
-// tokens until [Tokens.Create] makes one, here or in another process. A file that
-// is damaged is an error.
+// OpenTokens opens the file at path, which need not be there: then there are no tokens until [Tokens.Create]
+// makes one, here or in another process. A file that is damaged is an error.
 func OpenTokens(path string) (*Tokens, error) {
 	t := &Tokens{clock: NewClock()}
 	t.file.path, t.file.what, t.file.format, t.file.check = path, "tokens", "modproxy tokens 1", (*tokenSet).check
 	return t, t.file.open(t.clock.start)
 }
 
-// Verify returns the principal that has the token text. now is from [time.Now]: a wall
-// clock that was turned back while the process runs makes no token last longer.
+// Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned
+// back while the process runs makes no token last longer.
 //
-// Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot
-// be used. Whether the id is known makes no difference to what is done.
+// Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot be used. Whether the id is
+// known makes no difference to what is done.
 func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	id, hash, ok := parseToken(text)
 	if !ok {
@@ -97,8 +95,7 @@ func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
 // unknown is compared with where there is no token.
 var unknown tokenRecord
 
-// byID returns the principal of a token of which only the id was shown, in a segment
-// that was signed for it.
+// byID returns the principal of a token of which only the id was shown, in a segment that was signed for it.
 func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 	set, err := t.file.get(now)
 	if err != nil {
@@ -144,11 +141,10 @@ func (t *Tokens) List() ([]Token, error) {
 	return list, nil
 }
 
-// Create makes a token with the name, the expiry and the rights of spec. Its text is in
-// nothing but the answer. The token is durable when Create has returned without an error.
+// Create makes a token with the name, the expiry and the rights of spec. Its text is in nothing but the answer.
+// The token is durable when Create has returned without an error.
 //
-// Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable] for the
-// file.
+// Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	if err := spec.check(now); err != nil {
@@ -177,8 +173,8 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 	return text, made, nil
 }
 
-// Revoke ends the token with an id, or the live one with a name, for good, with
-// all the package paths that were signed for it. To revoke again does nothing.
+// Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were
+// signed for it. To revoke again does nothing.
 //
 // Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, err error) {

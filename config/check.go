@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
 )
@@ -25,45 +23,51 @@ type checker struct {
 	wrong Error
 }
 
+// fail adds err, unless it is nil, with the key and the place that set it.
+func (k *checker) fail(path string, err error) {
+	if err != nil {
+		k.wrong = append(k.wrong, fmt.Errorf("%s: %s: %w", k.Source(path), path, err))
+	}
+}
+
+func (k *checker) failIf(wrong bool, path, format string, args ...any) {
+	if wrong {
+		k.fail(path, fmt.Errorf(format, args...))
+	}
+}
+
 // check finds everything that is wrong with c, and normalises its hostnames.
 func (c *Config) check() Error {
 	k := &checker{Config: c}
 	k.fields()
-	k.listener()
+	_, err := parseListen(c.Listen)
+	k.fail("listen", err)
+	k.failIf(c.TLS.CertFile == "" && c.TLS.KeyFile != "", "tls.key_file", "tls.cert_file is missing")
+	k.failIf(c.TLS.CertFile != "" && c.TLS.KeyFile == "", "tls.cert_file", "tls.key_file is missing")
+	known := slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level)
+	k.failIf(!known, "log.level", "want debug, info, warn or error, not %.80q", c.Log.Level)
 	k.authentication()
 	for i, u := range c.Upstreams {
-		if u.Host == "*" && (u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != "") {
-			k.fail(fmt.Sprintf("upstreams[%d]", i), `only the rate can be set for "*": a registry with more needs an entry of its own`)
-		}
+		more := u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != ""
+		k.failIf(u.Host == "*" && more, fmt.Sprintf("upstreams[%d]", i),
+			`only the rate can be set for "*": a registry with more needs an entry of its own`)
 	}
 	for i, r := range c.Routes {
-		if err := (modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}).Check(); err != nil {
-			k.fail(fmt.Sprintf("routes[%d].namespace", i), "%w", err)
-		}
-		if r.Upstream != "" && !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream }) {
-			k.fail(fmt.Sprintf("routes[%d].upstream", i), "%.80q is not one of the upstreams", r.Upstream)
-		}
+		at := fmt.Sprintf("routes[%d]", i)
+		k.fail(at+".namespace", modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}.Check())
+		known := slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream })
+		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
-	for i := range c.Credentials {
-		k.credential(fmt.Sprintf("credentials[%d]", i), &c.Credentials[i])
+	for i, s := range c.Credentials {
+		at, password := fmt.Sprintf("credentials[%d]", i), !s.Password.IsZero() || s.PasswordFile != ""
+		k.failIf(!password && s.Username != "", at+".username", "password is missing")
+		k.failIf(!password && s.Username == "" && s.SSHKeyFile == "", at, "want a password or an SSH key")
+		k.failIf((s.SSHKeyFile == "") != (s.KnownHostsFile == ""), at, "want both ssh_key_file and known_hosts_file, or neither")
 	}
 	k.reach()
-	if c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute {
-		k.fail("ledger.recheck", "must be 0s or at least 1m")
-	}
-	if c.Cache.MaxStale < c.Cache.Fresh {
-		k.fail("cache.max_stale", "must not be less than cache.fresh")
-	}
+	k.failIf(c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute, "ledger.recheck", "must be 0s or at least 1m")
+	k.failIf(c.Cache.MaxStale < c.Cache.Fresh, "cache.max_stale", "must not be less than cache.fresh")
 	return k.wrong
-}
-
-func (k *checker) fail(path, format string, args ...any) {
-	k.wrong = append(k.wrong, k.mistake(path, fmt.Errorf(format, args...)))
-}
-
-// mistake returns err with the key and the place that set it.
-func (c *Config) mistake(path string, err error) error {
-	return fmt.Errorf("%s: %s: %w", c.Source(path), path, err)
 }
 
 var index = regexp.MustCompile(`\[\d+\]`)
@@ -72,41 +76,33 @@ var index = regexp.MustCompile(`\[\d+\]`)
 func (k *checker) fields() {
 	seen := map[string]bool{}
 	walk("", reflect.ValueOf(k.Config).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
-		if secret, ok := v.Interface().(egress.Secret); ok && !secret.IsZero() && fileOf(f, group) != "" {
-			k.fail(path, "%s and %s_file are both set", keyName(f), keyName(f))
+		if secret, ok := v.Interface().(egress.Secret); ok && fileOf(f, group) != "" {
+			k.failIf(!secret.IsZero(), path, "%s and %s_file are both set", keyName(f), keyName(f))
 		}
 		for rule := range strings.SplitSeq(f.Tag.Get("check"), ",") {
-			var err error
+			wrong, why := false, ""
 			switch rule {
 			case "positive":
-				if v.Int() <= 0 {
-					err = errors.New("must be more than 0")
-				}
+				wrong, why = v.Int() <= 0, "must be more than 0"
 			case "natural":
-				if v.Int() < 0 {
-					err = errors.New("must not be less than 0")
-				}
+				wrong, why = v.Int() < 0, "must not be less than 0"
 			case "required":
-				if v.Len() == 0 {
-					err = errors.New("missing")
-				}
+				wrong, why = v.Len() == 0, "missing"
 			case "url":
-				if v.String() != "" {
-					err = CheckURL(v.String())
+				if err := CheckURL(v.String()); v.String() != "" {
+					k.fail(path, err)
 				}
 			case "host":
-				err = normalise(v)
+				if err := normalise(v); err != nil {
+					k.fail(path, err)
+					return
+				}
 			case "unique":
 				at := index.ReplaceAllString(path, "") + " " + v.String()
-				if seen[at] {
-					err = fmt.Errorf("%.200s appears twice", v)
-				}
+				wrong, why = seen[at], fmt.Sprintf("%.200s appears twice", v)
 				seen[at] = true
 			}
-			if err != nil {
-				k.fail(path, "%w", err)
-				return
-			}
+			k.failIf(wrong, path, "%s", why)
 		}
 	})
 }
@@ -129,21 +125,6 @@ func normalise(host reflect.Value) error {
 	return nil
 }
 
-func (k *checker) listener() {
-	if _, err := parseListen(k.Listen); err != nil {
-		k.fail("listen", "%w", err)
-	}
-	switch {
-	case k.TLS.CertFile == "" && k.TLS.KeyFile != "":
-		k.fail("tls.key_file", "tls.cert_file is missing")
-	case k.TLS.CertFile != "" && k.TLS.KeyFile == "":
-		k.fail("tls.cert_file", "tls.key_file is missing")
-	}
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, k.Log.Level) {
-		k.fail("log.level", "want debug, info, warn or error, not %.80q", k.Log.Level)
-	}
-}
-
 // authentication finds rules about clients that would not count.
 func (k *checker) authentication() {
 	open := ""
@@ -152,55 +133,19 @@ func (k *checker) authentication() {
 	} else if !k.RequiresToken() {
 		open = "clients show no credential on a loopback address: say auth.required: true"
 	}
-	if k.Anonymous && k.Auth.Required {
-		k.fail("auth.required", "%s", open)
-	}
-	if open != "" && len(k.Auth.Issuers) > 0 {
-		k.fail("auth.issuers", "%s", open)
-	}
-	if err := (auth.SignerConfig{Life: k.Auth.SignedPaths}).Check(); err != nil {
-		k.fail("auth.signed_paths", "%w", err)
-	}
+	k.failIf(k.Anonymous && k.Auth.Required, "auth.required", "%s", open)
+	k.failIf(open != "" && len(k.Auth.Issuers) > 0, "auth.issuers", "%s", open)
+	k.fail("auth.signed_paths", auth.SignerConfig{Life: k.Auth.SignedPaths}.Check())
 	for i, issuer := range k.Auth.Issuers {
-		path := fmt.Sprintf("auth.issuers[%d]", i)
-		for j, g := range issuer.Groups {
-			if len(g.Scopes) == 0 && !g.Admin {
-				k.fail(fmt.Sprintf("%s.groups[%d]", path, j), "it allows nothing: want scopes or admin: true")
-			}
-			if _, err := parseMatch(g.Match); err != nil {
-				k.fail(fmt.Sprintf("%s.groups[%d].match", path, j), "%w", err)
-			}
-		}
-		one := Auth{Issuers: []Issuer{issuer}}
-		if issuers, err := one.OIDC(); err == nil {
-			if _, err := oidc.New(oidc.Config{Issuers: issuers, Transport: http.DefaultTransport}); err != nil {
-				k.fail(path, "%w", err)
-			}
-		}
+		k.fail(fmt.Sprintf("auth.issuers[%d]", i), issuer.Check())
 	}
 }
 
-func (k *checker) credential(path string, c *Credential) {
-	password := !c.Password.IsZero() || c.PasswordFile != ""
-	switch {
-	case !password && c.Username != "":
-		k.fail(path+".username", "password is missing")
-	case !password && c.SSHKeyFile == "":
-		k.fail(path, "want a password or an SSH key")
-	}
-	if (c.SSHKeyFile == "") != (c.KnownHostsFile == "") {
-		k.fail(path, "want both ssh_key_file and known_hosts_file, or neither")
-	}
-}
-
-// reach finds what egress would refuse: its own exceptions, and upstreams that no client
-// would get an answer from.
+// reach finds what egress would refuse: its own exceptions, and upstreams that would never answer.
 func (k *checker) reach() {
-	for i, allowed := range k.Egress.Allow {
-		if strings.Contains(allowed, "@") { // a URL with a credential, which must not be shown
-			k.fail(fmt.Sprintf("egress.allow[%d]", i), "want a hostname, not a URL")
-			return
-		}
+	if i := slices.IndexFunc(k.Egress.Allow, func(s string) bool { return strings.Contains(s, "@") }); i >= 0 {
+		k.failIf(true, fmt.Sprintf("egress.allow[%d]", i), "want a hostname, not a URL") // which may carry a credential
+		return
 	}
 	policy, err := egress.New(egress.Config{Allow: k.Egress.Allow, Ports: k.Egress.Ports})
 	if err != nil {
@@ -208,10 +153,8 @@ func (k *checker) reach() {
 		return
 	}
 	for i, u := range k.Upstreams {
-		if at, err := url.Parse(u.Modules); u.Modules != "" && !k.Offline && err == nil && CheckURL(u.Modules) == nil {
-			if err := policy.Check(context.Background(), at); err != nil {
-				k.fail(fmt.Sprintf("upstreams[%d].modules", i), "%w", err)
-			}
+		if at, err := url.Parse(u.Modules); err == nil && !k.Offline && CheckURL(u.Modules) == nil {
+			k.fail(fmt.Sprintf("upstreams[%d].modules", i), policy.Check(context.Background(), at))
 		}
 	}
 }

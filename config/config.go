@@ -1,14 +1,12 @@
 // Package config reads the configuration of modproxy.
 //
-// [Config] is the table of all keys. A key is its path in the file: the field Fresh of
-// Cache is cache.fresh. Its variable MODPROXY_CACHE_FRESH, its flag if it has one, its
-// default, what "modproxy config" prints and config.example.yaml are derived from the
-// field, its tags and its comment; no other place repeats them.
+// [Config] is the table of all keys. A key is its path in the file: the field Fresh of Cache is cache.fresh. Its
+// variable MODPROXY_CACHE_FRESH, its flag if it has one, its default, what "modproxy config" prints and
+// config.example.yaml are derived from the field, its tags and its comment; no other place repeats them.
 //
-// Flags win over variables, variables over the file, and the file over the defaults, key
-// by key. Reading is strict: an unknown key, variable or value is an error that names
-// its place, all of them at once, and never shows a value that may be a secret. Files
-// are bounded in size, and YAML has no aliases.
+// Flags win over variables, variables over the file, and the file over the defaults, key by key. Reading is strict:
+// an unknown key, variable or value is an error that names its place, all of them at once, and never shows a value
+// that may be a secret. Files are bounded in size, and YAML has no aliases.
 package config
 
 import (
@@ -17,19 +15,18 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Config is the configuration. The tag "default" has the value of a key that is not set,
-// "check" the rules for it, and "flag" and "usage" its flag; "example" is for entries of
-// lists, which have no default. Durations and sizes have units (30s, 5m, 720h; 512KiB,
-// 64MiB, 50GiB). A relative path starts at the working directory of modproxy.
+// Config is the configuration. The tag "default" has the value of a key that is not set, "check" the rules for it,
+// and "flag" and "usage" its flag; "example" is for entries of lists, which have no default. Durations and sizes
+// have units (30s, 5m, 720h; 512KiB, 64MiB, 50GiB). A relative path starts at the working directory of modproxy.
 type Config struct {
 	// Listen is the address and port to accept connections on. Without an address (":8080"), all addresses of this
 	// machine; port 0 takes any free one. On any but a loopback address clients have to show a credential
-	// ("modproxy token create"), unless "anonymous: true". They also have to on a loopback address if public_url
-	// or trusted_proxies say that something stands in front. Otherwise requests are answered there only under
-	// names that this proxy is known by.
+	// ("modproxy token create"), unless "anonymous: true". Where they do not have to on a loopback address,
+	// requests are answered only under names that this proxy is known by.
 	Listen string `yaml:"listen" default:"127.0.0.1:8080" flag:"listen" usage:"{address} and port to accept connections on"`
 	// PublicURL is the http or https URL under which clients see this proxy, if it differs from the one it listens
 	// on: https://modules.example.com. It may have a path. Unless its host is a loopback address or localhost,
@@ -53,8 +50,7 @@ type Config struct {
 	// hostname.
 	Routes []Route `yaml:"routes"`
 	Egress Egress  `yaml:"egress"`
-	// Credentials are for the hosts that packages are fetched from, which may differ from the registries. No other
-	// host or port gets a credential.
+	// Credentials are for the hosts that packages are fetched from, which may differ from the registries.
 	Credentials []Credential `yaml:"credentials"`
 	Cache       Cache        `yaml:"cache"`
 	Ledger      Ledger       `yaml:"ledger"`
@@ -66,8 +62,8 @@ type Config struct {
 	// Shutdown is how long running requests and fetches may take after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`
 
-	sources map[string]string // by path
-	reload  func() (*Config, error)
+	sources map[string]string       // by path
+	again   func() (*Config, error) // reads it once more
 	open    func(name string) (*os.File, error)
 }
 
@@ -81,37 +77,7 @@ type Auth struct {
 	SignedPaths time.Duration `yaml:"signed_paths" default:"1h" check:"positive"`
 	// Issuers are identity providers and CI systems whose tokens are accepted, by OpenID Connect. Their keys are
 	// fetched by https, within the limits of egress.
-	Issuers []Issuer `yaml:"issuers"`
-}
-
-// Issuer signs tokens that are accepted here.
-type Issuer struct {
-	// URL is the issuer as its tokens name it, with https.
-	URL string `yaml:"url" example:"https://gitlab.example.com" check:"unique"`
-	// Audience is the name of this proxy in tokens that are meant for it.
-	Audience string `yaml:"audience" example:"https://modules.example.com"`
-	// Algorithms are the accepted signature algorithms. Empty: RS256 and ES256.
-	Algorithms []string `yaml:"algorithms"`
-	// GroupsClaim is the claim that holds the values of groups.
-	GroupsClaim string `yaml:"groups_claim"`
-	// Groups are what the issuer's tokens may do. A token in several groups may do what all of them may. A token
-	// in no group may read nothing.
-	Groups []Group `yaml:"groups"`
-}
-
-// Group is the tokens that have one of Values and all of Match. At least one of the two is set.
-type Group struct {
-	// Name is for the log.
-	Name string `yaml:"name" example:"infrastructure"`
-	// Values are values of the groups claim, of which a token of the group has one.
-	Values []string `yaml:"values"`
-	// Match are claims with the value that each must have.
-	Match []string `yaml:"match" example:"[namespace_path=acme, ref_protected=true]"`
-	// Scopes are whose modules may be read: {host}/{namespace}, either of which may be * as a whole; * for every
-	// module.
-	Scopes []auth.Scope `yaml:"scopes" example:"[registry.terraform.io/*, registry.acme.example/acme]"`
-	// Admin allows operating the proxy and reading its metrics. It does not make any module readable.
-	Admin bool `yaml:"admin"`
+	Issuers []oidc.Issuer `yaml:"issuers"`
 }
 
 // TLS is the certificate of this proxy and its private key. Without them, it speaks plain HTTP.
@@ -185,7 +151,7 @@ type Credential struct {
 	// Scopes are whose modules may be fetched with it: registry.example.com/acme, where either part may be *. A
 	// publisher of a module says where its package is. Without scopes, any publisher of a registry that may be
 	// asked can have what the credential opens fetched as a module, and read it if he may read that module.
-	Scopes Scopes `yaml:"scopes" example:"[registry.example.com/acme]"`
+	Scopes auth.Scopes `yaml:"scopes" example:"[registry.example.com/acme]"`
 }
 
 // Cache says how long answers are kept, and how many packages.
@@ -203,7 +169,7 @@ type Cache struct {
 	MaxSize ByteSize `yaml:"max_size" check:"natural"`
 	// Pinned are the scopes whose packages stay, whatever max_size says: registry.example.com/acme, where either
 	// part may be *.
-	Pinned Scopes `yaml:"pinned"`
+	Pinned auth.Scopes `yaml:"pinned"`
 	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
 	// without a kept package go first, least recently requested first.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`

@@ -62,11 +62,20 @@ func TestExample(t *testing.T) {
 // comments returns the comment on each field, by Type.Field, and on each type.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
+	all := map[string]string{}
+	for _, name := range []string{"config.go", "../auth/oidc/issuer.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addComments(t, file, all)
 	}
-	all, docs := map[string]string{}, map[string]string{}
+	return all
+}
+
+func addComments(t *testing.T, file *ast.File, all map[string]string) {
+	t.Helper()
+	docs := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.TYPE {
 			docs[d.Specs[0].(*ast.TypeSpec).Name.Name] = d.Doc.Text()
@@ -78,8 +87,12 @@ func comments(t *testing.T) map[string]string {
 		if !ok {
 			return true
 		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return true
+		}
 		all[spec.Name.Name] = strings.TrimPrefix(strings.Join(strings.Fields(docs[spec.Name.Name]), " "), spec.Name.Name+" ")
-		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+		for _, f := range fields.Fields.List {
 			if group, ok := f.Type.(*ast.Ident); ok && f.Doc == nil && f.Names[0].Name == group.Name {
 				continue // a group, whose type has the comment
 			}
@@ -92,7 +105,6 @@ func comments(t *testing.T) map[string]string {
 		}
 		return false
 	})
-	return all
 }
 
 type example struct {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Key is a setting: a field of [Config] that is not itself a group of keys. A list is
-// one key, whatever is in it.
+// Key is a setting: a field of [Config] that is not itself a group of keys. A list is one key, whatever is in
+// it.
 type Key struct {
 	Path        string // cache.fresh
 	Flag, Usage string // empty unless it has a flag; {dir} in Usage names its value
@@ -37,8 +37,8 @@ func (c *Config) keys() []Key {
 	return keys
 }
 
-// walk calls visit for every field of the group that path leads to, and for the fields
-// of the groups in it and in its lists.
+// walk calls visit for every field of the group that path leads to, and for the fields of the groups in it and
+// in its lists.
 func walk(path string, group reflect.Value, visit func(path string, f reflect.StructField, v, group reflect.Value)) {
 	for f := range group.Type().Fields() {
 		if !f.IsExported() {
@@ -75,9 +75,9 @@ func joinKey(path, name string) string {
 	return path + "." + name
 }
 
-// Source returns where the value at path comes from, which may lead into a list
-// (upstreams[0].host): a variable, a flag, the file with a line, or "default". What was
-// not set for itself comes from where the whole that it belongs to does.
+// Source returns where the value at path comes from, which may lead into a list (upstreams[0].host): a
+// variable, a flag, the file with a line, or "default". What was not set for itself comes from where the whole
+// that it belongs to does.
 func (c *Config) Source(path string) string {
 	for {
 		source, ok := c.sources[path]

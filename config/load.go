@@ -21,8 +21,7 @@ import (
 // maxFile bounds the configuration file and every file with a secret, in bytes.
 const maxFile = 256 << 10
 
-// Error is everything that is wrong with a configuration, one error for each mistake.
-// To try again changes nothing.
+// Error is everything that is wrong with a configuration, one error for each mistake. To try again changes nothing.
 type Error []error
 
 func (e Error) Error() string { return strings.ReplaceAll(errors.Join(e...).Error(), "\n", "; ") }
@@ -37,48 +36,29 @@ type Flag struct{ Name, Value string }
 func Default() *Config {
 	c := &Config{sources: map[string]string{}}
 	for _, k := range c.keys() {
-		if k.Default == "" {
-			continue
-		}
-		if err := c.set(k, "", k.Default); err != nil {
-			panic(err) // a test reads the defaults
+		if k.Default != "" && c.set(k, "", k.Default) != nil {
+			panic(k.Path) // a test reads the defaults
 		}
 	}
 	clear(c.sources)
 	return c
 }
 
-// Load reads the configuration as [Read] does, and checks it: hostnames are normalised
-// and secrets read from their files. Its error is an [Error].
+// Load reads the configuration as [Read] does, and checks it: hostnames are normalised and secrets read from their
+// files. Its error is an [Error].
 func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	c, err := Read(file, variables, flags)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkAll(); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.complete()
 }
 
-func (c *Config) checkAll() error {
-	wrong := c.check()
-	if len(wrong) == 0 {
-		wrong = c.readSecrets()
-	}
-	if len(wrong) > 0 {
-		return wrong
-	}
-	return nil
-}
-
-// Read reads the configuration: the defaults, then the file, then variables
-// ("NAME=value", of which those that begin with MODPROXY_ count), then flags. The later
-// wins, key by key. Without a file name the variable MODPROXY_CONFIG names one; without
-// that there is none. An empty variable counts as not set.
+// Read reads the configuration: the defaults, then the file, then variables ("NAME=value", of which those that
+// begin with MODPROXY_ count), then flags. The later wins, key by key. Without a file name the variable
+// MODPROXY_CONFIG names one; without that there is none. An empty variable counts as not set.
 //
-// Each value is well formed; whether they fit together is not checked. Its error is an
-// [Error].
+// Each value is well formed; whether they fit together is not checked. Its error is an [Error].
 func Read(file string, variables []string, flags []Flag) (*Config, error) {
 	return read(file, variables, flags, os.Open)
 }
@@ -86,13 +66,7 @@ func Read(file string, variables []string, flags []Flag) (*Config, error) {
 func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, error) {
 	c := Default()
 	c.open = open
-	c.reload = func() (*Config, error) {
-		next, err := read(file, variables, flags, openAgain)
-		if err != nil {
-			return nil, err
-		}
-		return next, next.checkAll()
-	}
+	c.again = func() (*Config, error) { return read(file, variables, flags, openAgain) }
 	vars := ownVariables(variables)
 	var wrong Error
 	if name := cmp.Or(file, vars[fileVariable]); name != "" {
@@ -105,21 +79,18 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 		wrong = append(wrong, d.wrong...)
 	}
 	known := []string{fileVariable, "MODPROXY_TOKEN"} // the latter is for verbs that ask another proxy
-	for _, name := range known {
-		delete(vars, name)
-	}
 	keys := c.keys()
 	for _, k := range keys {
-		name := k.Variable()
-		known = append(known, name)
-		if text, ok := vars[name]; ok {
-			wrong = append(wrong, c.set(k, name, text)...)
-			delete(vars, name)
+		known = append(known, k.Variable())
+		if text, ok := vars[k.Variable()]; ok {
+			wrong = append(wrong, c.set(k, k.Variable(), text)...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		wrong = append(wrong, hint.With(fmt.Errorf("unknown variable %.80s", name),
-			hint.DidYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
+		if !slices.Contains(known, name) {
+			wrong = append(wrong, hint.With(fmt.Errorf("unknown variable %.80s", name),
+				hint.DidYouMean(name, known, `"modproxy config" prints every key; cache.fresh is MODPROXY_CACHE_FRESH`)))
+		}
 	}
 	for _, f := range flags {
 		for _, k := range keys {
@@ -134,13 +105,35 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, nil
 }
 
-// Reload reads the configuration again, from where it came. It returns the keys whose
-// values differ, or what is wrong with it now. c stays as it is.
+// complete checks c, and then reads the secrets that are in files of their own.
+func (c *Config) complete() error {
+	k := &checker{Config: c, wrong: c.check()}
+	if len(k.wrong) == 0 {
+		walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
+			secret, ok := v.Addr().Interface().(*egress.Secret)
+			if file := fileOf(f, group); ok && file != "" {
+				var err error
+				*secret, err = c.readSecret(file)
+				k.fail(path+"_file", err)
+			}
+		})
+	}
+	if len(k.wrong) > 0 {
+		return k.wrong
+	}
+	return nil
+}
+
+// Reload reads the configuration again, from where it came. It returns the keys whose values differ, or what is
+// wrong with it now. c stays as it is.
 func (c *Config) Reload() (changed []string, err error) {
-	if c.reload == nil {
+	if c.again == nil {
 		return nil, nil // it was not read
 	}
-	next, err := c.reload()
+	next, err := c.again()
+	if err == nil {
+		err = next.complete()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +163,8 @@ func ownVariables(variables []string) map[string]string {
 	return own
 }
 
-// set sets a key to what the variable or the flag of that name says. A list is values
-// with commas between them, or YAML, of which JSON is a part.
+// set sets a key to what the variable or the flag of that name says. A list is values with commas between them, or
+// YAML, of which JSON is a part.
 func (c *Config) set(k Key, name, text string) Error {
 	if k.value.Kind() != reflect.Slice {
 		if err := setText(k.value, text); err != nil {
@@ -198,25 +191,14 @@ func (c *Config) set(k Key, name, text string) Error {
 	return d.wrong
 }
 
-// readSecrets reads the secrets that are in files of their own.
-func (c *Config) readSecrets() (wrong Error) {
-	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
-		secret, ok := v.Addr().Interface().(*egress.Secret)
-		if !ok || fileOf(f, group) == "" {
-			return
-		}
-		text, err := c.readFile(fileOf(f, group))
-		if err == nil {
-			*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
-			if secret.IsZero() {
-				err = fmt.Errorf("%s: nothing in it", fileOf(f, group))
-			}
-		}
-		if err != nil {
-			wrong = append(wrong, c.mistake(path+"_file", err))
-		}
-	})
-	return wrong
+// readSecret reads a secret from a file of its own.
+func (c *Config) readSecret(file string) (egress.Secret, error) {
+	text, err := c.readFile(file)
+	secret := egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
+	if err == nil && secret.IsZero() {
+		err = fmt.Errorf("%s: nothing in it", file)
+	}
+	return secret, err
 }
 
 // fileOf returns the name of the file that the field f of a group is to be read from.
@@ -239,7 +221,7 @@ func (c *Config) readFile(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
-		return nil, fmt.Errorf("%s: more than %s", name, ByteSize(maxFile))
+		err = fmt.Errorf("%s: more than %s", name, ByteSize(maxFile))
 	}
 	return text, err
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 
@@ -20,27 +19,28 @@ import (
 // commentColumn is where comments begin, unless the line is longer.
 const commentColumn = 44
 
-// Print writes c as a configuration file that can be read again, but for its secrets,
-// with the source of each key beside it.
+// Print writes c as a configuration file that can be read again, but for its secrets, with the source of each key
+// beside it.
 func (c *Config) Print(w io.Writer) error {
 	var out strings.Builder
 	groups := "" // of the last key
 	for _, k := range c.keys() {
 		indent, name := "", k.Path
-		if i := strings.LastIndex(k.Path, "."); i >= 0 {
-			indent, name = "  ", k.Path[i+1:]
-			if group := k.Path[:i]; group != groups {
+		if group, rest, ok := strings.Cut(k.Path, "."); ok {
+			indent, name = "  ", rest
+			if group != groups {
 				out.WriteString(group + ":\n")
 				groups = group
 			}
 		}
-		first, rest, more := strings.Cut(yamlText(k.value), "\n")
-		line := indent + name + ": " + first
-		if more || strings.HasPrefix(first, "- ") {
-			line, rest = indent+name+":", first+"\n"+rest
+		text := yamlText(k.value)
+		if strings.HasPrefix(text, "- ") {
+			text = "\n" + text
 		}
-		fmt.Fprintf(&out, "%s%s  # %s\n", line, strings.Repeat(" ", max(0, commentColumn-utf8.RuneCountInString(line))), c.Source(k.Path))
-		for entry := range strings.Lines(strings.TrimSuffix(rest, "\n")) {
+		first, rest, _ := strings.Cut(text, "\n")
+		line := strings.TrimSuffix(indent+name+": "+first, " ")
+		fmt.Fprintf(&out, "%-*s  # %s\n", commentColumn, line, c.Source(k.Path))
+		for entry := range strings.Lines(rest) {
 			out.WriteString(indent + "  " + strings.TrimSuffix(entry, "\n") + "\n")
 		}
 	}
@@ -59,7 +59,7 @@ func (c *Config) Describe() (map[string]Described, error) {
 	all := map[string]Described{}
 	for _, k := range c.keys() {
 		var value any
-		if err := yaml.Unmarshal(marshal(k.value), &value); err != nil {
+		if err := yaml.Unmarshal([]byte(marshal(k.value)), &value); err != nil {
 			return nil, err
 		}
 		all[k.Path] = Described{value, c.Source(k.Path)}
@@ -67,33 +67,35 @@ func (c *Config) Describe() (map[string]Described, error) {
 	return all, nil
 }
 
-// yamlText returns v as YAML without a newline at its end. Of the entries of a list of
-// groups it has what is set, without secrets that are read from a file.
+// yamlText returns v as YAML without a newline at its end. Of the entries of a list of groups it has what is set,
+// without secrets that are read from a file.
 func yamlText(v reflect.Value) string {
-	var text []byte
+	options := []yaml.EncodeOption{yaml.Flow(true)}
 	if isList(v.Type()) && v.Len() > 0 {
 		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(list, v)
 		for i := range list.Len() {
-			group := list.Index(i)
-			for f := range group.Type().Fields() {
-				if fileOf(f, group) != "" {
-					group.FieldByIndex(f.Index).SetZero()
+			for f, value := range list.Index(i).Fields() {
+				if fileOf(f, list.Index(i)) != "" {
+					value.SetZero()
 				}
 			}
 		}
-		text = marshal(list, yaml.OmitEmpty(), yaml.OmitZero())
-	} else {
-		text = marshal(v, yaml.Flow(true))
+		v, options = list, []yaml.EncodeOption{yaml.OmitEmpty(), yaml.OmitZero()}
 	}
-	return strings.TrimSuffix(string(text), "\n")
+	return strings.TrimSuffix(marshal(v, options...), "\n")
 }
 
-func marshal(v reflect.Value, options ...yaml.EncodeOption) []byte {
+func marshal(v reflect.Value, options ...yaml.EncodeOption) string {
 	text, err := yaml.MarshalWithOptions(v.Interface(), append(options,
 		yaml.CustomMarshaler(func(d time.Duration) ([]byte, error) { return []byte(FormatDuration(d)), nil }),
 		yaml.CustomMarshaler(func(s string) ([]byte, error) { return quote(typed(s)), nil }),
-		yaml.CustomMarshaler(func(s auth.Scope) ([]byte, error) { return quote(typedScope(s)), nil }),
+		yaml.CustomMarshaler(func(s auth.Scope) ([]byte, error) {
+			if s != auth.Everything {
+				s.Host = typed(s.Host)
+			}
+			return quote(s.String()), nil
+		}),
 		yaml.CustomMarshaler(func(s egress.Secret) ([]byte, error) {
 			if s.IsZero() {
 				return quote(""), nil
@@ -104,13 +106,13 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) []byte {
 	if err != nil {
 		panic(err) // no value of a Config has one
 	}
-	return text
+	return string(text)
 }
 
 var plain = regexp.MustCompile(`^[\pL\d_./:*@=+ -]+$`)
 
-// quote returns s as YAML on one line. The library alone leaves some texts bare that do
-// not read the same in a list.
+// quote returns s as YAML on one line. The library alone leaves some texts bare that do not read the same in a
+// list.
 func quote(s string) []byte {
 	if text, err := yaml.Marshal(s); err == nil && string(text) == s+"\n" && plain.MatchString(s) {
 		return []byte(s)
@@ -118,8 +120,7 @@ func quote(s string) []byte {
 	return []byte(strconv.Quote(s))
 }
 
-// typed returns s, which may be a normalised hostname, as it would be typed: nobody may
-// type punycode.
+// typed returns s, which may be a normalised hostname, as it would be typed: nobody may type punycode.
 func typed(s string) string {
 	if shown := hostname.Display(s); shown != s {
 		if again, err := hostname.Parse(shown); err == nil && again == s {
@@ -127,11 +128,4 @@ func typed(s string) string {
 		}
 	}
 	return s
-}
-
-func typedScope(s auth.Scope) string {
-	if s == auth.Everything {
-		return s.String()
-	}
-	return typed(s.Host) + "/" + s.Namespace
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,28 +21,32 @@ func setText(v reflect.Value, text string) (err error) {
 	switch p := v.Addr().Interface().(type) {
 	case *string:
 		*p = text
-	case *bool:
-		if *p, err = strconv.ParseBool(text); err != nil {
-			return wanted(v)
-		}
-	case *int:
-		if *p, err = strconv.Atoi(text); err != nil {
-			return wanted(v)
-		}
-	case *time.Duration:
-		*p, err = ParseDuration(text)
-	case *ByteSize:
-		*p, err = ParseByteSize(text)
-	case *auth.Scope:
-		*p, err = ParseScope(text)
-	case *netip.Prefix:
-		*p, err = parseNetwork(text)
+		return nil
 	case *egress.Secret:
 		*p = egress.NewSecret(text)
+		return nil
+	case *ByteSize:
+		*p, err = ParseByteSize(text)
+		return err
+	case *auth.Scope:
+		*p, err = ParseScope(text)
+		return err
+	case *netip.Prefix:
+		*p, err = parseNetwork(text)
+		return err
+	case *bool:
+		*p, err = strconv.ParseBool(text)
+	case *int:
+		*p, err = strconv.Atoi(text)
+	case *time.Duration:
+		*p, err = ParseDuration(text)
 	default:
-		err = wanted(v)
+		err = errors.ErrUnsupported
 	}
-	return err
+	if err != nil {
+		return wanted(v)
+	}
+	return nil
 }
 
 // wanted returns an error that says what a value of v's type looks like.
@@ -66,32 +72,32 @@ func wanted(v reflect.Value) error {
 	return errors.New("want text; put it in quotes if it looks like something else")
 }
 
-// ByteSize is a number of bytes. It is written as a whole number and a unit: B, KiB,
-// MiB, GiB or TiB.
+// ByteSize is a number of bytes. It is written as a whole number and a unit: B, KiB, MiB, GiB or TiB.
 type ByteSize int64
 
 // MiB is 1048576 bytes.
 const MiB ByteSize = 1 << 20
 
-var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB"}
-
-var errByteSize = errors.New("want a size with its unit, such as 64MiB or 50GiB")
+var (
+	byteUnits   = []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	errByteSize = errors.New("want a size with its unit, such as 64MiB or 50GiB")
+	errDuration = errors.New("want a duration with its unit, such as 30s, 5m, 12h or 30d")
+	zeroUnits   = regexp.MustCompile(`(h)0m0s$|(m)0s$`)
+)
 
 // ParseByteSize reads what [ByteSize.String] prints.
 func ParseByteSize(s string) (ByteSize, error) {
 	digits := strings.TrimRight(s, "BKMGTi")
 	n, err := strconv.ParseUint(digits, 10, 63)
-	for i, unit := range byteUnits {
-		if err != nil || s[len(digits):] != unit {
-			continue
-		}
-		size := ByteSize(n) << (10 * i)
-		if size>>(10*i) != ByteSize(n) || size < 0 {
-			return 0, fmt.Errorf("%s is too large", s)
-		}
-		return size, nil
+	i := slices.Index(byteUnits, s[len(digits):])
+	if err != nil || i < 0 {
+		return 0, errByteSize
 	}
-	return 0, errByteSize
+	size := ByteSize(n) << (10 * i)
+	if size>>(10*i) != ByteSize(n) || size < 0 {
+		return 0, fmt.Errorf("%s is too large", s)
+	}
+	return size, nil
 }
 
 // MarshalText returns the size as String does.
@@ -106,10 +112,7 @@ func (b ByteSize) String() string {
 	return strconv.FormatInt(int64(b), 10) + byteUnits[i]
 }
 
-var errDuration = errors.New("want a duration with its unit, such as 30s, 5m, 12h or 30d")
-
-// ParseDuration is [time.ParseDuration] with days of 24 hours at the beginning: 30d,
-// 1d12h.
+// ParseDuration is [time.ParseDuration] with days of 24 hours at the beginning: 30d, 1d12h.
 func ParseDuration(s string) (time.Duration, error) {
 	if days, rest, ok := strings.Cut(s, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 32); err == nil {
@@ -124,21 +127,11 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 // FormatDuration returns d without the zero units that [time.Duration.String] ends in.
-func FormatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
+func FormatDuration(d time.Duration) string { return zeroUnits.ReplaceAllString(d.String(), "$1$2") }
 
 // ParseScope is [auth.ParseScope] for a host as people write it.
 func ParseScope(s string) (auth.Scope, error) {
-	host, namespace, ok := strings.Cut(s, "/")
-	if ok && host != "*" {
+	if host, namespace, ok := strings.Cut(s, "/"); ok && host != "*" {
 		normalised, err := hostname.Parse(host)
 		if err != nil {
 			return auth.Scope{}, err

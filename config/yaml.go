@@ -17,9 +17,8 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// decoder sets the values of a configuration from YAML. The library's own decoder does
-// not do: it takes 8.5 for 8 and 010 for the text 8, expands aliases, stops at the first
-// error, and shows values, which may be secrets.
+// decoder sets the values of a configuration from YAML. The library's own decoder does not do: it takes 8.5 for
+// 8 and 010 for the text 8, expands aliases, stops at the first error, and shows values, which may be secrets.
 type decoder struct {
 	config *Config
 	name   string // of the file or the variable
@@ -73,8 +72,7 @@ func (d *decoder) fail(t *token.Token, path string, err error) {
 	d.wrong = append(d.wrong, fmt.Errorf("%s: %w", d.source(t), err))
 }
 
-// set sets v, the value at path, to what n says. A key with nothing after it keeps its
-// value.
+// set sets v, the value at path, to what n says. A key with nothing after it keeps its value.
 func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 	err := wanted(v)
 	switch n := n.(type) {
@@ -130,22 +128,17 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 			d.set(&ast.MergeKeyNode{BaseNode: &ast.BaseNode{}, Token: key.GetToken()}, v, path)
 		case known:
 			d.set(entries.Value(), field, joinKey(path, name))
-		default:
-			d.unknown(key.GetToken(), path, slices.Sorted(maps.Keys(fields)))
+		default: // say which was meant: one nearby, or one of that name elsewhere
+			remedy, elsewhere := "config.example.yaml has every key", func(k Key) bool { return strings.HasSuffix(k.Path, "."+name) }
+			if near := hint.Nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
+				remedy = fmt.Sprintf("did you mean %s?", joinKey(path, near))
+			} else if i := slices.IndexFunc(Keys(), elsewhere); i >= 0 {
+				remedy = fmt.Sprintf("did you mean %s?", Keys()[i].Path)
+			}
+			err := fmt.Errorf("%s: unknown key %.80q", d.source(key.GetToken()), joinKey(path, name))
+			d.wrong = append(d.wrong, hint.With(err, remedy))
 		}
 	}
-}
-
-// unknown refuses a key, and says which was meant: one nearby, or one of that name
-// elsewhere.
-func (d *decoder) unknown(key *token.Token, path string, names []string) {
-	remedy := "config.example.yaml has every key"
-	if near := hint.Nearest(key.Value, names); near != "" {
-		remedy = fmt.Sprintf("did you mean %s?", joinKey(path, near))
-	} else if i := slices.IndexFunc(Keys(), func(k Key) bool { return strings.HasSuffix(k.Path, "."+key.Value) }); i >= 0 {
-		remedy = fmt.Sprintf("did you mean %s?", Keys()[i].Path)
-	}
-	d.wrong = append(d.wrong, hint.With(fmt.Errorf("%s: unknown key %.80q", d.source(key), joinKey(path, key.Value)), remedy))
 }
 
 // setList replaces a list and forgets where what was in it came from.

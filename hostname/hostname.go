@@ -1,9 +1,9 @@
 // Package hostname turns what a person or a stranger wrote for a registry's host into the one spelling by which
 // modproxy knows that host.
 //
-// Invariant: two hosts are the same registry to a client if, and only if, their normalised spellings are equal. The
-// rules are the client's own (terraform-svchost): Nameprep and IDNA, lower case, no port 443, and punycode as typed
-// is refused, so that one host has one way to be written.
+// Invariant: two hosts are the same registry to a client if, and only if, their normalised spellings are equal.
+// The rules are the client's own (terraform-svchost): Nameprep and IDNA, lower case, no port 443, and punycode
+// as typed is refused, so that one host has one way to be written.
 package hostname
 
 import (
@@ -20,8 +20,8 @@ import (
 const (
 	// What DNS allows for a name and each of its labels, in bytes.
 	maxName, maxLabel = 253, 63
-	// What is looked at, in bytes: a name in Unicode takes three times as many as in punycode at most, and the port
-	// takes 6.
+	// What is looked at, in bytes: a name in Unicode takes three times as many as in punycode at most, and the
+	// port takes 6.
 	maxLength = 3*maxName + 6
 )
 
@@ -62,8 +62,8 @@ func normalise(s string) (string, error) {
 	return string(h), nil
 }
 
-// display returns how h is shown. There are names that can be compared and not shown, for which the clients' code
-// panics.
+// display returns how h is shown. There are names that can be compared and not shown, for which the clients'
+// code panics.
 func display(h svchost.Hostname) (shown string, ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -9,8 +9,8 @@ func IsLocalhost(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// TokenVariable returns the variable in which clients look for the token of a host; empty for a host with a port,
-// which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
+// TokenVariable returns the variable in which clients look for the token of a host; empty for a host with a
+// port, which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
 func TokenVariable(host string) string {
 	if strings.Contains(host, ":") {
 		return ""

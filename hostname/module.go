@@ -7,8 +7,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// ParseModule reads a module address as people write it. Without a hostname it is at host, unless that is empty. The
-// error is [modproxy.ErrInvalid].
+// ParseModule reads a module address as people write it. Without a hostname it is at host, unless that is
+// empty. The error is [modproxy.ErrInvalid].
 func ParseModule(s, host string) (m modproxy.Module, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && host != "" {

@@ -14,8 +14,7 @@ const (
 	suffix   = ".tar.gz"
 )
 
-// PackagePath is the path at which the proxy serves one version, from the root
-// and escaped as a URL wants it:
+// PackagePath is the path at which the proxy serves one version, from the root and escaped as a URL wants it:
 //
 //	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
@@ -30,9 +29,8 @@ func fileName(m modproxy.Module, version string) string {
 	return m.Name + "-" + m.System + "-" + version + suffix
 }
 
-// ParsePackagePath is the inverse of [PackagePath]. It takes an escaped path and
-// no other spelling of it than PackagePath's, except that characters may be
-// percent-encoded needlessly.
+// ParsePackagePath is the inverse of [PackagePath]. It takes an escaped path and no other spelling of it than
+// PackagePath's, except that characters may be percent-encoded needlessly.
 //
 // Its error is [modproxy.ErrInvalid].
 func ParsePackagePath(escaped string) (m modproxy.Module, version string, err error) {

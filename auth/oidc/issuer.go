@@ -11,37 +11,38 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Issuer signs tokens. Its fields say which are good, and what they count for.
+// Issuer signs tokens that are accepted here.
 type Issuer struct {
-	// URL is the issuer as its tokens name it, with https. Its keys are found by
-	// OpenID Connect Discovery (openid-connect-discovery-1_0, section 4).
-	URL string
-	// Audience is this proxy, as it stands in tokens that are for it. Not empty:
-	// a token that was given for another service would count here.
-	Audience string
-	// Algorithms are those that a signature may have; RS256 and ES256 if empty.
-	Algorithms []string
-	// GroupsClaim is the claim that Group.Values are looked for in: a string or a
-	// list of strings. Claims inside other claims are not looked at.
-	GroupsClaim string
-	// Groups say what tokens count for. A token may be in many, and its grants
-	// add up; in none it may read nothing.
-	Groups []Group
+	// URL is the issuer as its tokens name it, with https.
+	URL string `yaml:"url" example:"https://gitlab.example.com" check:"unique"`
+	// Audience is the name of this proxy in tokens that are meant for it.
+	Audience string `yaml:"audience" example:"https://modules.example.com"`
+	// Algorithms are the accepted signature algorithms. Empty: RS256 and ES256.
+	Algorithms []string `yaml:"algorithms"`
+	// GroupsClaim is the claim that holds the values of groups.
+	GroupsClaim string `yaml:"groups_claim"`
+	// Groups are what the issuer's tokens may do. A token in several groups may do what all of them may. A token
+	// in no group may read nothing.
+	Groups []Group `yaml:"groups"`
 }
 
-// Group has the tokens with one of Values and all of Match. One of the two is not
-// empty: else it would have all tokens of the issuer, and those of a public CI system
-// are for everybody.
+// Group is the tokens that have one of Values and all of Match. At least one of the two is set.
 type Group struct {
-	Name   string
-	Values []string // of which the groups claim has at least one
-	// Match is claims and the value that each must equal. A number or a boolean
-	// is compared as JSON writes it.
-	Match map[string]string
-	Grant auth.Grant
+	// Name is for the log.
+	Name string `yaml:"name" example:"infrastructure"`
+	// Values are values of the groups claim, of which a token of the group has one.
+	Values []string `yaml:"values"`
+	// Match are claims with the value that each must have.
+	Match []string `yaml:"match" example:"[namespace_path=acme, ref_protected=true]"`
+	// Scopes are whose modules may be read: {host}/{namespace}, either of which may be * as a whole; * for every
+	// module.
+	Scopes []auth.Scope `yaml:"scopes" example:"[registry.terraform.io/*, registry.acme.example/acme]"`
+	// Admin allows operating the proxy and reading its metrics. It does not make any module readable.
+	Admin bool `yaml:"admin"`
 }
 
 // algorithms are those that may be configured: all have a public key.
@@ -49,39 +50,59 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-func (i *Issuer) check() error {
-	if err := checkURL(i.URL); err != nil {
-		return err
-	}
-	if strings.Contains(i.URL, "?") {
-		return errors.New("want a URL without a query")
-	}
-	if i.Audience == "" {
-		return errors.New("it needs an audience: the name of this proxy in its tokens")
+// Check returns what is wrong with the issuer. Its error is [modproxy.ErrInvalid].
+func (i *Issuer) Check() error {
+	err := checkURL(i.URL)
+	switch {
+	case err != nil:
+	case strings.Contains(i.URL, "?"):
+		err = errors.New("want a URL without a query")
+	case i.Audience == "": // a token for another service would count here
+		err = errors.New("it needs an audience: the name of this proxy in its tokens")
 	}
 	for _, name := range i.Algorithms {
-		if !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) {
-			return fmt.Errorf("algorithm %.40q: want one of %s", name, strings.ReplaceAll(strings.Trim(fmt.Sprint(algorithms), "[]"), " ", ", "))
+		if err == nil && !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) {
+			known := strings.ReplaceAll(strings.Trim(fmt.Sprint(algorithms), "[]"), " ", ", ")
+			err = fmt.Errorf("algorithm %.40q: want one of %s", name, known)
 		}
 	}
 	for _, g := range i.Groups {
-		switch {
-		case g.Name == "":
-			return errors.New("a group needs a name")
-		case len(g.Values) == 0 && len(g.Match) == 0:
-			return fmt.Errorf("group %.80q: it would have every token of the issuer: want values or match", g.Name)
-		case len(g.Values) > 0 && i.GroupsClaim == "":
-			return fmt.Errorf("group %.80q: want the name of the claim that has the values", g.Name)
-		case slices.Contains(g.Values, ""):
-			return fmt.Errorf("group %.80q: a value is empty", g.Name)
-		}
-		for name, value := range g.Match {
-			if name == "" || value == "" {
-				return fmt.Errorf("group %.80q: match needs a claim and a value", g.Name)
-			}
+		if wrong := g.wrong(i.GroupsClaim); err == nil && wrong != "" {
+			err = fmt.Errorf("group %.80q: %s", g.Name, wrong)
 		}
 	}
+	if err != nil {
+		return fmt.Errorf("%w: issuer %.200q: %w", modproxy.ErrInvalid, i.URL, err)
+	}
 	return nil
+}
+
+// wrong returns what is wrong with the group, or an empty string. claim is the name of the groups claim.
+func (g *Group) wrong(claim string) string {
+	seen := map[string]bool{}
+	for _, pair := range g.Match {
+		name, value, _ := strings.Cut(pair, "=")
+		if name == "" || value == "" {
+			return fmt.Sprintf("match: want claim=value, not %.100q", pair)
+		}
+		if seen[name] {
+			return fmt.Sprintf("match: the claim %.100q appears twice, and has one value", name)
+		}
+		seen[name] = true
+	}
+	switch {
+	case g.Name == "":
+		return "it needs a name"
+	case len(g.Scopes) == 0 && !g.Admin:
+		return "it allows nothing: want scopes or admin: true"
+	case len(g.Values) == 0 && len(g.Match) == 0: // tokens of a public CI system are for everybody
+		return "it would have every token of the issuer: want values or match"
+	case len(g.Values) > 0 && claim == "":
+		return "want the name of the claim that has the values"
+	case slices.Contains(g.Values, ""):
+		return "a value is empty"
+	}
+	return ""
 }
 
 // checkURL wants an https URL that names a host and no user.
@@ -96,8 +117,8 @@ func checkURL(s string) error {
 // claims are what a token says, each as JSON.
 type claims map[string]json.RawMessage
 
-// registered are the claims with a meaning of their own: those of RFC 7519, section
-// 4.1, and those that the verifier knows besides.
+// registered are the claims with a meaning of their own: those of RFC 7519, section 4.1, and those that the
+// verifier knows besides.
 var registered = []string{
 	"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash", "_claim_names", "_claim_sources",
 }
@@ -161,15 +182,16 @@ func (i *Issuer) grant(c claims) (groups []string, grant auth.Grant) {
 	for _, g := range i.Groups {
 		if g.has(c, has) {
 			groups = append(groups, g.Name)
-			grant.Scopes = append(grant.Scopes, g.Grant.Scopes...)
-			grant.Admin = grant.Admin || g.Grant.Admin
+			grant.Scopes = append(grant.Scopes, g.Scopes...)
+			grant.Admin = grant.Admin || g.Admin
 		}
 	}
 	return groups, grant
 }
 
 func (g *Group) has(c claims, values []string) bool {
-	for name, want := range g.Match {
+	for _, pair := range g.Match {
+		name, want, _ := strings.Cut(pair, "=")
 		if got, ok := scalar(c[name]); !ok || got != want {
 			return false
 		}

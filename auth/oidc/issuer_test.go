@@ -92,9 +92,9 @@ func (p *provider) issuer() oidc.Issuer {
 	return oidc.Issuer{
 		URL: p.URL, Audience: "modproxy", GroupsClaim: "groups",
 		Groups: []oidc.Group{
-			{Name: "infra", Match: map[string]string{"repository": "acme/infra"}, Grant: auth.Grant{Scopes: []auth.Scope{infra}}},
-			{Name: "staff", Values: []string{"staff", "guests"}, Grant: auth.Grant{Scopes: []auth.Scope{public}}},
-			{Name: "root", Values: []string{"ops"}, Match: map[string]string{"mfa": "true", "level": "3"}, Grant: auth.Grant{Admin: true}},
+			{Name: "infra", Match: []string{"repository=acme/infra"}, Scopes: []auth.Scope{infra}},
+			{Name: "staff", Values: []string{"staff", "guests"}, Scopes: []auth.Scope{public}},
+			{Name: "root", Values: []string{"ops"}, Match: []string{"mfa=true", "level=3"}, Admin: true},
 		},
 	}
 }

@@ -34,11 +34,11 @@ var (
 	errNoKey = errors.New("the issuer has no key that it can be signed with")
 )
 
-// keySet is the keys of an issuer.
-type keySet struct {
-	issuer    string
+// issuer is an Issuer and its keys.
+type issuer struct {
+	Issuer
 	transport http.RoundTripper
-	observe   func(issuer string, err error)
+	observe   func(Event)
 
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey // replaced as a whole
@@ -48,27 +48,26 @@ type keySet struct {
 	done   chan struct{}     // closed when the attempt that runs ends; nil if none runs
 }
 
-// attempt is a keySet at a moment, for one token.
+// attempt is the key set of an issuer at a moment, for one token.
 type attempt struct {
-	keys *keySet
-	now  time.Time
-	err  error // how it ended
+	issuer *issuer
+	now    time.Time
+	err    error // how it ended
 }
 
-// VerifySignature implements the key set of the verifier, which has held the
-// token to the allowed algorithms.
+// VerifySignature implements the key set of the verifier, which has held the token to the allowed algorithms.
 func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []byte, err error) {
-	payload, a.err = a.keys.verify(ctx, text, a.now)
+	payload, a.err = a.issuer.signed(ctx, text, a.now)
 	return payload, a.err
 }
 
-// verify returns the payload of a token that one of the keys signed.
-func (k *keySet) verify(ctx context.Context, text string, now time.Time) ([]byte, error) {
+// signed returns the payload of a token that one of the keys signed.
+func (i *issuer) signed(ctx context.Context, text string, now time.Time) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(text, algorithms)
 	if err != nil {
 		return nil, err
 	}
-	keys, _, err := k.get(ctx, now, false)
+	keys, _, err := i.get(ctx, now, false)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func (k *keySet) verify(ctx context.Context, text string, now time.Time) ([]byte
 		return payload, err
 	}
 	// The issuer may have a new key (openid-connect-core-1_0, section 10.1.1).
-	keys, failed, err := k.get(ctx, now, true)
+	keys, failed, err := i.get(ctx, now, true)
 	if err != nil {
 		return nil, err
 	}
@@ -107,69 +106,66 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// get returns the keys, and whether the last attempt to fetch them failed. It starts an
-// attempt if they are old, or if the key that a token names is missing. It waits for
-// the end of the attempt if the key is missing, or if the last attempt is long ago; else
-// the old keys still count.
-func (k *keySet) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	age := now.Sub(k.tried)
-	wanted, pause := missing || now.Sub(k.got) > maxAge, retryStale
+// get returns the keys, and whether the last attempt to fetch them failed. It starts an attempt if they are
+// old, or if the key that a token names is missing. It waits for the end of the attempt if the key is missing,
+// or if the last attempt is long ago; else the old keys still count.
+func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	age := now.Sub(i.tried)
+	wanted, pause := missing || now.Sub(i.got) > maxAge, retryStale
 	if missing {
 		pause = retryKey
 	}
-	if wanted && k.done == nil && age >= pause {
-		k.tried, k.done = now, make(chan struct{})
-		go k.fetch(now)
+	if wanted && i.done == nil && age >= pause {
+		i.tried, i.done = now, make(chan struct{})
+		go i.fetch(now)
 	}
-	if done := k.done; done != nil && wanted && (missing || age > maxAge) {
-		k.mu.Unlock()
+	if done := i.done; done != nil && wanted && (missing || age > maxAge) {
+		i.mu.Unlock()
 		select {
 		case <-done:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		k.mu.Lock()
+		i.mu.Lock()
 	}
-	return k.keys, k.failed, err
+	return i.keys, i.failed, err
 }
 
-// fetch is an attempt. It outlives the request that started it, for the others that
-// wait.
-func (k *keySet) fetch(now time.Time) {
+// fetch is an attempt. It outlives the request that started it, for the others that wait.
+func (i *issuer) fetch(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
-	keys, err := k.ask(ctx)
-	k.mu.Lock()
-	if k.failed = err != nil; !k.failed {
-		k.keys, k.got = keys, now
+	keys, err := i.ask(ctx)
+	i.mu.Lock()
+	if i.failed = err != nil; !i.failed {
+		i.keys, i.got = keys, now
 	}
-	close(k.done)
-	k.done = nil
-	k.mu.Unlock()
-	if k.observe != nil {
-		k.observe(k.issuer, err)
+	close(i.done)
+	i.done = nil
+	i.mu.Unlock()
+	if i.observe != nil {
+		i.observe(Event{i.URL, err})
 	}
 }
 
-// ask asks the issuer where its keys are, and for them. A panic about what the
-// issuer answered is an error.
-func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
+// ask asks the issuer where its keys are, and for them. A panic about what the issuer answered is an error.
+func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			keys, err = nil, modproxy.Fault(p)
 		}
 	}()
 	where := ""
-	document, err := k.document(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+	document, err := i.document(ctx, strings.TrimSuffix(i.URL, "/")+"/.well-known/openid-configuration")
 	if err == nil {
-		where, err = parseDiscovery(document, k.issuer)
+		where, err = parseDiscovery(document, i.URL)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	if document, err = k.document(ctx, where); err == nil {
+	if document, err = i.document(ctx, where); err == nil {
 		keys, err = parseKeys(document)
 	}
 	if err != nil {
@@ -179,13 +175,13 @@ func (k *keySet) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 }
 
 // document returns a document of the issuer. It follows no redirect.
-func (k *keySet) document(ctx context.Context, where string) (document []byte, err error) {
+func (i *issuer) document(ctx context.Context, where string) (document []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
-	answer, err := k.transport.RoundTrip(request)
+	answer, err := i.transport.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +215,8 @@ func parseDiscovery(document []byte, issuer string) (string, error) {
 	return d.Keys, nil
 }
 
-// parseKeys returns the keys of a JSON Web Key Set that sign. It passes over others,
-// as RFC 7517, section 5, wants it.
+// parseKeys returns the keys of a JSON Web Key Set that sign. It passes over others, as RFC 7517, section 5,
+// wants it.
 func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

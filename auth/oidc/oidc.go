@@ -1,14 +1,12 @@
-// Package oidc identifies people and jobs by the JSON Web Tokens that their identity
-// provider or CI system signed for them.
+// Package oidc identifies people and jobs by the JSON Web Tokens that their identity provider or CI system
+// signed for them.
 //
-// Invariant: a token counts only if one of the configured issuers signed it, with
-// a public key of its own that it publishes now and an algorithm that was allowed
-// beforehand, for this proxy as its audience, and while it lasts. What it counts
-// for is written in this proxy's configuration: a claim gives no right by itself.
+// Invariant: a token counts only if one of the configured issuers signed it, with a public key of its own that
+// it publishes now and an algorithm that was allowed beforehand, for this proxy as its audience, and while it
+// lasts. What it counts for is written in this proxy's configuration: a claim gives no right by itself.
 //
-// The issuer is asked for its keys once an hour, and when a token names a key that
-// is not known, at most every ten seconds. While it cannot be asked, the keys that
-// are known go on counting.
+// The issuer is asked for its keys once an hour, and when a token names a key that is not known, at most every
+// ten seconds. While it cannot be asked, the keys that are known go on counting.
 package oidc
 
 import (
@@ -40,12 +38,16 @@ const (
 // Config is how a [Verifier] is set up.
 type Config struct {
 	Issuers []Issuer
-	// Transport asks issuers for their keys: by GET, over https, and no redirect
-	// is followed. Not nil.
+	// Transport asks issuers for their keys: by GET, over https, and no redirect is followed. Not nil.
 	Transport http.RoundTripper
-	// Observe is told when the keys of an issuer were fetched, or why they were
-	// not. May be nil.
-	Observe func(issuer string, err error)
+	// Observe, if not nil, is told what happens.
+	Observe func(Event)
+}
+
+// Event is an attempt to fetch the keys of an issuer.
+type Event struct {
+	Issuer string
+	Err    error // why they were not fetched; nil if they were
 }
 
 // Verifier identifies clients by their tokens. It is safe for concurrent use.
@@ -62,12 +64,6 @@ type good struct {
 	at        time.Time // with a monotonic reading
 }
 
-// issuer is an Issuer and its keys.
-type issuer struct {
-	Issuer
-	keys *keySet
-}
-
 // New makes a Verifier. No issuer is asked before there is a token of it.
 //
 // Its error is [modproxy.ErrInvalid].
@@ -82,8 +78,8 @@ func New(cfg Config) (*Verifier, error) {
 	}
 	v := &Verifier{issuers: map[string]*issuer{}, rules: auth.IDOf(string(rules)), clock: auth.NewClock(), known: known}
 	for _, i := range cfg.Issuers {
-		if err := i.check(); err != nil {
-			return nil, fmt.Errorf("%w: issuer %.200q: %w", modproxy.ErrInvalid, i.URL, err)
+		if err := i.Check(); err != nil {
+			return nil, err
 		}
 		if v.issuers[i.URL] != nil {
 			return nil, fmt.Errorf("%w: issuer %q: there are two", modproxy.ErrInvalid, i.URL)
@@ -91,21 +87,19 @@ func New(cfg Config) (*Verifier, error) {
 		if len(i.Algorithms) == 0 {
 			i.Algorithms = []string{"RS256", "ES256"}
 		}
-		v.issuers[i.URL] = &issuer{i, &keySet{issuer: i.URL, transport: cfg.Transport, observe: cfg.Observe}}
+		v.issuers[i.URL] = &issuer{Issuer: i, transport: cfg.Transport, observe: cfg.Observe}
 	}
 	return v, nil
 }
 
-// Rules stands for all that the issuers' tokens may do: it changes with the
-// configuration.
+// Rules stands for all that the issuers' tokens may do: it changes with the configuration.
 func (v *Verifier) Rules() string { return v.rules }
 
-// Verify returns the principal that has the token text. A token that was good is not
-// looked at again for a minute, or until it expires.
+// Verify returns the principal that has the token text. A token that was good is not looked at again for a
+// minute, or until it expires.
 //
-// Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys
-// are not known and cannot be had. ctx ends the wait for them, not the fetch, which
-// others may wait for.
+// Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys are not known and cannot be
+// had. ctx ends the wait for them, not the fetch, which others may wait for.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
 	if len(text) > maxToken {
 		return auth.Principal{}, &auth.Refused{Why: "JWT: too long"}
@@ -133,10 +127,9 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 	return p, nil
 }
 
-// verify checks all that makes a token good. latest is now in spite of a wall clock
-// that was turned back.
+// verify checks all that makes a token good. latest is now in spite of a wall clock that was turned back.
 func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time) (auth.Principal, error) {
-	keys := &attempt{keys: i.keys, now: now}
+	keys := &attempt{issuer: i, now: now}
 	verifier := gooidc.NewVerifier(i.URL, keys, &gooidc.Config{
 		ClientID: i.Audience, SupportedSigningAlgs: i.Algorithms,
 		Now: func() time.Time { return latest.Add(-skew) },
@@ -162,8 +155,8 @@ func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time)
 	}, nil
 }
 
-// issuerOf returns the issuer that a token names, before anything of it is believed. A
-// token has one spelling: its parts are base64 without a bit to spare.
+// issuerOf returns the issuer that a token names, before anything of it is believed. A token has one spelling:
+// its parts are base64 without a bit to spare.
 func issuerOf(text string) (string, error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 || strings.ContainsAny(text, "\r\n") {

@@ -198,21 +198,31 @@ func TestIssuersAreToldApart(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	good := oidc.Issuer{URL: "https://idp.example", Audience: "modproxy"}
-	group := oidc.Group{Name: "g", Match: map[string]string{"a": "b"}}
+	group := oidc.Group{Name: "g", Match: []string{"a=b"}, Admin: true}
 	for name, change := range map[string]func(i *oidc.Issuer){
-		"http":                  func(i *oidc.Issuer) { i.URL = "http://idp.example" },
-		"no URL":                func(i *oidc.Issuer) { i.URL = "" },
-		"user":                  func(i *oidc.Issuer) { i.URL = "https://u:p@idp.example" },
-		"query":                 func(i *oidc.Issuer) { i.URL = "https://idp.example?x" },
-		"no audience":           func(i *oidc.Issuer) { i.Audience = "" },
-		"none":                  func(i *oidc.Issuer) { i.Algorithms = []string{"none"} },
-		"HS256":                 func(i *oidc.Issuer) { i.Algorithms = []string{"RS256", "HS256"} },
-		"no algorithm":          func(i *oidc.Issuer) { i.Algorithms = []string{""} },
-		"everybody":             func(i *oidc.Issuer) { group := group; group.Match = nil; i.Groups = []oidc.Group{group} },
-		"a group without name":  func(i *oidc.Issuer) { group := group; group.Name = ""; i.Groups = []oidc.Group{group} },
-		"values without claim":  func(i *oidc.Issuer) { i.Groups = []oidc.Group{{Name: "g", Values: []string{"x"}}} },
-		"an empty value":        func(i *oidc.Issuer) { i.GroupsClaim = "g"; i.Groups = []oidc.Group{{Name: "g", Values: []string{""}}} },
-		"an empty value to be ": func(i *oidc.Issuer) { i.Groups = []oidc.Group{{Name: "g", Match: map[string]string{"a": ""}}} },
+		"http":                 func(i *oidc.Issuer) { i.URL = "http://idp.example" },
+		"no URL":               func(i *oidc.Issuer) { i.URL = "" },
+		"user":                 func(i *oidc.Issuer) { i.URL = "https://u:p@idp.example" },
+		"query":                func(i *oidc.Issuer) { i.URL = "https://idp.example?x" },
+		"no audience":          func(i *oidc.Issuer) { i.Audience = "" },
+		"none":                 func(i *oidc.Issuer) { i.Algorithms = []string{"none"} },
+		"HS256":                func(i *oidc.Issuer) { i.Algorithms = []string{"RS256", "HS256"} },
+		"no algorithm":         func(i *oidc.Issuer) { i.Algorithms = []string{""} },
+		"everybody":            func(i *oidc.Issuer) { group := group; group.Match = nil; i.Groups = []oidc.Group{group} },
+		"a group without name": func(i *oidc.Issuer) { group := group; group.Name = ""; i.Groups = []oidc.Group{group} },
+		"values without claim": func(i *oidc.Issuer) { i.Groups = []oidc.Group{{Name: "g", Values: []string{"x"}, Admin: true}} },
+		"an empty value": func(i *oidc.Issuer) {
+			i.GroupsClaim = "g"
+			i.Groups = []oidc.Group{{Name: "g", Values: []string{""}, Admin: true}}
+		},
+		"an empty value to be ": func(i *oidc.Issuer) { group := group; group.Match = []string{"a="}; i.Groups = []oidc.Group{group} },
+		"no claim":              func(i *oidc.Issuer) { group := group; group.Match = []string{"a"}; i.Groups = []oidc.Group{group} },
+		"a claim twice": func(i *oidc.Issuer) {
+			group := group
+			group.Match = []string{"a=b", "a=c"}
+			i.Groups = []oidc.Group{group}
+		},
+		"a group for nothing": func(i *oidc.Issuer) { group := group; group.Admin = false; i.Groups = []oidc.Group{group} },
 	} {
 		i := good
 		change(&i)
