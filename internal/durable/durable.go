@@ -57,16 +57,7 @@ func (d Disk) closeDir(f *os.File) error {
 // old file or the whole new one, and the new one once WriteFile has returned nil. When the error is not
 // [ErrSync] the old file is still there. The mode of the new file is 0600, unless write changes it.
 //
-// The system calls, for write of one []byte:
-//
-//	openat(dir/name.123.tmp, O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0600) = 3
-//	write(3, content)
-//	fsync(3)
-//	close(3)
-//	openat(dir, O_RDONLY|O_CLOEXEC) = 3
-//	renameat(dir/name.123.tmp, dir/name)
-//	fsync(3)
-//	close(3)
+// The file is written to a temporary one, which is flushed and renamed; then the directory is flushed.
 func (d Disk) WriteFile(name string, write func(*os.File) error) error {
 	temp, err := d.WriteTemp(filepath.Dir(name), filepath.Base(name), write)
 	if err != nil {
@@ -76,7 +67,6 @@ func (d Disk) WriteFile(name string, write func(*os.File) error) error {
 }
 
 // WriteTemp is the first half of WriteFile. It returns the name of a flushed temporary file, dir/base.*.tmp.
-// When it fails there is no such file.
 func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp string, err error) {
 	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
 	if err != nil {
@@ -127,21 +117,16 @@ func (d Disk) MkdirAll(name string) error {
 	err := os.Mkdir(name, 0o700)
 	above := filepath.Dir(name)
 	if errors.Is(err, fs.ErrNotExist) && above != name {
-		if err := d.MkdirAll(above); err != nil {
-			return err
+		if err = d.MkdirAll(above); err == nil {
+			err = os.Mkdir(name, 0o700)
 		}
-		err = os.Mkdir(name, 0o700)
 	}
-	if errors.Is(err, fs.ErrExist) {
-		return isDir(name)
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return d.FlushDir(above)
+	case !errors.Is(err, fs.ErrExist):
 		return err
 	}
-	return d.FlushDir(above)
-}
-
-func isDir(name string) error {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

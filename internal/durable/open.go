@@ -2,6 +2,8 @@ package durable
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -18,11 +20,24 @@ func OpenRegular(name string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	if err == nil && info.Mode().IsRegular() {
+		return f, nil
+	} else if err == nil {
 		err = &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
 	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// ReadRegular reads a file of at most limit bytes that [OpenRegular] opens.
+func ReadRegular(name string, limit int64) ([]byte, error) {
+	f, err := OpenRegular(name, os.O_RDONLY)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, err
 	}
-	return f, nil
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s: more than %d bytes", name, limit)
+	}
+	return text, err
 }

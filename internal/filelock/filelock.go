@@ -1,8 +1,6 @@
-// Package filelock locks files between processes. A lock ends when the file is closed, or with the process. The
-// locks are those of flock: they are advisory, and two handles in one process exclude each other like two
-// processes.
-//
-// On systems without flock every function returns [errors.ErrUnsupported].
+// Package filelock locks files between processes, with flock. A lock ends when the file is closed. Two handles in
+// one process exclude each other like two processes. On systems without flock every function returns
+// [errors.ErrUnsupported].
 package filelock
 
 import (
@@ -17,10 +15,17 @@ import (
 var ErrLocked = errors.New("another process has it locked")
 
 // TryLock takes an exclusive lock, or returns [ErrLocked].
-func TryLock(f *os.File) error { return try(f, true) }
+func TryLock(f *os.File) error { return named(f, try(f, true)) }
 
 // TryRLock takes a shared lock, or returns [ErrLocked] when another process has an exclusive one.
-func TryRLock(f *os.File) error { return try(f, false) }
+func TryRLock(f *os.File) error { return named(f, try(f, false)) }
+
+func named(f *os.File, err error) error {
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil
+}
 
 // Lock takes an exclusive lock. It waits for those that have one, and ends with ctx.
 func Lock(ctx context.Context, f *os.File) error {

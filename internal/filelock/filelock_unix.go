@@ -4,25 +4,22 @@ package filelock
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 )
 
 func try(f *os.File, exclusive bool) error {
-	how := syscall.LOCK_SH
+	how := syscall.LOCK_SH | syscall.LOCK_NB
 	if exclusive {
-		how = syscall.LOCK_EX
+		how = syscall.LOCK_EX | syscall.LOCK_NB
 	}
 	for {
-		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
-		case err == nil:
-			return nil
-		case errors.Is(err, syscall.EINTR):
+		err := syscall.Flock(int(f.Fd()), how)
+		switch {
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return fmt.Errorf("lock %s: %w", f.Name(), ErrLocked)
-		default:
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
+			return ErrLocked
+		case !errors.Is(err, syscall.EINTR):
+			return err
 		}
 	}
 }

@@ -35,11 +35,11 @@ func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) err
 		return err
 	}
 	defer done()
-	body := &reader{ctx: ctx, r: r}
+	body := &reader{ctx: ctx, Reader: r}
 	if err = x.put(digest, body); body.err != nil {
 		return err
 	}
-	return x.d.note(err)
+	return x.d.health.note(err)
 }
 
 func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
@@ -68,23 +68,22 @@ func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := x.d.disk.Rename(temp, name); err != nil {
+	if err = x.d.disk.Rename(temp, name); err != nil {
 		os.Remove(name) // it may not last
-		return err
 	}
-	return nil
+	return err
 }
 
 // reader ends with the context, and remembers its error.
 type reader struct {
+	io.Reader
 	ctx context.Context
-	r   io.Reader
 	err error
 }
 
 func (r *reader) Read(p []byte) (n int, err error) {
 	if err = r.ctx.Err(); err == nil {
-		n, err = r.r.Read(p)
+		n, err = r.Reader.Read(p)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
@@ -172,7 +171,10 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 			return
 		}
 		for _, fan := range fans {
-			list, err := x.fanned(ctx, fan)
+			if !fan.IsDir() {
+				continue
+			}
+			list, err := x.in(ctx, fan.Name())
 			if err != nil {
 				yield(store.BlobInfo{}, err)
 				return
@@ -186,28 +188,22 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	}
 }
 
-// fanned returns the blobs in a directory, if it is one.
-func (x blobs) fanned(ctx context.Context, fan fs.DirEntry) (list []store.BlobInfo, err error) {
-	if !fan.IsDir() {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(x.d.path(blobsName, fan.Name()))
+// in returns the blobs whose digests begin with fan.
+func (x blobs) in(ctx context.Context, fan string) (list []store.BlobInfo, err error) {
+	entries, err := os.ReadDir(x.d.path(blobsName, fan))
 	if err != nil {
 		return nil, err
 	}
 	for _, entry := range entries {
 		digest, err := modproxy.ParseDigest(entry.Name())
-		if err != nil || !strings.HasPrefix(entry.Name(), fan.Name()) {
+		if err != nil || !strings.HasPrefix(entry.Name(), fan) {
 			continue // nothing looks for it here
 		}
-		info, err := entry.Info()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil:
+		if info, err := entry.Info(); err == nil {
+			list = append(list, blobInfo(digest, info))
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		list = append(list, blobInfo(digest, info))
 	}
 	return list, x.addUses(ctx, list)
 }

@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // lockTimeout is how long opening waits for another process that has the index.
@@ -59,40 +61,40 @@ func (d *Directory) openIndex() error {
 }
 
 // openBolt opens d.index, and makes the buckets if it is new.
-func (d *Directory) openBolt(options bbolt.Options, isNew bool) (err error) {
-	defer func() {
-		if err != nil && d.db != nil {
-			d.db.Close()
-			d.db = nil
-		}
-	}()
-	defer contain(func(p any) { err = d.refuse("is damaged: %v", p) })()
+func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	options.Timeout = lockTimeout
-	switch d.db, err = bbolt.Open(d.index, 0o600, &options); {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("%s: %w", d.index, errHeld)
-	case errors.As(err, new(*fs.PathError)):
-		return err
-	case err != nil:
-		return d.refuse("is damaged: %w", err)
-	}
-	if d.commit = d.db.Update; isNew && d.readOnly == nil {
-		if err := d.commit(makeBuckets); err != nil {
+	err := d.contain(func() (err error) {
+		switch d.db, err = bbolt.Open(d.index, 0o600, &options); {
+		case errors.Is(err, bolterrors.ErrTimeout):
+			return fmt.Errorf("%s: %w", d.index, errHeld)
+		case errors.As(err, new(*fs.PathError)):
 			return err
-		}
-	}
-	return d.db.View(func(tx *bbolt.Tx) error {
-		info, err := os.Stat(d.index)
-		switch {
 		case err != nil:
-			return err
-		case info.Size() < tx.Size():
-			return d.refuse("is cut short: it has %d bytes, and should have %d", info.Size(), tx.Size())
-		case tx.Bucket(needsBucket) == nil || tx.Bucket(usesBucket) == nil:
-			return d.refuse("is not one of modproxy")
+			return d.refuse("is damaged: %w", err)
 		}
-		return nil
+		if d.commit = d.db.Update; isNew && d.readOnly == nil {
+			if err := d.commit(makeBuckets); err != nil {
+				return err
+			}
+		}
+		return d.db.View(func(tx *bbolt.Tx) error {
+			info, err := os.Stat(d.index)
+			switch {
+			case err != nil:
+				return err
+			case info.Size() < tx.Size():
+				return d.refuse("is cut short: it has %d bytes, and should have %d", info.Size(), tx.Size())
+			case tx.Bucket(needsBucket) == nil || tx.Bucket(usesBucket) == nil:
+				return d.refuse("is not one of modproxy")
+			}
+			return nil
+		})
 	})
+	if err != nil && d.db != nil {
+		d.db.Close()
+		d.db = nil
+	}
+	return err
 }
 
 // view runs a transaction that reads.
@@ -102,11 +104,10 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 		return err
 	}
 	defer done()
-	return d.transact(d.db.View, f)
+	return d.contain(func() error { return d.db.View(f) })
 }
 
-// begin is called before the index is changed; done is called when the files that it is about have changed,
-// too.
+// begin is called before the index is changed; done is called when the files that it is about have changed, too.
 func (d *Directory) begin(ctx context.Context) (done func(), err error) {
 	unuse, err := d.change(ctx)
 	if err != nil {
@@ -132,28 +133,22 @@ func (d *Directory) update(ctx context.Context, f func(*bbolt.Tx) error) error {
 // write is update after begin. Transactions are not batched: bbolt commits a batch in a goroutine of its own,
 // where a panic cannot be contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
-	err := d.transact(d.commit, f)
+	err := d.contain(func() error { return d.commit(f) })
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
-		return d.health.fail(fmt.Errorf("%s: %w", d.index, err))
+		err = fmt.Errorf("%w: %s: %w", durable.ErrSync, d.index, err)
 	}
-	d.health.note(err)
-	return err
+	return d.health.note(err)
 }
 
-func (d *Directory) transact(run func(func(*bbolt.Tx) error) error, f func(*bbolt.Tx) error) (err error) {
-	defer contain(func(p any) { err = d.refuse("is damaged: %v", p) })()
-	return run(f)
-}
-
-// contain is to be deferred: what it returns calls instead for a panic. bbolt panics about pages that it cannot
-// make sense of, and reads beyond its mapping when a page says so, which without this would be the end of the
-// process; so would be an error of the disk while a page is read. Both hold for the calling goroutine.
-func contain(instead func(p any)) (deferred func()) {
-	before := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(before)
+// contain calls f, and makes an error of a panic. bbolt panics about pages that it cannot make sense of, and reads
+// beyond its mapping when a page says so, which without this would end the process; so would an error of the disk
+// while a page is read. Both hold for the calling goroutine.
+func (d *Directory) contain(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
 		if p := recover(); p != nil {
-			instead(p)
+			err = d.refuse("is damaged: %v", p)
 		}
-	}
+	}()
+	return f()
 }

@@ -70,10 +70,11 @@ type Directory struct {
 // beside what is kept, empty, cut short or damaged. The error says what to do, which is a rebuild.
 func Open(dir string) (*Directory, error) {
 	d := newDirectory(dir)
-	if err := d.prepare(); err != nil {
-		return nil, err
+	err := d.prepare()
+	if err == nil {
+		err = d.openIndex()
 	}
-	if err := d.openIndex(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout()); err != nil {

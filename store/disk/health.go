@@ -18,24 +18,22 @@ type health struct {
 	trouble error // another one of the file system, until something was written again
 }
 
-// fail is told of an error from which only another start recovers.
-func (h *health) fail(err error) error {
+// note records the outcome of a write, and returns its error. An error of a flush is final: nobody knows what is
+// on the disk, and the system may say so only once. A full disk, and errors that are not about the file system,
+// change nothing.
+func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.final == nil {
-		h.final = fmt.Errorf("%w; modproxy must be restarted", err)
-	}
-	return h.final
-}
-
-// note is told what became of a write. A full disk, and errors that are not about the file system, change
-// nothing.
-func (h *health) note(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err == nil || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
+	switch {
+	case errors.Is(err, durable.ErrSync):
+		if h.final == nil {
+			h.final = fmt.Errorf("%w; modproxy must be restarted", err)
+		}
+		return h.final
+	case err == nil, errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		h.trouble = err
 	}
+	return err
 }
 
 func (h *health) get() (final, trouble error) {
@@ -62,23 +60,13 @@ func (d *Directory) Ready() error {
 	if err == nil {
 		err = os.Remove(temp)
 	}
-	return d.note(err)
+	return d.health.note(err)
 }
 
-// Doubt tells the directory of an error that was met on the same file system, so that [Directory.Ready] looks
-// whether that has passed.
+// Doubt tells the directory of an error on the same file system, so that [Directory.Ready] looks whether that has
+// passed.
 func (d *Directory) Doubt(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, durable.ErrSync) {
 		d.health.note(err)
 	}
-}
-
-// note tells health of an error of writing files. One of a flush is final: nobody knows what is on the disk,
-// and the system may say so only once.
-func (d *Directory) note(err error) error {
-	if errors.Is(err, durable.ErrSync) {
-		return d.health.fail(err)
-	}
-	d.health.note(err)
-	return err
 }

@@ -39,10 +39,10 @@ func get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	return unseal(ref, value)
 }
 
-// current returns the record that is there if it has that revision.
+// current returns the record that is there, or nothing of it but ref, if it has that revision.
 func current(tx *bbolt.Tx, ref store.Ref, revision uint64) (store.Record, error) {
-	r, err := get(tx, ref)
-	if err == nil && r.Revision != revision || err != nil && revision != 0 {
+	r, _ := get(tx, ref)
+	if r.Revision != revision {
 		return r, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, store.ErrConflict)
 	}
 	return r, nil
@@ -137,35 +137,28 @@ func needing(tx *bbolt.Tx, d modproxy.Digest) (list []store.Record) {
 
 func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
-		kinds := []store.Kind{kind}
+		kinds, err := []store.Kind{kind}, error(nil)
 		if kind == "" {
-			var err error
-			if kinds, err = x.kinds(ctx); err != nil {
-				yield(store.Record{}, err)
-				return
-			}
+			kinds, err = x.kinds(ctx)
 		}
 		for _, kind := range kinds {
-			most := 4 // records at a time; some callers want to know only whether there are any
-			for from := []byte(prefix); from != nil; most = min(2*most, 256) {
+			for from := []byte(prefix); from != nil && err == nil; {
 				var list []listed
-				err := x.d.view(ctx, func(tx *bbolt.Tx) error {
-					list, from = batch(tx, kind, []byte(prefix), from, most)
+				err = x.d.view(ctx, func(tx *bbolt.Tx) error {
+					list, from = batch(tx, kind, []byte(prefix), from)
 					return nil
 				})
-				if err != nil {
-					list, from = []listed{{err: err}}, nil
-				}
 				for _, r := range list {
-					if err := ctx.Err(); err != nil {
-						yield(store.Record{}, err)
-						return
-					}
-					if !yield(r.Record, r.err) {
+					if err = ctx.Err(); err != nil {
+						break
+					} else if !yield(r.Record, r.err) {
 						return
 					}
 				}
 			}
+		}
+		if err != nil {
+			yield(store.Record{}, err)
 		}
 	}
 }
@@ -175,10 +168,10 @@ type listed struct {
 	err error
 }
 
-// batch returns records whose keys begin with prefix, and where the next batch begins. Records are yielded
-// between transactions, so that their consumer may change some.
-func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte, most int) (list []listed, next []byte) {
-	const mostBytes = 4 << 20
+// batch returns records whose keys begin with prefix, and where the next batch begins. Records are yielded between
+// transactions, so that their consumer may change some.
+func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte) (list []listed, next []byte) {
+	const most, mostBytes = 64, 4 << 20
 	bucket := tx.Bucket(bucketName(kind))
 	if bucket == nil {
 		return nil, nil

@@ -26,9 +26,6 @@ func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.D
 		return nil, err
 	}
 	defer done()
-	if len(list) == 0 {
-		return nil, nil
-	}
 	var going []store.BlobInfo
 	forget := func(tx *bbolt.Tx) (err error) {
 		going, err = x.forget(tx, how, list)
@@ -52,7 +49,7 @@ func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.D
 		for _, info := range removed {
 			list = append(list, info.Digest)
 		}
-		x.d.write(forget) // there is room now; if not, the records stay
+		_ = x.d.write(forget) // there is room now; if not, the records stay
 	}
 	return removed, errors.Join(errs...)
 }
@@ -69,7 +66,13 @@ func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (
 				return nil, err
 			}
 		}
-		if err := errors.Join(forgetNeeds(tx, digest), tx.Bucket(usesBucket).Delete(digest[:])); err != nil {
+		c := tx.Bucket(needsBucket).Cursor() // what is left there of damaged records
+		for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Seek(digest[:]) {
+			if err := c.Delete(); err != nil {
+				return nil, err
+			}
+		}
+		if err := tx.Bucket(usesBucket).Delete(digest[:]); err != nil {
 			return nil, err
 		}
 		if info, err := os.Lstat(x.d.blobPath(digest)); err == nil {
@@ -77,17 +80,6 @@ func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (
 		}
 	}
 	return going, nil
-}
-
-// forgetNeeds deletes what is left in needsBucket of a blob.
-func forgetNeeds(tx *bbolt.Tx, digest modproxy.Digest) error {
-	c := tx.Bucket(needsBucket).Cursor()
-	for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Seek(digest[:]) {
-		if err := c.Delete(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
@@ -117,17 +109,7 @@ func (d *Directory) setAside(name string) (aside string, err error) {
 			return "", err
 		}
 	}
-	return aside, d.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(name))))
-}
-
-// asideAt returns when a file was set aside.
-func asideAt(info fs.FileInfo) time.Time {
-	name := info.Name()
-	at, err := time.Parse(asideTime, name[max(0, len(name)-len(asideTime)):])
-	if err != nil { // modproxy has not put it there
-		return info.ModTime()
-	}
-	return at
+	return aside, d.health.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(name))))
 }
 
 // Aside implements [store.Aside].
@@ -153,27 +135,33 @@ func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount,
 // eachAside calls f for what was set aside more than age ago, and counts it.
 func (d *Directory) eachAside(ctx context.Context, age time.Duration, f func(name string) error) (all store.Amount, err error) {
 	entries, err := os.ReadDir(d.path(quarantineName))
-	if err != nil {
-		return all, err
-	}
-	var errs []error
 	for _, entry := range entries {
-		if err := ctx.Err(); err != nil {
-			return all, errors.Join(append(errs, err)...)
+		if ctx.Err() != nil {
+			return all, errors.Join(err, ctx.Err())
 		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && age > 0 && time.Since(asideAt(info)) < age {
+		info, failed := entry.Info()
+		if errors.Is(failed, fs.ErrNotExist) || failed == nil && age > 0 && time.Since(asideAt(info)) < age {
 			continue
 		}
-		if err == nil {
-			err = f(entry.Name())
+		if failed == nil {
+			failed = f(entry.Name())
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("quarantine: %w", err))
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("quarantine: %w", failed))
 			continue
 		}
 		all.Blobs++
 		all.Bytes += info.Size()
 	}
-	return all, errors.Join(errs...)
+	return all, err
+}
+
+// asideAt returns when a file was set aside.
+func asideAt(info fs.FileInfo) time.Time {
+	name := info.Name()
+	at, err := time.Parse(asideTime, name[max(0, len(name)-len(asideTime)):])
+	if err != nil { // modproxy has not put it there
+		return info.ModTime()
+	}
+	return at
 }
