@@ -78,7 +78,6 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
-	a.Cache.Start()
 	a.Registry = &rewrite.Registry{Next: a.Cache}
 	return a.newAuth(ctx)
 }

@@ -52,18 +52,11 @@ type Registry struct {
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
 
-	Fresh    time.Duration // how long a versions document is served without asking again; zero means 5m
-	MaxStale time.Duration // how long after it was asked for a document is served while Next fails; zero means 720h
-	Missing  time.Duration // how long a not found, or a failed fetch, is remembered; zero means 30s
-
-	// Wait is how long Versions and Location wait for Next before they answer
-	// [modproxy.RetryLater]; the question goes on. Zero means 3s.
-	Wait time.Duration
-	// FetchTimeout ends one fetch of a package; zero means 15m.
-	FetchTimeout time.Duration
-	// Fetches is the number of packages fetched at the same time; further ones wait
-	// their turn. Zero means 8.
-	Fetches int
+	Fresh        time.Duration // how long a versions document is served without asking again
+	MaxStale     time.Duration // how long after it was asked for a document is served while Next fails
+	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
+	FetchTimeout time.Duration // ends one fetch of a package
+	Fetches      int           // packages fetched at the same time; further ones wait their turn
 	// MaxVersions is how many bytes the kept versions documents may have, which may be
 	// exceeded by an eighth for a while. Those of modules without a kept package go
 	// first, and of these those that were asked for longest ago. Zero: any number.
@@ -73,7 +66,6 @@ type Registry struct {
 	Observe func(Event)
 
 	once sync.Once
-	set  settings
 	end  context.CancelFunc
 
 	asking   *background // questions for versions and locations
@@ -93,6 +85,7 @@ var _ modproxy.Registry = (*Registry)(nil)
 
 const (
 	askTimeout = time.Minute             // of one detached question for versions or a location
+	patience   = 3 * time.Second         // how long a client waits for Next, or the store; then it has to try again
 	recallFor  = 3 * time.Second         // how long a record counts without being read again
 	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: clients give it ten seconds, some five
 	closeGrace = time.Second             // for background work to notice that it was ended
@@ -103,50 +96,25 @@ const (
 	maxKnown    = 16 << 10 // of each thing remembered in memory
 )
 
-// settings are the durations with their zero values filled in.
-type settings struct {
-	fresh, maxStale, missing, wait, fetch time.Duration
-}
-
 func (r *Registry) start() {
-	or := func(d, zero time.Duration) time.Duration {
-		if d == 0 {
-			return zero
-		}
-		return d
-	}
-	r.set = settings{
-		fresh:    or(r.Fresh, 5*time.Minute),
-		maxStale: or(r.MaxStale, 720*time.Hour),
-		missing:  or(r.Missing, 30*time.Second),
-		wait:     or(r.Wait, 3*time.Second),
-		fetch:    or(r.FetchTimeout, 15*time.Minute),
-	}
 	ending, end := context.WithCancel(context.Background())
 	r.end = end
-	r.asking = &background{ending: ending, limit: maxAsking}
-	r.fetching = &background{ending: ending, limit: 2 * maxFetching} // those beyond maxFetching find no turn to wait for
-	turns := r.Fetches
-	if turns <= 0 {
-		turns = 8
-	}
-	r.turns = newTurns(turns)
-	r.located = newMemory[key, modproxy.Location]()
-	r.records = newMemory[key, *Kept]()
-	r.missing = newMemory[key, error]()
+	r.asking = newBackground(ending, maxAsking)
+	r.fetching = newBackground(ending, 2*maxFetching) // those beyond maxFetching find no turn to wait for
+	r.turns = newTurns(r.Fetches)
+	r.located = newMemory[key, modproxy.Location](0)
+	r.records = newMemory[key, *Kept](0)
+	r.missing = newMemory[key, error](0)
 	r.versions = documents[key, *listing]{
-		source: listings{r}, store: r.Store, set: r.set, work: r.asking, offline: r.Next == nil,
-		limit: r.MaxVersions, packages: PackageKind, observe: r.observe,
+		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,
+		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
 	}
 	r.versions.start()
 	r.packages = fetches[key, *Kept]{
-		source: packages{r}, set: r.set, work: r.fetching, turns: r.turns, offline: r.Next == nil, observe: r.observe,
+		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
 	r.packages.start()
 }
-
-// Start prepares the cache before the first question does.
-func (r *Registry) Start() { r.once.Do(r.start) }
 
 // Close waits for what goes on in the background, at most until ctx ends; then it ends
 // that work. Nothing is asked of Next afterwards; what is kept is still served. Its
@@ -168,11 +136,9 @@ func (r *Registry) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	r.end()
-	grace := time.NewTimer(closeGrace)
-	defer grace.Stop()
 	select {
 	case <-idle:
-	case <-grace.C:
+	case <-time.After(closeGrace):
 	}
 	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
 }
@@ -234,12 +200,6 @@ func (k key) wrap(op string, err error) error {
 	}
 	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}
 }
-
-var (
-	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
-	errLost    = &modproxy.Lasting{Err: errors.New("no longer kept (evicted, removed or damaged), and modproxy is offline")}
-	errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-)
 
 // notKept returns the error for a package that is not kept while nothing is asked.
 func (r *Registry) notKept(ctx context.Context, k key) error {

@@ -10,13 +10,22 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// settle makes err, of a question that did not run in its caller's context, an answer to
-// those who wait: the context that ended was not theirs. A layer below has its own times,
-// and says itself when one of them is over.
-func settle(err error, timeout time.Duration) error {
+var (
+	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
+	errLost    = &modproxy.Lasting{Err: errors.New("no longer kept (evicted, removed or damaged), and modproxy is offline")}
+	errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
+)
+
+// settle makes err, of a question that did not run in its caller's context, an answer to those who wait: the
+// context that ended was not theirs. A layer below has its own times, and says itself when one of them is over.
+func settle(err error) error {
 	var full *modproxy.NoSpace
-	if notWritable(err) && !errors.As(err, &full) {
-		return &modproxy.NoSpace{Err: err}
+	if !errors.As(err, &full) {
+		for _, notWritable := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+			if errors.Is(err, notWritable) {
+				return &modproxy.NoSpace{Err: err}
+			}
+		}
 	}
 	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrUnauthorized, modproxy.ErrDenied,
 		modproxy.ErrNotFound, modproxy.ErrChanged, modproxy.ErrUnavailable} {
@@ -26,25 +35,19 @@ func settle(err error, timeout time.Duration) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: not done within %v", modproxy.ErrUnavailable, timeout)
+		return fmt.Errorf("%w: not done in time", modproxy.ErrUnavailable)
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: ended before it was done", modproxy.ErrUnavailable)
 	}
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
-// late returns err, of a question in ctx, and if the time of ctx is over, says so before
-// all else.
+// late returns err, of a question in ctx, and if the time of ctx is over, says so before all else.
 func late(ctx context.Context, err error, timeout time.Duration) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: not done within %v: %w", modproxy.ErrUnavailable, timeout, err)
 	}
 	return err
-}
-
-// notWritable reports whether err says that nothing can be kept for now.
-func notWritable(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }
 
 // holdFor returns how long err says not to ask again; zero when it does not say.
@@ -54,4 +57,9 @@ func holdFor(err error) time.Duration {
 		return 0
 	}
 	return max(0, min(time.Until(later.After), maxHold))
+}
+
+// retrySoon returns err for clients to try again in a second.
+func retrySoon(err error) error {
+	return &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: err}
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// fetches brings what never changes, a few at a time, each once however many wait for it.
-// A failure is remembered for a while. Its fields are set before start.
+// fetches brings what never changes, a few at a time, each once however many wait for it. A failure is remembered
+// for a while. Its first fields are set before start.
 type fetches[K interface {
 	comparable
 	question
 }, V interface{ size() int64 }] struct {
 	source  fetchSource[K, V]
-	set     settings
 	work    *background
 	turns   *turns
-	offline bool
+	timeout time.Duration // of one fetch
+	pause   time.Duration // after a fetch that failed
 	observe func(Event)
 
 	flights flights[K, V]
@@ -29,13 +29,11 @@ type fetches[K interface {
 
 // fetchSource is what fetches asks.
 type fetchSource[K comparable, V any] interface {
-	// sound returns what is kept of k, after all of it was read and found right. Its error
-	// is [fs.ErrNotExist] when k has to be fetched.
+	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist]
+	// when k has to be fetched.
 	sound(ctx context.Context, k K) (V, error)
 	// fetch fetches and keeps k.
 	fetch(ctx context.Context, k K) (V, error)
-	// absent returns the error when k would have to be fetched, and nothing is asked.
-	absent(ctx context.Context, k K) error
 	// holds reports whether a fetch that failed would fail again.
 	holds(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
 }
@@ -45,10 +43,10 @@ const (
 	storagePause = 5 * time.Second // after a fetch that the storage failed
 )
 
-func (f *fetches[K, V]) start() { f.failed = newMemory[K, error]() }
+func (f *fetches[K, V]) start() { f.failed = newMemory[K, error](0) }
 
-// begin starts the fetch of k, unless it is under way. What is kept is looked at instead,
-// and fetched again only when it is damaged.
+// begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again only
+// when it is damaged.
 func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
 		v, err := f.source.sound(ctx, k)
@@ -56,28 +54,30 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 		case err == nil:
 			return v, nil
 		case !errors.Is(err, fs.ErrNotExist):
-			return v, k.wrap("package", settle(err, f.set.fetch))
+			return v, k.wrap("package", settle(err))
 		}
 		if err := f.failure(ctx, k); err != nil {
 			return v, err
 		}
-		if f.offline {
-			return v, k.wrap("package", settle(f.source.absent(ctx, k), 0))
+		remember := f.failed.begin(k)
+		if v, err = f.inTurn(ctx, k); err == nil {
+			f.failed.drop(k)
+			return v, nil
 		}
-		v, err = f.inTurn(ctx, k)
-		if err != nil {
-			return v, f.fail(k, err)
-		}
-		f.failed.drop(k)
-		return v, nil
+		err, pause := f.fail(k, err)
+		remember(err, pause, 0)
+		return v, err
 	})
 }
 
 // failure returns why k is not fetched again yet, or nil.
 func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
-	err, _ := f.failed.get(k)
+	err, ok := f.failed.get(k)
 	var failed *modproxy.FetchFailed
-	if errors.As(err, &failed) && !f.source.holds(ctx, k, failed) {
+	switch {
+	case !ok:
+		return nil
+	case errors.As(err, &failed) && !f.source.holds(ctx, k, failed):
 		f.failed.drop(k)
 		return nil
 	}
@@ -91,7 +91,7 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 		return v, err
 	}
 	defer give()
-	ctx, cancel := f.work.detach(ctx, f.set.fetch)
+	ctx, cancel := f.work.detach(ctx, f.timeout)
 	defer cancel()
 	ctx, release := f.turns.hold(ctx)
 	defer release()
@@ -115,38 +115,28 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	case err != nil && f.work.ending.Err() != nil:
 		return v, k.wrap("package", errClosing)
 	}
-	return v, late(ctx, err, f.set.fetch)
+	return v, late(ctx, err, f.timeout)
 }
 
-// fail remembers that k could not be fetched, and returns the answer to those who wait.
-// Being stopped is not a failure.
-func (f *fetches[K, V]) fail(k K, err error) error {
+// fail returns err, of a fetch of k, for those who wait, and how long it is remembered. Being stopped is not a
+// failure.
+func (f *fetches[K, V]) fail(k K, err error) (failed error, pause time.Duration) {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
 	var fixed *modproxy.Fixed
-	pause := f.set.missing
+	settled := settle(err)
 	switch {
 	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
-		return k.wrap("package", errClosing)
+		return k.wrap("package", errClosing), 0
 	case errors.Is(err, errCrowded):
-		return k.wrap("package", err)
-	case errors.As(err, &storage), errors.As(err, &full), notWritable(err):
-		pause = min(pause, storagePause)
+		return k.wrap("package", err), 0
+	case errors.As(err, &storage), errors.As(settled, &full):
+		pause = min(f.pause, storagePause)
 	case errors.As(err, &fixed):
-		pause = max(pause, fixedPause)
+		pause = max(f.pause, fixedPause)
 	default:
-		pause = max(pause, holdFor(err))
+		pause = max(f.pause, holdFor(err))
 	}
 	now := time.Now()
-	failed := &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settle(err, f.set.fetch))}
-	f.failed.add(k, failed, pause)
-	return failed
-}
-
-// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache:
-// Fetches bounds all of them. give gives it back. Its error is that ctx ended, or a
-// [modproxy.RetryLater] when too many wait.
-func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
-	r.once.Do(r.start)
-	return r.turns.take(ctx, keyOf(m).publisher())
+	return &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}, pause
 }

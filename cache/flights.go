@@ -24,13 +24,17 @@ type question interface {
 // background is work that goes on when nobody waits for it any more.
 type background struct {
 	ending context.Context // ends all of it
-	limit  int
+	limit  int             // of what runs at the same time
 
 	mu      sync.Mutex
 	running int
 	of      map[string]int // running, by the asker
 	closed  bool
 	work    sync.WaitGroup
+}
+
+func newBackground(ending context.Context, limit int) *background {
+	return &background{ending: ending, limit: limit, of: map[string]int{}}
 }
 
 // start runs work in a goroutine, unless there is too much or b is closed. One asker
@@ -43,15 +47,9 @@ func (b *background) start(asker string, work func()) error {
 	case b.closed:
 		return errClosing
 	case b.running >= b.limit, asker != "" && b.of[asker] >= b.limit-b.running:
-		return &modproxy.RetryLater{
-			After: time.Now().Add(time.Second),
-			Err:   fmt.Errorf("%d questions for upstream wait already", b.running),
-		}
+		return retrySoon(fmt.Errorf("%d questions for upstream are waiting already", b.running))
 	}
 	b.running++
-	if b.of == nil {
-		b.of = map[string]int{}
-	}
 	b.of[asker]++
 	b.work.Go(func() {
 		defer func() {
@@ -69,8 +67,8 @@ func (b *background) start(asker string, work func()) error {
 
 func (b *background) close() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.closed = true
-	b.mu.Unlock()
 }
 
 // detach returns a context with the values of ctx that ends after timeout, or when the
@@ -154,13 +152,11 @@ func (f *flights[K, V]) has(k K) bool {
 // within waits for the call, but no longer than limit, and no longer than ctx. Its error
 // is then a [modproxy.RetryLater] about q.
 func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	var why error
 	select {
 	case <-c.done:
 		return c.value, c.err
-	case <-timer.C:
+	case <-time.After(limit):
 		why = errors.New("upstream has not answered within " + limit.String() + "; the question goes on")
 		if err := c.met.Last(); err != nil {
 			why = fmt.Errorf("%w; it last failed with: %w", why, err)
@@ -169,5 +165,5 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q 
 		why = ctx.Err()
 	}
 	var none V
-	return none, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: q.wrap(op, why)}
+	return none, retrySoon(q.wrap(op, why))
 }

@@ -18,6 +18,7 @@ func TestForget(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
 			before := f.fetch(t, "1.0.0")
+			f.fetch(t, "1.0.0")
 			after, _ := storetest.Bytes(1000, 2)
 			f.next.change(func(n *next) { n.content = after })
 			f.accept(t, "1.0.0")

@@ -34,7 +34,7 @@ var _ store.Keeper = (*Keeper)(nil)
 
 // Verify implements [store.Keeper]. A package that the ledger once had is superseded.
 func (k *Keeper) Verify(ctx context.Context, r store.Record) error {
-	p, err := parseKept(r)
+	p, err := parseKept(r, nil)
 	if err == nil && k.Ledger != nil {
 		err = agrees(ctx, k.Ledger, p)
 	}
@@ -54,7 +54,7 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) error {
 
 // Sizes implements [store.Keeper].
 func (k *Keeper) Sizes(r store.Record) []int64 {
-	p, err := parseKept(r)
+	p, err := parseKept(r, nil)
 	if err != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (k *Keeper) Sizes(r store.Record) []int64 {
 
 // VerifyData implements [store.Keeper].
 func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest, blob io.Reader) error {
-	p, err := parseKept(r)
+	p, err := parseKept(r, nil)
 	if err != nil {
 		return err
 	}

@@ -45,23 +45,29 @@ func (p *Kept) record() (store.Record, error) {
 	return store.Record{Ref: key{p.ModuleVersion}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
-// parseKept reads a record of [PackageKind], without what the ledger knows.
-func parseKept(rec store.Record) (*Kept, error) {
-	p := &Kept{ModuleVersion: versionOf(rec.Ref)}
-	var v packageValue
-	if err := json.Unmarshal(rec.Value, &v); err != nil || p.Version == "" || len(rec.Needs) != 1 {
-		return p, fmt.Errorf("%w: record of the package %s", store.ErrDamaged, rec.Key)
+// parseKept reads a record of [PackageKind], without what the ledger knows. An error of reading the record, or
+// [store.ErrDamaged], comes with what its name says.
+func parseKept(rec store.Record, err error) (*Kept, error) {
+	v, ok := VersionOf(rec.Ref)
+	p := &Kept{ModuleVersion: v}
+	if err != nil {
+		return p, err
 	}
-	p.Digest, p.Sum, p.Size, p.Fetched, p.Notes, p.Subdir = rec.Needs[0], v.Sum, v.Size, v.Fetched, v.Notes, v.Subdir
+	var value packageValue
+	if err := json.Unmarshal(rec.Value, &value); err != nil || !ok || len(rec.Needs) != 1 {
+		return p, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
+	}
+	p.Digest, p.Sum, p.Size, p.Fetched, p.Notes, p.Subdir =
+		rec.Needs[0], value.Sum, value.Size, value.Fetched, value.Notes, value.Subdir
 	return p, nil
 }
 
-// versionOf returns what a record of [PackageKind] is about; zero for another name.
-func versionOf(ref store.Ref) (v modproxy.ModuleVersion) {
+// VersionOf returns what a record of [PackageKind] is about, and whether ref names one.
+func VersionOf(ref store.Ref) (v modproxy.ModuleVersion, ok bool) {
 	if part := strings.Split(ref.Key, "/"); ref.Kind == PackageKind && len(part) == 5 {
 		v = modproxy.Module{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}.At(part[4])
 	}
-	return v
+	return v, v.Version != ""
 }
 
 // record is lookup, remembered for recallFor.
@@ -69,6 +75,7 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 	if p, ok := r.records.get(k); ok {
 		return p, nil
 	}
+	remember := r.records.begin(k)
 	p, err := r.lookup(ctx, k)
 	if err != nil {
 		return nil, err
@@ -79,40 +86,34 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 	case err != nil:
 		return nil, err
 	}
-	r.records.add(k, p, recallFor)
+	remember(p, recallFor, 0)
 	return p, nil
 }
 
-// lookup returns the package of k that is kept. Its error is [fs.ErrNotExist] when there
-// is none that counts.
+// lookup returns the package of k that is kept. Its error is [fs.ErrNotExist] when there is none that counts.
 func (r *Registry) lookup(ctx context.Context, k key) (*Kept, error) {
-	rec, err := r.Store.Records.Get(ctx, k.ref())
-	if err != nil && !errors.Is(err, store.ErrDamaged) {
-		return nil, err
-	}
-	return r.compare(ctx, rec, err)
+	p, err := parseKept(r.Store.Records.Get(ctx, k.ref()))
+	return r.compare(ctx, p, err)
 }
 
-// compare reads a record and compares it with the ledger. A version that the ledger does
-// not know is recorded with the sum that is kept: the ledger is an older copy. The error
-// is [fs.ErrNotExist] when the package does not count.
-func (r *Registry) compare(ctx context.Context, rec store.Record, err error) (*Kept, error) {
-	p, errParse := parseKept(rec)
-	if err = cmp.Or(err, errParse); err == nil {
-		err = agrees(ctx, r.Ledger, p)
+// compare compares a package that is kept, unless err tells that it could not be read, with the ledger. A version
+// that the ledger does not know is recorded with the sum that is kept: the ledger is an older copy. The error is
+// [fs.ErrNotExist] when the package does not count.
+func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, error) {
+	if err == nil {
+		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
+			err = r.Record(ctx, p)
+			r.observe(key{p.ModuleVersion}.event(LedgerBehind, err))
+		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = r.Record(ctx, p)
-		r.observe(key{p.ModuleVersion}.event(LedgerBehind, err))
-	}
+	kind := StoreFailed
 	switch {
-	case errors.Is(err, store.ErrDamaged):
-		r.observe(key{p.ModuleVersion}.event(StoreFailed, err))
 	case errors.Is(err, modproxy.ErrChanged):
-		r.observe(key{p.ModuleVersion}.event(LedgerDisagrees, err))
-	default:
+		kind = LedgerDisagrees
+	case !errors.Is(err, store.ErrDamaged):
 		return p, err
 	}
+	r.observe(key{p.ModuleVersion}.event(kind, err))
 	return p, fmt.Errorf("%w: %v", fs.ErrNotExist, err)
 }
 
@@ -121,16 +122,27 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	return r.Ledger.Add(ctx, modproxy.Record{ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched})
 }
 
-// kept yields the packages that are kept of m, or of every module when m is the zero
-// Module.
-func (r *Registry) kept(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
+// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do not
+// count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the sequence.
+func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
+	prefix := ""
+	if m != (modproxy.Module{}) {
+		prefix = keyOf(m).ref().Key + "/"
+	}
 	return func(yield func(*Kept, error) bool) {
-		for rec, err := range r.Store.Records.List(ctx, PackageKind, prefixOf(m)) {
-			if err != nil && !errors.Is(err, store.ErrDamaged) {
-				yield(nil, err)
+		for rec, err := range r.Store.Records.List(ctx, PackageKind, prefix) {
+			if !yield(parseKept(rec, err)) {
 				return
 			}
-			p, err := r.compare(ctx, rec, err)
+		}
+	}
+}
+
+// kept yields the packages of m that are kept and count. An error ends the sequence.
+func (r *Registry) kept(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
+	return func(yield func(*Kept, error) bool) {
+		for p, err := range r.all(ctx, m) {
+			p, err = r.compare(ctx, p, err)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -151,21 +163,15 @@ type Listing struct {
 	Unlisted   time.Time // since when upstream does not list the version; zero while it does
 }
 
-// List yields the packages that are kept of m, or of every module when m is the zero
-// Module. A record that is damaged comes with its version and [store.ErrDamaged]. Any
-// other error ends the sequence.
+// List yields the packages that are kept of m, or of every module when m is the zero Module. A record that is
+// damaged comes with its version and [store.ErrDamaged]. Any other error ends the sequence.
 func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listing, error] {
 	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
 		var of modproxy.Module
 		var unlisted map[string]time.Time
-		for rec, err := range r.Store.Records.List(ctx, PackageKind, prefixOf(m)) {
-			if err != nil && !errors.Is(err, store.ErrDamaged) {
-				yield(Listing{}, err)
-				return
-			}
-			p, errParse := parseKept(rec)
-			l, err := Listing{Kept: *p}, cmp.Or(err, errParse)
+		for p, err := range r.all(ctx, m) {
+			l := Listing{Kept: *p}
 			if err == nil {
 				if p.Module != of {
 					of, unlisted = p.Module, r.unlisted(ctx, p.Module)
@@ -184,15 +190,6 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 	}
 }
 
-// prefixOf returns how the keys of the packages of m begin; of all packages for the zero
-// Module.
-func prefixOf(m modproxy.Module) string {
-	if m == (modproxy.Module{}) {
-		return ""
-	}
-	return keyOf(m).ref().Key + "/"
-}
-
 // Discarded is a package that was removed.
 type Discarded struct {
 	Kept            // zero but for the version if the record was damaged
@@ -209,34 +206,33 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 	r.once.Do(r.start)
 	r.Forget(v) // what could not be fetched is tried again at once
 	var refs []store.Ref
-	for rec, err := range r.Store.Records.List(ctx, PackageKind, prefixOf(v.Module)) {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
+	for p, err := range r.all(ctx, v.Module) {
+		k := key{p.ModuleVersion}
+		switch {
+		case err != nil && !errors.Is(err, store.ErrDamaged):
 			return nil, err
-		}
-		is := versionOf(rec.Ref)
-		if v.Version != "" && is.Version != v.Version {
+		case v.Version != "" && p.Version != v.Version:
 			continue
+		case r.packages.flights.has(k):
+			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.ModuleVersion)
 		}
-		if r.packages.flights.has(key{is}) {
-			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, is)
-		}
-		refs = append(refs, rec.Ref)
+		refs = append(refs, k.ref())
 	}
 	if len(refs) == 0 {
-		return nil, absent(v.String() + ": no package of it was ever kept")
+		return nil, absent(v.String() + ": no package of it is kept")
 	}
 	defer r.Forget(v)
 	list, err := r.Store.Discard(ctx, refs...)
 	var all []Discarded
 	for _, d := range list {
-		p, _ := parseKept(d.Record)
+		p, _ := parseKept(d.Record, nil)
 		one := Discarded{Kept: *p}
 		for _, ref := range d.Shared {
+			name := ref.Key
 			if other, ok := VersionOf(ref); ok {
-				one.Shared = append(one.Shared, other.String())
-			} else {
-				one.Shared = append(one.Shared, ref.Key)
+				name = other.String()
 			}
+			one.Shared = append(one.Shared, name)
 		}
 		all = append(all, one)
 	}
@@ -248,9 +244,3 @@ type absent string
 
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
-
-// VersionOf returns what a record of [PackageKind] is about, and whether ref names one.
-func VersionOf(ref store.Ref) (modproxy.ModuleVersion, bool) {
-	v := versionOf(ref)
-	return v, v.Version != ""
-}

@@ -28,9 +28,9 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	case err == nil:
 		return modproxy.Location{Subdir: p.Subdir, Kept: true}, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return modproxy.Location{}, k.wrap("location", settle(err, 0))
+		return modproxy.Location{}, k.wrap("location", settle(err))
 	case r.Next == nil:
-		return modproxy.Location{}, k.wrap("location", settle(r.notKept(ctx, k), 0))
+		return modproxy.Location{}, k.wrap("location", settle(r.notKept(ctx, k)))
 	}
 	if err := r.packages.failure(ctx, k); err != nil {
 		return modproxy.Location{}, err
@@ -45,7 +45,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)
 	}
-	loc, err := call.within(ctx, r.set.wait, "location", k)
+	loc, err := call.within(ctx, patience, "location", k)
 	if err != nil || loc.Kept {
 		return loc, err
 	}
@@ -57,8 +57,10 @@ func (r *Registry) refused(k key) error {
 	if err, ok := r.missing.get(k); ok {
 		return err
 	}
-	err, _ := r.versions.held.get(keyOf(k.Module))
-	return err
+	if err, ok := r.versions.held.get(keyOf(k.Module)); ok {
+		return err
+	}
+	return nil
 }
 
 // fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns
@@ -70,8 +72,6 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)
 	}
-	timer := time.NewTimer(time.Until(asked.Add(tellWithin)))
-	defer timer.Stop()
 	select {
 	case <-call.done:
 		if call.err != nil {
@@ -79,10 +79,10 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 		}
 		loc.Subdir, loc.Kept = call.value.Subdir, true
 		return loc, nil
-	case <-timer.C:
+	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
-	if err := r.packages.failed.last(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
+	if err, _ := r.packages.failed.get(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
 		return modproxy.Location{}, err
 	}
 	return loc, nil
@@ -117,25 +117,26 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	if err := r.refused(k); err != nil {
 		return modproxy.Location{}, err
 	}
+	located, missing := r.located.begin(k), r.missing.begin(k)
 	asked := time.Now()
 	loc, err := r.Next.Location(ctx, k.ModuleVersion)
 	if err != nil {
-		err = k.wrap("location", settle(late(ctx, err, askTimeout), askTimeout))
+		err = k.wrap("location", settle(late(ctx, err, askTimeout)))
 	}
 	e := k.event(LocationAsked, err)
 	e.Duration = time.Since(asked)
 	r.observe(e)
 	switch {
 	case err == nil:
-		r.located.add(k, loc, r.set.fetch)
+		located(loc, r.FetchTimeout, 0)
 		r.versions.outdate(keyOf(k.Module), func(l *listing) bool {
 			_, listed := l.Find(k.Version)
 			return listed
 		})
 	case errors.Is(err, modproxy.ErrNotFound):
-		r.missing.add(k, err, r.set.missing-time.Since(asked))
+		missing(err, r.Missing-time.Since(asked), 0)
 	default:
-		r.versions.held.add(keyOf(k.Module), err, holdFor(err))
+		r.versions.held.add(keyOf(k.Module), err, holdFor(err), 0)
 	}
 	return loc, err
 }

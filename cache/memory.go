@@ -1,58 +1,97 @@
 package cache
 
 import (
+	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// memory remembers values for a while each. It is bounded in number; those that were
-// not looked at for longest are forgotten. It is safe for concurrent use.
+// memory remembers values for a while each. It is bounded in number, and in bytes if it has a limit; the values
+// that were not looked at for longest are forgotten. It is safe for concurrent use.
 type memory[K comparable, V any] struct {
-	known *lru.Cache[K, remembered[V]]
+	mu          sync.Mutex
+	known       *simplelru.LRU[K, *remembered[V]]
+	used, limit int64 // bytes
 }
 
-// remembered is a value with the time until which it counts. The time is made from
-// time.Now, so that a jump of the wall clock does not move it.
+// remembered is a value with the time until which it counts. The time is made from time.Now, so that a jump of
+// the wall clock does not move it.
 type remembered[V any] struct {
 	value V
 	until time.Time
+	bytes int64
 }
 
-func newMemory[K comparable, V any]() *memory[K, V] {
-	known, err := lru.New[K, remembered[V]](maxKnown)
-	if err != nil {
-		panic(err) // maxKnown is positive, which is all that New can complain about
-	}
-	return &memory[K, V]{known}
+// newMemory returns a memory of limit bytes; zero: no bound.
+func newMemory[K comparable, V any](limit int64) *memory[K, V] {
+	m := &memory[K, V]{limit: limit}
+	m.known, _ = simplelru.NewLRU(maxKnown, func(_ K, e *remembered[V]) { m.used -= e.bytes })
+	return m
 }
 
-func (m *memory[K, V]) add(k K, v V, d time.Duration) {
-	if d > 0 {
-		m.known.Add(k, remembered[V]{v, time.Now().Add(d)})
-	}
-}
-
-// get returns the value for k if it counts.
+// get returns the value for k, and whether it counts; after its time it is returned all the same.
 func (m *memory[K, V]) get(k K) (v V, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	e, ok := m.known.Get(k)
-	if !ok || !time.Now().Before(e.until) {
+	if !ok {
 		return v, false
 	}
-	return e.value, true
+	return e.value, time.Now().Before(e.until)
 }
 
-// last returns the value for k, also one that does not count any more; else the zero
-// value.
-func (m *memory[K, V]) last(k K) V {
-	e, _ := m.known.Peek(k)
-	return e.value
+// add remembers v of some bytes for d, if that is positive.
+func (m *memory[K, V]) add(k K, v V, d time.Duration, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put(k, v, d, bytes)
 }
 
-func (m *memory[K, V]) drop(k K) { m.known.Remove(k) }
+// begin is called before a value for k is looked up. The value is added with remember, which does nothing if k
+// was dropped or added meanwhile, or is being looked up anew.
+func (m *memory[K, V]) begin(k K) (remember func(v V, d time.Duration, bytes int64)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mark := &remembered[V]{}
+	if e, ok := m.known.Peek(k); ok {
+		*mark = *e
+	}
+	m.replace(k, mark)
+	return func(v V, d time.Duration, bytes int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if e, _ := m.known.Peek(k); e == mark {
+			m.put(k, v, d, bytes)
+		}
+	}
+}
+
+func (m *memory[K, V]) put(k K, v V, d time.Duration, bytes int64) {
+	if d > 0 {
+		m.replace(k, &remembered[V]{v, time.Now().Add(d), bytes})
+	}
+}
+
+func (m *memory[K, V]) replace(k K, e *remembered[V]) {
+	m.known.Remove(k) // Add would not tell of what it replaces
+	m.used += e.bytes
+	m.known.Add(k, e)
+	for m.limit > 0 && m.used > m.limit {
+		m.known.RemoveOldest()
+	}
+}
+
+func (m *memory[K, V]) drop(k K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known.Remove(k)
+}
 
 // remove drops every value whose key matches.
 func (m *memory[K, V]) remove(match func(K) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, k := range m.known.Keys() {
 		if match(k) {
 			m.known.Remove(k)

@@ -202,7 +202,10 @@ func (f *fixture) restart(t *testing.T) {
 
 // newRegistry makes a registry over a storage and a ledger. A nil next is offline.
 func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream) *cache.Registry {
-	r := &cache.Registry{Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}, Ledger: l}
+	r := &cache.Registry{
+		Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}, Ledger: l,
+		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, FetchTimeout: 15 * time.Minute, Fetches: 8,
+	}
 	if n != nil {
 		r.Next = &ledger.Registry{Next: n, Ledger: l}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -31,7 +32,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 			}
 		}
 		if !lost(err) {
-			return nil, k.wrap("package", settle(err, 0))
+			return nil, k.wrap("package", settle(err))
 		}
 	}
 	for try := 1; ; try++ {
@@ -52,7 +53,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 			return p, nil
 		}
 		if try == maxTries || !errors.Is(err, fs.ErrNotExist) { // it was evicted a moment after it was fetched
-			return nil, k.wrap("package", settle(err, 0))
+			return nil, k.wrap("package", settle(err))
 		}
 	}
 }
@@ -78,27 +79,20 @@ func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package,
 // packages is what fetches brings: the packages of modules.
 type packages struct{ *Registry }
 
-// sound implements fetchSource.
+// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable again.
 func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	p, err := r.lookup(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	err = r.Store.Check(ctx, p.Digest)
-	if errors.Is(err, store.ErrUnreadable) && r.Next != nil { // offline it stays: it may be readable again
-		err = errors.Join(fs.ErrNotExist, r.Store.SetAside(ctx, p.Digest))
+	if err == nil {
+		err = r.Store.Check(ctx, p.Digest)
 	}
 	switch {
-	case err == nil:
-		r.records.add(k, p, recallFor)
-	case lost(err) && r.Next != nil:
-		err = fs.ErrNotExist
+	case r.Next != nil && lost(err):
+		return nil, fs.ErrNotExist
+	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
+		return nil, r.notKept(ctx, k)
 	}
 	return p, err
 }
-
-// absent implements fetchSource.
-func (r packages) absent(ctx context.Context, k key) error { return r.notKept(ctx, k) }
 
 // holds implements fetchSource. Content that was refused may have been accepted since.
 func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
@@ -136,32 +130,28 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	return r.keep(ctx, k, p)
 }
 
-// keep keeps a package that was fetched. Of several processes that do so at once, one
-// does; the others find the same content.
+// keep keeps a package that was fetched. Of several processes that do so at once, one does; the others find the
+// same content.
 func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
-	kept := Kept{
+	kept := &Kept{
 		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source,
 	}
 	if kept.Fetched.IsZero() {
 		kept.Fetched = time.Now()
 	}
-	for try := 1; ; try++ {
-		rec, err := kept.record()
-		if err != nil {
-			return nil, err
-		}
+	rec, err := kept.record()
+	for try := 1; err == nil; try++ {
 		switch old, err := r.Store.Records.Get(ctx, rec.Ref); {
-		case err == nil:
+		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
 			rec.Revision = old.Revision
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
+		default:
 			return nil, &store.StorageError{Err: err}
 		}
 		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p})
 		switch {
 		case err == nil:
-			r.records.add(k, &kept, recallFor)
-			return &kept, nil
+			return kept, nil
 		case errors.Is(err, store.ErrDamaged):
 			return nil, fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)
 		case errors.Is(err, fs.ErrNotExist): // another process removed the blob meanwhile
@@ -172,5 +162,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 		if other, err := r.lookup(ctx, k); err == nil {
 			return other, nil
 		}
+		_, err = p.Seek(0, io.SeekStart)
 	}
+	return nil, err
 }

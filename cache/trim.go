@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,10 @@ func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 	}
 	d.grown.Store(0)
 	d.work.start("", func() { // if not now, then after the next eighth
-		bytes, err := d.trimNow(d.work.ending, kind)
-		if err != nil {
+		switch bytes, err := d.trimNow(d.work.ending, kind); {
+		case err != nil:
 			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
-		} else if bytes > 0 {
+		case bytes > 0:
 			d.observe(Event{Kind: VersionsTrimmed, Bytes: bytes})
 		}
 	})
@@ -36,8 +37,8 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 	type kept struct {
 		store.Record
 		size  int64
+		used  int // 1: a package is kept beside it
 		asked time.Time
-		used  bool // a package is kept beside it
 	}
 	var all []kept
 	var total int64
@@ -49,34 +50,24 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		e.asked, _, _ = splitAsked(rec.Value)
 		e.Value = nil
 		for range d.store.Records.List(ctx, d.packages, rec.Key+"/") {
-			e.used = true
+			e.used = 1
 			break
 		}
 		total += e.size
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b kept) int {
-		if a.used != b.used {
-			if b.used {
-				return -1
-			}
-			return 1
-		}
-		return a.asked.Compare(b.asked)
-	})
+	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.asked.Compare(b.asked)) })
 	for _, e := range all {
 		if total <= d.limit {
 			break
 		}
-		err := d.store.Records.Delete(ctx, e.Ref, e.Revision)
-		switch {
-		case errors.Is(err, store.ErrConflict): // it was put meanwhile
-			continue
-		case err != nil:
+		switch err := d.store.Records.Delete(ctx, e.Ref, e.Revision); {
+		case err == nil:
+			total -= e.size
+			removed += e.size
+		case !errors.Is(err, store.ErrConflict): // else it was put meanwhile
 			return removed, err
 		}
-		total -= e.size
-		removed += e.size
 	}
 	return removed, nil
 }

@@ -31,10 +31,17 @@ const (
 )
 
 // errCrowded is about the moment, and not about the package.
-var errCrowded = errors.New("too many packages are being fetched, or wait for it")
+var errCrowded = errors.New("too many packages are being fetched or wait for a turn")
 
 func newTurns(n int) *turns {
 	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
+}
+
+// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of them.
+// give gives it back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
+func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
+	r.once.Do(r.start)
+	return r.turns.take(ctx, keyOf(m).publisher())
 }
 
 // take waits for a turn of a publisher, or until ending ends; give gives it back.
@@ -42,10 +49,7 @@ func (t *turns) take(ending context.Context, publisher string) (give func(), err
 	err = t.Take(ending, publisher)
 	switch {
 	case errors.Is(err, fair.ErrCrowded):
-		return nil, &modproxy.RetryLater{
-			After: time.Now().Add(time.Second),
-			Err:   fmt.Errorf("%w: most of them of %s", errCrowded, publisher),
-		}
+		return nil, retrySoon(fmt.Errorf("%w: most of them of %s", errCrowded, publisher))
 	case err != nil:
 		return nil, errClosing
 	}

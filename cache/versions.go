@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -40,7 +41,7 @@ func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*mod
 	var list []modproxy.Listed
 	for p, err := range r.kept(ctx, m) {
 		if err != nil {
-			return nil, keyOf(m).wrap("versions", settle(err, 0))
+			return nil, keyOf(m).wrap("versions", settle(err))
 		}
 		if l, ok := entryOf(p.Version); ok {
 			list = append(list, l)
@@ -103,16 +104,17 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 		return nil, err
 	}
 	l, errMerge := r.merge(ctx, k, v, before, asked)
-	switch {
-	case errMerge != nil:
-		return nil, errMerge
-	case l == nil:
-		return nil, err
+	if errMerge != nil || l != nil {
+		return l, errMerge
 	}
+	return nil, err
+}
+
+// learn implements source: what is listed is not absent.
+func (r listings) learn(k key, l *listing) {
 	for _, entry := range l.List {
 		r.missing.drop(key{k.Module.At(entry.Version.String())})
 	}
-	return l, nil
 }
 
 // merge returns what is served of got, the versions of a module as upstream lists them
@@ -132,8 +134,12 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	var more []modproxy.Listed
 	for p, err := range r.kept(ctx, k.Module) {
-		if err != nil {
+		switch {
+		case err != nil && got == nil: // whether packages are kept is not known
 			return nil, err
+		case err != nil:
+			r.observe(k.event(StoreFailed, err))
+			continue
 		}
 		since, was := earlier.unlisted[p.Version]
 		switch {
@@ -187,18 +193,14 @@ func entryOf(version string) (modproxy.Listed, bool) {
 
 // documentOf returns a versions document of entries.
 func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
-	type module struct {
-		Versions []json.RawMessage `json:"versions"`
+	text := []byte(`{"modules":[{"versions":[`)
+	for i, l := range entries {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, l.Entry...)
 	}
-	var only module
-	for _, l := range entries {
-		only.Versions = append(only.Versions, l.Entry)
-	}
-	text, err := json.Marshal(map[string][]module{"modules": {only}})
-	if err != nil {
-		return nil, err
-	}
-	return modproxy.ParseVersions(text)
+	return modproxy.ParseVersions(append(text, "]}]}"...))
 }
 
 // listingHeader is the first line of a kept document. The document follows, in gzip form
@@ -262,4 +264,59 @@ func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]t
 		return nil
 	}
 	return maps.Clone(a.kept.unlisted)
+}
+
+// Refreshed is what a refresh of a module found. Versions are in the order in which they
+// are listed.
+type Refreshed struct {
+	Versions int      // listed now
+	New      []string // Next lists them now, and did not when it was last asked
+	Gone     []string // the other way round
+	Kept     []string // of Gone, those that stay listed because their packages are kept
+}
+
+var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
+
+// Refresh asks Next for the versions of m now. It forgets that m or versions of it were
+// absent, and that packages of it could not be fetched.
+//
+// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx;
+// [modproxy.ErrUnavailable] when offline.
+func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
+	r.once.Do(r.start)
+	k := keyOf(m)
+	if r.Next == nil {
+		return Refreshed{}, k.wrap("versions", errAsksNobody)
+	}
+	var before []string
+	a, err := r.versions.read(ctx, k)
+	switch {
+	case err != nil:
+		return Refreshed{}, k.wrap("versions", err)
+	case a != nil:
+		before = a.kept.offered()
+	}
+	r.Forget(k.ModuleVersion)
+	r.versions.held.drop(k)
+	l, err := r.versions.askAnew(ctx, k, a)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	after := l.offered()
+	out := Refreshed{Versions: len(l.List), New: without(after, before), Gone: without(before, after)}
+	for _, version := range out.Gone {
+		if _, listed := l.Find(version); listed {
+			out.Kept = append(out.Kept, version)
+		}
+	}
+	return out, nil
+}
+
+// without returns the versions of list that are not in other.
+func without(list, other []string) []string {
+	in := make(map[string]bool, len(other))
+	for _, version := range other {
+		in[version] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(version string) bool { return in[version] })
 }
