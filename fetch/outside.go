@@ -72,11 +72,8 @@ func Later(err error, retryAfter string) error {
 }
 
 const (
-	// The first pause between two tries, which doubles.
-	firstPause = 500 * time.Millisecond
-	// The longest pause that a server may ask for. After a longer one the fetch fails, and its error tells when to
-	// come back.
-	maxPause = 10 * time.Second
+	firstPause = 500 * time.Millisecond // between two tries; it doubles
+	maxPause   = 10 * time.Second       // longer than which a server may not ask for: the fetch fails, and tells when to come back
 )
 
 // Retry calls try up to most times, as long as it says that the next one may do better. It pauses between tries,
@@ -96,11 +93,9 @@ func Retry(ctx context.Context, most int, try func() (again bool, err error)) er
 		if deadline, ok := ctx.Deadline(); pause > maxPause || ok && time.Until(deadline) <= pause {
 			return err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}

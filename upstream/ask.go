@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// How long after its beginning a question is still sent, again if need be. A client asks twice, and is answered
-	// within three seconds each time.
+	// patience is how long after its beginning a question is still sent, again if need be. A client asks twice, and
+	// is answered within three seconds each time.
 	patience = 5 * time.Second
-	// An answer that has not begun after about this time is late. It is waited for, but another may come sooner.
-	lateAfter = 1500 * time.Millisecond
-	// The answers that one question waits for at a time.
-	maxTries = 3
-	// The shortest and the longest pause after a failure; it doubles.
-	againAfter = 200 * time.Millisecond
-	againMost  = 600 * time.Millisecond
+	// lateAfter is about the time after which an answer that has not begun is late. It is waited for, but another
+	// may come sooner.
+	lateAfter  = 1500 * time.Millisecond
+	maxTries   = 3                      // answers that one question waits for at a time
+	againAfter = 200 * time.Millisecond // the shortest pause after a failure; it doubles
+	againMost  = 600 * time.Millisecond // the longest
 )
 
 // try is a question, sent once.
@@ -79,17 +78,21 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 			}
 		case r := <-results:
 			underWay--
-			passes, after := passes(r.err)
+			why, _ := trouble(r.err)
+			later, isLater := errors.AsType[*modproxy.RetryLater](r.err)
+			passes := isLater || why != nil && errors.Is(r.err, modproxy.ErrUnavailable)
 			if r.err == nil || r.sent && !passes {
 				return r.value, r.err
 			}
 			if r.sent {
 				modproxy.Troubled(ctx, r.err)
 			}
-			now := time.Now()
-			wait := max(pause/2+rand.N(pause/2+1), after.Sub(now))
+			wait := pause/2 + rand.N(pause/2+1)
+			if isLater {
+				wait = max(wait, time.Until(later.After))
+			}
 			switch {
-			case !waiting && r.sent && now.Add(wait).Before(deadline) && !g.lasting(namespace):
+			case !waiting && r.sent && time.Now().Add(wait).Before(deadline) && !g.lasting(namespace):
 				waiting = true
 				next.Reset(wait)
 				pause = min(2*pause, againMost)
@@ -128,12 +131,11 @@ func sendOnce[T any](
 	defer func() {
 		timer.Stop()
 		leave()
+		outcome := r.err
 		if p := recover(); p != nil {
-			r.err = modproxy.Fault(p)
-			g.done(t, r.err, true)
-			return
+			r.err, outcome = modproxy.Fault(p), context.Canceled
 		}
-		g.done(t, r.err, false)
+		g.done(t, outcome)
 	}()
 	r.sent = true
 	if r.value, r.err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
@@ -172,7 +174,8 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 }
 
 var (
-	errBusy = errors.New("there are more questions for this registry than it is asked at a time")
-	errSlow = errors.New("it did not answer in time")
-	errLate = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
+	errBusy      = errors.New("there are more questions for this registry than it is asked at a time")
+	errSlow      = errors.New("it did not answer in time")
+	errLate      = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
+	errLeftAlone = errors.New("it wants to be left alone for now")
 )

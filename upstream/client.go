@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -29,9 +30,6 @@ type Config struct {
 	Hosts map[string]Host
 	// Fetch fetches packages from where registries say that they are.
 	Fetch *fetch.Table
-	// Missing is how long a service discovery that failed is remembered at most; it is never more than 1s, which
-	// zero stands for.
-	Missing time.Duration
 }
 
 // Host is what is set for one registry.
@@ -48,17 +46,12 @@ type Host struct {
 }
 
 const (
-	// Between the question for a location and the fetch of its package.
-	locationLife = time.Minute
-	// The registries and locations remembered at a time.
-	maxRemembered = 1024
-	// What discovery found is asked for again after this time.
-	discoveryLife = 10 * time.Minute
-	// What discovery found serves this long while the registry does not answer.
-	discoveryStale = 24 * time.Hour
-	// A discovery that failed is not tried again before this time, or Missing if that is shorter, has passed.
-	discoveryPause = time.Second
-	// A discovery takes no longer than this.
+	maxRemembered = 1024        // registries and locations at a time
+	locationLife  = time.Minute // between the question for a location and the fetch of its package
+
+	discoveryLife    = 10 * time.Minute // after which what was found is asked for again
+	discoveryStale   = 24 * time.Hour   // for which it serves while the registry does not answer
+	discoveryPause   = time.Second      // between two that fail
 	discoveryTimeout = 5 * time.Second
 
 	maxDocument  = 8 << 20 // bytes of a versions document
@@ -89,9 +82,6 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 	}
-	if cfg.Missing <= 0 || cfg.Missing > discoveryPause {
-		cfg.Missing = discoveryPause
-	}
 	c := &Client{cfg: cfg}
 	var err error
 	if c.found, err = lru.New[serviceOf, discovered](maxRemembered); err != nil {
@@ -105,18 +95,12 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// reader reads an answer. asked is the URL before any redirect, which relative locations are relative to.
-type reader[T any] func(ctx context.Context, res *http.Response, asked *url.URL) (T, error)
-
-// question sends one question about m to its registry, GET base/namespace/name/system/rest, and calls read with the
-// answer, which has limit bytes at most.
-func question[T any](ctx context.Context, c *Client, m modproxy.Module, rest string, limit int64, read reader[T]) (T, error) {
-	path := m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
-	return questionOf(ctx, c, serviceOf{m.Host, modulesV1}, m.Namespace, path, limit, read)
-}
-
-// questionOf is question for a path below the base URL of any service. It is about something of a namespace.
-func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, path string, limit int64, read reader[T]) (T, error) {
+// question sends one question to a registry, GET of path below the base URL of its service, and calls read with the
+// answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace.
+func question[T any](
+	ctx context.Context, c *Client, s serviceOf, path string, limit int64, read func(_ context.Context, _ *http.Response, asked *url.URL) (T, error),
+) (T, error) {
+	namespace, _, _ := strings.Cut(path, "/")
 	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
 		if err != nil {
@@ -138,8 +122,24 @@ func questionOf[T any](ctx context.Context, c *Client, s serviceOf, namespace, p
 		}
 		defer res.Body.Close()
 		begin(ctx)
+		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
+			return answer, c.refusal(s.host, res)
+		}
 		return read(ctx, res, asked)
 	})
+}
+
+// modulePath returns the path of a question about m, below the base URL of modules.v1.
+func modulePath(m modproxy.Module, rest string) string {
+	return m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
+}
+
+// failed returns err, unless that is nil, as the error of a question about v.
+func failed(op string, v modproxy.ModuleVersion, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
 }
 
 // shared calls ask once for all that want key at the same time. It does not end with the question that came first.

@@ -62,7 +62,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	switch {
 	case known.base != nil && age >= 0 && age < discoveryLife:
 		return known.base, nil
-	case known.err != nil && now.Sub(known.tried) < c.cfg.Missing && now.Sub(known.tried) >= 0:
+	case known.err != nil && now.Sub(known.tried) < discoveryPause && now.Sub(known.tried) >= 0:
 		return usable(known, now)
 	}
 	answer := shared(ctx, &c.finding, s.String(), discoveryTimeout, func(ctx context.Context) (any, error) {
@@ -120,15 +120,16 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 		return nil, fetch.Outgoing(err)
 	}
 	defer res.Body.Close()
+	where := egress.Redact(res.Request.URL)
 	switch {
 	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
 		// That it offers no services is not to say that there is no such module.
-		return nil, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), res.Status)
+		return nil, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
 	case res.StatusCode != http.StatusOK:
 		return nil, c.refusal(s.host, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, egress.Redact(res.Request.URL))
+		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, where)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 	u, err := parseDiscovery(res.Request.URL, body, s.service)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", egress.Redact(res.Request.URL), err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	return u, nil
 }
@@ -144,7 +145,7 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 // parseDiscovery reads a service's base URL from a discovery document that came from final. Its error is
 // [modproxy.ErrUnavailable]: the registry cannot be used as it is, which says nothing about what it has. But a
 // registry that offers no providers.v1 has no providers: that is [modproxy.ErrNotFound].
-func parseDiscovery(final *url.URL, document []byte, s service) (*url.URL, error) {
+func parseDiscovery(final *url.URL, document []byte, s service) (u *url.URL, err error) {
 	var services map[string]json.RawMessage
 	if err := json.Unmarshal(document, &services); err != nil || services == nil {
 		return nil, fmt.Errorf("%w: the discovery document is not a JSON object", modproxy.ErrUnavailable)
@@ -157,10 +158,11 @@ func parseDiscovery(final *url.URL, document []byte, s service) (*url.URL, error
 		return nil, fmt.Errorf("%w: the host does not offer modules.v1: it is no module registry", modproxy.ErrUnavailable)
 	}
 	var value string
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return nil, fmt.Errorf("%w: %s is not a string", modproxy.ErrUnavailable, s)
+	if json.Unmarshal(raw, &value) != nil {
+		err = errors.New("not a string")
+	} else {
+		u, err = serviceURL(final, value)
 	}
-	u, err := serviceURL(final, value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
 	}

@@ -1,11 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fair"
-	"github.com/modproxy/modproxy/fetch"
 )
 
 // gate decides when a question for one service of a registry is sent: it shares turns among those that ask, keeps
@@ -36,27 +35,19 @@ type gate struct {
 }
 
 const (
-	// Questions to one registry that are under way at a time, and in a second.
-	gateTurns = 16
-	gateRate  = 100
-	// Of these, those of one client, and those that wait.
-	gateShare = gateTurns * 3 / 4
-	gateQueue = 1024
-	// Large answers of one registry that are read at a time.
-	gateHeavy = 2
-	// Questions whose answers are late, beside those that have a turn. Together those of one service are no more
-	// than egress makes connections.
+	gateTurns  = 16                // questions to one registry that are under way at a time
+	gateRate   = 100               // and in a second
+	gateShare  = gateTurns * 3 / 4 // of the turns, those of one client
+	gateQueue  = 1024              // questions that wait for a turn
+	gateHeavy  = 2                 // large answers of one registry that are read at a time
+	gateSpaces = 1024              // namespaces in trouble that are remembered
+	// gateLate bounds the questions whose answers are late, beside those that have a turn. Together those of one
+	// service are no more than egress makes connections.
 	gateLate = 48
-	// Namespaces in trouble that are remembered.
-	gateSpaces = 1024
 )
 
-var errLeftAlone = errors.New("it wants to be left alone for now")
-
 func newGate(perSecond int) *gate {
-	if perSecond == 0 {
-		perSecond = gateRate
-	}
+	perSecond = cmp.Or(perSecond, gateRate)
 	return &gate{
 		host:   "the registry",
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
@@ -136,19 +127,16 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 		if next.After(deadline) {
 			return refusal
 		}
-		timer := time.NewTimer(next.Sub(now))
 		select {
 		case <-changed:
-			timer.Stop()
 			if g.lasting(t.namespace) {
 				return refusal
 			}
-		case <-timer.C:
+		case <-time.After(next.Sub(now)):
 			if next.Equal(deadline) {
 				return refusal
 			}
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("%w: %w", refusal, context.Cause(ctx))
 		}
 	}
@@ -164,31 +152,18 @@ func (g *gate) lasting(namespace string) bool {
 	})
 }
 
-// passes reports whether err, the outcome of a question, is trouble that passes, and from when on it is worth while
-// to ask again.
-func passes(err error) (passes bool, after time.Time) {
-	var later *modproxy.RetryLater
-	if errors.As(err, &later) {
-		return true, later.After
-	}
-	return errors.Is(err, modproxy.ErrUnavailable) && trouble(err) != nil, time.Time{}
-}
-
-// done takes the outcome of t into account; none if it was given up. Only what says that the registry is in trouble
-// is a failure: not that it does not have or allow something, or that it cannot make sense of a question. It takes
-// mu.
-func (g *gate) done(t *try, err error, givenUp bool) {
+// done takes the outcome of t into account. Only what says that the registry is in trouble is a failure: not that it
+// does not have or allow something, that it cannot make sense of a question, or that t was given up. It takes mu.
+func (g *gate) done(t *try, err error) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t.over = true
-	if i := slices.Index(g.late, t); i >= 0 {
-		g.late = slices.Delete(g.late, i, i+1)
-	}
-	why := trouble(err)
+	g.late = slices.DeleteFunc(g.late, func(late *try) bool { return late == t })
+	why, _ := trouble(err)
 	var later *modproxy.RetryLater
 	switch {
-	case givenUp || errors.Is(err, context.Canceled): // it says nothing about the registry
+	case errors.Is(err, context.Canceled): // it says nothing about the registry
 		for _, o := range g.outages(t.namespace) {
 			if o.trial == t {
 				o.wait(now, now)
@@ -209,8 +184,7 @@ func (g *gate) done(t *try, err error, givenUp bool) {
 func (g *gate) succeed(namespace string, now time.Time) {
 	g.failing = nil
 	for name, o := range g.spaces {
-		if (name == namespace || g.whole.on) && !o.leftAlone(now) {
-			o.end(now)
+		if (name == namespace || g.whole.on) && o.end(now) {
 			delete(g.spaces, name)
 		}
 	}
@@ -235,7 +209,7 @@ func (g *gate) overdue(t *try) (late bool) {
 	}
 	if g.late = append(g.late, t); len(g.late) > gateLate {
 		g.late[0].cancel(errLate)
-		g.late = slices.Delete(g.late, 0, 1)
+		g.late = g.late[1:]
 	}
 	if t.begun.Load() && !slices.ContainsFunc(g.outages(t.namespace), func(o *outage) bool { return o.trial == t }) {
 		return false
@@ -261,19 +235,10 @@ func (g *gate) concerned(t *try, err error) []*outage {
 	if len(g.failing) < 2 && !slices.Contains(g.failing, t.namespace) {
 		g.failing = append(g.failing, t.namespace)
 	}
-	if len(g.failing) > 1 || ofAll(err) || g.whole.trial == t {
+	if _, ofAll := trouble(err); len(g.failing) > 1 || ofAll || g.whole.trial == t {
 		return []*outage{&g.whole, o}
 	}
 	return []*outage{o}
-}
-
-// ofAll reports whether err, the outcome of one question, would have been that of any.
-func ofAll(err error) bool {
-	var a *fetch.Answered
-	if errors.As(err, &a) {
-		return a.Code == http.StatusTooManyRequests
-	}
-	return unreachable(err)
 }
 
 // large waits for a turn to read a large answer. It needs no lock.

@@ -17,10 +17,7 @@ import (
 // fetched.
 func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	s, err := c.locate(ctx, v)
-	if err != nil {
-		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Module, Version: v.Version, Err: err}
-	}
-	return s.Location, nil
+	return s.Location, failed("location", v, err)
 }
 
 // locate asks where v is, and remembers the answer for the fetch that follows.
@@ -45,7 +42,7 @@ func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.So
 // spelling returns how the registry itself writes v's version, if it writes it in another way than clients do. It
 // is asked for its versions only if it has not been for a while.
 func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string {
-	if _, listed := c.spelled.Peek(v.Module.At("")); listed {
+	if c.spelled.Contains(v.Module.At("")) {
 		spelling, _ := c.spelled.Peek(v)
 		return spelling
 	}
@@ -72,9 +69,6 @@ func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 
 func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
 	read := func(_ context.Context, res *http.Response, asked *url.URL) (s fetch.Source, err error) {
-		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
-			return s, c.refusal(v.Host, res)
-		}
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
 			return s, fetch.Outgoing(err)
@@ -86,7 +80,8 @@ func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fet
 		}
 		return s, err
 	}
-	return question(ctx, c, v.Module, url.PathEscape(v.Version)+"/download", maxLocation, read)
+	path := modulePath(v.Module, url.PathEscape(v.Version)+"/download")
+	return question(ctx, c, serviceOf{v.Host, modulesV1}, path, maxLocation, read)
 }
 
 // parseAnswer reads a location from the answer to a download request: the header that Terraform reads, or the JSON

@@ -24,23 +24,21 @@ type outage struct {
 }
 
 const (
-	// Failures in a row that are an outage.
-	outageFailures = 3
-	// The shortest and the longest pause between trials.
-	outagePause    = 300 * time.Millisecond
-	outageMaxPause = 2 * time.Second
+	outageFailures = 3                      // in a row
+	outagePause    = 300 * time.Millisecond // the shortest pause between trials
+	outageMaxPause = 2 * time.Second        // the longest
 )
 
-// end forgets all trouble, but not that the registry wants to be left alone.
-func (o *outage) end(now time.Time) {
-	if o.leftAlone(now) {
-		return
+// end forgets all trouble, unless that is that the registry wants to be left alone.
+func (o *outage) end(now time.Time) bool {
+	if o.why == errLeftAlone && now.Before(o.next) {
+		return false
 	}
-	changed := o.changed
+	if o.changed != nil {
+		close(o.changed)
+	}
 	*o = outage{counted: now}
-	if changed != nil {
-		close(changed)
-	}
+	return true
 }
 
 // fail counts a failure of t. Those of questions that were under way at the same time are one failure.
@@ -71,11 +69,6 @@ func (o *outage) leaveAlone(until, now time.Time) {
 	}
 	o.counted, o.why = now, errLeftAlone
 	o.wait(now, until)
-}
-
-// leftAlone reports whether the registry still wants to be left alone.
-func (o *outage) leftAlone(now time.Time) bool {
-	return o.on && o.why == errLeftAlone && now.Before(o.next)
 }
 
 // wait begins or prolongs the outage: the next trial may be sent at next.

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,12 +31,8 @@ const (
 // Errors: [modproxy.ErrNotFound] when there is no such document or host offers no providers, [modproxy.ErrDenied],
 // [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
-	namespace, _, _ := strings.Cut(path, "/")
-	read := func(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
-		return c.readProvider(host, res)
-	}
 	answer := shared(ctx, &c.passing, host+" "+path, providerTimeout, func(ctx context.Context) (any, error) {
-		return questionOf(ctx, c, serviceOf{host, providersV1}, namespace, path, maxProvider, read)
+		return question(ctx, c, serviceOf{host, providersV1}, path, maxProvider, readProvider)
 	})
 	select {
 	case r := <-answer:
@@ -50,10 +45,7 @@ func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error
 	}
 }
 
-func (c *Client) readProvider(host string, res *http.Response) ([]byte, error) {
-	if res.StatusCode != http.StatusOK {
-		return nil, c.refusal(host, res)
-	}
+func readProvider(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return nil, fetch.Outgoing(err)
@@ -95,9 +87,5 @@ func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	if !changed {
 		return document, nil
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(members)
-	return out.Bytes(), err
+	return json.Marshal(members)
 }

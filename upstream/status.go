@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -25,59 +24,39 @@ func (c *Client) refusal(host string, res *http.Response) error {
 }
 
 // trouble returns what err, the outcome of a question, says about the registry: that it is in trouble, and in
-// which, without a word of the question. It is nil for what may be about that one question: asking it again and
-// again must not keep others from the registry.
-func trouble(err error) error {
+// which, without a word of the question; of all says that any question would have met it. It is nil for what may be
+// about that one question: asking it again and again must not keep others from the registry.
+func trouble(err error) (why error, ofAll bool) {
 	var (
-		a       *fetch.Answered
-		dns     *net.DNSError
-		dial    *net.OpError
-		unknown x509.UnknownAuthorityError
-		name    x509.HostnameError
-		invalid x509.CertificateInvalidError
-		late    net.Error
+		a    *fetch.Answered
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		conn *net.OpError
+		late net.Error
 	)
 	switch {
 	case errors.Is(err, errLate):
-		return errSlow
+		return errSlow, false
 	case errors.As(err, &a):
 		switch a.Code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return fmt.Errorf("it answered %s", a.Status)
+			return fmt.Errorf("it answered %s", a.Status), a.Code == http.StatusTooManyRequests
 		}
-		return nil
 	case errors.As(err, &dns):
-		return errors.New(dns.Err)
-	case errors.As(err, &unknown):
-		return unknown
-	case errors.As(err, &name):
-		return name
-	case errors.As(err, &invalid):
-		return invalid
-	case errors.As(err, &dial):
-		switch {
-		case dial.Op != "dial" || dial.Addr == nil:
-			return dial.Err
-		case errors.Is(dial.Err, syscall.ECONNREFUSED):
-			return fmt.Errorf("connection refused by %s", dial.Addr)
-		}
-		return fmt.Errorf("%s: %w", dial.Addr, dial.Err)
+		return errors.New(dns.Err), true
+	case errors.As(err, &cert):
+		return cert.Err, true
+	case errors.As(err, &conn) && (conn.Op != "dial" || conn.Addr == nil):
+		return conn.Err, conn.Op == "dial"
+	case errors.As(err, &conn) && errors.Is(conn.Err, syscall.ECONNREFUSED):
+		return fmt.Errorf("connection refused by %s", conn.Addr), true
+	case errors.As(err, &conn):
+		return fmt.Errorf("%s: %w", conn.Addr, conn.Err), true
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(), errors.Is(err, egress.ErrTooSlow):
-		return errSlow
+		return errSlow, false
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("it ended the connection")
+		return errors.New("it ended the connection"), false
 	}
-	return nil
-}
-
-// unreachable reports whether err says that there is no connection to a server, so that no question would have been
-// answered.
-func unreachable(err error) bool {
-	var (
-		dns  *net.DNSError
-		cert *tls.CertificateVerificationError
-		dial *net.OpError
-	)
-	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &dial) && dial.Op == "dial"
+	return nil, false
 }

@@ -18,17 +18,14 @@ import (
 // Versions asks m's registry for its versions.
 func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	v, err := c.askVersions(ctx, m)
-	if err != nil {
-		return nil, &modproxy.Error{Op: "versions", Module: m, Err: err}
-	}
-	return v, nil
+	return v, failed("versions", m.At(""), err)
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	read := func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
 		return c.readVersions(ctx, m, res)
 	}
-	return question(ctx, c, m, "versions", maxDocument, read)
+	return question(ctx, c, serviceOf{m.Host, modulesV1}, modulePath(m, "versions"), maxDocument, read)
 }
 
 // ordinaryDocument is the size up to which any number of versions documents is read at once. The clients' modules
@@ -38,9 +35,6 @@ const ordinaryDocument = 512 << 10
 // readVersions takes the answer. Reading a document takes several times its size: of a registry's large ones no
 // more than two are read at the same time.
 func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
-	if res.StatusCode != http.StatusOK {
-		return nil, c.refusal(m.Host, res)
-	}
 	var document bytes.Buffer
 	n, err := document.ReadFrom(io.LimitReader(res.Body, ordinaryDocument))
 	if err == nil && n == ordinaryDocument {
