@@ -8,18 +8,14 @@ import (
 	"strings"
 )
 
-// Digest is the SHA-256 of stored bytes. The zero value names nothing.
-//
-// It is written as 64 lower-case hexadecimal digits.
+// Digest is the SHA-256 of stored bytes, written as 64 lower-case hexadecimal digits. The zero value names nothing.
 type Digest [sha256.Size]byte
 
 // ParseDigest reads what [Digest.String] prints.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	if err := d.UnmarshalText([]byte(s)); err != nil {
-		return Digest{}, err
-	}
-	return d, nil
+	err := d.UnmarshalText([]byte(s)) // which does not change d if it fails
+	return d, err
 }
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
@@ -40,11 +36,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Sum names the content of a package: "h1:" and the base64 of a hash over the
-// names and contents of its files, as package dirhash of golang.org/x/mod
-// defines it. go.sum and the clients' provider lock file use the same form.
-//
-// Unlike a [Digest] it does not depend on how the content is packed.
+// Sum names the content of a package, however it is packed: "h1:" and the base64 of a hash over the names and contents
+// of its files, as package dirhash of golang.org/x/mod defines it. go.sum and the clients' provider lock file use it, too.
 type Sum string
 
 // NewSum returns the Sum of a hash.

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// What can be wrong. Every error that a [Registry] returns is one of these by
-// [errors.Is], or the error of a context that ended.
+// Every error that a [Registry] returns is one of these by [errors.Is], or the error of a context that ended.
 var (
 	// ErrInvalid: the request, or what upstream answered, is not well formed.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnauthorized: the one who asks is not known.
+	// ErrUnauthorized: the client is not identified.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrDenied: a rule of this proxy, or upstream, does not allow it.
 	ErrDenied = errors.New("denied")
-	// ErrNotFound: upstream said, in so many words, that there is no such thing.
+	// ErrNotFound: upstream said expressly that there is no such thing.
 	ErrNotFound = errors.New("not found")
 	// ErrChanged: the content of a version is not what it was when first served.
 	ErrChanged = errors.New("content changed")
@@ -23,8 +22,7 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 )
 
-// Error says which question, about which module, met Err. One layer adds it,
-// once: the one that first knows module and version.
+// Error adds to Err which question it answers. The layer that first knows module and version adds it.
 type Error struct {
 	Op      string // "versions", "location" or "package"
 	Module  Module
@@ -33,17 +31,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := e.Op + " " + e.Module.String()
-	if e.Version != "" {
-		s += " " + e.Version
-	}
-	return s + ": " + e.Err.Error()
+	return e.Op + " " + e.Module.At(e.Version).String() + ": " + e.Err.Error()
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// RetryLater is an [ErrUnavailable] that is known to pass: asking again before
-// After is in vain.
+// RetryLater is an [ErrUnavailable] that lasts until After.
 type RetryLater struct {
 	After time.Time
 	Err   error // what happened; not nil
@@ -53,8 +46,7 @@ func (e *RetryLater) Error() string { return e.Err.Error() }
 
 func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Lasting is an [ErrUnavailable] that does not pass by itself: asking again, as
-// clients do, is in vain.
+// Lasting is an [ErrUnavailable] that does not pass by itself: it is no use to ask again.
 type Lasting struct {
 	Err error // what happened; not nil
 }
@@ -63,8 +55,7 @@ func (e *Lasting) Error() string { return e.Err.Error() }
 
 func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// NoSpace is an [ErrUnavailable] of the storage: it has no room for what is to be
-// kept. What is kept is served all the same.
+// NoSpace is an [ErrUnavailable] of storage that has no room for more. What it has is served.
 type NoSpace struct {
 	Err error // what happened; not nil
 }
@@ -81,9 +72,8 @@ func (e *NoSpace) Error() string {
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Fixed is an [ErrInvalid] about content that cannot become another: what is fetched
-// is named by its commit or checksum. Fetching it again gives the same error, unless
-// other limits are set.
+// Fixed is an [ErrInvalid] about content that cannot change, because a commit or checksum names it. Fetching it again
+// gives the same error, unless other limits are set.
 type Fixed struct {
 	Err error // what is wrong; not nil
 }
@@ -92,9 +82,8 @@ func (e *Fixed) Error() string { return e.Err.Error() }
 
 func (e *Fixed) Unwrap() []error { return []error{e.Err, ErrInvalid} }
 
-// FetchFailed tells that a package could not be fetched when it was last tried.
-// Clients show nothing of a failed archive request but its status, so the next
-// question for the location answers with it.
+// FetchFailed tells that a package could not be fetched when it was last tried. Clients show only the status of a failed
+// archive request, so the next question for the location answers with it.
 type FetchFailed struct {
 	Time  time.Time // when the fetch failed
 	Again time.Time // when it will be tried again

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// Fault is the error for a panic whose value was recovered: [ErrUnavailable]. It
-// says of what type the value is and where it came from; the value itself may have
-// in it what strangers sent, and secrets. It is to be called by the deferred
-// function.
+// Fault returns the error for a panic whose value was recovered: [ErrUnavailable]. It has the type of the value, and
+// where the panic was, but not the value, which may have secrets and what strangers sent. It must be called by the
+// deferred function.
 func Fault(recovered any) error {
-	return fmt.Errorf("%w: a fault of modproxy, please report it: %T at %s", ErrUnavailable, recovered, panicked())
+	return fmt.Errorf("%w: a bug in modproxy, please report it: %T at %s", ErrUnavailable, recovered, panicked())
 }
 
-// panicked is the file and line of the panic that is being recovered.
+// panicked returns the file and line of the panic that is being recovered.
 func panicked() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs[:])])

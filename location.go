@@ -5,23 +5,21 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Location is a go-getter address, taken apart: what a registry answers in
-// X-Terraform-Get, or in a JSON location.
+// Location is a go-getter address: what a registry answers in X-Terraform-Get, or in a JSON location.
 type Location struct {
-	// Getter fetches it: "git", "http" or "https" for those that are written
-	// without a getter, else the getter's or the URL scheme's name.
+	// Getter fetches it. It is "git", "http" or "https" where none is written, else the getter's or URL scheme's name.
 	Getter string
-	// URL is the address without getter and subdirectory, query included. In a
-	// location that points at this proxy it may be a path from the root.
+	// URL is the address with its query, without getter and subdirectory. In a location that points at this proxy it may
+	// be a path from the root.
 	URL string
-	// Subdir is the directory in the package, slash-separated, clean, relative;
-	// empty for the package's root. It may have glob patterns; see
-	// [Location.SplitGlob].
+	// Subdir is the directory in the package: slash-separated, clean, relative, and empty for the package's root. It may
+	// have glob patterns: see [Location.SplitGlob].
 	Subdir string
 	// Kept tells that the package is here already.
 	Kept bool
@@ -35,20 +33,17 @@ var (
 // maxLocation bounds the length of a location, in bytes.
 const maxLocation = 4096
 
-// ParseLocation reads what a registry answered to a request for base. The
-// grammar is that of go-getter as the clients use it: a forced getter, the
-// GitHub, GitLab, Bitbucket and scp shorthands, the subdirectory after a double
-// slash. A location that begins with /, ./ or ../ is relative to base
-// (internal/registry/client.go of both clients).
+// ParseLocation reads what a registry answered to a request for base. The grammar is that of go-getter as the clients use
+// it: a forced getter, the GitHub, GitLab, Bitbucket and scp shorthands, the subdirectory after a double slash. A location
+// that begins with /, ./ or ../ is relative to base (internal/registry/client.go of both clients).
 //
-// Its error is [ErrInvalid]. That a location is well formed does not mean that
-// its getter is one that modproxy has.
+// Its error is [ErrInvalid]. A location that is well formed may have a getter that modproxy does not have.
 func ParseLocation(s string, base *url.URL) (Location, error) {
 	invalid := func(format string, args ...any) (Location, error) {
 		return Location{}, fmt.Errorf("%w: location: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 	if s == "" {
-		return invalid("the registry named none")
+		return invalid("the registry gave an empty one")
 	}
 	if len(s) > maxLocation {
 		return invalid("%d bytes long, more than the %d that are allowed", len(s), maxLocation)
@@ -92,7 +87,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	}
 	l.Getter = strings.ToLower(l.Getter)
 	l.URL = u.String()
-	if rest, _ := splitSubdir(l.URL); rest != l.URL { // a shorthand that had one where none is looked for
+	if rest, _ := splitSubdir(l.URL); rest != l.URL {
 		return invalid("a double slash in the path of a shorthand")
 	}
 	if l.Subdir, err = cleanSubdir(more, l.Subdir); err != nil {
@@ -104,19 +99,24 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	return l, nil
 }
 
-// splitSubdir cuts the subdirectory out of a location: what follows the first
-// double slash after the scheme and before the query.
+// splitSubdir cuts the subdirectory out of a location: what follows the first double slash after the scheme and before
+// the query.
 func splitSubdir(s string) (rest, subdir string) {
-	s, query, hasQuery := strings.Cut(s, "?")
+	s, query := cutQuery(s)
 	scheme := ""
 	if i := strings.Index(s, "://"); i >= 0 {
 		scheme, s = s[:i+3], s[i+3:]
 	}
 	s, subdir, _ = strings.Cut(s, "//")
-	if hasQuery {
-		query = "?" + query
-	}
 	return scheme + s + query, subdir
+}
+
+// cutQuery splits s before its first question mark.
+func cutQuery(s string) (before, query string) {
+	if i := strings.IndexByte(s, '?'); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
 }
 
 // expandShorthand turns the shorthands of go-getter's detectors into URLs.
@@ -130,19 +130,13 @@ func expandShorthand(s string) (expanded, getter, subdir string) {
 	default:
 		return s, "", ""
 	}
-	s, query, hasQuery := strings.Cut(s, "?")
+	s, query := cutQuery(s)
 	parts := strings.Split(s, "/")
 	if len(parts) < 3 || parts[1] == "" || parts[2] == "" {
-		return s, "", "" // no scheme: refused by the caller
+		return s, "", "" // without a scheme, which the caller refuses
 	}
-	repository := "https://" + strings.Join(parts[:3], "/")
-	if !strings.HasSuffix(repository, ".git") {
-		repository += ".git"
-	}
-	if hasQuery {
-		repository += "?" + query
-	}
-	return repository, "git", strings.Join(parts[3:], "/")
+	repository := "https://" + strings.TrimSuffix(strings.Join(parts[:3], "/"), ".git") + ".git"
+	return repository + query, "git", strings.Join(parts[3:], "/")
 }
 
 func cleanSubdir(elem ...string) (string, error) {
@@ -150,10 +144,8 @@ func cleanSubdir(elem ...string) (string, error) {
 	if joined == "" || joined == "." {
 		return "", nil
 	}
-	for part := range strings.SplitSeq(strings.Join(elem, "/"), "/") {
-		if part == ".." {
-			return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
-		}
+	if slices.Contains(strings.Split(strings.Join(elem, "/"), "/"), "..") {
+		return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
 	}
 	if i := strings.IndexFunc(joined, func(r rune) bool { return !isSubdirRune(r) }); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(joined[i:])
@@ -167,9 +159,8 @@ func cleanSubdir(elem ...string) (string, error) {
 
 const (
 	maxSubdir = 1024 // bytes
-	// subdirMarks are what a subdirectory may have beside letters, digits and spaces:
-	// what names of directories have, and glob patterns. A character that a shell or
-	// a terminal obeys is none of them, because subdirectories are shown to people.
+	// subdirMarks are what a subdirectory may have beside letters, digits and spaces: what names of directories and glob
+	// patterns have, but nothing that a shell or a terminal obeys, because subdirectories are shown to people.
 	subdirMarks = "/._-+@~=,%*?[]"
 )
 
@@ -177,10 +168,8 @@ func isSubdirRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == ' ' || strings.ContainsRune(subdirMarks, r)
 }
 
-// SplitGlob splits Subdir after its last part that is a glob pattern. What pattern
-// matches, which must be exactly one directory, is the root of the package; rest
-// is the subdirectory in it. A subdirectory without a pattern is all rest, and
-// the package is whole.
+// SplitGlob splits Subdir after its last part that is a glob pattern. The one directory that pattern matches is the root
+// of the package, and rest is the subdirectory in it. Without a pattern rest is all of Subdir.
 func (l Location) SplitGlob() (pattern, rest string) {
 	parts := strings.Split(l.Subdir, "/")
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -191,15 +180,12 @@ func (l Location) SplitGlob() (pattern, rest string) {
 	return "", l.Subdir
 }
 
-// String is the location as a client reads it in X-Terraform-Get.
+// String returns the location as a client reads it in X-Terraform-Get.
 func (l Location) String() string {
 	s := l.URL
 	if l.Subdir != "" {
-		before, query, hasQuery := strings.Cut(s, "?")
-		s = before + "//" + l.Subdir
-		if hasQuery {
-			s += "?" + query
-		}
+		before, query := cutQuery(s)
+		s = before + "//" + l.Subdir + query
 	}
 	if l.Getter != "" && l.Getter != "http" && l.Getter != "https" {
 		s = l.Getter + "::" + s

@@ -1,15 +1,11 @@
-// Package modproxy is the vocabulary of a module proxy: what a module address,
-// a version, a location and a package are, and the three questions that a
-// module registry answers.
+// Package modproxy is the vocabulary of a module proxy: what a module address, a version, a location and a package are,
+// and the three questions that a module registry answers.
 //
-// Every layer of modproxy is a [Registry] made from a Registry: the client that
-// asks an upstream, the cache that keeps its answers, the rewriter whose
-// locations point back at the proxy. A layer names the registry below it Next
-// and never embeds it, so that a question it does not know fails to compile
-// instead of slipping past it.
+// Every layer of modproxy is a [Registry] made from a Registry: the client that asks an upstream, the cache that keeps its
+// answers, the rewriter whose locations point back at the proxy. A layer names the registry below it Next and never embeds
+// it, so that a question it does not know fails to compile instead of slipping past it.
 //
-// The package imports the standard library only; every other package may
-// import it.
+// The package imports the standard library only. Every other package may import it.
 package modproxy
 
 import (
@@ -22,35 +18,29 @@ import (
 // (https://developer.hashicorp.com/terraform/internals/module-registry-protocol
 // and https://opentofu.org/docs/internals/module-registry-protocol/).
 //
-// Implementations are safe for concurrent use. The module they are given has
-// been checked with [Module.Check]; version is canonical, as [Version.String]
-// prints it. Every error is, by [errors.Is], one of this package's sentinels or
-// the context's own.
+// Implementations are safe for concurrent use. The module they are given was checked with [Module.Check], and the version
+// is canonical, as [Version.String] prints it. Every error is, by [errors.Is], a sentinel of this package or the error of
+// the context.
 type Registry interface {
-	// Versions lists the versions of m. The answer is shared: callers do not
-	// change it.
+	// Versions lists the versions of m. The answer is shared: callers do not change it.
 	//
-	// Errors: [ErrNotFound] when there is no such module, [ErrDenied],
-	// [ErrUnavailable].
+	// Errors: [ErrNotFound] when there is no such module, [ErrDenied], [ErrUnavailable].
 	Versions(ctx context.Context, m Module) (*Versions, error)
 
-	// Location says where the package of one version is. It resolves and
-	// validates; it does not wait for a package to be fetched.
+	// Location returns where the package of one version is. It resolves and validates, and does not wait for a fetch.
 	//
-	// Errors: [ErrNotFound] when there is no such version, [ErrInvalid] when
-	// the location is none that can be fetched, [ErrDenied], [ErrUnavailable].
+	// Errors: [ErrNotFound] when there is no such version, [ErrInvalid] when the location cannot be fetched, [ErrDenied],
+	// [ErrUnavailable].
 	Location(ctx context.Context, v ModuleVersion) (Location, error)
 
 	// Package opens what one version contains. The caller closes it.
 	//
-	// Errors: those of Location, and [ErrChanged] when the content is not what
-	// it was when the version was first served.
+	// Errors: those of Location, and [ErrChanged] when the content is not what it was when the version was first served.
 	Package(ctx context.Context, v ModuleVersion) (*Package, error)
 }
 
-// Package is what one version of a module contains, in the form that package
-// pack describes, open for reading from its start. One whose ReadSeekCloser is an
-// [io.WriterTo] as well has all of it, checked, in memory.
+// Package is what one version of a module contains, in the form that package pack describes, open for reading from its
+// start. It is not safe for concurrent use.
 type Package struct {
 	io.ReadSeekCloser
 	Digest Digest    // names the stored bytes

@@ -1,11 +1,14 @@
 package modproxy
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Module is a module address: a name in a registry.
 //
-// Namespace, Name and System are case-sensitive and never normalised: registries
-// differ in whether they fold case, so two spellings are two modules here.
+// Namespace, Name and System are case-sensitive and never normalised. Registries differ in whether they fold case, so two
+// spellings are two modules here.
 type Module struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
@@ -16,45 +19,32 @@ type Module struct {
 // maxName is the longest namespace, name or system, in bytes.
 const maxName = 64
 
-// Check reports, as [ErrInvalid], whether namespace, name or system break the
-// grammar that the clients hold them to (terraform-registry-address module.go).
-// The hostname is not looked at.
+// Check returns an [ErrInvalid] if namespace, name or system break the grammar of the clients (terraform-registry-address
+// module.go). It does not look at the hostname.
 func (m Module) Check() error {
+	const name = "want 1 to 64 letters, digits, - and _, with a letter or digit at both ends"
 	switch {
 	case !isName(m.Namespace):
-		return fmt.Errorf("%w: namespace %.80q: want 1 to 64 letters, digits, - and _, with a letter or digit at both ends", ErrInvalid, m.Namespace)
+		return fmt.Errorf("%w: namespace %.80q: "+name, ErrInvalid, m.Namespace)
 	case !isName(m.Name):
-		return fmt.Errorf("%w: module name %.80q: want 1 to 64 letters, digits, - and _, with a letter or digit at both ends", ErrInvalid, m.Name)
-	case !isSystem(m.System):
+		return fmt.Errorf("%w: module name %.80q: "+name, ErrInvalid, m.Name)
+	case m.System == "" || len(m.System) > maxName || strings.Trim(m.System, digits+lower) != "":
 		return fmt.Errorf("%w: target system %.80q: want 1 to 64 lower-case letters and digits", ErrInvalid, m.System)
 	}
 	return nil
 }
 
+const (
+	digits = "0123456789"
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
 func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		inside := 0 < i && i < len(s)-1
-		if !isDigit(c) && !isLower(c) && !('A' <= c && c <= 'Z') && !(inside && (c == '-' || c == '_')) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= maxName
+	return s != "" && len(s) <= maxName && strings.Trim(s, digits+lower+upper+"-_") == "" && strings.Trim(s, "-_") == s
 }
 
-func isSystem(s string) bool {
-	for i := range len(s) {
-		if !isDigit(s[i]) && !isLower(s[i]) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= maxName
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
-
-// String is the module address as a user would write it in a source argument.
+// String returns the module address as a source argument has it.
 func (m Module) String() string {
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }

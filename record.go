@@ -2,8 +2,8 @@ package modproxy
 
 import "time"
 
-// Record says what one version of a module is: what it was when it was first seen,
-// or what somebody has accepted since. The ledger is the one home of these facts.
+// Record says what one version of a module is: what it was when it was first seen, or what an operator has accepted since.
+// The ledger is the one home of these facts.
 type Record struct {
 	ModuleVersion
 	Sum    Sum
@@ -13,8 +13,8 @@ type Record struct {
 	Reason string    // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
 }
 
-// Is reports whether a package with that sum and subdir is what r says. An empty
-// subdir is the whole package, as in the Subdir of a [Location].
+// Is reports whether a package with that sum and subdir is what r says. An empty subdir is the whole package, as in the
+// Subdir of a [Location].
 func (r Record) Is(sum Sum, subdir string) bool {
 	if subdir == "" {
 		subdir = "."

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Version is a version as the clients read one. Its grammar is that of
-// hashicorp/go-version, which is wider than semantic versioning: a leading v, one
-// or more number segments, a pre-release with or without its dash.
+// Version is a version as the clients read one. Its grammar is that of hashicorp/go-version, which is wider than semantic
+// versioning: a leading v, one or more number segments, a pre-release with or without its dash.
 type Version struct {
 	segments []int64 // at least three
 	pre      string
@@ -20,51 +19,36 @@ type Version struct {
 // maxVersion bounds the length of a version, in bytes.
 const maxVersion = 255
 
-// ParseVersion reads a version in any spelling that a client accepts. Its error
-// is [ErrInvalid].
+// ParseVersion reads a version in any spelling that a client accepts. Its error is [ErrInvalid].
 func ParseVersion(s string) (Version, error) {
-	bad := func() (Version, error) {
-		return Version{}, fmt.Errorf("%w: version %.80q", ErrInvalid, s)
-	}
+	bad := fmt.Errorf("%w: version %.80q", ErrInvalid, s)
 	if len(s) > maxVersion {
-		return bad()
+		return Version{}, bad
 	}
 	var v Version
-	rest := strings.TrimPrefix(s, "v")
-	for {
-		n := 0
-		for n < len(rest) && '0' <= rest[n] && rest[n] <= '9' {
-			n++
-		}
-		segment, err := strconv.ParseInt(rest[:n], 10, 64)
+	for rest, more := strings.TrimPrefix(s, "v"), true; more; {
+		after := strings.TrimLeft(rest, digits)
+		segment, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 64)
 		if err != nil {
-			return bad()
+			return Version{}, bad
 		}
 		v.segments = append(v.segments, segment)
-		rest = rest[n:]
-		if !strings.HasPrefix(rest, ".") {
-			break
+		if rest, more = strings.CutPrefix(after, "."); !more {
+			v.pre = after
 		}
-		rest = rest[1:]
 	}
 	for len(v.segments) < 3 {
 		v.segments = append(v.segments, 0)
 	}
-	rest, metadata, hasMetadata := strings.Cut(rest, "+")
-	if hasMetadata && !isIdentifiers(metadata) {
-		return bad()
+	hasMetadata := false
+	if v.pre, v.metadata, hasMetadata = strings.Cut(v.pre, "+"); hasMetadata && !isIdentifiers(v.metadata) {
+		return Version{}, bad
 	}
-	v.metadata = metadata
-	if rest != "" {
-		after, dashed := strings.CutPrefix(rest, "-")
-		switch {
-		case dashed && isIdentifiers(after):
-			v.pre = after
-		case isIdentifiers(rest):
-			v.pre = rest
-		default:
-			return bad()
-		}
+	if after, dashed := strings.CutPrefix(v.pre, "-"); dashed && isIdentifiers(after) {
+		v.pre = after
+	}
+	if v.pre != "" && !isIdentifiers(v.pre) {
+		return Version{}, bad
 	}
 	return v, nil
 }
@@ -72,15 +56,14 @@ func ParseVersion(s string) (Version, error) {
 // isIdentifiers reports whether s is one or more dot-separated identifiers.
 func isIdentifiers(s string) bool {
 	for id := range strings.SplitSeq(s, ".") {
-		if id == "" || strings.Trim(id, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-~") != "" {
+		if id == "" || strings.Trim(id, digits+lower+upper+"-~") != "" {
 			return false
 		}
 	}
 	return true
 }
 
-// CanonicalVersion is the canonical spelling of s: the one that clients put into
-// a download path. Its error is [ErrInvalid].
+// CanonicalVersion returns the spelling of s that clients put into a download path. Its error is [ErrInvalid].
 func CanonicalVersion(s string) (string, error) {
 	v, err := ParseVersion(s)
 	if err != nil {
@@ -89,8 +72,7 @@ func CanonicalVersion(s string) (string, error) {
 	return v.String(), nil
 }
 
-// String is the canonical spelling: no leading v, no leading zeros, at least
-// three segments, build metadata kept.
+// String returns the canonical spelling: no leading v, no leading zeros, at least three segments, with build metadata.
 func (v Version) String() string {
 	var b []byte
 	for i, s := range v.segments {
@@ -108,12 +90,10 @@ func (v Version) String() string {
 	return string(b)
 }
 
-// Prerelease reports whether v is a pre-release, which clients choose only when
-// asked for it exactly.
+// Prerelease reports whether v is a pre-release, which clients choose only when asked for it exactly.
 func (v Version) Prerelease() bool { return v.pre != "" }
 
-// Compare orders versions by precedence, as semantic versioning does; build
-// metadata does not count.
+// Compare orders versions by precedence, as semantic versioning does. Build metadata does not count.
 func (v Version) Compare(w Version) int {
 	for i := range max(len(v.segments), len(w.segments)) {
 		if c := cmp.Compare(segment(v, i), segment(w, i)); c != 0 {

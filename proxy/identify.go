@@ -65,7 +65,7 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	case !isPackage:
 		return h.identify(r, e)
 	}
-	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.module, q.version), q.module, time.Now())
+	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.ModuleVersion), q.Module, time.Now())
 	if p.Kind != auth.Nobody { // also of a client that may not read the package
 		r = withPrincipal(r, e, p)
 	}

@@ -15,13 +15,13 @@ import (
 // serveLocation answers where the package of a version is: 204 and an absolute X-Terraform-Get, the one answer that
 // every client understands.
 func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) (err error) {
-	if q.version == "" {
-		if q.version, err = h.latest(r.Context(), q.module); err != nil {
+	if q.Version == "" {
+		if q.Version, err = h.latest(r.Context(), q.Module); err != nil {
 			return err
 		}
-		e.Version = q.version
+		e.Version = q.Version
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.module.At(q.version))
+	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 // when it is mended: clients send HEAD before they ask for the package.
 func (h *Handler) openPackage(r *http.Request, q request) (*modproxy.Package, error) {
 	for try := 1; ; try++ {
-		p, err := h.cfg.Registry.Package(r.Context(), q.module.At(q.version))
+		p, err := h.cfg.Registry.Package(r.Context(), q.ModuleVersion)
 		if err != nil || wantsAll(r) {
 			return p, err
 		}

@@ -28,11 +28,10 @@ type Upstreams struct {
 	Namespaces map[string]string
 }
 
-// request is a question of the modules.v1 protocol that was checked.
+// request is a question of the modules.v1 protocol that was checked. The version is empty for versions, and for the latest.
 type request struct {
-	kind    kind
-	module  modproxy.Module
-	version string // canonical; empty for versions, and for the latest
+	kind kind
+	modproxy.ModuleVersion
 }
 
 // kind is what a request asks for, as the log and the metrics name it.
@@ -54,72 +53,59 @@ const modulesPath = "v1/modules/"
 //
 // Without a host in the path requestHost counts if it is an upstream's, and else the namespace decides.
 func (u *Upstreams) parse(requestHost, path string) (request, error) {
+	if strings.HasSuffix(path, ".tar.gz") {
+		return u.parsePackage(path)
+	}
 	before, rest, found := strings.Cut(path, "/"+modulesPath)
 	host := strings.TrimPrefix(before, "/")
 	if !found || strings.Contains(host, "/") {
 		return request{}, notFound("want /{registry host}/v1/modules/… or /v1/modules/…")
 	}
-	parts := strings.Split(rest, "/")
-	for i, part := range parts {
-		var err error
-		if parts[i], err = url.PathUnescape(part); err != nil {
-			return request{}, errEscape
-		}
-	}
-	q, err := parseQuestion(parts)
-	switch {
-	case err != nil:
+	q, err := parseQuestion(strings.Split(rest, "/"))
+	if err != nil {
 		return request{}, err
-	case q.kind == kindPackage:
-		return u.parsePackage(path)
-	case before != "":
-		q.module.Host, err = u.named(host)
-	default:
-		q.module.Host, err = u.own(requestHost, q.module.Namespace)
+	}
+	if before == "" {
+		q.Host, err = u.own(requestHost, q.Namespace)
+	} else {
+		q.Host, err = u.named(host)
 	}
 	return q, err
 }
 
 // parsePackage reads the path of a package, which has one spelling.
 func (u *Upstreams) parsePackage(path string) (request, error) {
-	m, version, err := rewrite.ParsePackagePath(path)
+	v, err := rewrite.ParsePackagePath(path)
 	if err != nil {
 		return request{}, notFound(err.Error())
 	}
-	if !u.Any && !u.Hosts[m.Host] {
-		return request{}, foreign(m.Host)
-	}
-	return request{kind: kindPackage, module: m, version: version}, nil
+	return request{kindPackage, v}, u.allowed(v.Host)
 }
 
-// parseQuestion reads what follows v1/modules/.
-func parseQuestion(parts []string) (request, error) {
-	if len(parts) < 4 || len(parts) > 5 {
-		return request{}, notFound("want {namespace}/{name}/{system}/versions or {namespace}/{name}/{system}/{version}/download")
+// parseQuestion reads the parts of what follows v1/modules/, in place.
+func parseQuestion(parts []string) (q request, err error) {
+	for i, part := range parts {
+		if parts[i], err = url.PathUnescape(part); err != nil {
+			return request{}, errEscape
+		}
 	}
-	q := request{module: modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}}
-	if err := q.module.Check(); err != nil {
+	if len(parts) < 4 || len(parts) > 5 {
+		return request{}, errQuestion
+	}
+	q.Module = modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}
+	if err := q.Check(); err != nil {
 		return request{}, invalid(err)
 	}
-	switch last := parts[len(parts)-1]; {
-	case len(parts) == 4 && last == "versions":
-		q.kind = kindVersions
-	case last == "download":
-		q.kind = kindDownload
-	case len(parts) == 5 && strings.HasSuffix(last, ".tar.gz"):
-		q.kind = kindPackage
-	default:
-		return request{}, notFound("want versions, download or a package behind the module address")
+	q.kind = kind(parts[len(parts)-1])
+	if q.kind != kindDownload && (q.kind != kindVersions || len(parts) == 5) {
+		return request{}, errQuestion
 	}
-	// Checkov asks for the version "latest" where nothing fits a constraint.
-	if len(parts) == 4 || q.kind == kindDownload && parts[3] == "latest" {
+	if len(parts) == 4 || parts[3] == "latest" { // Checkov asks for "latest" where nothing fits a constraint
 		return q, nil
 	}
-	version, err := modproxy.CanonicalVersion(parts[3])
-	if err != nil {
+	if q.Version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
 		return request{}, invalid(err)
 	}
-	q.version = version
 	return q, nil
 }
 
@@ -136,10 +122,14 @@ func (u *Upstreams) named(escaped string) (string, error) {
 	if err != nil {
 		return "", invalid(err)
 	}
+	return host, u.allowed(host)
+}
+
+func (u *Upstreams) allowed(host string) error {
 	if !u.Any && !u.Hosts[host] {
-		return "", foreign(host)
+		return &requestError{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
 	}
-	return host, nil
+	return nil
 }
 
 // own returns the upstream for a request without a host in its path.
@@ -167,8 +157,7 @@ func (u *Upstreams) byName(requestHost string) (string, bool) {
 	return "", false
 }
 
-func foreign(host string) error {
-	return &requestError{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
-}
-
-var errEscape = invalid(errors.New("bad percent-encoding in the path"))
+var (
+	errEscape   = invalid(errors.New("bad percent-encoding in the path"))
+	errQuestion = notFound("want {namespace}/{name}/{system}/versions or {namespace}/{name}/{system}/{version}/download")
+)

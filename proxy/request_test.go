@@ -29,7 +29,7 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	case err != nil:
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return string(q.kind) + " " + q.module.String() + " " + q.version
+	return string(q.kind) + " " + q.Module.String() + " " + q.Version
 }
 
 func TestParse(t *testing.T) {
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := q.module.Check(); err != nil || !sites.Hosts[q.module.Host] {
+		if err := q.Module.Check(); err != nil || !sites.Hosts[q.Host] {
 			t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
 		}
 	})

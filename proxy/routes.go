@@ -13,7 +13,7 @@ func (h *Handler) serveModules(w *response, r *http.Request, e *Event) error {
 	segment, path := auth.CutSegment(r.URL.EscapedPath())
 	q, malformed := h.cfg.Upstreams.parse(r.Host, path)
 	if malformed == nil {
-		e.Kind, e.Module, e.Version = string(q.kind), q.module, q.version
+		e.Kind, e.Module, e.Version = string(q.kind), q.Module, q.Version
 	}
 	r, refused := h.identifyFor(r, e, segment, q, malformed)
 	ctx, leave, err := h.admit(r.Context(), e, patienceFor(q.kind))

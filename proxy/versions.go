@@ -26,7 +26,7 @@ var (
 
 // serveVersions serves the versions document of a module.
 func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
-	v, err := h.cfg.Registry.Versions(r.Context(), q.module)
+	v, err := h.cfg.Registry.Versions(r.Context(), q.Module)
 	if err != nil {
 		return err
 	}

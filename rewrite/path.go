@@ -14,55 +14,52 @@ const (
 	suffix   = ".tar.gz"
 )
 
-// PackagePath is the path at which the proxy serves one version, from the root and escaped as a URL wants it:
+// PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:
 //
 //	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
-// The module has been checked and the version is canonical.
-func PackagePath(m modproxy.Module, version string) string {
-	return "/" + strings.Join([]string{
-		m.Host, protocol, m.Namespace, m.Name, m.System, version, fileName(m, version),
-	}, "/")
+// The module was checked and the version is canonical.
+func PackagePath(v modproxy.ModuleVersion) string {
+	return strings.Join([]string{"", v.Host, protocol, v.Namespace, v.Name, v.System, v.Version, fileName(v)}, "/")
 }
 
-func fileName(m modproxy.Module, version string) string {
-	return m.Name + "-" + m.System + "-" + version + suffix
+func fileName(v modproxy.ModuleVersion) string {
+	return v.Name + "-" + v.System + "-" + v.Version + suffix
 }
 
-// ParsePackagePath is the inverse of [PackagePath]. It takes an escaped path and no other spelling of it than
-// PackagePath's, except that characters may be percent-encoded needlessly.
-//
-// Its error is [modproxy.ErrInvalid].
-func ParsePackagePath(escaped string) (m modproxy.Module, version string, err error) {
-	bad := func(why string) (modproxy.Module, string, error) {
-		return modproxy.Module{}, "", fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
+var wanted = PackagePath(modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}.At("{version}"))
+
+// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters may
+// be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
+func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
+	bad := func(why string) (modproxy.ModuleVersion, error) {
+		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
 	}
 	parts := strings.Split(escaped, "/")
 	if len(parts) != 9 || parts[0] != "" {
-		return bad("want " + PackagePath(modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}, "{version}"))
+		return bad("want " + wanted)
 	}
 	for i := range parts {
+		var err error
 		if parts[i], err = url.PathUnescape(parts[i]); err != nil {
 			return bad("bad percent-encoding")
 		}
 	}
-	host, err := hostname.Parse(hostname.Display(parts[1]))
-	if err != nil || host != parts[1] {
-		return bad("hostname")
+	if host, err := hostname.Parse(hostname.Display(parts[1])); err != nil || host != parts[1] {
+		return bad("the hostname is not in its normal spelling")
 	}
 	if parts[2]+"/"+parts[3] != protocol {
 		return bad("want " + protocol)
 	}
-	m = modproxy.Module{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}
-	if err := m.Check(); err != nil {
-		return modproxy.Module{}, "", err
+	v := modproxy.Module{Host: parts[1], Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
+	if err := v.Check(); err != nil {
+		return modproxy.ModuleVersion{}, err
 	}
-	version = parts[7]
-	if canonical, err := modproxy.CanonicalVersion(version); err != nil || canonical != version {
+	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
 		return bad("the version is not in its canonical spelling")
 	}
-	if parts[8] != fileName(m, version) {
-		return bad("want " + fileName(m, version))
+	if parts[8] != fileName(v) {
+		return bad("want " + fileName(v))
 	}
-	return m, version, nil
+	return v, nil
 }

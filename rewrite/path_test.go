@@ -34,12 +34,12 @@ func TestParsePackagePath(t *testing.T) {
 		strings.Replace(vpcPath, "vpc", "v%zz", 1):                              "",
 		strings.Replace(vpcPath, "vpc", "v%00", 1):                              "",
 	} {
-		m, version, err := rewrite.ParsePackagePath(path)
-		got := fmt.Sprint(m, " ", version)
+		v, err := rewrite.ParsePackagePath(path)
+		got := v.String()
 		if err != nil {
 			got = ""
-			if !errors.Is(err, modproxy.ErrInvalid) || m != (modproxy.Module{}) || version != "" {
-				t.Errorf("ParsePackagePath(%q) = %v, %q, %v", path, m, version, err)
+			if !errors.Is(err, modproxy.ErrInvalid) || v != (modproxy.ModuleVersion{}) {
+				t.Errorf("ParsePackagePath(%q) = %v, %v", path, v, err)
 			}
 		}
 		if got != want {
@@ -54,10 +54,9 @@ func FuzzPackagePath(f *testing.F) {
 	f.Add(vpcPath, "registry.terraform.io", "terraform-aws-modules", "vpc", "aws", "6.6.0")
 	f.Add("/a.b:1/v1/modules/%61/b/c/1.0.0/b-c-1.0.0.tar.gz", "a.b:1", "A", "b_c", "0", "1.0.0-a+b")
 	f.Fuzz(func(t *testing.T, path, host, namespace, name, system, version string) {
-		if m, v, err := rewrite.ParsePackagePath(path); err == nil {
-			again, v2, err := rewrite.ParsePackagePath(rewrite.PackagePath(m, v))
-			if err != nil || again != m || v2 != v {
-				t.Fatalf("%q is %v %q, whose path is %q", path, m, v, rewrite.PackagePath(m, v))
+		if v, err := rewrite.ParsePackagePath(path); err == nil {
+			if again, err := rewrite.ParsePackagePath(rewrite.PackagePath(v)); err != nil || again != v {
+				t.Fatalf("%q is %v, whose path is %q", path, v, rewrite.PackagePath(v))
 			}
 		}
 		h, err := hostname.Parse(host)
@@ -69,14 +68,14 @@ func FuzzPackagePath(f *testing.F) {
 		if again, err := modproxy.CanonicalVersion(v); err != nil || again != v {
 			t.Fatalf("the canonical spelling of %q is %q, and of that %q, %v", version, v, again, err)
 		}
-		got, gotVersion, err := rewrite.ParsePackagePath(rewrite.PackagePath(m, v))
-		if err != nil || got != m || gotVersion != v {
-			t.Fatalf("the path of %v %q is %q, which is %v %q, %v", m, v, rewrite.PackagePath(m, v), got, gotVersion, err)
+		given := m.At(v)
+		if got, err := rewrite.ParsePackagePath(rewrite.PackagePath(given)); err != nil || got != given {
+			t.Fatalf("the path of %v is %q, which is %v, %v", given, rewrite.PackagePath(given), got, err)
 		}
 	})
 }
 
 func ExamplePackagePath() {
-	fmt.Println(rewrite.PackagePath(vpc, "6.6.0"))
+	fmt.Println(rewrite.PackagePath(vpc.At("6.6.0")))
 	// Output: /registry.terraform.io/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz
 }

@@ -1,0 +1,82 @@
+package modproxy
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// contextKey is the key of a value of type T in a context, which has one at most.
+type contextKey[T any] struct{}
+
+func with[T any](ctx context.Context, value T) context.Context {
+	return context.WithValue(ctx, contextKey[T]{}, value)
+}
+
+// of returns the T of a context, or the zero T.
+func of[T any](ctx context.Context) T {
+	value, _ := ctx.Value(contextKey[T]{}).(T)
+	return value
+}
+
+type asker string
+
+// WithAsker returns a context for the questions of the client with that name, which no other has. Layers that can do
+// only so much at a time share their turns by it.
+func WithAsker(ctx context.Context, name string) context.Context { return with(ctx, asker(name)) }
+
+// AskerOf returns the name of the client that asks, or an empty one.
+func AskerOf(ctx context.Context) string { return string(of[asker](ctx)) }
+
+// Trouble is the last error of a question that goes on. It is safe for concurrent use.
+type Trouble struct{ last atomic.Pointer[error] }
+
+// WithTrouble returns a context for a question that [Troubled] tells t about.
+func WithTrouble(ctx context.Context, t *Trouble) context.Context { return with(ctx, t) }
+
+// Troubled tells the callers that wait for the question of ctx that err has happened, and that it goes on.
+func Troubled(ctx context.Context, err error) {
+	if t := of[*Trouble](ctx); t != nil {
+		t.last.Store(&err)
+	}
+}
+
+// Last returns the last error, or nil.
+func (t *Trouble) Last() error {
+	if err := t.last.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Meter counts the bytes that are received for a package, while they are. A nil Meter counts nothing.
+type Meter struct {
+	received  atomic.Int64
+	receiving atomic.Int64
+}
+
+// WithMeter returns a context for the fetch of one package, which m counts.
+func WithMeter(ctx context.Context, m *Meter) context.Context { return with(ctx, m) }
+
+// MeterOf returns the meter of a context, or nil.
+func MeterOf(ctx context.Context) *Meter { return of[*Meter](ctx) }
+
+// Begin tells that bytes are waited for, until end is called.
+func (m *Meter) Begin() (end func()) {
+	if m == nil {
+		return func() {}
+	}
+	m.receiving.Add(1)
+	return func() { m.receiving.Add(-1) }
+}
+
+// Add counts n bytes.
+func (m *Meter) Add(n int64) {
+	if m != nil {
+		m.received.Add(n)
+	}
+}
+
+// Received returns the bytes so far, and whether more are waited for.
+func (m *Meter) Received() (bytes int64, receiving bool) {
+	return m.received.Load(), m.receiving.Load() > 0
+}
