@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -107,8 +108,8 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.AddrPort, err
 	return addrs, nil
 }
 
-// race dials the addresses, each when the one before has failed or takes long, and
-// returns the first connection, or the first error if there is none.
+// race dials the addresses, each when one before has failed or takes long, and returns the first connection, or the first
+// error if there is none.
 func race(ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error)) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -116,41 +117,33 @@ func race(ctx context.Context, addrs []netip.AddrPort, dial func(context.Context
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan result, len(addrs))
-	var before chan struct{} // closed when the dial of the address before failed
-	for i, addr := range addrs {
-		turn, failed := before, make(chan struct{})
-		before = failed
-		go func() {
-			if i > 0 {
-				select {
-				case <-turn:
-				case <-time.After(time.Duration(i) * stagger):
-				case <-ctx.Done():
-				}
-			}
-			conn, err := dial(ctx, addr)
-			if err != nil {
-				close(failed)
-			}
-			results <- result{conn, err}
-		}()
-	}
+	results := make(chan result)
 	var first error
-	for i := range addrs {
-		r := <-results
-		if r.err == nil {
-			go func() { // those that come too late
-				for range len(addrs) - i - 1 {
-					if late := <-results; late.err == nil {
-						late.conn.Close()
+	for begun, failed := 0, 0; failed < len(addrs); {
+		var late <-chan time.Time
+		if begun < len(addrs) {
+			addr := addrs[begun]
+			begun, late = begun+1, time.After(stagger)
+			go func() {
+				conn, err := dial(ctx, addr)
+				select {
+				case results <- result{conn, err}:
+				case <-ctx.Done():
+					if err == nil {
+						conn.Close()
 					}
 				}
 			}()
-			return r.conn, nil
 		}
-		if first == nil {
-			first = r.err
+		select {
+		case r := <-results:
+			if r.err == nil {
+				return r.conn, nil
+			}
+			failed, first = failed+1, cmp.Or(first, r.err)
+		case <-late:
+		case <-ctx.Done():
+			return nil, cmp.Or(first, context.Cause(ctx))
 		}
 	}
 	return nil, first

@@ -10,9 +10,18 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
+	"os"
+	"time"
 )
 
 // Errors of this package, beside those of packages net, crypto/tls and context.
@@ -59,4 +68,153 @@ type Config struct {
 // Resolver looks up the addresses of a host. [net.Resolver] is one. Network is always "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+const (
+	maxHeaderBytes = 64 << 10
+	connsPerHost   = 64 // and port
+	connectTimeout = 10 * time.Second
+	tlsTimeout     = 10 * time.Second
+	headerTimeout  = 30 * time.Second // from the request to the end of the answer's header
+	idleTimeout    = 2 * time.Minute  // for a tunnelled connection on which nothing moves
+	minRate        = 1024             // bytes per second of a body, on average over rateWindow
+	rateWindow     = 30 * time.Second // spent waiting for the body
+)
+
+// Client connects to where the policy allows, and nowhere else. It is safe for concurrent use.
+type Client struct {
+	policy    *policy
+	resolver  Resolver
+	userAgent string
+	tls       *tls.Config
+	proxy     func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
+	names     bool                             // Config.ProxyNames
+
+	secure, plain *http.Transport // to where the request goes
+	forward       *http.Transport // of http, to the proxy that is sent the whole URL
+
+	idle, window time.Duration // idleTimeout and rateWindow, but for tests
+}
+
+// New returns a Client. Its errors say which setting is wrong.
+func New(cfg Config) (*Client, error) {
+	c := &Client{
+		resolver: cfg.Resolver, userAgent: cmp.Or(cfg.UserAgent, "modproxy"), names: cfg.ProxyNames,
+		idle: idleTimeout, window: rateWindow,
+	}
+	if c.resolver == nil {
+		c.resolver = net.DefaultResolver
+	}
+	var err error
+	if c.policy, err = newPolicy(cfg); err != nil {
+		return nil, err
+	}
+	if c.proxy, err = proxyOfEnvironment(); err != nil {
+		return nil, err
+	}
+	roots, err := rootCertificates(cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	c.tls = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	c.secure, c.plain = c.transport(false), c.transport(true)
+	// It connects to the proxy only, which the operator chose.
+	c.forward = c.transport(true)
+	c.forward.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	c.forward.Proxy = func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) }
+	return c, nil
+}
+
+// transport returns a transport that connects under the policy. It speaks HTTP/1.1
+// only, so that the bound on connections is one on requests too.
+func (c *Client) transport(plain bool) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			t, err := parseHostport(addr)
+			if err != nil {
+				return nil, err
+			}
+			t.plain = plain
+			return c.connect(ctx, t)
+		},
+		TLSClientConfig:        c.tls.Clone(),
+		Protocols:              protocols,
+		TLSHandshakeTimeout:    tlsTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxConnsPerHost:        connsPerHost,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // body undoes it, within its bound
+	}
+}
+
+// rootCertificates returns the system's and those of file; nil if file is empty.
+func rootCertificates(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	pool, errSystem := x509.SystemCertPool()
+	if err := cmp.Or(err, errSystem); err != nil {
+		return nil, fmt.Errorf("egress: root certificates: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("egress: root certificates: %s has no certificate in PEM form", file)
+	}
+	return pool, nil
+}
+
+// roundTrip sends one request under the policy, over the transport that is right for
+// it. Nothing else sends requests.
+func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
+	t, err := targetOf(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.policy.check(t); err != nil {
+		return nil, err
+	}
+	if !t.plain {
+		return c.secure.RoundTrip(r)
+	}
+	p, err := c.proxy(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	// A proxy by http takes the URL of a request that is not encrypted, name and all.
+	if p != nil && !isSOCKS(p) && c.byName(p, t) {
+		if err := c.admitThrough(r.Context(), t); err != nil {
+			return nil, err
+		}
+		return c.forward.RoundTrip(r)
+	}
+	return c.plain.RoundTrip(r)
+}
+
+// Transport returns c as an [http.RoundTripper]. It sends GET requests without a body
+// and without credentials, once each, and returns a redirect as an answer; the body
+// has at most maxBytes. Its errors are those of [Client.Get].
+func (c *Client) Transport(maxBytes int64) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet || r.Body != nil && r.Body != http.NoBody {
+			return nil, errors.New("egress: only GET is ever sent, without a body")
+		}
+		return c.Get(r.Context(), Request{URL: r.URL.String(), Header: r.Header, MaxBytes: maxBytes})
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Close closes idle connections. It ends no request and no session.
+func (c *Client) Close() error {
+	c.secure.CloseIdleConnections()
+	c.plain.CloseIdleConnections()
+	c.forward.CloseIdleConnections()
+	return nil
 }

@@ -78,11 +78,9 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 		return c.policy.ordinary(t)
 	}
 	for _, ip := range addrs {
-		if err := c.policy.admit(t, ip); err != nil {
-			return err
-		}
+		err = cmp.Or(err, c.policy.admit(t, ip))
 	}
-	return nil
+	return err
 }
 
 // connectThrough connects to t through the proxy p. Unless p may be asked for names, the name is looked up
@@ -138,35 +136,27 @@ func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error
 	return dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", hostport)
 }
 
-// askHTTP asks the proxy p, by http or https, for a connection to hostport.
-func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
+// askHTTP asks the proxy p, by http or https, for a tunnel to hostport.
+func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ net.Conn, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(p))
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if p.Scheme == "https" {
 		cfg := c.tls.Clone()
 		cfg.ServerName = p.Hostname()
 		conn = tls.Client(conn, cfg)
 	}
-	through, err := askConnect(conn, p.User, hostport)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return through, nil
-}
-
-// askConnect asks the HTTP proxy at the other end of conn for a tunnel to hostport.
-func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, error) {
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: hostport}, Host: hostport, Header: http.Header{}}
-	if user != nil {
-		password, _ := user.Password()
-		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	if p.User != nil {
+		password, _ := p.User.Password()
+		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.User.Username()+":"+password)))
 	}
 	if err := r.Write(conn); err != nil {
 		return nil, err
@@ -181,7 +171,7 @@ func askConnect(conn net.Conn, user *url.Userinfo, hostport string) (net.Conn, e
 		return nil, connectError(fmt.Sprintf("CONNECT %s: status %d", hostport, resp.StatusCode))
 	}
 	limited.N = math.MaxInt64
-	return bufferedConn{conn, buffered}, nil
+	return bufferedConn{conn, buffered}, ctx.Err()
 }
 
 // connectError is the answer of a proxy that does not connect.

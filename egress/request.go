@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -95,10 +96,8 @@ func (r Request) checked() (Request, error) {
 
 // header returns what is sent to u.
 func (r Request) header(u *url.URL, userAgent string) http.Header {
-	h := r.Header.Clone()
-	if h == nil {
-		h = http.Header{}
-	}
+	h := http.Header{}
+	maps.Copy(h, r.Header)
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", userAgent)
 	}

@@ -108,21 +108,16 @@ func (s *Session) fail(err error) {
 	}
 }
 
-// begin reports whether a request may be served, which then ends with using.Done.
-func (s *Session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		return false
-	}
-	s.using.Add(1)
-	return true
-}
-
 func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 	asBasic := http.Request{Header: http.Header{"Authorization": r.Header.Values("Proxy-Authorization")}}
 	_, password, _ := asBasic.BasicAuth()
-	if subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 || !s.begin() {
+	s.mu.Lock()
+	begins := s.ctx.Err() == nil && subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) == 1
+	if begins {
+		s.using.Add(1)
+	}
+	s.mu.Unlock()
+	if !begins {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="modproxy"`)
 		http.Error(w, "this proxy is for modproxy's own use", http.StatusProxyAuthRequired)
 		return
@@ -185,9 +180,9 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host = u, u.Host
-			for _, name := range []string{"Proxy-Authorization", "Upgrade", "Connection"} {
-				pr.Out.Header.Del(name)
-			}
+			pr.Out.Header.Del("Proxy-Authorization")
+			pr.Out.Header.Del("Upgrade")
+			pr.Out.Header.Del("Connection")
 		},
 		Transport:     roundTripper(s.client.roundTrip),
 		FlushInterval: -1,

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -99,39 +100,23 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// parseHost reads a hostname in ASCII or an address: four decimal numbers for IPv4,
-// no zone for IPv6. It refuses what other programs read as an address (0x7f.1,
-// 2130706433, 127.1, 0177.0.0.1), and a name that ends with a dot.
+var (
+	hostname = regexp.MustCompile(`^[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?(\.[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?)*$`)
+	// number is the end of what is read as an address (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+	number = regexp.MustCompile(`(^|\.)([0-9]+|0[Xx][0-9A-Fa-f]*)$`)
+)
+
+// parseHost reads a hostname in ASCII or an address: four decimal numbers for IPv4, no zone for IPv6. It refuses
+// what other programs read as an address (0x7f.1, 2130706433, 127.1, 0177.0.0.1), and a name that ends with a dot.
 func parseHost(s string) (target, error) {
-	refused := fmt.Errorf("%w: host %.80q is neither a hostname in ASCII nor a plain address", ErrRefused, s)
-	if ip, err := netip.ParseAddr(s); err == nil {
-		if ip.Zone() != "" {
-			return target{}, refused
-		}
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
 		ip = ip.Unmap()
 		return target{host: ip.String(), ip: ip}, nil
 	}
-	name := strings.ToLower(s)
-	if len(name) > maxHost {
-		return target{}, refused
+	if len(s) > maxHost || !hostname.MatchString(s) || number.MatchString(s) {
+		return target{}, fmt.Errorf("%w: host %.80q is neither a hostname in ASCII nor a plain address", ErrRefused, s)
 	}
-	last := ""
-	for label := range strings.SplitSeq(name, ".") {
-		if !isLabel(label) {
-			return target{}, refused
-		}
-		last = label
-	}
-	// https://url.spec.whatwg.org/#ends-in-a-number-checker
-	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
-		return target{}, refused
-	}
-	return target{host: name}, nil
-}
-
-func isLabel(s string) bool {
-	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' &&
-		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+	return target{host: strings.ToLower(s)}, nil
 }
 
 // hostport returns what is dialled: the port is always there.
