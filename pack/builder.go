@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,6 @@ func New(dir string, l Limits) (*Builder, error) {
 // Limits returns the limits of the package, with their defaults.
 func (b *Builder) Limits() Limits { return b.tally.Limits }
 
-// unavailable returns the error for trouble with the temporary file.
 func unavailable(err error) error {
 	return fmt.Errorf("%w: package: temporary file: %w", modproxy.ErrUnavailable, err)
 }
@@ -84,18 +84,12 @@ func (b *Builder) Dir(name string) error {
 	return b.add(name, &node{kind: directory}, nil)
 }
 
-func (b *Builder) add(name string, n *node, r io.Reader) error {
-	if b.err == nil {
-		b.err = b.tryAdd(name, n, r)
+func (b *Builder) add(name string, n *node, r io.Reader) (err error) {
+	if b.err != nil {
+		return b.err
 	}
-	return b.err
-}
-
-func (b *Builder) tryAdd(name string, n *node, r io.Reader) error {
-	if err := b.tally.entry(name, len(n.target)); err != nil {
-		return err
-	}
-	if err := checkName(name); err != nil {
+	defer func() { b.err = err }()
+	if err := cmp.Or(b.tally.entry(name, len(n.target)), checkName(name)); err != nil {
 		return err
 	}
 	isLink := n.kind == symlink || n.kind == hardlink
@@ -114,13 +108,12 @@ func (b *Builder) tryAdd(name string, n *node, r io.Reader) error {
 		return nil
 	}
 	in := &source{r: r, max: b.tally.Bytes - b.tally.bytes}
-	size, err := b.content.ReadFrom(in)
-	n.offset, n.size = b.size, size
-	b.size += size
-	if err := b.tally.content(name, size); err != nil {
-		return err
-	}
-	switch {
+	n.offset = b.size
+	n.size, err = b.content.ReadFrom(in)
+	b.size += n.size
+	switch errLimit := b.tally.content(name, n.size); {
+	case errLimit != nil:
+		return errLimit
 	case in.err != nil:
 		return fmt.Errorf("package: %q: %w", name, in.err)
 	case err != nil:

@@ -15,9 +15,13 @@ type packedFile struct {
 	node *node
 }
 
-// files returns the files of the package whose root is dir, in the order in which they
+// files returns the files of the package whose root pattern matches, in the order in which they
 // are packed, and the notes about them.
-func (root *node) files(dir *node, l Limits) ([]packedFile, *notes, error) {
+func (root *node) files(pattern string, l Limits) ([]packedFile, *notes, error) {
+	dir, err := root.glob(pattern)
+	if err != nil {
+		return nil, nil, err
+	}
 	w := walk{root: root, tally: tally{Limits: l}}
 	if err := w.dir(dir, ""); err != nil {
 		return nil, nil, err

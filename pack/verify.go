@@ -3,6 +3,7 @@ package pack
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -96,13 +97,7 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 }
 
 func verifyHeader(h *tar.Header, last string, t *tally) error {
-	if err := t.entry(h.Name, 0); err != nil {
-		return err
-	}
-	if err := checkName(h.Name); err != nil {
-		return err
-	}
-	if err := t.content(h.Name, h.Size); err != nil {
+	if err := cmp.Or(t.entry(h.Name, 0), checkName(h.Name), t.content(h.Name, h.Size)); err != nil {
 		return err
 	}
 	records := len(h.PAXRecords)

@@ -39,11 +39,7 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	if b.err != nil {
 		return Packed{}, b.err
 	}
-	dir, err := b.root.glob(root)
-	if err != nil {
-		return Packed{}, err
-	}
-	files, notes, err := b.root.files(dir, b.tally.Limits)
+	files, notes, err := b.root.files(root, b.tally.Limits)
 	if err != nil {
 		return Packed{}, err
 	}
@@ -59,11 +55,8 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 }
 
 func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
-	zw, err := gzip.NewWriterLevel(w, level)
-	if err != nil {
-		return "", err
-	}
-	zw.ModTime = time.Unix(0, 0) // four zero bytes, which the zero Time is not
+	zw, _ := gzip.NewWriterLevel(w, level) // there is such a level
+	zw.ModTime = time.Unix(0, 0)           // four zero bytes, which the zero Time is not
 	tw := tar.NewWriter(zw)
 	sum := newSummer()
 	buf := make([]byte, bufferSize)
@@ -85,10 +78,11 @@ func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
 		}
 		sum.endFile(f.name)
 	}
-	if err := tw.Close(); err != nil {
-		return "", fmt.Errorf("package: %w", err)
+	err := tw.Close()
+	if err == nil {
+		err = zw.Close()
 	}
-	if err := zw.Close(); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("package: %w", err)
 	}
 	return sum.sum(), nil

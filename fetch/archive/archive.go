@@ -56,17 +56,35 @@ var formats = map[string]Format{
 // FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the argument archive
 // of the query, where there is one, else the suffix of the URL's path. Case counts. It returns false for what
 // is no archive to a client, for example when archive is "false".
-func FormatOf(path, archive string) (Format, bool) {
+func FormatOf(path, archive string) Format {
 	if archive != "" {
-		f, ok := formats[archive]
-		return f, ok
+		return formats[archive]
 	}
 	for name, f := range formats {
 		if strings.HasSuffix(path, "."+name) {
-			return f, true // tar.tbz2 and tbz2 are one format
+			return f // tar.tbz2 and tbz2 are one format
 		}
 	}
-	return "", false
+	return ""
+}
+
+// magics are the first bytes of archives.
+var magics = map[string]Format{"PK\x03\x04": Zip, "\x1f\x8b": TarGzip, "BZh": TarBzip2, xzMagic: TarXz}
+
+// Sniff returns the format of an archive by its first bytes, as OpenTofu does for a package that comes from the
+// registry itself (internal/registry/package_extract.go). Errors are those of [Unpack].
+func Sniff(f io.ReaderAt) (Format, error) {
+	head := make([]byte, len(xzMagic))
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return "", fmt.Errorf("%w: archive: read: %w", modproxy.ErrUnavailable, err)
+	}
+	for magic, format := range magics {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return format, nil
+		}
+	}
+	return "", refuse("neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz")
 }
 
 // refuse returns the error for an archive that is not read.
@@ -89,15 +107,11 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	if size <= out.max/maxRatio {
 		out.max = min(out.max, max(minExpanded, size*maxRatio))
 	}
-	var err error
-	switch format {
-	case Zip:
-		err = unpackZip(in, size, out, b)
-	case TarGzip, TarBzip2, TarXz:
-		err = unpackTar(in, size, format, out, b)
-	default:
-		return refuse("no archive format")
+	unpack := unpackTar
+	if format == Zip {
+		unpack = unpackZip
 	}
+	err := unpack(in, size, format, out, b)
 	switch {
 	case err == nil:
 		return nil
@@ -119,4 +133,71 @@ func cleanName(name string) string {
 		return name
 	}
 	return strings.TrimPrefix(path.Clean("/"+name), "/")
+}
+
+const (
+	// An archive may expand to what the package may have, and for its headers to room, and
+	// to roomForEntry for each entry.
+	room         = 1 << 20
+	roomForEntry = 1 << 10
+	// maxRatio bounds how many bytes one byte of an archive expands to. The smallest
+	// archive may expand to minExpanded.
+	maxRatio    = 100
+	minExpanded = 64 << 20
+	// maxHeader bounds the tar blocks that describe one entry.
+	maxHeader = 256 << 10
+	// maxTarget bounds the length of a symbolic link's target.
+	maxTarget = 4096
+)
+
+// An input is the archive as it was fetched. It keeps an error of its own, which the
+// decoders above it may report as the archive's fault.
+type input struct {
+	ctx context.Context
+	f   io.ReaderAt
+	err error
+}
+
+func (in *input) ReadAt(p []byte, off int64) (int, error) {
+	if in.err == nil && in.ctx.Err() != nil {
+		in.err = fmt.Errorf("archive: %w", in.ctx.Err())
+	}
+	if in.err != nil {
+		return 0, in.err
+	}
+	n, err := in.f.ReadAt(p, off)
+	if n == len(p) {
+		return n, nil
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // the size was given
+	}
+	in.err = fmt.Errorf("%w: archive: read: %w", modproxy.ErrUnavailable, err)
+	return n, in.err
+}
+
+// An output counts what an archive expands to. It keeps the first error that stopped
+// it, which the decoders and the builder above it may wrap.
+type output struct {
+	ctx    context.Context
+	n, max int64
+	err    error
+}
+
+func (o *output) add(n int) error {
+	o.n += int64(n)
+	if o.n > o.max {
+		return o.stop(refuse("expands to more than the %d bytes that are allowed for its size", o.max))
+	}
+	if o.ctx.Err() != nil {
+		return o.stop(fmt.Errorf("archive: %w", o.ctx.Err()))
+	}
+	return o.err
+}
+
+func (o *output) stop(err error) error {
+	if o.err == nil {
+		o.err = err
+	}
+	return o.err
 }

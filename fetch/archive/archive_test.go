@@ -89,9 +89,9 @@ func TestRealArchives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			format, ok := archive.FormatOf(name, "")
-			if !ok {
-				t.Fatal("no format")
+			format := archive.FormatOf(name, "")
+			if sniffed, err := archive.Sniff(bytes.NewReader(data)); err != nil || sniffed != format {
+				t.Errorf("Sniff = %q, %v; want %q", sniffed, err, format)
 			}
 			packed, _, err := unpack(t, data, format, pack.Limits{})
 			if err != nil {
@@ -114,6 +114,16 @@ func TestRealArchives(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSniffRefuses(t *testing.T) {
+	for _, content := range []string{"", "PK", "PK\x05\x06", "ustar", "<html>"} {
+		_, err := archive.Sniff(strings.NewReader(content))
+		wantRefused(t, err, "neither a zip archive")
+	}
+	if _, err := archive.Sniff(brokenFile{io.ErrNoProgress}); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("Sniff of a file that cannot be read: %v, want ErrUnavailable", err)
 	}
 }
 
@@ -144,9 +154,9 @@ func TestFormatOf(t *testing.T) {
 		{"/x.zip/", "", ""},
 		{"", "", ""},
 	} {
-		got, ok := archive.FormatOf(tt.path, tt.archive)
-		if got != tt.want || ok != (tt.want != "") {
-			t.Errorf("FormatOf(%q, %q) = %v, %v, want %v", tt.path, tt.archive, got, ok, tt.want)
+		got := archive.FormatOf(tt.path, tt.archive)
+		if got != tt.want {
+			t.Errorf("FormatOf(%q, %q) = %v, want %v", tt.path, tt.archive, got, tt.want)
 		}
 	}
 }
@@ -171,14 +181,14 @@ func TestChecksum(t *testing.T) {
 		wantRefused(t, err, "but the location says")
 	}
 	for s, why := range map[string]string{
-		"":                        "0 digits are not an md5",
-		"sha256:":                 "0 digits are not a sha256",
-		"sha256:" + md5:           "32 digits are not a sha256",
-		"crc32:01020304":          `unknown algorithm "crc32", want md5`,
-		"SHA256:" + sha256:        `unknown algorithm "SHA256", want md5`,
+		"":                        `algorithm "" and 0 digits`,
+		"sha256:":                 `algorithm "sha256" and 0 digits`,
+		"sha256:" + md5:           `algorithm "sha256" and 32 digits`,
+		"crc32:01020304":          `algorithm "crc32" and 8 digits: want an md5`,
+		"SHA256:" + sha256:        `algorithm "SHA256" and 64 digits`,
 		"xyz":                     "want hexadecimal digits",
 		"sha1:" + sha1[1:] + "g":  "want hexadecimal digits",
-		md5[2:]:                   "30 digits are not an md5",
+		md5[2:]:                   `algorithm "" and 30 digits`,
 		"file:https://x.test/sum": "is not looked up",
 	} {
 		_, err := archive.ParseChecksum(s)

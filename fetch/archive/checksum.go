@@ -20,12 +20,7 @@ type Checksum struct {
 	want []byte
 }
 
-var checksums = []Checksum{
-	{name: "md5", hash: md5.New},
-	{name: "sha1", hash: sha1.New},
-	{name: "sha256", hash: sha256.New},
-	{name: "sha512", hash: sha512.New},
-}
+var checksums = []Checksum{{"md5", md5.New, nil}, {"sha1", sha1.New, nil}, {"sha256", sha256.New, nil}, {"sha512", sha512.New, nil}}
 
 // ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256: or sha512: and
 // hexadecimal digits, or the digits alone, whose number tells the algorithm (go-getter's checksum.go). The name
@@ -43,17 +38,12 @@ func ParseChecksum(s string) (*Checksum, error) {
 		return nil, refuse("checksum: want hexadecimal digits")
 	}
 	for _, c := range checksums {
-		if fits := len(want) == c.hash().Size(); fits && (!named || name == c.name) {
+		if len(want) == c.hash().Size() && (!named || name == c.name) {
 			c.want = want
 			return &c, nil
-		} else if named && name == c.name {
-			return nil, refuse("checksum: %d digits are not a %s", len(digits), name)
 		}
 	}
-	if named {
-		return nil, refuse("checksum: unknown algorithm %.20q, want md5, sha1, sha256 or sha512", name)
-	}
-	return nil, refuse("checksum: %d digits are not an md5, sha1, sha256 or sha512", len(digits))
+	return nil, refuse("checksum: algorithm %.20q and %d digits: want an md5, sha1, sha256 or sha512", name, len(digits))
 }
 
 // Verify reads the first size bytes of f and compares. Its errors are those of [Unpack].

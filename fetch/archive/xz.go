@@ -23,7 +23,7 @@ const (
 	maxDictionaries = 4 << 30
 )
 
-var xzMagic = []byte("\xfd7zXZ\x00")
+const xzMagic = "\xfd7zXZ\x00"
 
 // An xzReader decompresses the .xz container (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The
 // decoder of LZMA2 is that of ulikunitz/xz. Its reader of the container is not used: that makes a dictionary as
@@ -116,7 +116,7 @@ func (x *xzReader) nextStream() error {
 	if err != nil {
 		return err
 	}
-	if !bytes.HasPrefix(h, xzMagic) || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != little.Uint32(h[8:]) {
+	if string(h[:6]) != xzMagic || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != little.Uint32(h[8:]) {
 		return xzError("stream header")
 	}
 	if xzChecks[h[7]] == nil {

@@ -16,7 +16,7 @@ import (
 
 // unpackZip reads a zip archive by archive/zip, as the clients do, within the limits. It
 // first refuses an archive in which other programs see other entries.
-func unpackZip(in *input, size int64, out *output, b *pack.Builder) error {
+func unpackZip(in *input, size int64, _ Format, out *output, b *pack.Builder) error {
 	end, err := readZipEnd(in, size, b.Limits().Entries)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func parse(raw string, direct bool) (address, error) {
 	if err != nil {
 		return address{}, fmt.Errorf("%w: the query of the URL cannot be read", modproxy.ErrInvalid)
 	}
-	a.format, _ = archive.FormatOf(u.Path, query.Get("archive"))
+	a.format = archive.FormatOf(u.Path, query.Get("archive"))
 	if sum := query.Get("checksum"); sum != "" {
 		if a.checksum, err = archive.ParseChecksum(sum); err != nil {
 			return address{}, err

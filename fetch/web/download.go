@@ -1,10 +1,8 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
-	"github.com/modproxy/modproxy/fetch/archive"
 )
 
 // maxTries is how often a server is asked for an archive that does not come to its end, or for a page.
@@ -65,28 +62,4 @@ func (c counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.meter.Add(int64(n))
 	return n, err
-}
-
-// magics are the first bytes of archives.
-var magics = map[string]archive.Format{
-	"PK\x03\x04":   archive.Zip,
-	"\x1f\x8b":     archive.TarGzip,
-	"BZh":          archive.TarBzip2,
-	"\xfd7zXZ\x00": archive.TarXz,
-}
-
-// sniff returns the format of an archive by its first bytes, as OpenTofu does for a package that comes from the
-// registry itself (internal/registry/package_extract.go).
-func sniff(f io.ReaderAt) (archive.Format, error) {
-	head := make([]byte, 6)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
-		return "", fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	for magic, format := range magics {
-		if bytes.HasPrefix(head[:n], []byte(magic)) {
-			return format, nil
-		}
-	}
-	return "", fmt.Errorf("%w: neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz", modproxy.ErrInvalid)
 }

@@ -81,7 +81,7 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 		}
 	}
 	if v.source.Direct {
-		if v.format, err = sniff(file); err != nil {
+		if v.format, err = archive.Sniff(file); err != nil {
 			return false, err
 		}
 	}
