@@ -35,8 +35,7 @@ func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, re
 	if b.unzip {
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")
-		resp.ContentLength = -1
-		resp.Uncompressed = true
+		resp.ContentLength, resp.Uncompressed = -1, true
 	}
 	return b
 }

@@ -72,15 +72,11 @@ func secretsOf(u *url.URL) []string {
 	return all
 }
 
-// leastSecret is the length of the shortest text that is hidden: shorter ones are in every other word.
-const leastSecret = 6
+const leastSecret = 6 // the length of the shortest text that is hidden: shorter ones are in every other word
 
 // hide returns err with none of the secrets in its text, whatever the case of their
 // letters: hostnames are shown in lower case.
 func hide(err error, secrets []string) error {
-	if err == nil {
-		return nil
-	}
 	text := err.Error()
 	for _, secret := range secrets {
 		if len(secret) >= leastSecret {

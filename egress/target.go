@@ -18,10 +18,7 @@ type target struct {
 	plain bool // without TLS
 }
 
-const (
-	maxURL  = 8 << 10 // bytes
-	maxHost = 253
-)
+const maxURL, maxHost = 8 << 10, 253 // bytes
 
 // resolve returns the URL that ref stands for, relative to base unless that is nil, in its one spelling. Its
 // error is [ErrRefused] and shows nothing of a ref that cannot be parsed.
@@ -64,19 +61,14 @@ func targetOf(u *url.URL) (target, error) {
 		return target{}, err
 	}
 	t.plain = u.Scheme == "http"
-	t.port = defaultPort(t.plain)
+	t.port = defaultPort[t.plain]
 	if port := u.Port(); port != "" {
 		t.port, err = parsePort(port)
 	}
 	return t, err
 }
 
-func defaultPort(plain bool) uint16 {
-	if plain {
-		return 80
-	}
-	return 443
-}
+var defaultPort = map[bool]uint16{true: 80, false: 443} // by target.plain
 
 // parseHostport reads "host:port" or "[address]:port".
 func parseHostport(s string) (target, error) {
@@ -130,7 +122,7 @@ func (t target) url() *url.URL {
 	if t.plain {
 		u.Scheme = "http"
 	}
-	if t.port == defaultPort(t.plain) {
+	if t.port == defaultPort[t.plain] {
 		u.Host = strings.TrimSuffix(u.Host, ":"+strconv.Itoa(int(t.port)))
 	}
 	return u
@@ -139,11 +131,10 @@ func (t target) url() *url.URL {
 // Origin returns scheme://host, with the port if it is not the scheme's own: what a
 // [Credential] is bound to. It is empty for a URL that is never followed.
 func Origin(u *url.URL) string {
-	t, err := targetOf(u)
-	if err != nil {
-		return ""
+	if t, err := targetOf(u); err == nil {
+		return t.url().String()
 	}
-	return t.url().String()
+	return ""
 }
 
 // Redact returns u for people: without user information, query and fragment.

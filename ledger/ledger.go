@@ -5,10 +5,9 @@
 // ledger is not a cache: it is trusted, and a program or person who can change it can change what a version is.
 //
 // The records are the leaves of a transparency log, as golang.org/x/mod/sumdb defines it, under keys that are Go module
-// paths and versions (see [Key]). A [Log] keeps them in a directory. sumdb.NewServer serves it by [Log.ServerOps]. The
-// client that the go command has checks that the record that it looks up is in the tree, and that no later tree forgets
-// an earlier one. So a client that has seen a later tree detects that the whole directory was replaced by an older copy,
-// which a Log cannot see by itself.
+// paths and versions (see [Key]). A [Log] keeps them in a directory, and sumdb.NewServer serves it by [Log.ServerOps]. A
+// sumdb client that has seen a later tree detects that the whole directory was replaced by an older copy, which a Log
+// cannot see by itself.
 //
 // [Registry] is the layer that compares packages with the ledger, and [Recheck] asks upstream whether tags have moved.
 package ledger
@@ -22,10 +21,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Ledger keeps records. Its methods are safe for concurrent use, by many processes as far as an implementation says so:
-// a record is added only where none is yet, whatever the caller has looked up before. What was added, accepted or
-// observed is durable when the method returns nil. After another error it may or may not be there. Package ledgertest
-// has the suite that every implementation passes.
+// Ledger keeps records. Its methods are safe for concurrent use. What was added, accepted or observed is durable when the
+// method returns nil; after an error it may or may not be there. Package ledgertest has the suite that every
+// implementation passes.
 //
 // Errors are [modproxy.ErrInvalid] for what cannot be written down, [modproxy.ErrUnavailable] when the storage fails,
 // those of the context, and those that the methods name.
@@ -34,8 +32,7 @@ type Ledger interface {
 	// is [fs.ErrNotExist] when there is none.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error)
 	// Add records the first sight of a version; r has no Reason. A version whose record has the same Sum and Subdir
-	// keeps that record. When it has others the error is [modproxy.ErrChanged], and nothing is added. Of several calls
-	// that add the same version at once, one adds.
+	// keeps that record. When it has others the error is [modproxy.ErrChanged], and nothing is added.
 	Add(ctx context.Context, r Record) error
 	// Accept records that a version is from now on what r says; r has a Reason. The error is [fs.ErrNotExist] when there
 	// is no record of the version. A record that counts already, by its Sum and Subdir, stays as it is.

@@ -64,24 +64,21 @@ func (l *Log) takeLock() (err error) {
 // createIfNew makes the files where there is nothing, or nothing but what a creation that was interrupted left. The head
 // is first and the log last: without either, a log that has lost them is not taken for a new one.
 func (l *Log) createIfNew() error {
-	entries, err := os.ReadDir(l.dir)
-	if err != nil {
-		return err
+	there := func(name string) bool {
+		_, err := os.Lstat(l.path(name))
+		return !errors.Is(err, fs.ErrNotExist)
 	}
-	there := map[string]bool{}
-	for _, e := range entries {
-		there[e.Name()] = true
-	}
-	if there[logName] || there[keyName] && !there[headName] {
+	if there(logName) || there(keyName) && !there(headName) {
 		return nil // load refuses what is missing
 	}
-	if there[headName] {
+	if there(headName) {
 		text, err := l.read(headName)
 		if tree, bad := tlog.ParseTree(text); err != nil || bad != nil || tree.N > 0 {
 			return err // likewise
 		}
 	}
-	if there[keyName] {
+	var err error
+	if there(keyName) {
 		err = l.loadKey()
 	} else {
 		l.signer, err = newSigner()

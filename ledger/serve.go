@@ -12,8 +12,7 @@ import (
 
 const maxTileHeight = 10 // of one request; the standard client asks for tiles of height 8
 
-// ServerOps returns the log as sumdb.NewServer serves it. It finds the record that counts by its key, see [Key]. The error
-// is [fs.ErrNotExist] for what is absent.
+// ServerOps returns the log as sumdb.NewServer serves it, by [Key]. The error is [fs.ErrNotExist] for what is absent.
 func (l *Log) ServerOps() sumdb.ServerOps { return ops{l} }
 
 type ops struct{ log *Log }

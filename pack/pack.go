@@ -12,8 +12,7 @@
 //   - The archive has regular files only. A symbolic or hard link is written as the file it names, a link to a
 //     directory as the files below that directory: the clients turn a link in a tar archive into an empty file.
 //     A link to a directory that it is in itself is written once, and left out of the files that stand for it.
-//     A link that names nothing in the package, including any absolute path, is left out and noted. What is
-//     outside the package is never read.
+//     A link that names nothing in the package, including any absolute path, is left out and noted.
 //   - Directories have no entries, so empty ones are not kept. There is at least one file.
 //   - A name is the one at the source, byte by byte. Names that some file system takes for the same are kept,
 //     as a client keeps them on Linux, and noted: names that differ only in case (Unicode simple folding), in
@@ -46,14 +45,12 @@
 //
 // # Notes
 //
-// Notes say in words what differs from the source, or differs on some file systems: names that are the same for
-// some file system, which keeps only one of them; names that an archive has more than once, of which the last
-// counts; and links that are left out. The first are kept, and the number of the others.
+// Notes say in words what differs from the source or on some file systems: names that are the same for some file
+// system, names that an archive has more than once, of which the last counts, and links that are left out.
 //
 // # Limits
 //
-// Everything is counted as it is read and as it is written. What exceeds a limit refuses the package; nothing
-// is cut short. Memory grows with the number of entries, not with their size.
+// What exceeds a limit refuses the package; nothing is cut short. Memory grows with the number of entries.
 package pack
 
 import (
@@ -79,14 +76,10 @@ type Limits struct {
 }
 
 const (
-	// maxComponent is NAME_MAX of the file systems that clients unpack to.
-	maxComponent = 255
-	// maxTarget is PATH_MAX of Linux: the length of a symbolic link's target.
-	maxTarget = 4096
-	// maxHops is how many symbolic links Linux follows in one path.
-	maxHops = 40
-	// maxNames bounds the bytes of all names and targets of one package, each directory's from the root.
-	maxNames = 16 << 20
+	maxComponent = 255      // NAME_MAX of the file systems that clients unpack to
+	maxTarget    = 4096     // PATH_MAX of Linux: the length of a symbolic link's target
+	maxHops      = 40       // how many symbolic links Linux follows in one path
+	maxNames     = 16 << 20 // bytes of all names and targets of one package, each directory's from the root
 )
 
 func (l Limits) withDefaults() Limits {

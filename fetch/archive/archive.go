@@ -43,14 +43,8 @@ const (
 // formats has the names of go-getter's decompressors (decompress.go), as far as they make
 // directories. No name ends in a dot and another one.
 var formats = map[string]Format{
-	"zip":      Zip,
-	"tar.gz":   TarGzip,
-	"tgz":      TarGzip,
-	"tar.bz2":  TarBzip2,
-	"tar.tbz2": TarBzip2,
-	"tbz2":     TarBzip2,
-	"tar.xz":   TarXz,
-	"txz":      TarXz,
+	"zip": Zip, "tar.gz": TarGzip, "tgz": TarGzip, "tar.bz2": TarBzip2, "tar.tbz2": TarBzip2, "tbz2": TarBzip2,
+	"tar.xz": TarXz, "txz": TarXz,
 }
 
 // FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the argument archive
@@ -136,18 +130,12 @@ func cleanName(name string) string {
 }
 
 const (
-	// An archive may expand to what the package may have, and for its headers to room, and
-	// to roomForEntry for each entry.
-	room         = 1 << 20
+	room         = 1 << 20 // for headers: an archive may expand to that, beside what the package may have
 	roomForEntry = 1 << 10
-	// maxRatio bounds how many bytes one byte of an archive expands to. The smallest
-	// archive may expand to minExpanded.
-	maxRatio    = 100
-	minExpanded = 64 << 20
-	// maxHeader bounds the tar blocks that describe one entry.
-	maxHeader = 256 << 10
-	// maxTarget bounds the length of a symbolic link's target.
-	maxTarget = 4096
+	maxRatio     = 100       // bytes that one byte of an archive expands to
+	minExpanded  = 64 << 20  // bytes that the smallest archive may expand to
+	maxHeader    = 256 << 10 // bytes of the tar blocks that describe one entry
+	maxTarget    = 4096      // bytes of a symbolic link's target
 )
 
 // An input is the archive as it was fetched. It keeps an error of its own, which the

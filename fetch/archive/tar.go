@@ -108,7 +108,12 @@ func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	case tar.TypeLink:
 		return b.Hardlink(name, cleanName(h.Linkname))
 	case tar.TypeXGlobalHeader:
-		return checkGlobal(h)
+		for _, key := range []string{"path", "linkpath", "size"} { // other readers of tar heed it, clients do not
+			if _, ok := h.PAXRecords[key]; ok {
+				return refuse("%.200q: a global header sets the %s of every entry", h.Name, key)
+			}
+		}
+		return nil
 	case tar.TypeGNUSparse:
 		return refuse("%.200q: is a sparse file", h.Name)
 	case tar.TypeChar, tar.TypeBlock:
@@ -117,17 +122,6 @@ func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 		return refuse("%.200q: is a named pipe", h.Name)
 	}
 	return refuse("%.200q: has the unknown type %q", h.Name, h.Typeflag)
-}
-
-// checkGlobal refuses a header that sets for all entries that follow what other readers
-// of tar heed. The clients ignore it.
-func checkGlobal(h *tar.Header) error {
-	for _, key := range []string{"path", "linkpath", "size"} {
-		if _, ok := h.PAXRecords[key]; ok {
-			return refuse("%.200q: a global header sets the %s of every entry", h.Name, key)
-		}
-	}
-	return nil
 }
 
 // A decompressor reads compressed members, one behind the other, each with a checksum at its end.

@@ -2,7 +2,9 @@ package archive
 
 import (
 	"archive/zip"
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -132,4 +134,174 @@ func (c *zipContent) Read(p []byte) (int, error) {
 		return n, c.r.out.stop(refuse("%.200q: the content is not what its header says: %w", c.f.Name, err))
 	}
 	return n, err
+}
+
+// Records of zip (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT).
+const (
+	entrySignature        = "PK\x01\x02"
+	endSignature          = "PK\x05\x06"
+	end64Signature        = "PK\x06\x06"
+	end64LocatorSignature = "PK\x06\x07"
+
+	localLength        = 30
+	endLength          = 22
+	end64Length        = 56
+	end64LocatorLength = 20
+
+	// maxZipDirectory bounds the memory that names take.
+	maxZipDirectory = 32 << 20
+	// maxReadTwice is more than the entries that fit into the 66 KiB in which archive/zip
+	// looks for the end of an archive, before it reads the directory.
+	maxReadTwice = 4096
+
+	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly, with masked headers
+	flagDescriptor = 1 << 3
+	knownFlags     = 1<<1 | 1<<2 | flagDescriptor | 1<<11 // 1 and 2: how it was deflated, 11: UTF-8
+
+	extraZip64       = 0x0001
+	extraUnicodePath = 0x7075
+
+	max16, max32 = 1<<16 - 1, 1<<32 - 1
+)
+
+var little = binary.LittleEndian
+
+// A zipSource is the archive that archive/zip reads. While it reads the directory, which for archive/zip goes
+// on for as long as entries follow, the source bounds what it may find.
+type zipSource struct {
+	io.ReaderAt
+	last int64 // where the last read began
+
+	inDirectory    bool
+	bytes, entries int // that may still be read
+}
+
+func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {
+	n, err := s.ReaderAt.ReadAt(p, off)
+	s.last = off
+	if s.inDirectory {
+		s.bytes -= n
+		s.entries -= bytes.Count(p[:n], []byte(entrySignature))
+		if s.bytes < 0 {
+			return 0, refuse("a directory of more than the %d bytes that are allowed", maxZipDirectory)
+		}
+		if s.entries < 0 {
+			return 0, refuse("more entries follow its directory")
+		}
+	}
+	return n, err
+}
+
+// A zipEnd is what the end of an archive says.
+type zipEnd struct {
+	entries   int
+	directory int64 // where the directory begins, or later
+}
+
+// readZipEnd reads the last end that is there, as archive/zip does, whatever follows it.
+func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
+	tail := make([]byte, min(size, 65<<10))
+	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
+		return zipEnd{}, err
+	}
+	i := bytes.LastIndex(tail[:max(0, len(tail)-endLength+len(endSignature))], []byte(endSignature))
+	if i < 0 {
+		return zipEnd{}, refuse("not a zip file, or not all of it")
+	}
+	at, end := size-int64(len(tail)-i), tail[i:]
+	entries, length, offset := uint64(little.Uint16(end[10:])), uint64(little.Uint32(end[12:])), uint64(little.Uint32(end[16:]))
+	parts := little.Uint32(end[4:]) != 0 || !bytes.Equal(end[8:10], end[10:12])
+	if before := at - end64LocatorLength - end64Length; before >= 0 {
+		record := make([]byte, end64Length+end64LocatorLength)
+		if _, err := in.ReadAt(record, before); err != nil {
+			return zipEnd{}, err
+		}
+		if locator := record[end64Length:]; string(locator[:4]) == end64LocatorSignature {
+			entries64, length64, offset64 := little.Uint64(record[32:]), little.Uint64(record[40:]), little.Uint64(record[48:])
+			if string(record[:4]) != end64Signature || little.Uint64(locator[8:]) != uint64(before) {
+				return zipEnd{}, refuse("its zip64 end is not where its locator says")
+			}
+			if entries != entries64 && entries != max16 || length != length64 && length != max32 || offset != offset64 && offset != max32 {
+				return zipEnd{}, refuse("its zip64 end contradicts its end")
+			}
+			parts = parts || little.Uint64(record[16:]) != 0 || !bytes.Equal(record[24:32], record[32:40])
+			at, entries, length = before, entries64, length64
+		}
+	}
+	switch {
+	case parts:
+		return zipEnd{}, refuse("part of a zip file in several parts")
+	case entries > uint64(maxEntries):
+		return zipEnd{}, refuse("%d entries, more than the %d that are allowed", entries, maxEntries)
+	case length > uint64(at):
+		return zipEnd{}, refuse("its directory is not where its end says")
+	}
+	return zipEnd{int(entries), at - int64(length)}, nil
+}
+
+// checkZipHeader compares an entry of the directory with the header before its content,
+// which is between header and data.
+func checkZipHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
+	differs := func(what string) error {
+		return refuse("%.200q: the header before it and the directory have not the same %s", f.Name, what)
+	}
+	p := make([]byte, data-header)
+	if _, err := in.ReadAt(p, header); err != nil {
+		return err
+	}
+	name := int(little.Uint16(p[26:]))
+	switch {
+	case f.Flags&flagEncrypted != 0:
+		return refuse("%.200q: is encrypted", f.Name)
+	case f.Flags&^knownFlags != 0:
+		return refuse("%.200q: has the flags %#x", f.Name, f.Flags)
+	case string(p[localLength:localLength+name]) != f.Name:
+		return differs("name")
+	case little.Uint16(p[6:]) != f.Flags:
+		return differs("flags")
+	case little.Uint16(p[8:]) != f.Method:
+		return differs("compression method")
+	}
+	if _, err := checkZipExtra(f.Extra, f.Name); err != nil {
+		return err
+	}
+	zip64, err := checkZipExtra(p[localLength+name:], f.Name)
+	if err != nil {
+		return err
+	}
+	packed, size := uint64(little.Uint32(p[18:])), uint64(little.Uint32(p[22:]))
+	for _, n := range []*uint64{&size, &packed} {
+		if *n == max32 && len(zip64) >= 8 {
+			*n, zip64 = little.Uint64(zip64), zip64[8:]
+		}
+	}
+	same := func(local, directory uint64) bool {
+		return local == directory || local == 0 && f.Flags&flagDescriptor != 0 // the descriptor says it
+	}
+	if !same(uint64(little.Uint32(p[14:])), uint64(f.CRC32)) || !same(packed, f.CompressedSize64) || !same(size, f.UncompressedSize64) {
+		return differs("checksum and sizes")
+	}
+	return nil
+}
+
+// checkZipExtra refuses extra fields that some readers heed and others do not: a second
+// name, and sizes that are there twice. It returns the field with sizes of 64 bits.
+func checkZipExtra(extra []byte, name string) (zip64 []byte, err error) {
+	for len(extra) >= 4 {
+		id, n := little.Uint16(extra), int(little.Uint16(extra[2:]))
+		if n > len(extra)-4 {
+			break // padding, or broken: no other field can be in it
+		}
+		field := extra[4 : 4+n]
+		switch {
+		case id == extraZip64 && zip64 != nil:
+			return nil, refuse("%.200q: has zip64 sizes twice", name)
+		case id == extraZip64:
+			zip64 = field
+		case id == extraUnicodePath && (n < 5 || string(field[5:]) != name):
+			return nil, refuse("%.200q: has another name in Unicode", name)
+		}
+		extra = extra[4+n:]
+	}
+	return zip64, nil
 }
