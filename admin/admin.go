@@ -10,20 +10,24 @@
 //   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's
 //     token ([Remote]).
 //
-// A request is a JSON object, or in the query. An answer is a JSON object; one that
-// may be large or take long is a stream of them, one in a line, of which the last
-// says that it is complete. The API is for one version of modproxy at both ends.
+// A request is a JSON object, or its fields are in the query. An answer is a stream
+// of JSON objects, one in a line, of which the last has "done" or "error": one without
+// was cut off. The API is for one version of modproxy at both ends.
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
@@ -67,17 +71,17 @@ const answerHeader = "Modproxy-Api"
 // Routes returns what is to be answered to operators.
 func (s *Server) Routes() []Route {
 	routes := []Route{
-		{"GET", "ledger/records", s.records},
-		{"GET", "ledger/drift", s.drift},
-		{"GET", "ledger/key", s.key},
+		{"GET", "ledger/records", answer(s.records)},
+		{"GET", "ledger/drift", answer(s.drift)},
+		{"GET", "ledger/key", answer(s.key)},
 		{"GET", "ledger/export", s.export},
-		{"POST", "ledger/accept", s.accept},
+		{"POST", "ledger/accept", answer(s.accept)},
 		{"POST", "ledger/import", s.importLedger},
-		{"POST", "modules/refresh", s.refresh},
-		{"GET", "packages", s.packages},
-		{"POST", "packages/remove", s.remove},
-		{"POST", "packages/tidy", s.tidy},
-		{"POST", "packages/verify", s.verify},
+		{"POST", "modules/refresh", answer(s.refresh)},
+		{"GET", "packages", answer(s.packages)},
+		{"POST", "packages/remove", answer(s.remove)},
+		{"POST", "packages/tidy", answer(s.tidy)},
+		{"POST", "packages/verify", answer(s.verify)},
 	}
 	for i, route := range routes {
 		routes[i].Path = apiPath + route.Path
@@ -89,11 +93,48 @@ func (s *Server) Routes() []Route {
 	return routes
 }
 
+// A Name names a version of a module in JSON; all of them, if Version is empty.
+type Name struct {
+	Module  string `json:"module,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// NameOf returns the name of a version.
+func NameOf(v modproxy.ModuleVersion) Name {
+	if v.Module == (modproxy.Module{}) {
+		return Name{}
+	}
+	return Name{v.Module.String(), v.Version}
+}
+
+// Parse returns what n names. A module without its hostname is one of host; if that is
+// empty, too, the error is [modproxy.ErrInvalid].
+func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
+	if v.Module, err = hostname.ParseModule(n.Module, host); err == nil && n.Version != "" {
+		v.Version, err = modproxy.CanonicalVersion(n.Version)
+	}
+	return v, err
+}
+
 // maxRequest bounds a JSON object that the API is sent, in bytes.
 const maxRequest = 64 << 10
 
-func readJSON(w http.ResponseWriter, r *http.Request, in any) error {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
+func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
+	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
+	if r.Method != http.MethodPost {
+		fields := map[string]string{}
+		for name, values := range r.URL.Query() {
+			if values[0] != "" {
+				fields[name] = values[0]
+			}
+		}
+		text, err := json.Marshal(fields)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(in); err != nil {
 		return fmt.Errorf("%w: request: %w", modproxy.ErrInvalid, err)
@@ -101,13 +142,53 @@ func readJSON(w http.ResponseWriter, r *http.Request, in any) error {
 	return nil
 }
 
-func writeJSON(w http.ResponseWriter, out any) error {
-	text, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
+// setType sets the type of an answer, which is not to be kept.
+func setType(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(text, '\n')) // a client that is gone is no concern
-	return nil
+}
+
+// none is an empty request, item or end.
+type none = struct{}
+
+// line is a line of an answer: one field is set. The last line is one with Done or Error.
+type line[Item, End any] struct {
+	Item  *Item  `json:"item,omitempty"`
+	Done  *End   `json:"done,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// answer answers with a line for each item of f, and one for its result.
+func answer[In, Item, End any](
+	f func(ctx context.Context, in In, each func(Item)) (End, error),
+) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var in In
+		if err := readRequest(w, r, &in); err != nil {
+			return err
+		}
+		out := json.NewEncoder(w)
+		out.SetEscapeHTML(false)
+		begun, flushed := false, time.Now()
+		write := func(l line[Item, End]) {
+			if !begun {
+				setType(w, "application/x-ndjson")
+				begun = true
+			}
+			_ = out.Encode(l) // a client that is gone ends the context
+			if time.Since(flushed) > 100*time.Millisecond {
+				_ = http.NewResponseController(w).Flush()
+				flushed = time.Now()
+			}
+		}
+		switch end, err := f(r.Context(), in, func(item Item) { write(line[Item, End]{Item: &item}) }); {
+		case err == nil:
+			write(line[Item, End]{Done: &end})
+		case !begun:
+			return err
+		default:
+			write(line[Item, End]{Error: err.Error()})
+		}
+		return nil
+	}
 }

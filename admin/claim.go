@@ -75,23 +75,18 @@ func ClaimData(dir string) (*Claim, error) {
 // ClaimToServe claims the data directory for "modproxy serve". It waits a little for
 // a verb to end.
 func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
-	for end := time.Now().Add(claimWait); ; {
-		c, err := ClaimData(dir)
-		if !errors.Is(err, ErrClaimed) {
-			return c, err
-		}
-		owner := ownerOf(dir)
-		if owner == "" && time.Now().Before(end) {
-			if err := pause(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if owner != "" {
-			err = fmt.Errorf("%w: %s", err, owner)
-		}
-		return nil, hint.With(err, "end that one, or use another directory (--data)")
+	owner := ""
+	c, err := claimUnless(ctx, dir, func() bool {
+		owner = ownerOf(dir)
+		return owner != ""
+	})
+	if !errors.Is(err, ErrClaimed) {
+		return c, err
 	}
+	if owner != "" {
+		err = fmt.Errorf("%w: %s", err, owner)
+	}
+	return nil, hint.With(err, "end that one, or use another directory (--data)")
 }
 
 // How long another process may take to listen, or to be done.
@@ -100,12 +95,19 @@ const (
 	claimPause = 20 * time.Millisecond
 )
 
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(claimPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// claimUnless claims the data directory. While another process has it, claimUnless waits
+// for that to be done, or for stop to be true; the error is then [ErrClaimed].
+func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, error) {
+	for end := time.Now().Add(claimWait); ; {
+		c, err := ClaimData(dir)
+		if !errors.Is(err, ErrClaimed) || stop() || time.Now().After(end) {
+			return c, err
+		}
+		select {
+		case <-time.After(claimPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -141,4 +143,65 @@ func (c *Claim) Close() error {
 	}
 	c.say("")
 	return c.file.Close()
+}
+
+// DataHint says what to do where a directory is missing.
+const DataHint = "--data names the data directory"
+
+// HaveData returns nil if there is a data directory. A verb that looks into it does
+// not make one: its name may be a mistake.
+func HaveData(dir string) error {
+	if err := HaveDir(dir, "data directory"); err != nil {
+		return err
+	}
+	return refuseLinks(dir)
+}
+
+// HaveDir returns nil if dir is a directory. what is its name in the message.
+func HaveDir(dir, what string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("there is no %s at %s", what, dir)
+	case err == nil && !info.IsDir():
+		err = fmt.Errorf("%s is not a directory", dir)
+	case err == nil:
+		return nil
+	}
+	return hint.With(err, DataHint)
+}
+
+// MakeData makes the data directory if there is none.
+func MakeData(dir string) error {
+	if err := (durable.Disk{}).MkdirAll(dir); err != nil {
+		return hint.With(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
+	}
+	return refuseLinks(dir)
+}
+
+// refuseLinks returns an error if there are symbolic links in the data directory
+// where modproxy has directories and files of its own: the owner of the directory
+// need not be trusted by the user that runs this. The directory itself may be a link.
+func refuseLinks(dir string) error {
+	names := []string{
+		"quarantine", "tmp", "scratch", "packages", "packages/v1", "blobs", "blobs/v1", "blobs/v1/sha256",
+		"index.db", "layout.json", "ledger", "auth", lockName, socketName,
+	}
+	for _, name := range []string{"ledger", "auth"} {
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil {
+			continue // its reader says so
+		}
+		for _, entry := range entries {
+			names = append(names, filepath.Join(name, entry.Name()))
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return hint.With(fmt.Errorf("%s: it is a symbolic link, and modproxy follows none in its data directory", path),
+				"put there what it leads to; the data directory itself may be a link")
+		}
+	}
+	return nil
 }

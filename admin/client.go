@@ -20,13 +20,18 @@ import (
 
 // A Client asks the API of one proxy.
 type Client struct {
-	base, token string
-	remote      bool
-	http        *http.Client
+	base  string
+	token string // empty for a proxy in this process or on this machine
+	http  *http.Client
 }
 
-func newClient(base, token string, transport *http.Transport) *Client {
-	return &Client{base: base, token: token, http: &http.Client{
+// newClient returns a client that connects by dial, or, if that is nil, over the network.
+func newClient(base, token string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if dial != nil {
+		transport = &http.Transport{DialContext: dial, DisableKeepAlives: true}
+	}
+	return &Client{base, token, &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -43,9 +48,7 @@ func Remote(server, token string) (*Client, error) {
 	case token == "":
 		return nil, hint.With(errors.New("no token is given"), tokenHint)
 	}
-	c := newClient(strings.TrimRight(server, "/"), token, http.DefaultTransport.(*http.Transport).Clone())
-	c.remote = true
-	return c, nil
+	return newClient(strings.TrimRight(server, "/"), token, nil), nil
 }
 
 const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
@@ -59,94 +62,69 @@ func isLoopback(host string) bool {
 // dialled does not depend on it.
 const localBase = "http://localhost"
 
-// Reach returns a client of the process that serves from the data directory. If no
-// process does, it returns a claim of the directory instead.
-func Reach(ctx context.Context, dir string) (*Client, *Claim, error) {
-	if err := HaveData(dir); err != nil {
-		return nil, nil, err
-	}
-	for end := time.Now().Add(claimWait); ; {
-		claim, err := ClaimData(dir)
-		if !errors.Is(err, ErrClaimed) {
-			return nil, claim, err
-		}
-		if conn, err := dialSocket(ctx, dir); err == nil {
-			dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
-			return newClient(localBase, "", &http.Transport{DialContext: dial, DisableKeepAlives: true}), nil, conn.Close()
-		}
-		if time.Now().After(end) {
-			return nil, nil, hint.With(err, "it is starting, or another verb is at work: try again", "a proxy that could not make its socket says so in its log")
-		}
-		if err := pause(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-}
-
 // Inside returns a client of a handler in this process, which no other process can
-// reach. done ends the handler's server.
+// reach. done ends the handler's server; the client is not used after it.
 func Inside(handler http.Handler) (c *Client, done func() error) {
-	listener := &inside{make(chan net.Conn), make(chan struct{})}
+	listener := make(inside)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go server.Serve(listener) // ends with Close
-	return newClient(localBase, "", &http.Transport{DialContext: listener.dial, DisableKeepAlives: true}), server.Close
+	return newClient(localBase, "", listener.dial), server.Close
 }
 
-// inside is a listener that only this process can connect to.
-type inside struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
+// inside is a [net.Listener] that only this process can connect to.
+type inside chan net.Conn
 
-func (l *inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (l inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
-	case l.conns <- there:
+	case l <- there:
 		return here, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// Accept implements [net.Listener].
-func (l *inside) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
+func (l inside) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
 		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
 	}
+	return nil, net.ErrClosed
 }
 
-// Close implements [net.Listener]. It is called once.
-func (l *inside) Close() error { close(l.done); return nil }
+func (l inside) Close() error { close(l); return nil }
 
-// Addr implements [net.Listener].
-func (l *inside) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "pipe"} }
+func (l inside) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "pipe"} }
 
-// An Error is what a proxy answers when it does not do something.
-type Error struct {
-	Status int
-	Text   string
-}
-
-func (e *Error) Error() string { return e.Text }
-
-// ask sends in as JSON, or as it is if it is an [io.Reader], unless it is nil, and
-// reads the answer into out.
-func (c *Client) ask(ctx context.Context, method, path string, in, out any) error {
+// ask sends in, calls each with every item of the answer, and returns its end.
+func ask[Item, End any](
+	ctx context.Context, c *Client, method, path string, in any, each func(Item) error,
+) (end End, err error) {
 	answer, err := c.send(ctx, method, path, in)
 	if err != nil {
-		return err
+		return end, err
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	for lines := json.NewDecoder(answer.Body); ; {
+		var l line[Item, End]
+		if err := lines.Decode(&l); err != nil {
+			return end, fmt.Errorf("the answer was cut off, the modproxy that serves may have ended: %w", err)
+		}
+		switch {
+		case l.Error != "":
+			return end, errors.New(l.Error)
+		case l.Done != nil:
+			return *l.Done, nil
+		case l.Item == nil:
+		default:
+			if err := each(*l.Item); err != nil {
+				return end, err
+			}
+		}
 	}
-	return nil
 }
 
-// send is ask without the reading. The caller closes the answer's body.
+// send sends in as JSON, in the query if the method is GET, or as it is if it is an
+// [io.Reader], unless it is nil. The caller closes the answer's body.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	body, ok := in.(io.Reader)
 	if in != nil && !ok {
@@ -155,6 +133,17 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 			return nil, err
 		}
 		body = bytes.NewReader(text)
+		if method == http.MethodGet {
+			var fields map[string]string
+			if err := json.Unmarshal(text, &fields); err != nil {
+				return nil, err
+			}
+			query := url.Values{}
+			for name, value := range fields {
+				query.Set(name, value)
+			}
+			path, body = path+"?"+query.Encode(), nil
+		}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, c.base+apiPath+path, body)
 	if err != nil {
@@ -165,7 +154,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	answer, err := c.http.Do(r)
 	switch {
-	case err != nil && c.remote:
+	case err != nil && c.token != "":
 		return nil, err // which names the URL
 	case err != nil:
 		return nil, hint.With(fmt.Errorf("the modproxy that serves: %w", err), "it may have ended just now: try again")
@@ -180,16 +169,16 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 func (c *Client) refused(answer *http.Response) error {
 	switch s := answer.StatusCode; {
 	case s == http.StatusUnauthorized:
-		return hint.With(&Error{s, c.base + " does not know the token: it is mistyped, has expired or was revoked"}, tokenHint)
+		return hint.With(errors.New(c.base+" does not know the token: it is mistyped, has expired or was revoked"), tokenHint)
 	case (s == http.StatusNotFound || s == http.StatusOK) && answer.Header.Get(answerHeader) == "":
-		return hint.With(&Error{s, c.base + " has no API for this token: it is not an operator's, or this is not the URL of a modproxy"}, tokenHint)
+		return hint.With(errors.New(c.base+" has no API for this token: it is not an operator's, or this is not the URL of a modproxy"), tokenHint)
 	case 300 <= s && s < 400:
-		return &Error{s, c.base + ": " + answer.Status + ": redirects are not followed; give the URL of the proxy itself"}
+		return errors.New(c.base + ": " + answer.Status + ": redirects are not followed; give the URL of the proxy itself")
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what there is
 	var answered struct{ Errors []string }
 	if json.Unmarshal(text, &answered) != nil || len(answered.Errors) == 0 {
-		answered.Errors = []string{"the modproxy that serves answers " + answer.Status}
+		return errors.New("the modproxy that serves answers " + answer.Status)
 	}
-	return &Error{answer.StatusCode, answered.Errors[0]}
+	return errors.New(answered.Errors[0])
 }

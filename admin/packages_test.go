@@ -1,10 +1,12 @@
-package admin
+package admin_test
 
 import (
 	"errors"
+	"path"
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 )
 
 func TestPattern(t *testing.T) {
@@ -13,13 +15,13 @@ func TestPattern(t *testing.T) {
 		"": true, "*/*/*": true, "*/*/*/*": true, "acme/*/aws": true, "acme/network-*/aws": true, "registry.example.com/acme/network-x/aws": true,
 		"acme/network/aws": false, "*.example.com/*/*/*": true, "other.example.com/*/*/*": false, "acm/*/*": false, "*/*/a?s": true,
 	} {
-		p, err := parsePattern(pattern)
-		if err != nil || p.matches(m) != want {
-			t.Errorf("%q: %v, %v; want %v", pattern, p.matches(m), err, want)
+		p, err := admin.ParsePattern(pattern)
+		if got, _ := path.Match(p, m.String()); err != nil || got != want {
+			t.Errorf("%q: %v, %v; want %v", pattern, got, err, want)
 		}
 	}
 	for _, bad := range []string{"acme", "*", "a/b", "a/b/c/d/e", "a/[/c"} {
-		if _, err := parsePattern(bad); !errors.Is(err, modproxy.ErrInvalid) {
+		if _, err := admin.ParsePattern(bad); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -33,6 +33,12 @@ func TestRequestsAreStrict(t *testing.T) {
 		"a time that is none":    {"GET", "ledger/drift?since=yesterday", "", 400},
 		"no JSON":                {"POST", "ledger/accept", "accept", 400},
 		"an unknown field":       {"POST", "ledger/accept", `{"module": "` + module + `", "version": "1.0.0", "sum": "` + string(ledgertest.Sum("b")) + `", "raeson": "x"}`, 400},
+		"no record":              {"POST", "ledger/accept", `{"module": "` + module + `", "version": "9.0.0", "sum": "` + string(ledgertest.Sum("b")) + `", "reason": "x"}`, 404},
+		"no module":              {"POST", "ledger/accept", `{"version": "1.0.0", "sum": "` + string(ledgertest.Sum("b")) + `", "reason": "x"}`, 400},
+		"no version":             {"POST", "ledger/accept", `{"module": "` + module + `", "sum": "` + string(ledgertest.Sum("b")) + `", "reason": "x"}`, 400},
+		"no reason":              {"POST", "ledger/accept", `{"module": "` + module + `", "version": "1.0.0", "sum": "` + string(ledgertest.Sum("b")) + `"}`, 400},
+		"nothing to remove":      {"POST", "packages/remove", `{}`, 400},
+		"an unknown parameter":   {"GET", "ledger/records?modul=" + module, "", 400},
 		"too much":               {"POST", "ledger/accept", `{"reason": "` + strings.Repeat("x", 100<<10) + `"}`, 400},
 		"a pattern that is none": {"GET", "packages?pattern=acme", "", 400},
 		"a size below nothing":   {"POST", "packages/tidy", `{"max_size": -1}`, 400},
@@ -115,8 +121,8 @@ func TestRefresh(t *testing.T) {
 func TestAnswersThatAreCut(t *testing.T) {
 	for what, answer := range map[string]string{
 		"nothing":            "",
-		"a line":             `{"module": {"module": "a"}}` + "\n",
-		"the half of a line": `{"module": {"module":`,
+		"a line":             `{"item": {"module": "a"}}` + "\n",
+		"the half of a line": `{"item": {"module":`,
 	} {
 		c, done := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Modproxy-Api", "1")

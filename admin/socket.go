@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // socketName is the socket in the data directory on which the process that serves
@@ -59,6 +61,31 @@ type socket struct {
 func (s *socket) Close() error {
 	_ = os.Remove(s.name) // the next process that serves replaces what stays
 	return s.Listener.Close()
+}
+
+// Reach returns a client of the process that serves from the data directory. If no
+// process does, it returns a claim of the directory instead.
+func Reach(ctx context.Context, dir string) (*Client, *Claim, error) {
+	if err := HaveData(dir); err != nil {
+		return nil, nil, err
+	}
+	var api *Client
+	claim, err := claimUnless(ctx, dir, func() bool {
+		conn, err := dialSocket(ctx, dir)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close() // it has shown that a process listens
+		api = newClient(localBase, "", func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) })
+		return true
+	})
+	if api != nil {
+		return api, nil, nil
+	}
+	if errors.Is(err, ErrClaimed) {
+		err = hint.With(err, "it is starting, or another verb is at work: try again", "a proxy that could not make its socket says so in its log")
+	}
+	return nil, claim, err
 }
 
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {

@@ -3,8 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/modproxy/modproxy/cache"
@@ -20,24 +18,16 @@ type Verify struct {
 
 // Damage is something that is wrong.
 type Damage struct {
-	Module  string `json:"module,omitempty"`
-	Version string `json:"version,omitempty"`
-	Digest  string `json:"digest,omitempty"` // SHA-256 of the package
+	Name
 	store.Damage
 }
 
 // DamageOf describes d for people and programs.
 func DamageOf(d store.Damage) Damage {
-	out := Damage{Damage: d}
 	if v, ok := cache.VersionOf(d.Ref); ok {
-		out.Module, out.Version = v.Module.String(), v.Version
-	} else if d.Ref.Key != "" {
-		out.Module = d.Ref.Key
+		return Damage{NameOf(v), d}
 	}
-	if !d.Digest.IsZero() {
-		out.Digest = d.Digest.String()
-	}
-	return out
+	return Damage{Name{Module: d.Ref.Key}, d}
 }
 
 // OfLedger reports whether the ledger is damaged, which is not repaired.
@@ -49,45 +39,31 @@ const (
 	ledgerMissing store.DamageKind = "ledger_missing" // packages are kept, and there is none, or one without records
 )
 
-// VerifyLine is a line of the answer; one field is set. The last line has Done.
+// VerifyLine is a part of the answer; one field is set.
 type VerifyLine struct {
 	Damage   *Damage         `json:"damage,omitempty"`
 	Progress *store.Verified `json:"progress,omitempty"`
-	Done     *store.Verified `json:"done,omitempty"`
-	Error    string          `json:"error,omitempty"`
 }
 
-func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
-	var in Verify
-	if err := readJSON(w, r, &in); err != nil {
-		return err
+func (s *Server) verify(ctx context.Context, in Verify, each func(VerifyLine)) (store.Verified, error) {
+	ofLedger := 0
+	if d := s.checkLedger(ctx); d != nil {
+		ofLedger = 1
+		each(VerifyLine{Damage: &Damage{Damage: *d}})
 	}
-	stream(w, func(write func(any)) {
-		ledger := s.checkLedger(r.Context())
-		add := func(v store.Verified) *store.Verified {
-			if ledger != nil {
-				v.Damage++
-			}
-			return &v
-		}
-		if ledger != nil {
-			write(VerifyLine{Damage: &Damage{Damage: *ledger}})
-		}
-		out, err := s.Store.Verify(r.Context(), store.Check{
-			Data: in.ReadData, Repair: in.Repair,
-			Found: func(d store.Damage) {
-				out := DamageOf(d)
-				write(VerifyLine{Damage: &out})
-			},
-			Progress: func(v store.Verified) { write(VerifyLine{Progress: add(v)}) },
-		})
-		if err != nil {
-			write(VerifyLine{Error: err.Error()})
-			return
-		}
-		write(VerifyLine{Done: add(out)})
+	out, err := s.Store.Verify(ctx, store.Check{
+		Data: in.ReadData, Repair: in.Repair,
+		Found: func(d store.Damage) {
+			out := DamageOf(d)
+			each(VerifyLine{Damage: &out})
+		},
+		Progress: func(v store.Verified) {
+			v.Damage += ofLedger
+			each(VerifyLine{Progress: &v})
+		},
 	})
-	return nil
+	out.Damage += ofLedger
+	return out, err
 }
 
 // checkLedger returns what is wrong with the ledger as a whole, or nil.
@@ -121,12 +97,7 @@ var NoLedgerHints = []string{
 	`or begin one with what the kept packages are: "modproxy ledger init"`,
 }
 
-// Verify looks for damage, and calls each with every line of the answer.
-func (c *Client) Verify(ctx context.Context, in Verify, each func(VerifyLine) error) error {
-	return readStream(ctx, c, "POST", "packages/verify", in, func(line VerifyLine) (bool, error) {
-		if line.Error != "" {
-			return true, fmt.Errorf("verify: %s", line.Error)
-		}
-		return line.Done != nil, each(line)
-	})
+// Verify looks for damage, and calls each with what it finds and how far it has come.
+func (c *Client) Verify(ctx context.Context, in Verify, each func(VerifyLine) error) (store.Verified, error) {
+	return ask[VerifyLine, store.Verified](ctx, c, "POST", "packages/verify", in, each)
 }

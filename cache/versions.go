@@ -269,10 +269,10 @@ func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]t
 // Refreshed is what a refresh of a module found. Versions are in the order in which they
 // are listed.
 type Refreshed struct {
-	Versions int      // listed now
-	New      []string // Next lists them now, and did not when it was last asked
-	Gone     []string // the other way round
-	Kept     []string // of Gone, those that stay listed because their packages are kept
+	Versions int      `json:"versions"`       // listed now
+	New      []string `json:"new,omitempty"`  // Next lists them now, and did not when it was last asked
+	Gone     []string `json:"gone,omitempty"` // the other way round
+	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
 }
 
 var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)

@@ -52,12 +52,13 @@ type Record = modproxy.Record
 
 // Drift is content that was offered for a version and is not what is recorded.
 type Drift struct {
-	modproxy.ModuleVersion
-	Recorded modproxy.Sum    // what counted then
-	Offered  modproxy.Sum    // Recorded, when only the directory is known to be another
-	Subdir   string          // the directory that was offered, as in Record, when it is not the one that counted; else empty
-	Source   modproxy.Source // where the offered content came from; may be zero
-	Time     time.Time       // when it was offered; not zero
+	modproxy.ModuleVersion `json:"-"`
+
+	Recorded modproxy.Sum    `json:"recorded"`         // what counted then
+	Offered  modproxy.Sum    `json:"offered"`          // Recorded, when only the directory is known to be another
+	Subdir   string          `json:"subdir,omitempty"` // offered, as in Record, if it is not the one that counted; else empty
+	Source   modproxy.Source `json:"source,omitzero"`  // where the offered content came from; may be zero
+	Time     time.Time       `json:"time"`             // when it was offered; not zero
 }
 
 // MaxDrifts is how many different observations of one version are kept: an upstream that answers something else every

@@ -12,13 +12,13 @@ import (
 type GC struct {
 	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes. Those are evicted that
 	// were not used for longest. Zero: as many as there are.
-	MaxSize int64
+	MaxSize int64 `json:"max_size,omitempty"`
 	// OrphanAge is how long ago blobs were put that are removed because no record needs them. One that was put
 	// a moment ago may be about to have a record.
-	OrphanAge time.Duration
+	OrphanAge time.Duration `json:"-"`
 	// AsideAge is how long ago blobs were set aside that are removed. Zero: none.
-	AsideAge time.Duration
-	DryRun   bool // remove nothing, and count
+	AsideAge time.Duration `json:"aside_age,omitempty"`
+	DryRun   bool          `json:"dry_run,omitempty"` // remove nothing, and count
 }
 
 // Collected is what [Store.Collect] has removed, or would remove.

@@ -32,8 +32,8 @@ type Check struct {
 // Damage is something that is wrong.
 type Damage struct {
 	Kind     DamageKind      `json:"kind"`
-	Ref      Ref             `json:"-"` // of the record, or of one that needs the blob
-	Digest   modproxy.Digest `json:"-"` // of the blob; zero if it is about the record
+	Ref      Ref             `json:"-"`               // of the record, or of one that needs the blob
+	Digest   modproxy.Digest `json:"digest,omitzero"` // of the blob; zero if it is about the record
 	Text     string          `json:"text"`
 	Repaired bool            `json:"repaired,omitempty"`
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/hostname"
 )
 
-// addServerFlags gives a verb the flags for a proxy elsewhere.
+// addServerFlags gives verbs the flags for a proxy elsewhere.
 func addServerFlags(cmds ...*cobra.Command) {
 	for _, cmd := range cmds {
 		cmd.Flags().String("server", "", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory")
@@ -26,35 +25,36 @@ func addServerFlags(cmds ...*cobra.Command) {
 	}
 }
 
-// server returns the value of --server, or an empty string.
-func (env *environment) server() string {
-	if f := env.flags.set.Lookup("server"); f != nil {
-		return f.Value.String()
-	}
-	return ""
-}
-
 // settings reads the configuration and does not check it as a whole: the proxy that
 // serves may have had other flags. With --server the configuration is the proxy's,
 // and settings returns nil.
 func (env *environment) settings() (*config.Config, error) {
-	if env.server() != "" {
-		if env.flags.set.Changed("data") {
+	server := env.flags.Lookup("server")
+	switch {
+	case env.config != nil:
+	case server != nil && server.Value.String() != "":
+		if env.flags.Changed("data") {
 			return nil, misuse{errors.New("--server names a proxy elsewhere, and --data a directory here: give one of them")}
 		}
-		return nil, nil
-	}
-	if f := env.flags.set.Lookup("token-file"); f != nil && f.Changed && env.flags.set.Lookup("server") != nil {
+	case server != nil && env.flags.Changed("token-file"):
 		return nil, misuse{errors.New("--token-file goes with --server")}
+	default:
+		var err error
+		if env.config, err = config.Read(env.configFile(), env.variables, env.keyFlags()); err != nil {
+			return nil, err
+		}
 	}
-	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
-	return c, err
+	return env.config, nil
 }
 
 // operate calls f with the operator's API: of the proxy at --server, else of the one
-// that serves from the data directory of c, else of this process, which opens part
-// of the directory for it.
-func (env *environment) operate(ctx context.Context, c *config.Config, part app.Part, f func(api *admin.Client) error) (err error) {
+// that serves from the data directory, else of this process, which opens part of the
+// directory for it.
+func (env *environment) operate(ctx context.Context, part app.Part, f func(api *admin.Client) error) (err error) {
+	c, err := env.settings()
+	if err != nil {
+		return err
+	}
 	if c == nil {
 		api, err := env.remote()
 		if err != nil {
@@ -85,37 +85,49 @@ func (env *environment) operate(ctx context.Context, c *config.Config, part app.
 	return f(api)
 }
 
-// alone calls f while no other process works in the data directory of c.
-func (env *environment) alone(ctx context.Context, c *config.Config, f func() error) (err error) {
-	if err := admin.HaveData(c.Data); err != nil {
+// alone calls f while no other process works in the data directory.
+func (env *environment) alone(ctx context.Context, f func(*config.Config) error) error {
+	c, err := env.settings()
+	if err == nil {
+		err = admin.HaveData(c.Data)
+	}
+	if err != nil {
 		return err
 	}
 	claim, err := admin.ClaimToServe(ctx, c.Data)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, claim.Close()) }()
-	return f()
+	return errors.Join(f(c), claim.Close())
 }
 
 // remote returns the API of the proxy at --server.
 func (env *environment) remote() (*admin.Client, error) {
+	server := env.flags.Lookup("server").Value.String()
 	token := env.variable("MODPROXY_TOKEN")
-	if name := env.flags.set.Lookup("token-file").Value.String(); name != "" {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, misuse{fmt.Errorf("--token-file: %w", err)}
-		}
-		token = string(text)
-	}
-	err := config.CheckURL(env.server())
-	if err == nil {
-		var api *admin.Client
-		if api, err = admin.Remote(env.server(), strings.TrimSpace(token)); err == nil {
-			return api, nil
+	if name := env.flags.Lookup("token-file").Value.String(); name != "" {
+		var err error
+		if token, err = readToken(name); err != nil {
+			return nil, err
 		}
 	}
-	return nil, misuse{fmt.Errorf("--server: %w", err)}
+	if err := config.CheckURL(server); err != nil {
+		return nil, misuse{fmt.Errorf("--server: %w", err)}
+	}
+	api, err := admin.Remote(server, strings.TrimSpace(token))
+	if err != nil {
+		return nil, misuse{fmt.Errorf("--server: %w", err)}
+	}
+	return api, nil
+}
+
+// readToken returns the token in the file that --token-file names.
+func readToken(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", misuse{fmt.Errorf("--token-file: %w", err)}
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // variable returns an environment variable, or an empty string.
@@ -128,63 +140,46 @@ func (env *environment) variable(name string) string {
 	return ""
 }
 
-// chosen returns the settings, and MODULE and VERSION if they are given.
-func (env *environment) chosen(args []string) (*config.Config, admin.Query, error) {
+// chosen reads MODULE and VERSION if they are given. A module without its hostname is
+// one of the first upstream.
+func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
 	c, err := env.settings()
-	if err != nil {
-		return nil, admin.Query{}, err
+	if err != nil || len(args) == 0 {
+		return v, err
 	}
-	q, err := choose(c, args)
-	return c, q, err
-}
-
-// choose reads MODULE and VERSION if they are given. A module without its hostname
-// is one of the first upstream of c.
-func choose(c *config.Config, args []string) (q admin.Query, err error) {
 	host := ""
 	if c != nil {
 		host = c.DefaultHost()
 	}
-	if len(args) > 0 {
-		if q.Module, err = hostname.ParseModule(args[0], host); err != nil {
-			return q, misuse{err}
-		}
-	}
+	n := admin.Name{Module: args[0]}
 	if len(args) > 1 {
-		if q.Version, err = modproxy.CanonicalVersion(args[1]); err != nil {
-			return q, misuse{err}
+		if n.Version = args[1]; n.Version == "" {
+			return v, misuse{errors.New("VERSION is empty")}
 		}
 	}
-	return q, nil
+	if v, err = n.Parse(host); err != nil {
+		err = misuse{err}
+	}
+	return v, err
 }
 
-// newLines prints JSON documents, each in a line.
-func newLines(w io.Writer) *json.Encoder {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	return out
-}
-
-// printList prints the elements of a list, each as JSON in a line or as its text.
-func printList[T any](w io.Writer, list []T, asJSON bool, text func(T) string) error {
-	lines := newLines(w)
-	for _, v := range list {
-		var err error
+// printer returns a function that prints a value, as JSON in a line or as its text.
+func printer[T any](w io.Writer, asJSON bool, text func(T) string) func(T) error {
+	lines := json.NewEncoder(w)
+	lines.SetEscapeHTML(false)
+	return func(v T) error {
 		if asJSON {
-			err = lines.Encode(v)
-		} else {
-			_, err = io.WriteString(w, text(v))
+			return lines.Encode(v)
 		}
-		if err != nil {
-			return err
-		}
+		_, err := io.WriteString(w, text(v))
+		return err
 	}
-	return nil
 }
 
 // printDocument prints one thing as one JSON document.
 func printDocument(w io.Writer, v any) error {
-	out := newLines(w)
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
 	return out.Encode(v)
 }

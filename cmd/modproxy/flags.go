@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // verbFlags are the flags of keys that a verb has. A verb that is not here has "data".
@@ -22,9 +26,6 @@ var verbFlags = map[string][]string{
 	"help":          nil,
 	"version":       nil,
 }
-
-// configFlags are the flags of a verb.
-type configFlags struct{ set *pflag.FlagSet }
 
 // addConfigFlags adds the flags of keys to every verb below root.
 func addConfigFlags(root *cobra.Command) {
@@ -55,16 +56,85 @@ func addConfigFlags(root *cobra.Command) {
 	}
 }
 
-// file returns the configuration file that was given by flag, or an empty string.
-func (f *configFlags) file() string { return f.set.Lookup("config").Value.String() }
+// configFile returns the configuration file that was given by flag, or an empty string.
+func (env *environment) configFile() string { return env.flags.Lookup("config").Value.String() }
 
-// changed returns the flags of keys that were given.
-func (f *configFlags) changed() []config.Flag {
-	var given []config.Flag
+// keyFlags returns the flags of keys that were given.
+func (env *environment) keyFlags() (given []config.Flag) {
 	for _, k := range config.Keys() {
-		if flag := f.set.Lookup(k.Flag); flag != nil && flag.Changed {
+		if flag := env.flags.Lookup(k.Flag); flag != nil && flag.Changed {
 			given = append(given, config.Flag{Name: k.Flag, Value: flag.Value.String()})
 		}
 	}
 	return given
 }
+
+// arguments refuses more or fewer arguments than a verb takes.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		want, got := count(least, "argument"), fmt.Sprint(len(args))
+		switch n := len(args); {
+		case n >= least && n <= most:
+			return nil
+		case most == 0:
+			want, got = "no argument", fmt.Sprintf("%.80q", args[0])
+		case least == most:
+		case n < least:
+			want = "at least " + want
+		default:
+			want = "at most " + count(most, "argument")
+		}
+		return hint.With(fmt.Errorf("%s takes %s, and got %s", cmd.CommandPath(), want, got), "usage: "+cmd.UseLine())
+	}
+}
+
+// flagError returns an error of pflag in the words of the other messages.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var bare *pflag.ValueRequiredError
+	var bad *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name := "-" + unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() == "" {
+			name = "-" + name
+		}
+		return hint.With(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), name),
+			hint.DidYouMean(name, names, fmt.Sprintf(`"%s --help" lists the flags`, cmd.CommandPath())))
+	case errors.As(err, &bare):
+		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
+	case errors.As(err, &bad):
+		return fmt.Errorf("--%s: %w, not %.80q", bad.GetFlag().Name, wantedOf(bad.GetFlag()), bad.GetValue())
+	}
+	return err
+}
+
+// wantedOf says what the value of a flag looks like.
+func wantedOf(f *pflag.Flag) error {
+	switch f.Value.Type() {
+	case "duration":
+		_, err := config.ParseDuration("")
+		return err
+	case "bool":
+		return errors.New("want true or false")
+	}
+	return errors.New("want another value")
+}
+
+// duration is a flag that [config.ParseDuration] reads.
+type duration time.Duration
+
+// Set implements [pflag.Value].
+func (d *duration) Set(s string) error {
+	parsed, err := config.ParseDuration(s)
+	*d = duration(parsed)
+	return err
+}
+
+// String implements [pflag.Value].
+func (d *duration) String() string { return config.FormatDuration(time.Duration(*d)) }
+
+// Type implements [pflag.Value].
+func (*duration) Type() string { return "duration" }

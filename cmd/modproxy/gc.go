@@ -32,7 +32,7 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			if err != nil {
 				return err
 			}
-			in := admin.Tidy{Quarantine: time.Duration(quarantine).Seconds(), DryRun: dryRun}
+			in := store.GC{AsideAge: time.Duration(quarantine), DryRun: dryRun}
 			if c != nil {
 				in.MaxSize = int64(c.Cache.MaxSize)
 			}
@@ -49,15 +49,18 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			if quarantine < 0 {
 				return misuse{errors.New("--quarantine: must not be less than 0")}
 			}
-			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
 				out, err := api.Tidy(cmd.Context(), in)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return printDocument(env.stdout, out)
+					return printDocument(env.stdout, struct {
+						store.Collected
+						DryRun bool `json:"dry_run,omitempty"`
+					}{out, dryRun})
 				}
-				_, err = fmt.Fprint(env.stdout, tidiedText(out))
+				_, err = fmt.Fprint(env.stdout, collectedText(out, dryRun))
 				return err
 			})
 		},
@@ -70,15 +73,15 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 	return cmd
 }
 
-// tidiedText is what was removed, in a few lines.
-func tidiedText(t admin.Tidied) string {
+// collectedText is what was removed, in a few lines.
+func collectedText(c store.Collected, dryRun bool) string {
 	verb := "removed"
-	if t.DryRun {
+	if dryRun {
 		verb = "would remove"
 	}
 	line := func(r store.Amount, what string) string {
 		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, sizeText(r.Bytes))
 	}
-	return line(t.Orphans, "packages without a record") + line(t.Evicted, "packages over the bound") +
-		line(t.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(t.Kept))
+	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
+		line(c.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(c.Kept))
 }

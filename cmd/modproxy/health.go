@@ -37,8 +37,11 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 					return misuse{fmt.Errorf("--url: %w", err)}
 				}
 			} else {
-				var err error
-				if base, err = env.localURL(); err != nil {
+				c, err := env.settings()
+				if err != nil {
+					return err
+				}
+				if base, err = c.LocalURL(); err != nil {
 					return err
 				}
 				// The request stays on this machine and has no secret, only the status of
@@ -54,16 +57,6 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` of the proxy to ask (listen)")
 	return cmd
-}
-
-// localURL returns where this machine finds the proxy. The configuration is not
-// checked as a whole: the proxy that runs may have had other flags.
-func (env *environment) localURL() (string, error) {
-	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
-	if err != nil {
-		return "", err
-	}
-	return c.LocalURL()
 }
 
 func health(ctx context.Context, client *http.Client, base string) error {

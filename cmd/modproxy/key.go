@@ -11,7 +11,6 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -24,11 +23,11 @@ func newKeyCommand(env *environment) *cobra.Command {
 they expire, or until the second rotation.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
-			if err != nil {
-				return err
+			c, err := env.settings()
+			if err == nil {
+				err = admin.HaveData(c.Data)
 			}
-			if err := admin.HaveData(c.Data); err != nil {
+			if err != nil {
 				return err
 			}
 			if err := auth.RotateKey(cmd.Context(), c.KeyFile(), time.Now()); err != nil {

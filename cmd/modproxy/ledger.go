@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,20 +40,21 @@ marked as superseded, and an accepted one has its reason.
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, q, err := env.chosen(args)
+			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
-			return env.operate(cmd.Context(), c, app.LedgerNow, func(api *admin.Client) error {
-				list, err := api.Records(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				if len(list) == 0 && len(args) > 0 {
-					return fmt.Errorf("the ledger has no record of %s", strings.TrimSpace(q.Module.String()+" "+q.Version))
-				}
-				return printList(env.stdout, list, asJSON, recordText)
+			none, show := true, printer(env.stdout, asJSON, recordText)
+			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
+				return api.Records(cmd.Context(), admin.Query{Name: admin.NameOf(v)}, func(r admin.Record) error {
+					none = false
+					return show(r)
+				})
 			})
+			if err == nil && none && len(args) > 0 {
+				err = fmt.Errorf("the ledger has no record of %s", v)
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one record in a line: {"module": …, "version": …, "sum": …, "counts": …, …}`)
@@ -100,46 +100,36 @@ leaves out old observations.
 Exit code 1 means that an observation is open, so that a job can watch it.`,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, q, err := env.chosen(args)
+			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
+			q := admin.Query{Name: admin.NameOf(v)}
 			if since > 0 {
 				q.Since = time.Now().Add(-time.Duration(since))
 			}
-			return env.operate(cmd.Context(), c, app.LedgerNow, func(api *admin.Client) error {
-				list, err := api.Drift(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				return env.printDrift(list, all, asJSON)
+			open, show := map[admin.Name]bool{}, printer(env.stdout, asJSON, driftText)
+			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
+				return api.Drift(cmd.Context(), q, func(d admin.Drift) error {
+					if d.Open {
+						open[d.Name] = true
+					}
+					if !d.Open && !all {
+						return nil
+					}
+					return show(d)
+				})
 			})
+			if err == nil && len(open) > 0 {
+				err = fmt.Errorf("versions that were offered with other content than is recorded: %d", len(open))
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
 	cmd.Flags().Var(&since, "since", "only what was offered within this `long`, such as 24h or 7d")
 	return cmd
-}
-
-// printDrift prints what is open, or all. It returns an error if something is open.
-func (env *environment) printDrift(list []admin.Drift, all, asJSON bool) error {
-	shown, versions := []admin.Drift(nil), map[[2]string]bool{}
-	for _, d := range list {
-		if d.Open {
-			versions[[2]string{d.Module, d.Version}] = true
-		}
-		if d.Open || all {
-			shown = append(shown, d)
-		}
-	}
-	if err := printList(env.stdout, shown, asJSON, driftText); err != nil {
-		return err
-	}
-	if len(versions) == 0 {
-		return nil
-	}
-	return fmt.Errorf("versions that were offered with other content than is recorded: %d", len(versions))
 }
 
 // driftText is an observation in a few lines, with the command that accepts it.
@@ -167,11 +157,7 @@ other client of Go checksum databases. It is not secret, and stays the same as l
 as the ledger does.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			return env.operate(cmd.Context(), c, app.LedgerNow, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				key, err := api.VerifierKey(cmd.Context())
 				if err == nil {
 					_, err = fmt.Fprintln(env.stdout, key)

@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
@@ -31,15 +32,15 @@ offered.
 The first record stays in the ledger, and so does this one.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, q, err := env.chosen(args)
+			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
 			if sum == "" || reason == "" {
 				return misuse{hint.With(errors.New("--sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
 			}
-			in := admin.Acceptance{Module: q.Module.String(), Version: q.Version, Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
-			return env.operate(cmd.Context(), c, app.LedgerChange, func(api *admin.Client) error {
+			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
+			return env.operate(cmd.Context(), app.LedgerChange, func(api *admin.Client) error {
 				out, err := api.Accept(cmd.Context(), in)
 				if err != nil {
 					return err
@@ -77,11 +78,7 @@ standard output. The file does not contain the private key: to keep the ledger's
 identity, back up its directory.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			return env.operate(cmd.Context(), c, app.LedgerNow, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				var n int64
 				export := func(w io.Writer) (err error) {
 					n, err = api.Export(cmd.Context(), w)
@@ -113,10 +110,6 @@ An export of another ledger is signed with that ledger's key, which --key must n
 "modproxy ledger key" prints it where that ledger is.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
 			if _, err := ledger.Verifiers(keys...); err != nil {
 				return misuse{fmt.Errorf("--key: %w", err)}
 			}
@@ -127,7 +120,7 @@ An export of another ledger is signed with that ledger's key, which --key must n
 				}
 				defer from.Close()
 			}
-			return env.operate(cmd.Context(), c, app.LedgerAny, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.LedgerAny, func(api *admin.Client) error {
 				added, err := api.Import(cmd.Context(), from, keys)
 				if err != nil {
 					return err
@@ -152,11 +145,7 @@ a backup or an export, restore or import that instead.
 modproxy must not be serving from the data directory.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			return env.alone(cmd.Context(), c, func() error {
+			return env.alone(cmd.Context(), func(c *config.Config) error {
 				records, err := app.BeginLedger(cmd.Context(), c)
 				if err != nil {
 					return err

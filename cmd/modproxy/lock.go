@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -132,7 +131,7 @@ func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s has %s%s.\n", name, count(len(entries)), asked)
+	_, err = fmt.Fprintf(env.stdout, "%s has %s%s.\n", name, count(len(entries), "module"), asked)
 	return err
 }
 
@@ -160,7 +159,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return misuse{hint.With(errors.New("there is no ledger to compare the file with"),
 			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries)), asked)
+	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries), "module"), asked)
 	return err
 }
 
@@ -219,11 +218,7 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f
 // that makes no difference.
 func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
-			return "", misuse{fmt.Errorf("--token-file: %w", err)}
-		}
-		return strings.TrimSpace(string(text)), nil
+		return readToken(f.tokenFile)
 	}
 	u, err := url.Parse(f.url)
 	if err != nil {
@@ -240,11 +235,4 @@ func (env *environment) token(f lockFlags) (string, error) {
 		return env.variable(name), nil
 	}
 	return "", nil
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 module"
-	}
-	return fmt.Sprintf("%d modules", n)
 }

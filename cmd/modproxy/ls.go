@@ -24,25 +24,22 @@ func newLsCommand(env *environment) *cobra.Command {
 state, size, and the day on which it was last used. --json prints more: when it was
 fetched, its sum, source and commit.
 
-The state is "kept"; "evicted", if the package is no longer kept, was removed to make
-room or by "modproxy rm", and is fetched again when a client asks for it; "superseded", if the ledger has other content for the version, which is
-fetched when a client asks for it; or "damaged", if its record is damaged. A line
-that begins with "note:" says which parts of the source the package above leaves
-out, and which of its names are the same on some file systems.
+The state is "kept"; "evicted", if the package was removed to make room or by
+"modproxy rm"; "superseded", if the ledger has other content for the version; or
+"damaged", if its record is damaged. What is not "kept" is fetched again when a
+client asks for it. A line that begins with "note:" says which parts of the source
+the package above leaves out, and which of its names are the same on some file
+systems.
 
 MODULE-PATTERN is a module address in which * stands for any part of a segment, such
 as 'acme/*/aws'. Without a hostname it matches any registry.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.settings()
+			pattern, err := admin.ParsePattern(strings.Join(args, ""))
 			if err != nil {
-				return err
-			}
-			pattern := strings.Join(args, "")
-			if err := admin.CheckPattern(pattern); err != nil {
 				return misuse{err}
 			}
-			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
 				return env.ls(cmd.Context(), api, pattern, asJSON)
 			})
 		},
@@ -53,15 +50,12 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 }
 
 func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string, asJSON bool) error {
-	var list []*admin.Package
-	lines := newLines(env.stdout)
-	all, err := api.Packages(ctx, pattern, func(p *admin.Package) error {
-		if asJSON {
-			return lines.Encode(p)
-		}
-		list = append(list, p)
-		return nil
-	})
+	var list []admin.Package
+	each := func(p admin.Package) error { list = append(list, p); return nil }
+	if asJSON {
+		each = printer[admin.Package](env.stdout, true, nil)
+	}
+	all, err := api.Packages(ctx, pattern, each)
 	if err != nil || asJSON {
 		return err
 	}
@@ -73,7 +67,7 @@ func (env *environment) ls(ctx context.Context, api *admin.Client, pattern strin
 }
 
 // printPackages prints a table, and each note of a package in a line below it.
-func printPackages(w io.Writer, list []*admin.Package) error {
+func printPackages(w io.Writer, list []admin.Package) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -1,8 +1,7 @@
 // Command modproxy is a caching proxy for the module registries of Terraform and
 // OpenTofu.
 //
-// Every verb is a file of its own. All of them read the same configuration (see
-// [Config]) and end with one of three exit codes: 0 done, 1 failed, 2 misused.
+// All verbs read the same configuration (see package config) and end with one of three exit codes: 0 done, 1 failed, 2 misused.
 package main
 
 import (
@@ -15,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
@@ -32,14 +32,15 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	flags   *configFlags
-	started bool // the command line was valid
+	flags   *pflag.FlagSet // of the verb
+	config  *config.Config // nil until settings has read it
+	started bool           // the command line was valid
 }
 
 // load reads the configuration and checks it: defaults, then the file, then
 // variables, then flags. The error is a [config.Error].
 func (env *environment) load() (*config.Config, error) {
-	return config.Load(env.flags.file(), env.variables, env.flags.changed())
+	return config.Load(env.configFile(), env.variables, env.keyFlags())
 }
 
 // run runs a command line without its program's name, and returns the exit code.
@@ -83,7 +84,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 			return unknownVerb(cmd, args)
 		},
 		RunE:             func(*cobra.Command, []string) error { return nil },
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) { env.flags, env.started = &configFlags{cmd.Flags()}, true },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { env.flags, env.started = cmd.Flags(), true },
 		Version:          versionText(),
 	}
 	root.SetIn(env.stdin)
@@ -136,4 +137,34 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	}
 	help := fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath())
 	return hint.With(fmt.Errorf("unknown verb %.80q", args[0]), hint.DidYouMean(args[0], verbs, help))
+}
+
+// newHelpCommand replaces cobra's, whose exit code for an unknown verb is 0.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB…]",
+		Short: "Print what a verb does and which flags it has",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found := cmd.Root()
+			for _, name := range args {
+				inner := verbOf(found, name)
+				if inner == nil {
+					return misuse{unknownVerb(found, []string{name})}
+				}
+				found = inner
+			}
+			found.InitDefaultHelpFlag() // cobra makes it only when a command runs
+			return found.Help()
+		},
+	}
+}
+
+// verbOf returns the verb of cmd with the given name, or nil.
+func verbOf(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
 }

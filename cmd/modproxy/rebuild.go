@@ -23,11 +23,7 @@ and so are damaged packages. The ledger stays unchanged.
 modproxy must not be serving from the data directory.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			return env.alone(cmd.Context(), c, func() error { return env.rebuild(cmd.Context(), c, asJSON) })
+			return env.alone(cmd.Context(), func(c *config.Config) error { return env.rebuild(cmd.Context(), c, asJSON) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "kept": …, "versions": …, "damaged": […], …}`)
@@ -51,7 +47,7 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bo
 	}
 	fmt.Fprintf(env.stdout, "%s%s\n", problem, aside)
 	for _, damage := range out.Damaged {
-		fmt.Fprintf(env.stdout, "%s\n", damageText(&damage))
+		fmt.Fprint(env.stdout, damageText(&damage))
 	}
 	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
 		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)

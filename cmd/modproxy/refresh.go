@@ -30,34 +30,31 @@ stands for every module of which a package is or was kept.`,
 			if all == (len(args) > 0) {
 				return misuse{errors.New("want the addresses of modules, or --all")}
 			}
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
 			in := admin.Refresh{All: all}
 			for _, arg := range args {
-				q, err := choose(c, []string{arg})
+				v, err := env.chosen(arg)
 				if err != nil {
 					return err
 				}
-				in.Modules = append(in.Modules, q.Module.String())
+				in.Modules = append(in.Modules, v.Module.String())
 			}
-			return env.operate(cmd.Context(), c, app.Registries, func(api *admin.Client) error {
-				var failed problems
-				err := api.Refresh(cmd.Context(), in, func(m admin.Refreshed) error {
+			var failed problems
+			show := printer(env.stdout, asJSON, refreshedText)
+			err := env.operate(cmd.Context(), app.Registries, func(api *admin.Client) error {
+				return api.Refresh(cmd.Context(), in, func(m admin.Refreshed) error {
 					if m.Error != "" {
 						failed = append(failed, errors.New(m.Error))
 						if !asJSON {
 							return nil
 						}
 					}
-					return printList(env.stdout, []admin.Refreshed{m}, asJSON, refreshedText)
+					return show(m)
 				})
-				if err == nil && len(failed) > 0 {
-					err = failed
-				}
-				return err
 			})
+			if err == nil && len(failed) > 0 {
+				err = failed
+			}
+			return err
 		},
 	}
 	addServerFlags(cmd)

@@ -23,17 +23,12 @@ MODULE is a module address; without its hostname, one of the first upstream. Wit
 VERSION, the packages of all its versions are removed.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, q, err := env.chosen(args)
+			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
-			in := admin.Removal{Module: q.Module.String(), Version: q.Version}
-			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
-				list, err := api.Remove(cmd.Context(), in)
-				if err != nil {
-					return err
-				}
-				return printList(env.stdout, list, asJSON, removedText)
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
+				return api.Remove(cmd.Context(), v, printer(env.stdout, asJSON, removedText))
 			})
 		},
 	}

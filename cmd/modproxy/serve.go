@@ -46,7 +46,7 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 // serve runs the proxy until ctx ends.
 func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-chan os.Signal) (err error) {
 	env.tuneCollector(c)
-	a, err := app.New(ctx, c, app.Options{Version: buildVersion(), ConfigFile: env.flags.file(), Log: env.stderr})
+	a, err := app.New(ctx, c, app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -43,4 +46,52 @@ func sizeText(n int64) string {
 		x /= 1024
 	}
 	return fmt.Sprintf("%.1f%s", x, units[0])
+}
+
+// count returns a number with what is counted.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// progress shows how far something long has come: on a terminal in one line that
+// changes, elsewhere in a line now and then.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	shown    time.Time
+	open     bool // a line that changes is on the screen
+}
+
+// progressPause is between lines where there is no terminal.
+const progressPause = 10 * time.Second
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, shown: time.Now()}
+	if f, ok := w.(*os.File); ok {
+		info, err := f.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+func (p *progress) show(text string) {
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", text)
+		p.open = true
+	case time.Since(p.shown) >= progressPause:
+		fmt.Fprintln(p.w, text)
+		p.shown = time.Now()
+	}
+}
+
+// clear makes room for another line.
+func (p *progress) clear() {
+	if p.open {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.open = false
+	}
 }

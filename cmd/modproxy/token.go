@@ -44,7 +44,7 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 // before modproxy has served. A directory that --data names must exist, because its
 // name may be a mistake.
 func (env *environment) makeTokens() (*config.Config, *auth.Tokens, error) {
-	c, err := config.Read(env.flags.file(), env.variables, env.flags.changed())
+	c, err := env.settings()
 	if err != nil {
 		return nil, nil, err
 	}

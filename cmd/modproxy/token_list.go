@@ -31,7 +31,13 @@ func newTokenListCommand(env *environment) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printList(env.stdout, list, true, nil)
+				show := printer[auth.Token](env.stdout, true, nil)
+				for _, t := range list {
+					if err := show(t); err != nil {
+						return err
+					}
+				}
+				return nil
 			}
 			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush

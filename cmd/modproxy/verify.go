@@ -27,11 +27,7 @@ Exit code 0 means that nothing is wrong, or that everything was repaired; 1 mean
 that something is wrong.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.settings()
-			if err != nil {
-				return err
-			}
-			return env.operate(cmd.Context(), c, app.Packages, func(api *admin.Client) error {
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
 				return env.verify(cmd.Context(), api, in, asJSON)
 			})
 		},
@@ -46,32 +42,25 @@ that something is wrong.`,
 func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.Verify, asJSON bool) error {
 	progress := newProgress(env.stderr)
 	defer progress.clear()
-	lines := newLines(env.stdout)
-	var done store.Verified
+	found := printer(env.stdout, asJSON, func(line admin.VerifyLine) string { return damageText(line.Damage) })
 	ledger := 0
-	err := api.Verify(ctx, in, func(line admin.VerifyLine) error {
-		switch {
-		case line.Progress != nil:
+	done, err := api.Verify(ctx, in, func(line admin.VerifyLine) error {
+		if line.Progress != nil {
 			progress.show(verifyText(*line.Progress))
 			return nil
-		case line.Done != nil:
-			done = *line.Done
-		case line.Damage != nil && line.Damage.OfLedger():
+		}
+		if line.Damage.OfLedger() {
 			ledger++
 		}
 		progress.clear()
-		var err error
-		switch {
-		case asJSON:
-			err = lines.Encode(line)
-		case line.Done != nil:
-			_, err = fmt.Fprintln(env.stdout, verifyText(done))
-		case line.Damage != nil:
-			_, err = fmt.Fprintln(env.stdout, damageText(line.Damage))
-		}
-		return err
+		return found(line)
 	})
 	if err != nil {
+		return err
+	}
+	progress.clear()
+	end := printer(env.stdout, asJSON, func(end map[string]store.Verified) string { return verifyText(end["done"]) + "\n" })
+	if err := end(map[string]store.Verified{"done": done}); err != nil {
 		return err
 	}
 	if left := done.Damage - done.Repaired; left > 0 {
@@ -90,19 +79,18 @@ func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.
 // damageText is something that is wrong, in one line.
 func damageText(d *admin.Damage) string {
 	s := string(d.Kind) + ": "
-	if d.Module != "" {
-		s += d.Module + " "
+	for _, name := range []string{d.Module, d.Version} {
+		if name != "" {
+			s += name + " "
+		}
 	}
-	if d.Version != "" {
-		s += d.Version + " "
-	}
-	if d.Digest != "" {
-		s += "(" + d.Digest[:12] + ") "
+	if !d.Digest.IsZero() {
+		s += "(" + d.Digest.String()[:12] + ") "
 	}
 	if s += d.Text; d.Repaired {
 		s += "; repaired"
 	}
-	return s
+	return s + "\n"
 }
 
 // verifyText is what was looked at so far, in one line.
