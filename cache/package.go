@@ -88,7 +88,7 @@ func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	switch {
 	case r.Next != nil && lost(err):
 		return nil, fs.ErrNotExist
-	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
+	case r.Next == nil && lost(err) && !errors.Is(err, store.ErrUnreadable): // damaged, it is set aside now
 		return nil, r.notKept(ctx, k)
 	}
 	return p, err
