@@ -97,6 +97,16 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	return err
 }
 
+// readIndex reads every key of the index, and so every page but those of large values.
+// It returns an error if there is one that bbolt cannot make sense of.
+func (d *Directory) readIndex() error {
+	return d.view(context.Background(), func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(_, _ []byte) error { return nil })
+		})
+	})
+}
+
 // view runs a transaction that reads.
 func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	done, err := d.use(ctx)

@@ -77,6 +77,9 @@ func Open(dir string) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.readIndex(); err != nil {
+		return nil, errors.Join(err, d.db.Close())
+	}
 	if err := errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout()); err != nil {
 		return nil, errors.Join(err, d.db.Close())
 	}
@@ -95,6 +98,9 @@ func OpenReadOnly(dir string) (*Directory, error) {
 	d.health.final = d.readOnly
 	if err := d.openIndex(); err != nil {
 		return nil, err
+	}
+	if err := d.readIndex(); err != nil {
+		return nil, errors.Join(err, d.db.Close())
 	}
 	return d, nil
 }

@@ -3,10 +3,12 @@ package disk_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +145,34 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A page that bbolt cannot make sense of is found when the directory is opened, and not
+// when somebody asks for what was on it.
+func TestOpenReadsEveryPage(t *testing.T) {
+	dir := t.TempDir()
+	d, err := disk.Open(dir)
+	must(t, err)
+	for i := range 60 {
+		ref := store.Ref{Kind: "k", Key: fmt.Sprintf("key-%02d", i)}
+		_, err := d.Records().Put(t.Context(), store.Record{Ref: ref, Value: bytes.Repeat([]byte("v"), 200)})
+		must(t, err)
+	}
+	must(t, d.Close())
+	name := filepath.Join(dir, "index.db")
+	index, err := os.ReadFile(name)
+	must(t, err)
+	for page := range slices.Chunk(index, os.Getpagesize()) { // of which some are free
+		if bytes.Contains(page, []byte("key-59")) {
+			clear(page)
+		}
+	}
+	must(t, os.WriteFile(name, index, 0o600))
+	for what, open := range map[string]func(string) (*disk.Directory, error){"Open": disk.Open, "OpenReadOnly": disk.OpenReadOnly} {
+		if d, err := open(dir); err == nil || !strings.Contains(err.Error(), "modproxy rebuild") {
+			t.Errorf("%s = %v, %v; want what to do", what, d, err)
+		}
 	}
 }
 
