@@ -17,7 +17,7 @@ check: ## gofmt, vet, staticcheck, govulncheck
 	tools/vulncheck.sh
 
 race: tools ## all tests, with the real clients, under the race detector
-	go test -race -count 1 -timeout 20m ./... # -count: the cache does not know that tests build the program
+	go test -race -timeout 20m ./...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
@@ -30,10 +30,10 @@ real: tools ## every version of real modules, beside what git checks out; REPOS 
 	go run ./test/real -repos "$(REPOS)" $(REAL)
 
 hostile: tools ## the program in a hostile world, in full length; takes minutes, and root or user namespaces
-	HOSTILE_LONG=1 go test -count 1 -timeout 30m ./test/hostile
+	RIG_LONG=1 go test -count 1 -timeout 30m ./test/hostile
 
 faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
-	FAULTS_LONG=1 go test -v -count 1 -timeout 60m ./test/faults
+	RIG_LONG=1 go test -v -count 1 -timeout 60m ./test/faults
 
 mutants: ## that the hostile world finds programs that break a promise
 	test/hostile/mutants/run.sh

@@ -18,12 +18,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -49,7 +50,7 @@ func troubles() []*trouble {
 		{name: "nxdomain", code: dnsmessage.RCodeNameError},
 		{name: "servfail", code: dnsmessage.RCodeServerFailure},
 		{name: "refused", code: dnsmessage.RCodeRefused},
-		{name: "silent", code: silence},
+		{name: "silent", code: rig.Silence},
 		{name: "expired", cert: func(ca *authority, name string) certificate { return ca.issue(name, -time.Hour) }},
 		{name: "unknown", cert: func(_ *authority, name string) certificate { return newAuthority().issue(name, time.Hour) }},
 		{name: "othername", cert: func(ca *authority, _ string) certificate { return ca.issue("other.test", time.Hour) }},
@@ -165,19 +166,18 @@ func (x *trouble) turn(on bool) {
 	x.server.CloseClientConnections()
 }
 
-// newTroubledRig has all registries that are, or will be, in trouble.
-func newTroubledRig(t *testing.T) (*rig, []*trouble, *names) {
+// newTroubledProxy has all registries that are, or will be, in trouble.
+func newTroubledProxy(t *testing.T) (*proxy, []*trouble, *atomic.Int64) {
 	t.Helper()
 	all, ca := troubles(), newAuthority()
-	dns := &names{code: func(name string) dnsmessage.RCode {
+	dns := serveNames(t, func(name string) dnsmessage.RCode {
 		for _, x := range all {
 			if x.host() == name && x.on.Load() {
 				return x.code
 			}
 		}
 		return dnsmessage.RCodeSuccess
-	}}
-	serveNames(t, dns)
+	})
 	var upstreams []string
 	for _, x := range all {
 		x.start(t, ca)
@@ -187,7 +187,7 @@ func newTroubledRig(t *testing.T) (*rig, []*trouble, *names) {
 	t.Setenv("MODPROXY_UPSTREAMS", "["+strings.Join(upstreams, ", ")+"]")
 	t.Setenv("MODPROXY_CACHE_FRESH", "1ms")
 	t.Setenv("MODPROXY_CACHE_MISSING", "1s")
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.leaf.Raw})
 	if err := os.WriteFile(r.path("ca.pem"), own, 0o600); err != nil {
 		t.Fatal(err)
@@ -201,30 +201,30 @@ func newTroubledRig(t *testing.T) (*rig, []*trouble, *names) {
 }
 
 // warm has a module of a registry kept.
-func (r *rig) warm(x *trouble) {
+func (r *proxy) warm(x *trouble) {
 	r.t.Helper()
 	for _, path := range []string{modulePath("kept") + "/versions", packagePath("kept", "1.0.0")} {
-		if a := r.ask("GET", x.path(path)); a.status != http.StatusOK || a.err != nil {
+		if a := r.ask("GET", x.path(path)); a.Status != http.StatusOK || a.Err != nil {
 			r.t.Fatalf("%s: %s: %v", x.name, path, a)
 		}
 	}
 }
 
 // keptServed fails the test unless what is kept of a registry is served in time.
-func (r *rig) keptServed(x *trouble) {
+func (r *proxy) keptServed(x *trouble) {
 	r.t.Helper()
 	for range 2 {
 		a := r.ask("GET", x.path(modulePath("kept")+"/versions"))
-		if a.status != http.StatusOK || a.took > soonEnough || !strings.Contains(string(a.body), `"1.0.0"`) {
+		if a.Status != http.StatusOK || a.Took > soonEnough || !strings.Contains(string(a.Body), `"1.0.0"`) {
 			r.t.Errorf("%s: versions: %v", x.name, a)
 		}
-		if a.header.Get("Age") == "" || !strings.Contains(a.header.Get("Cache-Status"), "detail=stale") {
-			r.t.Errorf("%s: versions: Cache-Status %q, Age %q", x.name, a.header.Get("Cache-Status"), a.header.Get("Age"))
+		if a.Header.Get("Age") == "" || !strings.Contains(a.Header.Get("Cache-Status"), "detail=stale") {
+			r.t.Errorf("%s: versions: Cache-Status %q, Age %q", x.name, a.Header.Get("Cache-Status"), a.Header.Get("Age"))
 		}
-		if a := r.ask("GET", x.path(modulePath("kept")+"/1.0.0/download")); a.status != http.StatusNoContent || a.took > soonEnough {
+		if a := r.ask("GET", x.path(modulePath("kept")+"/1.0.0/download")); a.Status != http.StatusNoContent || a.Took > soonEnough {
 			r.t.Errorf("%s: download: %v", x.name, a)
 		}
-		if a := r.ask("GET", x.path(packagePath("kept", "1.0.0"))); a.status != http.StatusOK || a.err != nil {
+		if a := r.ask("GET", x.path(packagePath("kept", "1.0.0"))); a.Status != http.StatusOK || a.Err != nil {
 			r.t.Errorf("%s: package: %v", x.name, a)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -238,18 +238,18 @@ const soonEnough = 9 * time.Second
 var colds = []string{modulePath("cold") + "/versions", modulePath("cold") + "/1.0.0/download", modulePath("kept") + "/2.0.0/download"}
 
 // coldRefused fails the test unless modproxy says soon that it cannot tell.
-func (r *rig) coldRefused(x *trouble) {
+func (r *proxy) coldRefused(x *trouble) {
 	r.t.Helper()
 	var group sync.WaitGroup
 	for _, path := range colds {
 		group.Go(func() {
 			a := r.ask("GET", x.path(path))
-			bad := a.status < 502 || a.status > 504
-			if a.status == http.StatusFailedDependency { // the registry did answer, or another try is in vain
+			bad := a.Status < 502 || a.Status > 504
+			if a.Status == http.StatusFailedDependency { // the registry did answer, or another try is in vain
 				answered := strings.HasSuffix(path, "/download") && x.serve != nil
-				bad = !answered && !strings.Contains(a.said(), "modproxy is offline")
+				bad = !answered && !strings.Contains(a.Said(), "modproxy is offline")
 			}
-			if bad || a.took > soonEnough || a.said() == "" {
+			if bad || a.Took > soonEnough || a.Said() == "" {
 				r.t.Errorf("%s: %s: %v", x.name, path, a)
 			}
 		})
@@ -261,7 +261,7 @@ func (r *rig) coldRefused(x *trouble) {
 // may be out of date; what is not is answered soon and never with "not found"; and
 // when it is over, all is well.
 func TestUpstreamTrouble(t *testing.T) {
-	r, all, _ := newTroubledRig(t)
+	r, all, _ := newTroubledProxy(t)
 	var group sync.WaitGroup
 	for _, x := range all {
 		x.turn(true)
@@ -276,11 +276,11 @@ func TestUpstreamTrouble(t *testing.T) {
 		for _, path := range colds[:2] {
 			started := time.Now()
 			a := r.ask("GET", x.path(path))
-			for a.status >= 400 && time.Since(started) < 40*time.Second {
+			for a.Status >= 400 && time.Since(started) < 40*time.Second {
 				time.Sleep(100 * time.Millisecond)
 				a = r.ask("GET", x.path(path))
 			}
-			if a.status >= 400 || a.err != nil {
+			if a.Status >= 400 || a.Err != nil {
 				t.Errorf("%s is well again: %v", x.name, a)
 			}
 		}
@@ -291,9 +291,9 @@ func TestUpstreamTrouble(t *testing.T) {
 // Offline, what is kept is served, what is not is refused, and nobody is asked: no
 // registry, no name server.
 func TestOfflineAsksNobody(t *testing.T) {
-	r, all, dns := newTroubledRig(t)
+	r, all, dns := newTroubledProxy(t)
 	r.stop()
-	before := dns.asked.Load()
+	before := dns.Load()
 	for _, x := range all {
 		x.connected.Store(0)
 	}
@@ -305,12 +305,12 @@ func TestOfflineAsksNobody(t *testing.T) {
 	for _, x := range all {
 		r.keptServed(x)
 		r.coldRefused(x)
-		if a := r.ask("GET", x.path(packagePath("cold", "1.0.0"))); a.status != http.StatusFailedDependency || !strings.Contains(a.said(), "offline") {
+		if a := r.ask("GET", x.path(packagePath("cold", "1.0.0"))); a.Status != http.StatusFailedDependency || !strings.Contains(a.Said(), "offline") {
 			t.Errorf("%s: package: %v", x.name, a)
 		}
 	}
 	r.stop()
-	if asked := dns.asked.Load(); asked != before {
+	if asked := dns.Load(); asked != before {
 		t.Errorf("%d questions to the name server", asked-before)
 	}
 	for _, x := range all {

@@ -52,7 +52,7 @@ const offsetsAt = 32
 
 // newClock gives the programs of a rig a clock, and an upstream without a
 // certificate, which would not be valid at most times.
-func newClock(r *rig) *clock {
+func newClock(r *proxy) *clock {
 	r.t.Helper()
 	plain := httptest.NewServer(r.upstream.Config.Handler)
 	r.t.Cleanup(plain.Close)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +26,7 @@ func to1970() time.Duration { return -time.Since(time.Unix(0, 0).Add(day)).Trunc
 // work is the same work whenever it is done: the versions of 50 modules, ten
 // packages that were acknowledged, and four that were not. It is how many questions
 // that made for upstream.
-func (r *rig) work() int64 {
+func (r *proxy) work() int64 {
 	r.t.Helper()
 	before := r.asked.Load()
 	paths := r.paths()
@@ -40,7 +39,7 @@ func (r *rig) work() int64 {
 		group.Go(func() {
 			for i := client; i < 50; i += 4 {
 				path := modulePath(fmt.Sprintf("m%d", i)) + "/versions"
-				if a := r.ask("GET", path); a.status != http.StatusOK {
+				if a := r.ask("GET", path); a.Status != http.StatusOK {
 					r.t.Errorf("%s: %v", path, a)
 				}
 			}
@@ -58,7 +57,7 @@ func (r *rig) work() int64 {
 // The wall clock jumps: nothing is asked of upstream because of it, and nothing
 // goes wrong.
 func TestClockJumps(t *testing.T) {
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	c := newClock(r)
 	r.start()
 	r.ready()
@@ -98,10 +97,10 @@ func TestClockJumps(t *testing.T) {
 }
 
 // clock is what time it is for modproxy, by the header of an answer.
-func (r *rig) clock() time.Time {
+func (r *proxy) clock() time.Time {
 	r.t.Helper()
 	a := r.ask("GET", "/-/healthz")
-	is, err := http.ParseTime(a.header.Get("Date"))
+	is, err := http.ParseTime(a.Header.Get("Date"))
 	if err != nil {
 		r.t.Fatalf("%v: %v", a, err)
 	}
@@ -112,7 +111,7 @@ func (r *rig) clock() time.Time {
 func TestClockJumpsAndTokens(t *testing.T) {
 	t.Setenv("MODPROXY_AUTH_REQUIRED", "true")
 	t.Setenv("MODPROXY_AUTH_SIGNED_PATHS", "1m")
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	c := newClock(r)
 	r.start()
 	r.ready()
@@ -125,10 +124,10 @@ func TestClockJumpsAndTokens(t *testing.T) {
 			header = []string{"Authorization", "Bearer " + token}
 		}
 		a := r.ask("GET", path, header...)
-		if a.status != want {
+		if a.Status != want {
 			t.Errorf("%s: %v, want %d", when, a, want)
 		}
-		where, _, _ := strings.Cut(strings.TrimPrefix(a.header.Get("X-Terraform-Get"), r.url), "?")
+		where, _, _ := strings.Cut(strings.TrimPrefix(a.Header.Get("X-Terraform-Get"), r.url), "?")
 		return where
 	}
 	path := want("at first", long, download, http.StatusNoContent)
@@ -166,7 +165,7 @@ func TestClockJumpsAndTokens(t *testing.T) {
 }
 
 // token makes a token.
-func (r *rig) token(name, expires string) string {
+func (r *proxy) token(name, expires string) string {
 	r.t.Helper()
 	out, err := r.command("token", "create", name, "--scope", "*", "--expires", expires).Output()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // damages are what can happen to the file that a package is kept in; other is that
@@ -95,23 +98,23 @@ type keptPackage struct {
 }
 
 // keep has modproxy fetch a package.
-func (r *rig) keep(name string) keptPackage {
+func (r *proxy) keep(name string) keptPackage {
 	r.t.Helper()
 	path := packagePath(name, "1.0.0")
 	a := r.ask("GET", path)
-	if a.status != http.StatusOK || a.err != nil {
+	if a.Status != http.StatusOK || a.Err != nil {
 		r.t.Fatalf("%s: %v", path, a)
 	}
-	sum := sha256.Sum256(a.body)
+	sum := sha256.Sum256(a.Body)
 	digest := hex.EncodeToString(sum[:])
-	return keptPackage{path, filepath.Join(r.data, "blobs/v1/sha256", digest[:2], digest), a.header.Get("Etag"), a.body}
+	return keptPackage{path, filepath.Join(r.data, "blobs/v1/sha256", digest[:2], digest), a.Header.Get("Etag"), a.Body}
 }
 
 // judge is whether an answer to asks[i] is what it should be, and complete. It
 // fails the test when it is complete and something else.
-func (r *rig) judge(what string, i int, p keptPackage, a answered) bool {
+func (r *proxy) judge(what string, i int, p keptPackage, a rig.Answer) bool {
 	r.t.Helper()
-	if a.err != nil || a.status >= 400 {
+	if a.Err != nil || a.Status >= 400 {
 		return false
 	}
 	to := asks[i].to
@@ -123,12 +126,12 @@ func (r *rig) judge(what string, i int, p keptPackage, a answered) bool {
 		from += len(p.body)
 	}
 	want := p.body[from:to]
-	if asks[i].method == "HEAD" || a.status == http.StatusNotModified {
+	if asks[i].method == "HEAD" || a.Status == http.StatusNotModified {
 		// What it says is true if the package is to be had.
 		a, want = r.ask("GET", p.path), p.body
 	}
-	if a.err != nil || a.status >= 400 || !bytes.Equal(a.body, want) {
-		r.t.Errorf("%s: %v; other bytes: %v", what, a, !bytes.Equal(a.body, want))
+	if a.Err != nil || a.Status >= 400 || !bytes.Equal(a.Body, want) {
+		r.t.Errorf("%s: %v; other bytes: %v", what, a, !bytes.Equal(a.Body, want))
 	}
 	return true
 }
@@ -138,7 +141,7 @@ func (r *rig) judge(what string, i int, p keptPackage, a answered) bool {
 func withoutOverride(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "modproxy")
-	text := "#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search " + os.Getenv(programVariable) + " \"$@\"\n"
+	text := "#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search " + os.Getenv(rig.ProgramVariable) + " \"$@\"\n"
 	if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +173,12 @@ func TestDamage(t *testing.T) {
 	for _, memory := range []string{"64MiB", "8KiB"} { // all are held in it, or none
 		for _, running := range []bool{false, true} {
 			for _, offline := range []bool{false, true} {
-				if !long() && (memory == "64MiB") != (running == offline) {
+				if !rig.Long() && (memory == "64MiB") != (running == offline) {
 					continue // half of them tell most
 				}
 				t.Run(fmt.Sprintf("%s-running-%v-offline-%v", memory, running, offline), func(t *testing.T) {
 					t.Setenv("MODPROXY_CACHE_MEMORY", memory)
-					r := newRigAt(t, program, filepath.Join(t.TempDir(), "data"), &sized{bytes: middling})
+					r := newProxy(t, with{program: program, registry: &sized{bytes: middling}})
 					r.damageAll(running, offline, running && memory == "64MiB")
 				})
 			}
@@ -185,7 +188,7 @@ func TestDamage(t *testing.T) {
 
 // damageAll keeps a package for each damage and whatever is asked, damages them,
 // and asks. Those that are held in memory are not noticed.
-func (r *rig) damageAll(running, offline, held bool) {
+func (r *proxy) damageAll(running, offline, held bool) {
 	var args []string
 	if offline {
 		args = append(args, "--offline")
@@ -239,7 +242,7 @@ func (r *rig) damageAll(running, offline, held bool) {
 			what := damage.name + ", " + asks[i].name
 			a := r.ask(asks[i].method, p.path, asks[i].header(p)...)
 			well := r.judge(what, i, p, a)
-			if !well && a.status < 400 && asks[i].name == "GET" { // it was cut off; so much for what is sent while it is checked
+			if !well && a.Status < 400 && asks[i].name == "GET" { // it was cut off; so much for what is sent while it is checked
 				a = r.ask("GET", p.path)
 				well = r.judge(what+" once more", i, p, a)
 			}
@@ -250,25 +253,33 @@ func (r *rig) damageAll(running, offline, held bool) {
 			default:
 				r.t.Errorf("%s: %v", what, a)
 			}
-			if !well && (a.status != http.StatusFailedDependency || !strings.Contains(a.said(), "what is kept is damaged or missing, and modproxy is offline") && asks[i].method != "HEAD") {
+			if !well && (a.Status != http.StatusFailedDependency || !strings.Contains(a.Said(), "no longer kept (evicted, removed or damaged), and modproxy is offline") && asks[i].method != "HEAD") {
 				r.t.Errorf("%s: not clear: %v", what, a)
 			}
 		}
 	}
 	r.stop()
 	every := len(damages) * len(asks)
-	found, aside := 0, every-len(asks) // there is nothing of those that are gone
-	if offline || held {
-		found = every
-	}
 	if held {
-		aside = 0
+		r.damagesFound(every, 0)
+	} else {
+		r.damagesFound(0, every-len(asks)) // there is nothing of those that are gone
 	}
-	r.damagesFound(found, aside)
+	evicted := 0
+	switch {
+	case held:
+		evicted = 3 * len(asks) // where there is no file: gone, a directory, a link
+	case offline:
+		evicted = every
+	}
+	if n := bytes.Count(r.output("ls", "--json"), []byte(`"state":"evicted"`)); n != evicted {
+		r.t.Errorf("%d are named as no longer kept; want %d", n, evicted)
+	}
 }
 
-// damagesFound holds what verify finds, and what was set aside, to what there was.
-func (r *rig) damagesFound(found, aside int) {
+// damagesFound holds what verify finds, and what was set aside, to what there was:
+// what is set aside is damaged no more, and not kept.
+func (r *proxy) damagesFound(found, aside int) {
 	r.t.Helper()
 	kinds := r.verify()
 	sum := 0
@@ -279,7 +290,7 @@ func (r *rig) damagesFound(found, aside int) {
 		r.t.Errorf("verify finds %v; want %d", kinds, found)
 	}
 	left, err := os.ReadDir(filepath.Join(r.data, "quarantine"))
-	if err != nil || len(left) != aside {
+	if len(left) != aside || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.t.Errorf("%d were set aside, %v; want %d", len(left), err, aside)
 	}
 }
@@ -291,7 +302,7 @@ func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 		t.Setenv("MODPROXY_CACHE_MEMORY", memory)
 		t.Setenv("MODPROXY_CACHE_MISSING", "1ms")
 		up := &sized{bytes: middling}
-		r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
+		r := newProxy(t, with{registry: up})
 		r.start()
 		r.ready()
 		var all []keptPackage
@@ -310,7 +321,7 @@ func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 		for i, p := range all {
 			for range 3 {
 				a := r.ask(asks[i].method, p.path, asks[i].header(p)...)
-				if r.judge(asks[i].name, i, p, a) || a.status != 0 && a.status != http.StatusOK && a.status != http.StatusConflict && a.status != http.StatusFailedDependency {
+				if r.judge(asks[i].name, i, p, a) || a.Status != 0 && a.Status != http.StatusOK && a.Status != http.StatusConflict && a.Status != http.StatusFailedDependency {
 					t.Errorf("%s: %v", asks[i].name, a)
 				}
 			}
@@ -330,7 +341,7 @@ func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 }
 
 // verify is how much of each kind "modproxy verify --read-data" finds damaged.
-func (r *rig) verify() map[string]int {
+func (r *proxy) verify() map[string]int {
 	r.t.Helper()
 	out, err := r.command("verify", "--read-data", "--json").Output()
 	var exit *exec.ExitError

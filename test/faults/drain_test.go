@@ -34,7 +34,7 @@ func narrow() *http.Client {
 }
 
 // begin asks for a package and reads the beginning of it.
-func (r *rig) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
+func (r *proxy) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 	r.t.Helper()
 	resp, err := narrow().Get(r.url + p.path)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *rig) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 // when modproxy is killed: neither looks whole.
 func TestEndWhileStreaming(t *testing.T) {
 	t.Setenv("MODPROXY_SHUTDOWN", "8s")
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: rounds(12<<20, 100<<20)})
+	r := newProxy(t, with{registry: &sized{bytes: rounds(12<<20, 100<<20)}})
 	r.client.Timeout = time.Minute
 	r.start()
 	r.ready()
@@ -61,7 +61,7 @@ func TestEndWhileStreaming(t *testing.T) {
 	resp, got := r.begin(p)
 	server := r.server
 	signalled := time.Now()
-	server.Process.Signal(syscall.SIGTERM)
+	server.Signal(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
 	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(r.url, "http://"), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a new connection: %v", err)
@@ -71,7 +71,7 @@ func TestEndWhileStreaming(t *testing.T) {
 	if err != nil || !bytes.Equal(got.Bytes(), p.body) {
 		t.Errorf("%d bytes of %d, %v", got.Len(), len(p.body), err)
 	}
-	if err := server.Wait(); err != nil {
+	if err := server.Wait(30 * time.Second); err != nil {
 		t.Errorf("the end of modproxy: %v", err)
 	}
 	r.server = nil
@@ -109,9 +109,9 @@ func TestEndWhileStreaming(t *testing.T) {
 // usage is what a process has of what can be leaked.
 type usage struct{ descriptors, goroutines, children int }
 
-func (r *rig) usage() (u usage) {
+func (r *proxy) usage() (u usage) {
 	r.t.Helper()
-	pid := strconv.Itoa(r.server.Process.Pid)
+	pid := strconv.Itoa(r.server.ID())
 	open, err := os.ReadDir("/proc/" + pid + "/fd")
 	if err != nil {
 		r.t.Fatal(err)
@@ -125,7 +125,7 @@ func (r *rig) usage() (u usage) {
 		text, _ := os.ReadFile(task) // it may have ended
 		u.children += len(strings.Fields(string(text)))
 	}
-	for line := range strings.Lines(string(r.ask("GET", "/-/metrics").body)) {
+	for line := range strings.Lines(string(r.ask("GET", "/-/metrics").Body)) {
 		if n, ok := strings.CutPrefix(line, "go_goroutines "); ok {
 			u.goroutines, err = strconv.Atoi(strings.TrimSpace(n))
 		}
@@ -150,7 +150,7 @@ func TestClientsThatGoAway(t *testing.T) {
 		}
 		answer(w, r)
 	})
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), up)
+	r := newProxy(t, with{registry: up})
 	r.client.Timeout = time.Minute
 	r.start()
 	r.ready()
@@ -196,7 +196,7 @@ func TestClientsThatGoAway(t *testing.T) {
 	if after.descriptors > before.descriptors+4 || after.goroutines > before.goroutines+8 || after.children > before.children {
 		t.Errorf("after %d clients that went away: %+v; before them %+v", n, after, before)
 	}
-	if a := r.ask("GET", p.path); a.status != http.StatusOK || !bytes.Equal(a.body, p.body) {
+	if a := r.ask("GET", p.path); a.Status != http.StatusOK || !bytes.Equal(a.Body, p.body) {
 		t.Errorf("afterwards: %v", a)
 	}
 	r.stop()

@@ -48,7 +48,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	first := replace()
 	t.Setenv("MODPROXY_TLS_CERT_FILE", filepath.Join(etc, "cert.pem"))
 	t.Setenv("MODPROXY_TLS_KEY_FILE", filepath.Join(etc, "key.pem"))
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	r.url = strings.Replace(r.url, "http:", "https:", 1)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(registrytest.CA().PEM)
@@ -62,7 +62,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	for range 4 {
 		load.Go(func() {
 			for ctx.Err() == nil {
-				if a := r.ask("GET", p.path); a.err != nil || a.status != http.StatusOK {
+				if a := r.ask("GET", p.path); a.Err != nil || a.Status != http.StatusOK {
 					t.Error(a)
 				}
 				answered.Add(1)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,7 +47,7 @@ func TestVersionsThatVanish(t *testing.T) {
 	var turned atomic.Bool
 	var asked [10]atomic.Int64 // for the list, since it was turned
 	up := &sized{bytes: 1000}
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newProxy(t, with{registry: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i, v := range vanishings {
 			if !strings.Contains(r.URL.Path, "/"+v.name+"/") {
 				continue
@@ -70,20 +69,20 @@ func TestVersionsThatVanish(t *testing.T) {
 			}
 		}
 		up.ServeHTTP(w, r)
-	}))
+	})})
 	r.start()
 	r.ready()
 	kept := map[string][]byte{}
 	for _, v := range vanishings {
-		if a := r.ask("GET", modulePath(v.name)+"/versions"); a.status != http.StatusOK {
+		if a := r.ask("GET", modulePath(v.name)+"/versions"); a.Status != http.StatusOK {
 			t.Fatal(a)
 		}
 		for _, version := range []string{"1.0.0", "1.1.0"} {
 			a := r.ask("GET", packagePath(v.name, version))
-			if a.status != http.StatusOK || a.err != nil {
+			if a.Status != http.StatusOK || a.Err != nil {
 				t.Fatal(a)
 			}
-			kept[packagePath(v.name, version)] = a.body
+			kept[packagePath(v.name, version)] = a.Body
 		}
 	}
 	turned.Store(true)
@@ -92,21 +91,21 @@ func TestVersionsThatVanish(t *testing.T) {
 		for _, v := range vanishings {
 			list := r.ask("GET", modulePath(v.name)+"/versions")
 			for _, version := range append([]string{"1.0.0", "1.1.0"}, v.new...) {
-				if list.status != http.StatusOK || bytes.Count(list.body, fmt.Appendf(nil, "%q", version)) != 1 {
-					t.Errorf("%s, who %s: %s is not listed: %v %s", when, v.name, version, list, list.body)
+				if list.Status != http.StatusOK || bytes.Count(list.Body, fmt.Appendf(nil, "%q", version)) != 1 {
+					t.Errorf("%s, who %s: %s is not listed: %v %s", when, v.name, version, list, list.Body)
 				}
 			}
 			for _, part := range absurd {
-				if bytes.Contains(list.body, []byte(part)) {
-					t.Errorf("%s, who %s: %q is in %s", when, v.name, part, list.body)
+				if bytes.Contains(list.Body, []byte(part)) {
+					t.Errorf("%s, who %s: %q is in %s", when, v.name, part, list.Body)
 				}
 			}
 			for _, version := range []string{"1.0.0", "1.1.0"} {
 				path := packagePath(v.name, version)
-				if a := r.ask("GET", modulePath(v.name)+"/"+version+"/download"); a.status != http.StatusNoContent {
+				if a := r.ask("GET", modulePath(v.name)+"/"+version+"/download"); a.Status != http.StatusNoContent {
 					t.Errorf("%s, who %s: download of %s: %v", when, v.name, version, a)
 				}
-				if a := r.ask("GET", path); a.status != http.StatusOK || !bytes.Equal(a.body, kept[path]) {
+				if a := r.ask("GET", path); a.Status != http.StatusOK || !bytes.Equal(a.Body, kept[path]) {
 					t.Errorf("%s, who %s: %s: %v", when, v.name, path, a)
 				}
 			}
@@ -114,7 +113,7 @@ func TestVersionsThatVanish(t *testing.T) {
 	}
 	for i, v := range vanishings { // it is asked behind the clients' backs
 		seen := func() bool {
-			text := r.ask("GET", modulePath(v.name)+"/versions").body
+			text := r.ask("GET", modulePath(v.name)+"/versions").Body
 			for _, version := range v.new {
 				if !bytes.Contains(text, []byte(version)) {
 					return false

@@ -32,17 +32,17 @@ func (d *disk) fillUp() {
 // and the verbs that make room work whether it serves or not.
 func TestFullStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		end    func(*rig)
+		end    func(*proxy)
 		serves bool // while room is made
 	}{
-		"ended":             {(*rig).stop, false},
-		"killed":            {(*rig).kill, false},
-		"ended and serves":  {(*rig).stop, true},
-		"killed and serves": {(*rig).kill, true},
+		"ended":             {(*proxy).stop, false},
+		"killed":            {(*proxy).kill, false},
+		"ended and serves":  {(*proxy).stop, true},
+		"killed and serves": {(*proxy).kill, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDisk(t, 16, "commit=5")
-			r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+			r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 			r.start()
 			r.ready()
 			r.fill(20)

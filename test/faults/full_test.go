@@ -20,7 +20,7 @@ func TestFull(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 	r.start()
 	r.ready()
 	end := r.load(4)
@@ -64,7 +64,7 @@ func TestBound(t *testing.T) {
 	const bound = 4 << 20
 	d := newDisk(t, 16, "commit=5")
 	t.Setenv("MODPROXY_CACHE_MAX_SIZE", "4MiB")
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 	r.start()
 	r.ready()
 	end := r.load(4)

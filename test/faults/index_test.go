@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // directory is a data directory to be damaged, as it was in the end, and an older
 // copy of it.
 type directory struct {
-	*rig
+	*proxy
 	whole, older string
 	kept         []keptPackage
 	ledger       []byte // what "modproxy ledger show" prints
@@ -29,14 +28,14 @@ type directory struct {
 // newDirectory keeps some packages; the older copy has half of them.
 func newDirectory(t *testing.T, packages int) *directory {
 	t.Helper()
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), &sized{bytes: 1000})
-	d := &directory{rig: r, whole: filepath.Join(t.TempDir(), "whole"), older: filepath.Join(t.TempDir(), "older")}
+	r := newProxy(t, with{registry: &sized{bytes: 1000}})
+	d := &directory{proxy: r, whole: filepath.Join(t.TempDir(), "whole"), older: filepath.Join(t.TempDir(), "older")}
 	for _, copied := range []string{d.older, d.whole} {
 		r.start()
 		r.ready()
 		for range packages / 2 {
 			name := fmt.Sprintf("m%d", len(d.kept))
-			if a := r.ask("GET", modulePath(name)+"/versions"); a.status != http.StatusOK {
+			if a := r.ask("GET", modulePath(name)+"/versions"); a.Status != http.StatusOK {
 				t.Fatal(a)
 			}
 			d.kept = append(d.kept, r.keep(name))
@@ -59,7 +58,7 @@ func copyAll(t *testing.T, from, to string) {
 }
 
 // output is what a verb prints, which must go well.
-func (r *rig) output(args ...string) []byte {
+func (r *proxy) output(args ...string) []byte {
 	r.t.Helper()
 	var complaint bytes.Buffer
 	cmd := r.command(args...)
@@ -72,57 +71,62 @@ func (r *rig) output(args ...string) []byte {
 }
 
 // startOrRefuse is empty when modproxy starts, and else what it says.
-func (r *rig) startOrRefuse(args ...string) (refusal string) {
+func (r *proxy) startOrRefuse(args ...string) (refusal string) {
 	r.t.Helper()
 	before, _ := os.ReadFile(r.path("log")) // there may be none
 	r.start(args...)
-	for started := time.Now(); time.Since(started) < 30*time.Second; time.Sleep(5 * time.Millisecond) {
-		var ended unix.Siginfo
-		err := unix.Waitid(unix.P_PID, r.server.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		switch {
-		case err != nil:
-			r.t.Fatal(err)
-		case ended.Signo != 0:
-			err := r.server.Wait()
-			r.server = nil
-			text, _ := os.ReadFile(r.path("log"))
-			if refusal = string(text[len(before):]); err == nil || refusal == "" || strings.Contains(refusal, "goroutine ") {
-				r.t.Errorf("modproxy ended with %v, and said %q", err, refusal)
-			}
-			return refusal
-		case r.ask("GET", "/-/readyz").status == http.StatusOK:
-			return ""
-		}
+	err := r.server.Until(r.t.Context(), r.isReady)
+	if err == nil {
+		return ""
 	}
-	r.t.Fatal("modproxy neither becomes ready nor ends")
-	return ""
+	select {
+	case <-r.server.Exited():
+	default:
+		r.t.Fatal(err)
+	}
+	refusal = string(r.server.Log()[len(before):])
+	if err := r.server.Wait(0); err == nil || refusal == "" || strings.Contains(refusal, "goroutine ") {
+		r.t.Errorf("modproxy ended with %v, and said %q", err, refusal)
+	}
+	r.server = nil
+	return refusal
 }
 
 // complete fails the test unless everything that was kept is there, offline, as it
 // was, and the ledger has what it had. It ends modproxy.
 func (d *directory) complete(what string) {
 	d.t.Helper()
-	d.served(what)
-	if kinds := d.verify(); len(kinds) > 0 {
-		d.t.Errorf("%s: verify finds %v", what, kinds)
-	}
-}
-
-// served is complete without what verify says.
-func (d *directory) served(what string) {
-	d.t.Helper()
-	for i, p := range d.kept {
-		if a := d.ask("GET", p.path); a.status != http.StatusOK || !bytes.Equal(a.body, p.body) {
-			d.t.Errorf("%s: %s: %v", what, p.path, a)
-		}
-		if a := d.ask("GET", modulePath(fmt.Sprintf("m%d", i))+"/versions"); a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"1.0.0"`)) {
-			d.t.Errorf("%s: m%d: %v %s", what, i, a, a.body)
-		}
+	if lacks := d.lacks(what); len(lacks) > 0 {
+		d.t.Errorf("%s: it lacks %q", what, lacks)
 	}
 	d.stop()
 	if is := d.output("ledger", "show"); !bytes.Equal(is, d.ledger) {
 		d.t.Errorf("%s: the ledger has\n%sand had\n%s", what, is, d.ledger)
 	}
+	if kinds := d.verify(); len(kinds) > 0 {
+		d.t.Errorf("%s: verify finds %v", what, kinds)
+	}
+}
+
+// lacks asks for everything that was kept and returns what is not served. It fails the
+// test if something is served that is not as it was, or is said not to exist.
+func (d *directory) lacks(what string) (lacks []string) {
+	d.t.Helper()
+	for i, p := range d.kept {
+		for path, right := range map[string]func(body []byte) bool{
+			p.path: func(body []byte) bool { return bytes.Equal(body, p.body) },
+			modulePath(fmt.Sprint("m", i)) + "/versions": func(body []byte) bool { return bytes.Contains(body, []byte(`"1.0.0"`)) },
+		} {
+			a := d.ask("GET", path)
+			if a.Status == http.StatusOK && !right(a.Body) || a.Status == http.StatusNotFound || a.Status == 0 {
+				d.t.Errorf("%s: %s: %v %.500s", what, path, a, a.Body)
+			}
+			if a.Status != http.StatusOK {
+				lacks = append(lacks, fmt.Sprintf("%s: %v", path, a))
+			}
+		}
+	}
+	return lacks
 }
 
 // pages are the pages of an index of one kind: 2 is a leaf, 16 the list of the free
@@ -167,14 +171,12 @@ var indexDamages = []struct {
 		return b
 	}},
 	{"the items of leaf pages", func(d *directory, b []byte) []byte { d.leaves(b, func(p []byte) { scribble(p[16:512]) }); return b }},
-	{"no items in leaf pages", func(d *directory, b []byte) []byte { d.leaves(b, func(p []byte) { clear(p[10:12]) }); return b }},
 	{"a byte of a value", func(d *directory, b []byte) []byte {
 		return bytes.ReplaceAll(b, []byte(`"sum":"h1:`), []byte(`"sum":"h2:`))
 	}},
 	{"cut short", func(_ *directory, b []byte) []byte { return b[:len(b)/2] }},
 	{"empty", func(*directory, []byte) []byte { return []byte{} }},
 	{"gone", func(*directory, []byte) []byte { return nil }},
-	{"older", func(d *directory, _ []byte) []byte { return d.file(d.older, "index.db") }},
 	{"foreign", func(*directory, []byte) []byte { return random("foreign", 20_000) }},
 }
 
@@ -182,7 +184,7 @@ var indexDamages = []struct {
 func (d *directory) leaves(index []byte, do func(page []byte)) {
 	n := 0
 	for _, p := range pages(index, 2) {
-		if bytes.Contains(p, []byte(filepath.Base(d.kept[0].file))) {
+		if bytes.Contains(p, []byte("up.example.com/acme/m0/aws")) {
 			do(p)
 			n++
 		}
@@ -214,8 +216,9 @@ func (d *directory) put(name string, content []byte) {
 	}
 }
 
-// Whatever happens to the index: modproxy starts and has everything, or refuses,
-// says what to do, and has everything when that is done.
+// Whatever happens to the index: modproxy starts and has everything, or refuses, or
+// serves what it has and verify finds the damage; it says what to do, and has everything
+// when that is done.
 func TestDamagedIndex(t *testing.T) {
 	d := newDirectory(t, rounds(12, 200))
 	for _, damage := range indexDamages {
@@ -223,19 +226,28 @@ func TestDamagedIndex(t *testing.T) {
 		how := "refused"
 		refusal := d.startOrRefuse("--offline")
 		if refusal == "" {
-			d.served(damage.name)
-			out, err := d.command("verify").CombinedOutput()
-			if err == nil {
-				t.Logf("%s: mended", damage.name)
+			lacks, server := d.lacks(damage.name), d.server
+			d.server = nil
+			if err := server.Stop(); err != nil { // it writes down what was used when
+				how, refusal = "served, but for what it should have written", string(server.Log())
+			} else if out, err := d.command("verify").CombinedOutput(); err != nil {
+				how, refusal = "served all the same, and found by verify", string(out)
+			} else if len(lacks) == 0 {
+				t.Logf("%s: served", damage.name)
 				continue
+			} else {
+				t.Errorf("%s: it lacks %q, and verify finds nothing", damage.name, lacks)
 			}
-			how, refusal = "served all the same, and found by verify", string(out)
 		}
 		t.Logf("%s: %s", damage.name, how)
-		if !strings.Contains(refusal, `"modproxy rebuild"`) {
+		switch {
+		case strings.Contains(refusal, `"modproxy rebuild"`):
+			d.output("rebuild")
+		case strings.Contains(refusal, `"modproxy verify --read-data --repair"`):
+			d.output("verify", "--read-data", "--repair")
+		default:
 			t.Errorf("%s: no remedy: %s", damage.name, refusal)
 		}
-		d.output("rebuild")
 		if refusal := d.startOrRefuse("--offline"); refusal != "" {
 			t.Errorf("%s: after a rebuild: %s", damage.name, refusal)
 			continue
@@ -275,7 +287,7 @@ func TestDamagedLedger(t *testing.T) {
 				continue // the key is older than anything
 			}
 			d.put(name, content)
-			if !long() && i%3 != n {
+			if !rig.Long() && i%3 != n {
 				continue // there is time for some of them
 			}
 			refusal := d.startOrRefuse("--offline")

@@ -5,7 +5,6 @@ package faults_test
 import (
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 // says that it is not ready and why, and keeps and serves nothing wrong.
 func TestInputOutputErrors(t *testing.T) {
 	d := newDisk(t, 64, "commit=1")
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 	r.start()
 	r.ready()
 	end := r.load(4)

@@ -13,7 +13,7 @@ import (
 )
 
 // refuses wants "modproxy serve" to end within five seconds, and to say why.
-func (r *rig) refuses(why string) {
+func (r *proxy) refuses(why string) {
 	r.t.Helper()
 	started := time.Now()
 	out, err := r.command("serve", "--listen", "127.0.0.1:0").CombinedOutput()
@@ -29,7 +29,7 @@ func (r *rig) refuses(why string) {
 // One modproxy at a time works in a data directory; one that was killed is none,
 // and one that is too old for the directory leaves it alone.
 func TestSecondProcess(t *testing.T) {
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	r.start()
 	r.ready()
 	r.fill(5)

@@ -4,8 +4,6 @@ package faults_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -13,7 +11,7 @@ import (
 // modproxy is killed at any moment, from its start on: nothing that a client was
 // given is lost, nothing is damaged, and it starts again.
 func TestKill(t *testing.T) {
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	end := r.load(8)
 	defer end()
 	var slowest time.Duration

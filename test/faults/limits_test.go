@@ -4,6 +4,7 @@ package faults_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,7 +38,7 @@ func TestLimits(t *testing.T) {
 func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	const clients = 96
 	t.Setenv("MODPROXY_CACHE_MEMORY", "64KiB") // packages are read from the disk
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: 10 * time.Second}
 	r.starter = begin
 	r.start()
@@ -70,7 +71,7 @@ func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 func newGroup(t *testing.T, controller, first, second string, limit int) string {
 	t.Helper()
 	const groups = "/sys/fs/cgroup"
-	name := fmt.Sprintf("modproxy-faults-%d-%s", os.Getpid(), controller)
+	name := fmt.Sprintf("modproxy-faults-%x-%s", rand.Uint64(), controller)
 	dir, file := filepath.Join(groups, controller, name), first
 	if _, err := os.Stat(filepath.Join(groups, "cgroup.subtree_control")); err == nil {
 		dir, file = filepath.Join(groups, name), second

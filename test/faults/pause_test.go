@@ -4,33 +4,33 @@ package faults_test
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // modproxy stands still for a while, as when its machine is moved: everybody gets
 // an answer afterwards, nothing is fetched twice, and nobody else gets at its data.
 func TestPause(t *testing.T) {
 	pauses := []time.Duration{5 * time.Second}
-	if long() {
+	if rig.Long() {
 		pauses = []time.Duration{5 * time.Second, 12 * time.Second, 20 * time.Second, 30 * time.Second}
 	}
 	var mu sync.Mutex
 	fetched := map[string][]time.Time{}
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r := newProxy(t, with{registry: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.HasPrefix(q.URL.Path, "/archives/") {
 			mu.Lock()
 			fetched[q.URL.Path] = append(fetched[q.URL.Path], time.Now())
 			mu.Unlock()
 		}
 		answer(w, q)
-	}))
+	})})
 	r.client.Timeout = time.Minute
 	const patient = 30 * time.Second // with an upstream that does not answer: then it is asked again
 	var stopped []time.Time
@@ -41,21 +41,21 @@ func TestPause(t *testing.T) {
 		r.ask("GET", versions)
 		endLoad, endDrift := r.load(8), r.loadDrift()
 		time.Sleep(500 * time.Millisecond)
-		syscall.Kill(r.server.Process.Pid, syscall.SIGSTOP)
+		syscall.Kill(r.server.ID(), syscall.SIGSTOP)
 		started := time.Now()
 		stopped = append(stopped, started)
-		asking := make(chan answered)
+		asking := make(chan rig.Answer)
 		go func() {
 			asking <- r.ask("GET", versions)
 		}()
 		r.refuses("another modproxy has the data directory: process ")
 		time.Sleep(pause - time.Since(started))
 		before := r.acked()
-		syscall.Kill(r.server.Process.Pid, syscall.SIGCONT)
+		syscall.Kill(r.server.ID(), syscall.SIGCONT)
 		if took := r.ready(); took > 10*time.Second {
 			t.Errorf("after a pause of %v it was ready after %v", pause, took)
 		}
-		if a := <-asking; a.status != http.StatusOK {
+		if a := <-asking; a.Status != http.StatusOK {
 			t.Errorf("who asked in a pause of %v was answered %v", pause, a)
 		}
 		for waited := time.Now(); r.acked() < before+20; time.Sleep(5 * time.Millisecond) {

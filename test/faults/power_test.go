@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +24,7 @@ type disk struct {
 
 func newDisk(t *testing.T, megabytes int64, option string) *disk {
 	t.Helper()
-	d := &disk{t, filepath.Join(os.Getenv(dirVariable), fmt.Sprintf("%d.img", rand.Uint64())), t.TempDir(), option}
+	d := &disk{t, filepath.Join(os.TempDir(), fmt.Sprintf("%d.img", rand.Uint64())), t.TempDir(), option}
 	f, err := os.Create(d.image)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +93,7 @@ var options = []string{
 
 // cutPower runs a program under load on a disk, cuts the power, and is what is
 // wrong afterwards.
-func (r *rig) cutPower(d *disk) error {
+func (r *proxy) cutPower(d *disk) error {
 	r.t.Helper()
 	end := r.load(8)
 	r.start()
@@ -123,7 +125,7 @@ func TestPowerCut(t *testing.T) {
 			continue
 		}
 		d := newDisk(t, 512, option)
-		r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+		r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 		for round := range share {
 			if err := r.cutPower(d); err != nil {
 				t.Fatalf("%s, round %d: %v", option, round+1, err)
@@ -148,19 +150,17 @@ func TestPowerCut(t *testing.T) {
 // nothing.
 func TestPowerCutFindsWhoDoesNotFlush(t *testing.T) {
 	for name, changes := range map[string]map[string][2]string{
-		"everything": {"cache/disk/durable.go": {"s.sync(f)", "error(nil)"}},
-		"packages": {"cache/disk/durable.go": {
-			"return f.Name(), s.flush(f)", "if mode == 0o444 {\n\t\treturn f.Name(), nil\n\t}\n\treturn f.Name(), s.flush(f)",
-		}},
-		"index": {"cache/disk/bolt.go": {"		Timeout: lockTimeout,\n		OpenFile:", "		Timeout: lockTimeout, NoSync: true,\n		OpenFile:"}},
+		"everything": {"internal/durable/durable.go": {"sync = (*os.File).Sync", "sync = func(*os.File) error { return nil }"}},
+		"packages":   {"store/disk/blobs.go": {"x.d.disk.WriteTemp(", "(durable.Disk{Sync: func(*os.File) error { return nil }}).WriteTemp("}},
+		"index":      {"store/disk/bolt.go": {"bbolt.Options{ReadOnly: d.readOnly != nil}", "bbolt.Options{ReadOnly: d.readOnly != nil, NoSync: true}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			program := filepath.Join(os.Getenv(dirVariable), "mutant-"+name)
-			if err := build(program, changes); err != nil {
+			program := filepath.Join(os.TempDir(), "mutant-"+name)
+			if err := rig.Build(t.Context(), program, changes); err != nil {
 				t.Fatal(err)
 			}
 			d := newDisk(t, 512, "commit=1000,data=writeback")
-			r := newRig(t, program, filepath.Join(d.mounted, "data"))
+			r := newProxy(t, with{program: program, data: filepath.Join(d.mounted, "data")})
 			for round := range 5 {
 				if err := r.cutPower(d); err != nil {
 					t.Logf("found in round %d: %.300s", round+1, err)

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// newReadOnlyRig is a rig on a disk, with some packages.
-func newReadOnlyRig(t *testing.T) (*rig, *disk) {
+// newReadOnlyProxy is a rig on a disk, with some packages.
+func newReadOnlyProxy(t *testing.T) (*proxy, *disk) {
 	t.Helper()
 	d := newDisk(t, 64, "commit=1")
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(d.mounted, "data"))
+	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
 	r.start()
 	r.ready()
 	r.fill(20)
@@ -25,7 +25,7 @@ func newReadOnlyRig(t *testing.T) (*rig, *disk) {
 }
 
 // fill has clients ask until n more packages are acknowledged.
-func (r *rig) fill(n int) {
+func (r *proxy) fill(n int) {
 	r.t.Helper()
 	end := r.load(4)
 	defer end()
@@ -42,20 +42,20 @@ var cold = packagePath("cold", "1.0.0")
 
 // servesReadOnly wants what is kept, and that modproxy says that nothing else is,
 // and one of the reasons.
-func (r *rig) servesReadOnly(reasons ...string) {
+func (r *proxy) servesReadOnly(reasons ...string) {
 	r.t.Helper()
 	for started := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		a := r.ask("GET", "/-/readyz")
-		why := slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(string(a.body), reason) })
-		if a.status == http.StatusServiceUnavailable && why {
+		why := slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(string(a.Body), reason) })
+		if a.Status == http.StatusServiceUnavailable && why {
 			break
 		}
 		if time.Since(started) > 30*time.Second {
-			r.t.Fatalf("/-/readyz: %v %s", a, a.body)
+			r.t.Fatalf("/-/readyz: %v %s", a, a.Body)
 		}
 		r.ask("GET", cold) // who has to write notices
 	}
-	if a := r.ask("GET", "/-/healthz"); a.status != http.StatusOK {
+	if a := r.ask("GET", "/-/healthz"); a.Status != http.StatusOK {
 		r.t.Errorf("/-/healthz: %v", a)
 	}
 	for _, path := range r.paths() {
@@ -68,7 +68,7 @@ func (r *rig) servesReadOnly(reasons ...string) {
 // The file system becomes read-only under modproxy, as it does after an error of
 // the disk: what is kept is served, and it says that nothing else is.
 func TestDiskBecomesReadOnly(t *testing.T) {
-	r, d := newReadOnlyRig(t)
+	r, d := newReadOnlyProxy(t)
 	end := r.load(4)
 	d.run("mount", "-o", "remount,abort", d.mounted)
 	r.servesReadOnly("read-only file system", "input/output error") // the latter of what was being flushed
@@ -84,7 +84,7 @@ func TestDiskBecomesReadOnly(t *testing.T) {
 
 // A data directory that is read-only from the start is served as it is.
 func TestDataIsReadOnly(t *testing.T) {
-	r, d := newReadOnlyRig(t)
+	r, d := newReadOnlyProxy(t)
 	r.stop()
 	d.run("mount", "-o", "remount,ro", d.mounted)
 	asked := r.asked.Load()
@@ -92,7 +92,7 @@ func TestDataIsReadOnly(t *testing.T) {
 	r.start()
 	r.servesReadOnly("read-only file system")
 	for _, path := range []string{cold, modulePath("cold") + "/1.0.0/download"} {
-		if a := r.ask("GET", path); a.status != http.StatusInsufficientStorage || !strings.Contains(a.said(), "read-only file system") {
+		if a := r.ask("GET", path); a.Status != http.StatusInsufficientStorage || !strings.Contains(a.Said(), "read-only file system") {
 			t.Errorf("%s: %v", path, a)
 		}
 	}

@@ -5,7 +5,6 @@ package faults_test
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -20,7 +19,7 @@ func TestSlowDisk(t *testing.T) {
 		promised = 9 * time.Second // by which versions and locations are answered, whatever happens
 	)
 	t.Setenv("MODPROXY_CACHE_MEMORY", "64KiB") // packages are read from the disk
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	r.start()
 	r.ready()
 	r.fill(20)
@@ -35,11 +34,11 @@ func TestSlowDisk(t *testing.T) {
 			new := modulePath("new") + fmt.Sprintf("/1.%d.0/download", r.next.Add(1))
 			for _, path := range []string{"/-/healthz", "/-/readyz", versions, kept, new} {
 				a := r.ask("GET", path)
-				if a.status != http.StatusOK && a.status != http.StatusNoContent {
+				if a.Status != http.StatusOK && a.Status != http.StatusNoContent {
 					t.Errorf("%s: %v", path, a)
 				}
 				kind := filepath.Base(path)
-				took[kind] = append(took[kind], a.took)
+				took[kind] = append(took[kind], a.Took)
 			}
 		}
 		end()

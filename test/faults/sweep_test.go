@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // strace is strace that does to system calls what inject says, and tells nothing.
@@ -31,9 +32,9 @@ func injected(calls, inject string) func(*exec.Cmd) error {
 }
 
 // inject does so to modproxy that runs, until end is called.
-func (r *rig) inject(calls, inject string) (end func()) {
+func (r *proxy) inject(calls, inject string) (end func()) {
 	r.t.Helper()
-	pid := strconv.Itoa(r.server.Process.Pid)
+	pid := strconv.Itoa(r.server.ID())
 	args := append(strace(calls, inject), "-p", pid)
 	cmd := exec.Command(args[0], args[1:]...)
 	var complaint bytes.Buffer
@@ -78,7 +79,7 @@ const few = 3
 func TestSweepOfStarts(t *testing.T) {
 	for _, s := range swept[:rounds(few, len(swept))] {
 		t.Run(s.name, func(t *testing.T) {
-			r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+			r := newProxy(t, with{})
 			first := r.sweepStarts(s.calls, s.starts, true)
 			r.start()
 			r.ready()
@@ -95,7 +96,7 @@ func TestSweepOfStarts(t *testing.T) {
 }
 
 // sweepStarts kills modproxy at its Nth call until one is behind the start.
-func (r *rig) sweepStarts(calls string, most int, anew bool) (killed []int) {
+func (r *proxy) sweepStarts(calls string, most int, anew bool) (killed []int) {
 	r.t.Helper()
 	defer func() { r.starter = (*exec.Cmd).Start }()
 	for _, n := range numbers(most, 1, 10) {
@@ -131,7 +132,7 @@ func TestSweep(t *testing.T) {
 }
 
 func sweep(t *testing.T, calls string, most int) int {
-	r := newRig(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"))
+	r := newProxy(t, with{})
 	endLoad, endDrift := r.load(rounds(4, 16)), r.loadDrift()
 	var killed, missed []int
 	for _, n := range numbers(most, 10) {
@@ -172,7 +173,7 @@ const patience = 5 * time.Second
 // numbers are those of the calls that are tried: every one at first, and then
 // fewer, up to most; or few.
 func numbers(most int, some ...int) (list []int) {
-	if !long() {
+	if !rig.Long() {
 		for _, n := range some {
 			list = append(list, min(n, most))
 		}
@@ -185,20 +186,16 @@ func numbers(most int, some ...int) (list []int) {
 }
 
 // ended reports whether modproxy was killed before something was so.
-func (r *rig) ended(before func() bool) bool {
+func (r *proxy) ended(before func() bool) bool {
 	r.t.Helper()
 	for !before() {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(r.server.Process.Pid, &status, syscall.WNOHANG, nil)
-		switch {
-		case err != nil:
-			r.t.Fatal(err)
-		case pid == 0:
-			time.Sleep(2 * time.Millisecond)
+		select {
+		case <-r.server.Exited():
+		case <-time.After(2 * time.Millisecond):
 			continue
-		case !status.Signaled() || status.Signal() != syscall.SIGKILL:
-			r.server = nil
-			r.t.Fatalf("modproxy ended by itself: %#x", status)
+		}
+		if status := r.server.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+			r.t.Fatalf("modproxy ended by itself: %v", r.server.ProcessState)
 		}
 		r.server = nil
 		return true

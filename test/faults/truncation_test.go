@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,7 +49,7 @@ func TestCutTransfers(t *testing.T) {
 	t.Setenv("MODPROXY_CACHE_MISSING", "1ms")
 	var well atomic.Bool
 	up := &sized{bytes: 50_000}
-	r := newRigAt(t, os.Getenv(programVariable), filepath.Join(t.TempDir(), "data"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newProxy(t, with{registry: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if well.Load() || !strings.HasPrefix(r.URL.Path, "/archives/") {
 			up.ServeHTTP(w, r)
 			return
@@ -65,7 +64,7 @@ func TestCutTransfers(t *testing.T) {
 		}
 		fmt.Fprint(conn, cutAnswers[strings.ReplaceAll(of[0], "-", " ")](archive))
 		ends[strings.ReplaceAll(of[1], "-", " ")](conn.(*tls.Conn))
-	}))
+	})})
 	r.start()
 	r.ready()
 	var group sync.WaitGroup
@@ -76,7 +75,7 @@ func TestCutTransfers(t *testing.T) {
 			names = append(names, name)
 			group.Go(func() {
 				a := r.ask("GET", packagePath(name, "1.0.0"))
-				if a.err != nil || a.status != http.StatusFailedDependency && a.status != http.StatusBadGateway || a.said() == "" {
+				if a.Err != nil || a.Status != http.StatusFailedDependency && a.Status != http.StatusBadGateway || a.Said() == "" {
 					t.Errorf("%s: %v", name, a)
 				}
 			})
@@ -92,7 +91,7 @@ func TestCutTransfers(t *testing.T) {
 	well.Store(true)
 	time.Sleep(10 * time.Millisecond) // for so long it is remembered, and more
 	for _, name := range names {
-		if a := r.ask("GET", packagePath(name, "1.0.0")); a.status != http.StatusOK || a.err != nil || len(a.body) < up.bytes {
+		if a := r.ask("GET", packagePath(name, "1.0.0")); a.Status != http.StatusOK || a.Err != nil || len(a.Body) < up.bytes {
 			t.Errorf("%s, when all is well: %v", name, a)
 		}
 	}

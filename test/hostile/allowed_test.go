@@ -28,8 +28,8 @@ func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
 		p.run(regexp.MustCompile(`[^a-z0-9.]`).ReplaceAllString(host, "_"), func(t *testing.T) {
 			for _, rest := range []string{"versions", "1.0.0/download", "1.0.0/archive-aws-1.0.0.tar.gz"} {
 				a, err := p.send("GET /" + host + "/v1/modules/good/archive/aws/" + rest + " HTTP/1.1\r\nHost: " + "modproxy.test" + "\r\nConnection: close\r\n\r\n")
-				if err != nil || a.status != http.StatusForbidden && a.status != http.StatusBadRequest && a.status != http.StatusNotFound {
-					t.Errorf("%s: %d, %v: %s", rest, a.status, err, a.said())
+				if err != nil || a.Status != http.StatusForbidden && a.Status != http.StatusBadRequest && a.Status != http.StatusNotFound {
+					t.Errorf("%s: %d, %v: %s", rest, a.Status, err, a.Said())
 				}
 			}
 		})
@@ -37,8 +37,8 @@ func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
 	for _, host := range lookalikes {
 		p.run("as-Host-"+regexp.MustCompile(`[^a-z0-9.]`).ReplaceAllString(host, "_"), func(t *testing.T) {
 			a, err := p.send("GET /v1/modules/corp/vpc/aws/versions HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
-			if err == nil && strings.Contains(string(a.body), "99.0.0") {
-				t.Errorf("%d %s: the route did not count", a.status, a.body)
+			if err == nil && strings.Contains(string(a.Body), "99.0.0") {
+				t.Errorf("%d %s: the route did not count", a.Status, a.Body)
 			}
 		})
 	}

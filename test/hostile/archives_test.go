@@ -278,8 +278,8 @@ func TestBrokenTransfersAreNotKept(t *testing.T) {
 					broken(w, r)
 				}
 			})
-			if a := p.install(m, "1.0.0"); a.status < 400 || a.status == http.StatusNotFound {
-				t.Errorf("%d: %s", a.status, a.said())
+			if a := p.install(m, "1.0.0"); a.Status < 400 || a.Status == http.StatusNotFound {
+				t.Errorf("%d: %s", a.Status, a.Said())
 			}
 			well = true
 			time.Sleep(20 * time.Millisecond) // for so long it is remembered, and more

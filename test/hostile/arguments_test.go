@@ -117,10 +117,10 @@ func TestOddButLegalRefs(t *testing.T) {
 		p.run(url.PathEscape(ref), func(t *testing.T) {
 			location := "git::https://src.test/good/odd.git?ref=" + url.QueryEscape(ref)
 			a := p.install(module{located(location).host(t), "case", "ref", "aws"}, "1.0.0")
-			if a.status != 200 {
-				t.Fatalf("%d: %s", a.status, a.said())
+			if a.Status != 200 {
+				t.Fatalf("%d: %s", a.Status, a.Said())
 			}
-			if got, want := unpack(t, a.body)["main.tf"].data, strings.TrimPrefix(ref, "refs/heads/")+"\n"; got != want {
+			if got, want := unpack(t, a.Body)["main.tf"].data, strings.TrimPrefix(ref, "refs/heads/")+"\n"; got != want {
 				t.Errorf("ref %q has %q; want %q", ref, got, want)
 			}
 		})

@@ -10,23 +10,16 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/modproxy/modproxy/test/registrytest"
 )
-
-// answer is a whole answer of modproxy.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-	took   time.Duration
-}
 
 // plain asks modproxy: no proxy, no redirect, no connection that is left open.
 var plain = &http.Client{
@@ -37,7 +30,7 @@ var plain = &http.Client{
 
 // ask sends one request and reads its answer to the end. What must hold of every
 // answer is checked here.
-func (p *proxy) ask(method, path string, headers ...string) answer {
+func (p *proxy) ask(method, path string, headers ...string) rig.Answer {
 	p.t.Helper()
 	a, err := p.try(context.Background(), method, path, headers...)
 	if err != nil {
@@ -46,17 +39,10 @@ func (p *proxy) ask(method, path string, headers ...string) answer {
 	return a
 }
 
-func (p *proxy) try(ctx context.Context, method, path string, headers ...string) (answer, error) {
-	r, err := http.NewRequestWithContext(ctx, method, p.url+path, nil)
+func (p *proxy) try(ctx context.Context, method, path string, headers ...string) (rig.Answer, error) {
+	r, err := rig.NewRequest(ctx, method, p.url+path, headers...)
 	if err != nil {
-		return answer{}, err
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			r.Host = headers[i+1]
-		} else {
-			r.Header.Add(headers[i], headers[i+1])
-		}
+		return rig.Answer{}, err
 	}
 	if p.shown != "" && r.Header["Authorization"] == nil {
 		r.Header.Set("Authorization", p.shown)
@@ -64,20 +50,12 @@ func (p *proxy) try(ctx context.Context, method, path string, headers ...string)
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Del("Authorization")
 	}
-	started := time.Now()
 	p.count(1)
-	res, err := plain.Do(r)
-	if err != nil {
-		return answer{}, err
+	a := rig.Do(plain, r)
+	if a.Err == nil {
+		p.hold(method, path, a)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	a := answer{res.StatusCode, res.Header, body, time.Since(started)}
-	if err != nil {
-		return a, fmt.Errorf("the body: %w", err)
-	}
-	p.hold(method, path, a, res.ContentLength)
-	return a, nil
+	return a, a.Err
 }
 
 // count expects more lines in the log.
@@ -89,28 +67,28 @@ func (p *proxy) count(n int) {
 
 // hold checks what holds of every answer: nothing secret, no package that is
 // another than before, errors in the one form that errors have.
-func (p *proxy) hold(method, path string, a answer, length int64) {
+func (p *proxy) hold(method, path string, a rig.Answer) {
 	p.t.Helper()
 	var header bytes.Buffer
-	a.header.Write(&header)
+	a.Header.Write(&header)
 	for _, secret := range secrets {
-		if bytes.Contains(header.Bytes(), []byte(secret)) || bytes.Contains(a.body, []byte(secret)) {
-			p.t.Errorf("%s %s: the answer has the secret %s\n%s%.2000s", method, path, secret, &header, a.body)
+		if bytes.Contains(header.Bytes(), []byte(secret)) || bytes.Contains(a.Body, []byte(secret)) {
+			p.t.Errorf("%s %s: the answer has the secret %s\n%s%.2000s", method, path, secret, &header, a.Body)
 		}
 	}
-	if a.status >= 400 && method != http.MethodHead {
+	if a.Status >= 400 && method != http.MethodHead {
 		var said struct{ Errors []string }
-		if err := json.Unmarshal(a.body, &said); err != nil || len(said.Errors) != 1 || said.Errors[0] == "" {
-			p.t.Errorf("%s %s: %d without one clear error: %.500q, %v", method, path, a.status, a.body, err)
+		if err := json.Unmarshal(a.Body, &said); err != nil || len(said.Errors) != 1 || said.Errors[0] == "" {
+			p.t.Errorf("%s %s: %d without one clear error: %.500q, %v", method, path, a.Status, a.Body, err)
 		}
 	}
-	if a.status != http.StatusOK || method != http.MethodGet || !strings.HasSuffix(path, ".tar.gz") {
+	if a.Status != http.StatusOK || method != http.MethodGet || !strings.HasSuffix(path, ".tar.gz") {
 		return
 	}
-	if length != int64(len(a.body)) {
-		p.t.Errorf("%s %s: %d bytes, and a Content-Length of %d", method, path, len(a.body), length)
+	if a.Length != int64(len(a.Body)) {
+		p.t.Errorf("%s %s: %d bytes, and a Content-Length of %d", method, path, len(a.Body), a.Length)
 	}
-	digest := fmt.Sprintf("%x", sha256.Sum256(a.body))
+	digest := fmt.Sprintf("%x", sha256.Sum256(a.Body))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if first, ok := p.packages[path]; ok && first != digest {
@@ -119,35 +97,26 @@ func (p *proxy) hold(method, path string, a answer, length int64) {
 	p.packages[path] = digest
 }
 
-func (p *proxy) status(path string) int { return p.ask(http.MethodGet, path).status }
-
-// said is the text of an error.
-func (a answer) said() string {
-	var said struct{ Errors []string }
-	if json.Unmarshal(a.body, &said) != nil {
-		return string(a.body)
-	}
-	return strings.Join(said.Errors, "\n")
-}
+func (p *proxy) status(path string) int { return p.ask(http.MethodGet, path).Status }
 
 // install asks as a client does that installs a version, and returns the package,
 // or the answer that refused it.
-func (p *proxy) install(m module, version string) answer {
+func (p *proxy) install(m module, version string) rig.Answer {
 	p.t.Helper()
 	a := p.ask(http.MethodGet, m.path(version+"/download"))
-	for a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "1" {
+	for a.Status == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "1" {
 		time.Sleep(time.Second)
 		a = p.ask(http.MethodGet, m.path(version+"/download"))
 	}
-	if a.status != http.StatusNoContent {
+	if a.Status != http.StatusNoContent {
 		return a
 	}
-	to, _, _ := strings.Cut(strings.TrimPrefix(a.header.Get("X-Terraform-Get"), p.url), "?")
+	to, _, _ := strings.Cut(strings.TrimPrefix(a.Header.Get("X-Terraform-Get"), p.url), "?")
 	if i := strings.Index(to, "//"); i > 0 {
 		to = to[:i]
 	}
 	if !strings.HasPrefix(to, "/") {
-		p.t.Errorf("the package of %v is said to be at %q", m, a.header.Get("X-Terraform-Get"))
+		p.t.Errorf("the package of %v is said to be at %q", m, a.Header.Get("X-Terraform-Get"))
 		return a
 	}
 	return p.ask(http.MethodGet, to)
@@ -157,10 +126,10 @@ func (p *proxy) install(m module, version string) answer {
 func (p *proxy) mustInstall(m module, version string) map[string]file {
 	p.t.Helper()
 	a := p.install(m, version)
-	if a.status != http.StatusOK {
-		p.t.Fatalf("%v %s: %d: %s", m, version, a.status, a.said())
+	if a.Status != http.StatusOK {
+		p.t.Fatalf("%v %s: %d: %s", m, version, a.Status, a.Said())
 	}
-	return unpack(p.t, a.body)
+	return unpack(p.t, a.Body)
 }
 
 // refuse wants that a version cannot be installed, that the client is told why in
@@ -169,13 +138,13 @@ func (p *proxy) refuse(t testing.TB, m module, version, why string) {
 	t.Helper()
 	first := p.install(m, version)
 	again := p.ask(http.MethodGet, m.path(version+"/download"))
-	for i, a := range []answer{first, again} {
-		if a.status < 400 || a.status == http.StatusNotFound || a.status == http.StatusInternalServerError {
-			t.Errorf("ask %d: %d; want a refusal: %s", i, a.status, a.said())
+	for i, a := range []rig.Answer{first, again} {
+		if a.Status < 400 || a.Status == http.StatusNotFound || a.Status == http.StatusInternalServerError {
+			t.Errorf("ask %d: %d; want a refusal: %s", i, a.Status, a.Said())
 			continue
 		}
-		if !regexp.MustCompile(why).MatchString(a.said()) {
-			t.Errorf("ask %d: %d %q; want words that match %q", i, a.status, a.said(), why)
+		if !regexp.MustCompile(why).MatchString(a.Said()) {
+			t.Errorf("ask %d: %d %q; want words that match %q", i, a.Status, a.Said(), why)
 		}
 	}
 }

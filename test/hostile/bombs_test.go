@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/ulikunitz/xz"
 )
 
@@ -136,7 +138,7 @@ func TestBombs(t *testing.T) {
 	p.run("memory", func(t *testing.T) {
 		mib := p.resident() >> 10
 		t.Logf("modproxy took %d MiB of memory", mib)
-		if mib > 200 && !raceDetector {
+		if mib > 200 && !rig.Race {
 			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
 		}
 	})

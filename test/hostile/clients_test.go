@@ -7,75 +7,37 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/rogpeppe/go-internal/txtar"
 )
-
-// clients finds Terraform and OpenTofu. In CI, and where all is run in full, both
-// must be there; elsewhere one that is not is left out, and said so.
-func clients(t *testing.T) map[string]string {
-	t.Helper()
-	tofu := os.Getenv("MODPROXY_TOFU")
-	if cache, err := os.UserCacheDir(); err == nil && tofu == "" {
-		tofu = filepath.Join(cache, "modproxy-tools", "tofu")
-	}
-	found := map[string]string{}
-	for name, program := range map[string]string{"terraform": "terraform", "tofu": tofu} {
-		path, err := exec.LookPath(program)
-		switch {
-		case err == nil:
-			found[name] = path
-		case os.Getenv("CI") == "true" || long():
-			t.Fatalf("%s: %v (make tools builds tofu; terraform is taken from PATH)", name, err)
-		default:
-			shorter(t, "without "+name)
-		}
-	}
-	return found
-}
 
 // getModules has a client fetch modules, given by name and source, and returns
 // where it has put them. Registries are asked through modproxy, unless p is nil.
 func getModules(t *testing.T, client string, p *proxy, sources map[string]string, registries ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	var code, config strings.Builder
+	i := &rig.Installation{Dir: t.TempDir(), Calls: map[string]string{}, Registries: map[string]string{}, CAFile: world.caFile}
+	for name, source := range sources {
+		i.Calls[name] = fmt.Sprintf("source = %q", source)
+		if !strings.Contains(source, "::") {
+			i.Calls[name] += "\nversion = \"1.0.0\""
+		}
+	}
 	if p != nil {
 		p.others = true
-	}
-	for name, source := range sources {
-		fmt.Fprintf(&code, "module %q {\n  source = %q\n", name, source)
-		if !strings.Contains(source, "::") {
-			fmt.Fprintf(&code, "  version = \"1.0.0\"\n")
-		}
-		fmt.Fprintf(&code, "}\n")
-	}
-	for _, host := range registries {
-		if p != nil {
-			fmt.Fprintf(&config, "host %q {\n  services = { \"modules.v1\" = \"%s/%s/v1/modules/\" }\n}\n", host, p.url, host)
+		for _, host := range registries {
+			i.Registries[host] = p.url + "/" + host + "/v1/modules/"
 		}
 	}
-	for name, text := range map[string]string{"main.tf": code.String(), "cli.tfrc": config.String()} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	dir, err := i.Get(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(client, "get", "-no-color")
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir(), "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
-		"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "cli.tfrc"), "SSL_CERT_FILE=" + world.caFile, "GIT_SSL_CAINFO=" + world.caFile,
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s get: %v\n%s", client, err, out)
-	}
-	return filepath.Join(dir, ".terraform", "modules")
+	return dir
 }
 
 // legalForms are the ways in which registries say where a package is that must work,
@@ -107,7 +69,7 @@ func TestLegalFormsWork(t *testing.T) {
 	}
 	delete(sources, "subdirectory-sub") // is in the subdirectory already
 	delete(sources, "git-subdirectory-sub")
-	for name, client := range clients(t) {
+	for name, client := range rig.Clients(t) {
 		p.run(name, func(t *testing.T) {
 			dir := getModules(t, client, p, sources, "up-a.test", host)
 			for form := range sources {
@@ -127,7 +89,7 @@ func TestLegalFormsWork(t *testing.T) {
 // A package from git has the files that a client gets that goes to git itself.
 func TestPackagesAreFaithful(t *testing.T) {
 	p := start(t, ordinary)
-	for name, client := range clients(t) {
+	for name, client := range rig.Clients(t) {
 		p.run(name, func(t *testing.T) {
 			proxied := getModules(t, client, p, map[string]string{"m": "up-a.test/good/faithful/aws"}, "up-a.test")
 			direct := getModules(t, client, nil, map[string]string{"m": "git::https://src.test/good/faithful.git?ref=v1.0.0"})

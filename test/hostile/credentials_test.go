@@ -188,8 +188,8 @@ func TestClientsOwnHeadersStayHere(t *testing.T) {
 	good := len(world.good["src.test"].Requests())
 	for _, path := range []string{"versions?token=" + secretClient, "1.0.0/download?token=" + secretClient, "1.0.0/headers-aws-1.0.0.tar.gz?token=" + secretClient} {
 		p.run(strings.ReplaceAll(strings.SplitN(path, "?", 2)[0], "/", "-"), func(t *testing.T) {
-			if a := p.ask(http.MethodGet, m.path(path), headers...); a.status >= 400 {
-				t.Errorf("%d: %s", a.status, a.said())
+			if a := p.ask(http.MethodGet, m.path(path), headers...); a.Status >= 400 {
+				t.Errorf("%d: %s", a.Status, a.Said())
 			}
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // randomPackage is an archive of so many bytes that cannot be made smaller.
@@ -129,10 +131,10 @@ func (p *proxy) slowest(t *testing.T, requests int) time.Duration {
 	for i := range requests {
 		path := []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0")}[i%3]
 		a := p.ask(http.MethodGet, path)
-		if a.status >= 300 {
-			t.Fatalf("%s: %d %s", path, a.status, a.said())
+		if a.Status >= 300 {
+			t.Fatalf("%s: %d %s", path, a.Status, a.Said())
 		}
-		took = append(took, a.took)
+		took = append(took, a.Took)
 	}
 	slices.Sort(took)
 	return took[len(took)*99/100]
@@ -144,7 +146,7 @@ func hardlyWorse(t *testing.T, before, now time.Duration) {
 	t.Helper()
 	t.Logf("99 of 100 requests within %v; before, within %v", now, before)
 	floor := 300 * time.Millisecond
-	if !long() {
+	if !rig.Long() {
 		floor = 3 * time.Second // many other tests run at the same time
 	}
 	if now > max(2*before, floor) {
@@ -168,8 +170,8 @@ func TestFloodOfAbsentNames(t *testing.T) {
 		group.Go(func() {
 			for i := range next {
 				m := module{"up-b.test", "absent", fmt.Sprintf("m%d", i), "aws"}
-				if a := p.ask(http.MethodGet, m.path("versions")); a.status != http.StatusNotFound && a.status != http.StatusServiceUnavailable {
-					p.t.Errorf("%d: %s", a.status, a.said())
+				if a := p.ask(http.MethodGet, m.path("versions")); a.Status != http.StatusNotFound && a.Status != http.StatusServiceUnavailable {
+					p.t.Errorf("%d: %s", a.Status, a.Said())
 				}
 			}
 		})
@@ -186,7 +188,7 @@ func TestFloodOfAbsentNames(t *testing.T) {
 		if got := len(world.good["up-b.test"].Requests()) - asked; got > n+10 {
 			t.Errorf("%d questions to the registry for %d names", got, n)
 		}
-		if size := len(p.ask(http.MethodGet, "/-/metrics").body); size > 64<<10 {
+		if size := len(p.ask(http.MethodGet, "/-/metrics").Body); size > 64<<10 {
 			t.Errorf("%d bytes of metrics: there is one for each name?", size)
 		}
 	})
@@ -203,8 +205,8 @@ func TestSlowClients(t *testing.T) {
 		slow, readers, deaf, requests = 100, 20, 10, 60
 	}
 	m := atArchive(t, "x.tar.gz", bytesOf(randomPackage(t, 5<<20)))
-	if a := p.install(m, "1.0.0"); a.status != http.StatusOK {
-		t.Fatal(a.said())
+	if a := p.install(m, "1.0.0"); a.Status != http.StatusOK {
+		t.Fatal(a.Said())
 	}
 	before := p.slowest(t, requests)
 	dial := func(first string) net.Conn {
@@ -261,7 +263,7 @@ func TestSlowClients(t *testing.T) {
 		if last > 13*time.Second {
 			t.Errorf("the last slow connection was cut off after %v; want 10s", last)
 		}
-		if mib := p.resident() >> 10; mib > 256 && !raceDetector {
+		if mib := p.resident() >> 10; mib > 256 && !rig.Race {
 			t.Errorf("modproxy took %d MiB of memory", mib)
 		}
 	})

@@ -78,8 +78,8 @@ func TestDiscoveryLeadsNowhere(t *testing.T) {
 			g.discovery = test.answer
 			m := module{g.host(t), "case", "discovery", "aws"}
 			p.refuse(t, m, "1.0.0", test.why)
-			if a := p.ask(http.MethodGet, m.path("versions")); a.status < 400 || a.status == http.StatusNotFound {
-				t.Errorf("versions: %d", a.status)
+			if a := p.ask(http.MethodGet, m.path("versions")); a.Status < 400 || a.Status == http.StatusNotFound {
+				t.Errorf("versions: %d", a.Status)
 			}
 			asked := 0
 			for _, s := range world.strangers.at(m.host) {

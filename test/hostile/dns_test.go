@@ -3,11 +3,11 @@
 package hostile_test
 
 import (
-	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
+
+	"github.com/modproxy/modproxy/test/rig"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -74,54 +74,12 @@ func (n *names) lookUp(name string, six bool) (found []netip.Addr, ok bool) {
 
 // serve answers questions over UDP.
 func (n *names) serve() error {
-	conn, err := net.ListenPacket("udp", nameServer+":53")
-	if err != nil {
-		return fmt.Errorf("name server: %w", err)
-	}
-	go func() {
-		packet := make([]byte, 1500)
-		for {
-			size, from, err := conn.ReadFrom(packet)
-			if err != nil {
-				return
-			}
-			if answer, err := n.answer(packet[:size]); err == nil {
-				conn.WriteTo(answer, from)
-			}
+	_, err := rig.ServeNames(nameServer, func(name string, six bool) ([]netip.Addr, dnsmessage.RCode) {
+		found, ok := n.lookUp(name, six)
+		if !ok {
+			return nil, dnsmessage.RCodeNameError
 		}
-	}()
-	return nil
-}
-
-func (n *names) answer(packet []byte) ([]byte, error) {
-	var p dnsmessage.Parser
-	head, err := p.Start(packet)
-	if err != nil {
-		return nil, err
-	}
-	q, err := p.Question()
-	if err != nil {
-		return nil, err
-	}
-	message := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},
-		Questions: []dnsmessage.Question{q},
-	}
-	found, ok := n.lookUp(strings.TrimSuffix(q.Name.String(), "."), q.Type == dnsmessage.TypeAAAA)
-	if !ok {
-		message.RCode = dnsmessage.RCodeNameError
-	}
-	for _, ip := range found {
-		r := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type}}
-		switch q.Type {
-		case dnsmessage.TypeA:
-			r.Body = &dnsmessage.AResource{A: ip.As4()}
-		case dnsmessage.TypeAAAA:
-			r.Body = &dnsmessage.AAAAResource{AAAA: ip.As16()}
-		default:
-			continue
-		}
-		message.Answers = append(message.Answers, r)
-	}
-	return message.Pack()
+		return found, dnsmessage.RCodeSuccess
+	})
+	return err
 }

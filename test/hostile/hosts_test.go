@@ -42,11 +42,11 @@ func TestHostIsNotBelieved(t *testing.T) {
 				for _, path := range paths {
 					a := p.ask(http.MethodGet, path, round...)
 					var header bytes.Buffer
-					a.header.Write(&header)
-					if bytes.Contains(header.Bytes(), []byte("poison")) || bytes.Contains(a.body, []byte("poison")) {
-						t.Errorf("GET %s with %v: %s\n%s%.500s", path, round, http.StatusText(a.status), &header, a.body)
+					a.Header.Write(&header)
+					if bytes.Contains(header.Bytes(), []byte("poison")) || bytes.Contains(a.Body, []byte("poison")) {
+						t.Errorf("GET %s with %v: %s\n%s%.500s", path, round, http.StatusText(a.Status), &header, a.Body)
 					}
-					if to := a.header.Get("X-Terraform-Get"); to != "" && !strings.HasPrefix(to, "/"+host) && !strings.HasPrefix(to, "/up-a.test/") && !strings.HasPrefix(to, p.url+"/") {
+					if to := a.Header.Get("X-Terraform-Get"); to != "" && !strings.HasPrefix(to, "/"+host) && !strings.HasPrefix(to, "/up-a.test/") && !strings.HasPrefix(to, p.url+"/") {
 						t.Errorf("GET %s with %v: the package is said to be at %q", path, round, to)
 					}
 				}
@@ -56,7 +56,7 @@ func TestHostIsNotBelieved(t *testing.T) {
 	p.run("absolute-form", func(t *testing.T) {
 		for range 2 {
 			a, err := p.send("GET http://" + poison + "/v1/modules/good/archive/aws/1.0.0/download HTTP/1.1\r\nHost: " + poison + "\r\nConnection: close\r\n\r\n")
-			if to := a.header.Get("X-Terraform-Get"); err != nil || strings.Contains(to, "poison") {
+			if to := a.Header.Get("X-Terraform-Get"); err != nil || strings.Contains(to, "poison") {
 				t.Errorf("%q, %v", to, err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestForwardingIsBelievedOfTheTrusted(t *testing.T) {
 		"scheme":   {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "javascript"}, "http://modules.example/up-a.test/"},
 	} {
 		p.run(name, func(t *testing.T) {
-			if to := p.ask(http.MethodGet, path, test.headers...).header.Get("X-Terraform-Get"); !strings.HasPrefix(to, test.want) {
+			if to := p.ask(http.MethodGet, path, test.headers...).Header.Get("X-Terraform-Get"); !strings.HasPrefix(to, test.want) {
 				t.Errorf("the package is said to be at %q; want %s…", to, test.want)
 			}
 		})

@@ -71,21 +71,21 @@ func TestSpellingsHaveOneIdentity(t *testing.T) {
 		p.run(strings.ReplaceAll(test.host+" "+test.module+" "+test.version, "/", "_"), func(t *testing.T) {
 			at := "/" + test.host + "/v1/modules/" + test.module + "/" + test.version + "/download"
 			a := p.ask(http.MethodGet, at)
-			if a.status != http.StatusNoContent {
-				if test.want != "" || a.status < 400 {
-					t.Fatalf("%d: %s; want %q", a.status, a.said(), test.want)
+			if a.Status != http.StatusNoContent {
+				if test.want != "" || a.Status < 400 {
+					t.Fatalf("%d: %s; want %q", a.Status, a.Said(), test.want)
 				}
 				return
 			}
-			to := strings.TrimPrefix(a.header.Get("X-Terraform-Get"), p.url)
+			to := strings.TrimPrefix(a.Header.Get("X-Terraform-Get"), p.url)
 			a = p.ask(http.MethodGet, to)
-			if a.status != http.StatusOK {
+			if a.Status != http.StatusOK {
 				if test.want != "" {
-					t.Fatalf("%d: %s; want %q", a.status, a.said(), test.want)
+					t.Fatalf("%d: %s; want %q", a.Status, a.Said(), test.want)
 				}
 				return
 			}
-			if got := from(t, unpack(t, a.body)); got != test.want {
+			if got := from(t, unpack(t, a.Body)); got != test.want {
 				t.Errorf("got the package of %q; want that of %q", got, test.want)
 			}
 		})
@@ -124,8 +124,8 @@ func TestRegistriesAreNotMixed(t *testing.T) {
 		}
 	})
 	p.run("own-hostname", func(t *testing.T) {
-		if a := p.ask(http.MethodGet, "/v1/modules/same/network/aws/1.0.0/download"); !strings.Contains(a.header.Get("X-Terraform-Get"), "/up-a.test/") {
-			t.Errorf("%d, %q", a.status, a.header.Get("X-Terraform-Get"))
+		if a := p.ask(http.MethodGet, "/v1/modules/same/network/aws/1.0.0/download"); !strings.Contains(a.Header.Get("X-Terraform-Get"), "/up-a.test/") {
+			t.Errorf("%d, %q", a.Status, a.Header.Get("X-Terraform-Get"))
 		}
 	})
 	before := len(world.good["up-b.test"].Requests())
@@ -135,8 +135,8 @@ func TestRegistriesAreNotMixed(t *testing.T) {
 		"not-kept-own-hostname": "/v1/modules/only/upb/aws/versions",
 	} {
 		p.run(name, func(t *testing.T) {
-			if a := p.ask(http.MethodGet, path); a.status != http.StatusBadGateway && a.status != http.StatusServiceUnavailable {
-				t.Errorf("%d: %s; want 502 or 503", a.status, a.said())
+			if a := p.ask(http.MethodGet, path); a.Status != http.StatusBadGateway && a.Status != http.StatusServiceUnavailable {
+				t.Errorf("%d: %s; want 502 or 503", a.Status, a.Said())
 			}
 		})
 	}
@@ -160,12 +160,12 @@ func TestReservedNamespacesStayReserved(t *testing.T) {
 	ask := func(t *testing.T, want int) {
 		t.Helper()
 		a := p.ask(http.MethodGet, "/v1/modules/corp/vpc/aws/versions")
-		if a.status != want || strings.Contains(string(a.body), "99.0.0") {
-			t.Errorf("%d %s; want %d and no 99.0.0", a.status, a.body, want)
+		if a.Status != want || strings.Contains(string(a.Body), "99.0.0") {
+			t.Errorf("%d %s; want %d and no 99.0.0", a.Status, a.Body, want)
 		}
 		for _, path := range []string{"/v1/modules/corp/vpc/aws/99.0.0/download", "/v1/modules/corp/vpc/aws/99/download", "/v1/modules/corp/none/aws/versions"} {
-			if a := p.ask(http.MethodGet, path); a.status < 400 {
-				t.Errorf("%s: %d", path, a.status)
+			if a := p.ask(http.MethodGet, path); a.Status < 400 {
+				t.Errorf("%s: %d", path, a.Status)
 			}
 		}
 		for _, host := range public {
@@ -192,8 +192,8 @@ func TestReservedNamespacesStayReserved(t *testing.T) {
 	p.run("says-404", func(t *testing.T) {
 		corp.Set(registrytest.All, registrytest.Knobs{Status: 404})
 		defer corp.Set(registrytest.All, registrytest.Knobs{})
-		if a := p.ask(http.MethodGet, "/v1/modules/corp/gone/aws/versions"); a.status < 400 {
-			t.Errorf("%d", a.status)
+		if a := p.ask(http.MethodGet, "/v1/modules/corp/gone/aws/versions"); a.Status < 400 {
+			t.Errorf("%d", a.Status)
 		}
 		ask(t, http.StatusOK)
 	})
@@ -216,9 +216,9 @@ func TestReservedNamespacesStayReserved(t *testing.T) {
 func (p *proxy) mustOwn(address, version string) map[string]file {
 	p.t.Helper()
 	a := p.ask(http.MethodGet, fmt.Sprintf("/v1/modules/%s/%s/download", address, version))
-	a = p.ask(http.MethodGet, strings.TrimPrefix(a.header.Get("X-Terraform-Get"), p.url))
-	if a.status != http.StatusOK {
-		p.t.Fatalf("%s: %d: %s", address, a.status, a.said())
+	a = p.ask(http.MethodGet, strings.TrimPrefix(a.Header.Get("X-Terraform-Get"), p.url))
+	if a.Status != http.StatusOK {
+		p.t.Fatalf("%s: %d: %s", address, a.Status, a.Said())
 	}
-	return unpack(p.t, a.body)
+	return unpack(p.t, a.Body)
 }

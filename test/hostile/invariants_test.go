@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -30,8 +32,8 @@ func (p *proxy) check(t testing.TB) {
 	world.touches.check(t)
 	world.arguments.check(t)
 	ready := p.ask(http.MethodGet, "/-/readyz")
-	if ready.status != http.StatusOK || ready.took > 10*time.Second {
-		t.Errorf("afterwards: /-/readyz answered %d after %v", ready.status, ready.took)
+	if ready.Status != http.StatusOK || ready.Took > 10*time.Second {
+		t.Errorf("afterwards: /-/readyz answered %d after %v", ready.Status, ready.Took)
 	}
 }
 
@@ -43,8 +45,8 @@ func (p *proxy) checkAll(t testing.TB) {
 		t.Errorf("afterwards: /-/healthz answered %d", code)
 	}
 	metrics := p.ask(http.MethodGet, "/-/metrics")
-	if metrics.status != http.StatusOK {
-		t.Errorf("afterwards: /-/metrics answered %d", metrics.status)
+	if metrics.Status != http.StatusOK {
+		t.Errorf("afterwards: /-/metrics answered %d", metrics.Status)
 	}
 }
 
@@ -138,7 +140,7 @@ func (p *proxy) checkData() {
 // counted is how many requests modproxy itself has counted.
 func (p *proxy) counted() int {
 	total := 0
-	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").body)) {
+	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").Body)) {
 		if strings.HasPrefix(line, "modproxy_requests_total{") {
 			n, _ := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]))
 			total += n
@@ -157,7 +159,7 @@ func (u usage) within(base usage) bool {
 
 // files is what the descriptors of the program lead to.
 func (p *proxy) files() (all []string) {
-	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	dir := fmt.Sprintf("/proc/%d/fd", p.server.ID())
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		p.t.Error(err)
@@ -172,7 +174,7 @@ func (p *proxy) files() (all []string) {
 
 func (p *proxy) usage() usage {
 	u := usage{files: len(p.files())}
-	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").body)) {
+	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").Body)) {
 		if value, ok := strings.CutPrefix(line, "go_goroutines "); ok {
 			u.goroutines, _ = strconv.Atoi(strings.TrimSpace(value))
 		}
@@ -203,13 +205,13 @@ func (p *proxy) checkUsage() {
 	if u := p.settled(p.before); !u.within(p.before) {
 		p.t.Errorf("modproxy holds %+v, and at its start held %+v\n%v", u, p.before, processes())
 	}
-	if kib := p.resident(); kib > maxResident && !raceDetector {
+	if kib := p.resident(); kib > maxResident && !rig.Race {
 		p.t.Errorf("modproxy took %d MiB of memory; want at most %d", kib>>10, maxResident>>10)
 	}
 }
 
 // resident is the most memory that the program has had, in KiB.
-func (p *proxy) resident() int { return mostResident(fmt.Sprintf("/proc/%d", p.cmd.Process.Pid)) }
+func (p *proxy) resident() int { return mostResident(fmt.Sprintf("/proc/%d", p.server.ID())) }
 
 // mostResident reads it from a process's directory; 0 if the process is gone.
 func mostResident(dir string) int {
@@ -269,7 +271,7 @@ type arguments struct {
 
 func (a *arguments) watch() {
 	pause := 2 * time.Millisecond
-	if !long() {
+	if !rig.Long() {
 		pause = 8 * time.Millisecond
 	}
 	for ; ; time.Sleep(pause) {

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"unsafe"
+
+	"github.com/modproxy/modproxy/test/rig"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,23 +21,20 @@ const nameServer = "127.0.0.53"
 // isolate turns the namespaces that this process was started in into a machine
 // that has every address in the world and no way out of it.
 func isolate() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("mounts: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		return fmt.Errorf("/proc: %w", err)
+	if err := rig.EnterMounts(); err != nil {
+		return err
 	}
 	for name, text := range map[string]string{
 		"/etc/resolv.conf":   "nameserver " + nameServer + "\noptions timeout:2 attempts:2\n",
 		"/etc/nsswitch.conf": "hosts: files dns\n",
 		"/etc/hosts":         "127.0.0.1 localhost\n",
 	} {
-		if err := replaceFile(name, text); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := rig.ReplaceFile(name, text); err != nil {
+			return err
 		}
 	}
-	if err := loopbackUp(); err != nil {
-		return fmt.Errorf("lo: %w", err)
+	if err := rig.LoopbackUp(); err != nil {
+		return err
 	}
 	// Every address is an address of this machine. Nothing is sent anywhere, and
 	// whoever connects to an address that should not be can be seen.
@@ -47,33 +45,6 @@ func isolate() error {
 		return fmt.Errorf("routes: %w (the world has canaries at IPv6 addresses)", err)
 	}
 	return os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0)
-}
-
-// replaceFile puts text in the place of a file, for this mount namespace only. A
-// file that is not there says what text says already.
-func replaceFile(name, text string) error {
-	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	own := filepath.Join(os.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return unix.Mount(own, name, "", unix.MS_BIND, "")
-}
-
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // routeHere makes every address of a family one of this machine, as "ip route add
@@ -144,7 +115,7 @@ func enterJail(writable, program string, args []string) int {
 	if err == nil {
 		var env []string
 		for _, v := range os.Environ() {
-			if !strings.HasPrefix(v, "HOSTILE_") {
+			if !strings.HasPrefix(v, "RIG_") {
 				env = append(env, v)
 			}
 		}

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // An issuer is an identity provider of the world, with keys of its own.
@@ -166,15 +168,15 @@ const withIssuer = ordinary + `auth:
 func TestIssuersAreNotImpersonated(t *testing.T) {
 	i, other := newIssuer(t), newIssuer(t)
 	p := startOwn(t, strings.Replace(withIssuer, "ISSUER", i.host, 1))
-	ask := func(token string) answer {
+	ask := func(token string) rig.Answer {
 		p.unwritten = append(p.unwritten, token)
 		return p.ask(http.MethodGet, private.path("versions"), "Authorization", "Bearer "+token)
 	}
 	ec, rs := i.key("ec"), i.key("rsa")
 	good := i.token("ec", ec, i.job(nil))
 	for name, token := range map[string]string{"ES256": good, "RS256": i.token("rsa", rs, i.job(nil))} {
-		if a := ask(token); a.status != http.StatusOK {
-			t.Fatalf("%s: %d %s", name, a.status, a.said())
+		if a := ask(token); a.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", name, a.Status, a.Said())
 		}
 	}
 	p.run("refused", func(t *testing.T) {
@@ -218,8 +220,8 @@ func TestIssuersAreNotImpersonated(t *testing.T) {
 		for name, changes := range map[string]map[string]any{
 			"other": {"project": "corp/infra2"}, "list": {"project": []string{"corp/infra"}}, "none": {"project": nil}, "case": {"project": "Corp/Infra"},
 		} {
-			if a := ask(i.token("ec", ec, i.job(changes))); a.status != http.StatusNotFound {
-				t.Errorf("%s: %d", name, a.status)
+			if a := ask(i.token("ec", ec, i.job(changes))); a.Status != http.StatusNotFound {
+				t.Errorf("%s: %d", name, a.Status)
 			}
 		}
 	})
@@ -245,8 +247,8 @@ func ownKey(t *testing.T, i *issuer) string {
 // that was signed for it is good any more.
 func leftTheGroup(t *testing.T, p *proxy, shown string) {
 	segment, path := p.signed(t, shown, private, "1.0.0")
-	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.said())
+	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Said())
 	}
 	file := filepath.Join(p.dir, "modproxy.yaml")
 	config := p.config()
@@ -258,18 +260,18 @@ func leftTheGroup(t *testing.T, p *proxy, shown string) {
 		p.launch()
 	}
 	restart(strings.Replace(string(config), "project=corp/infra", "project=corp/others", 1))
-	if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", shown); a.status != http.StatusNotFound {
-		t.Errorf("the token: %d", a.status)
+	if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", shown); a.Status != http.StatusNotFound {
+		t.Errorf("the token: %d", a.Status)
 	}
-	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.status != http.StatusUnauthorized {
-		t.Errorf("the signed path: %d", a.status)
+	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.Status != http.StatusUnauthorized {
+		t.Errorf("the signed path: %d", a.Status)
 	}
 	restart(string(config))
-	for what, a := range map[string]answer{
+	for what, a := range map[string]rig.Answer{
 		"token": p.ask(http.MethodGet, private.path("versions"), "Authorization", shown), "signed path": p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""),
 	} {
-		if a.status != http.StatusOK {
-			t.Errorf("back in the group, the %s: %d", what, a.status)
+		if a.Status != http.StatusOK {
+			t.Errorf("back in the group, the %s: %d", what, a.Status)
 		}
 	}
 }
@@ -277,10 +279,10 @@ func leftTheGroup(t *testing.T, p *proxy, shown string) {
 // keyRotated: a new key counts after the pause in which the issuer is not asked again,
 // and then the one that was taken back does not. Tokens of keys that do not exist have
 // the issuer asked no more than that.
-func keyRotated(t *testing.T, p *proxy, i *issuer, ask func(string) answer) {
+func keyRotated(t *testing.T, p *proxy, i *issuer, ask func(string) rig.Answer) {
 	old, next := i.key("ec"), newEC(t)
-	if a := ask(i.token("ec", old, i.job(nil))); a.status != http.StatusOK {
-		t.Fatalf("before: %d", a.status)
+	if a := ask(i.token("ec", old, i.job(nil))); a.Status != http.StatusOK {
+		t.Fatalf("before: %d", a.Status)
 	}
 	i.publish("ec", nil)
 	i.publish("next", next)
@@ -291,7 +293,7 @@ func keyRotated(t *testing.T, p *proxy, i *issuer, ask func(string) answer) {
 	}
 	asked, started := i.questions(), time.Now()
 	for n := 0; status != http.StatusOK && time.Since(started) < patience; n++ {
-		status = ask(i.token("next", next, i.job(map[string]any{"jti": n}))).status
+		status = ask(i.token("next", next, i.job(map[string]any{"jti": n}))).Status
 		ask(i.token(fmt.Sprint("flood-", n), next, i.job(nil)))
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -305,7 +307,7 @@ func keyRotated(t *testing.T, p *proxy, i *issuer, ask func(string) answer) {
 	if status != http.StatusOK {
 		t.Errorf("the new key does not count after %v: %d", time.Since(started), status)
 	}
-	if a := ask(i.token("ec", old, i.job(map[string]any{"jti": "old"}))); a.status != http.StatusUnauthorized {
-		t.Errorf("the key that was taken back: %d", a.status)
+	if a := ask(i.token("ec", old, i.job(map[string]any{"jti": "old"}))); a.Status != http.StatusUnauthorized {
+		t.Errorf("the key that was taken back: %d", a.Status)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // countingWriter counts what was sent.
@@ -96,22 +98,22 @@ func TestHugeAnswers(t *testing.T) {
 			g.download = func(w http.ResponseWriter, r *http.Request, _ string) { answer(w) }
 			host := g.host(t)
 			kept := module{host, "case", "kept", "aws"}
-			if a := p.ask(http.MethodGet, kept.path("versions")); a.status != http.StatusOK {
-				t.Fatalf("%d: %s", a.status, a.said())
+			if a := p.ask(http.MethodGet, kept.path("versions")); a.Status != http.StatusOK {
+				t.Fatalf("%d: %s", a.Status, a.Said())
 			}
 			trouble.Store(true)
 			for range 3 {
 				a := p.ask(http.MethodGet, kept.path("versions"))
-				if a.status != http.StatusOK || len(a.body) > 1000 || !strings.Contains(string(a.body), `"1.0.0"`) {
-					t.Errorf("what was known: %d: %.300q", a.status, a.body)
+				if a.Status != http.StatusOK || len(a.Body) > 1000 || !strings.Contains(string(a.Body), `"1.0.0"`) {
+					t.Errorf("what was known: %d: %.300q", a.Status, a.Body)
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
 			cold := module{host, "case", "cold", "aws"}
 			for _, path := range []string{"versions", "1.0.0/download"} {
 				a := p.ask(http.MethodGet, cold.path(path))
-				if a.status < 400 || a.status == http.StatusNotFound || a.took > soonEnough {
-					t.Errorf("%s: %d after %v: %.300q", path, a.status, a.took, a.body)
+				if a.Status < 400 || a.Status == http.StatusNotFound || a.Took > soonEnough {
+					t.Errorf("%s: %d after %v: %.300q", path, a.Status, a.Took, a.Body)
 				}
 			}
 			// Two or three questions, of 8 MiB each, and what is on its way.
@@ -139,8 +141,8 @@ func TestManyLargeAnswers(t *testing.T) {
 				group.Go(func() {
 					m := module{host, "case", fmt.Sprintf("m%d", i), "aws"}
 					a, err := p.try(t.Context(), http.MethodGet, m.path("versions"), "Accept-Encoding", "gzip")
-					if err != nil || a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
-						t.Errorf("%d, %v: %s", a.status, err, a.said())
+					if err != nil || a.Status != http.StatusOK && a.Status != http.StatusServiceUnavailable {
+						t.Errorf("%d, %v: %s", a.Status, err, a.Said())
 					}
 				})
 			}
@@ -150,7 +152,7 @@ func TestManyLargeAnswers(t *testing.T) {
 			}
 			mib := p.resident() >> 10
 			t.Logf("modproxy took %d MiB of memory", mib)
-			if mib > maxResident>>10 && !raceDetector {
+			if mib > maxResident>>10 && !rig.Race {
 				t.Errorf("modproxy took %d MiB of memory", mib)
 			}
 		})
@@ -173,9 +175,9 @@ func TestHugeQueries(t *testing.T) {
 		p.run(name, func(t *testing.T) {
 			for _, path := range []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0"), "/.well-known/terraform.json"} {
 				a, err := p.send("GET " + path + "?" + query + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-				tooLarge := a.status == http.StatusRequestHeaderFieldsTooLarge // and the rest is not read
-				if !tooLarge && (err != nil || a.status >= 300) {
-					t.Errorf("%s: %d, %v: %.300q", path, a.status, err, a.body)
+				tooLarge := a.Status == http.StatusRequestHeaderFieldsTooLarge // and the rest is not read
+				if !tooLarge && (err != nil || a.Status >= 300) {
+					t.Errorf("%s: %d, %v: %.300q", path, a.Status, err, a.Body)
 				}
 			}
 		})
@@ -184,8 +186,8 @@ func TestHugeQueries(t *testing.T) {
 	for name, query := range map[string]string{"many": strings.Repeat("a=1&", 900), "too-many": strings.Repeat("a=1&", 100_000)} {
 		p.run("location-"+name, func(t *testing.T) {
 			m := module{located("https://src.test/archives/good.tar.gz?" + query).host(t), "case", "query", "aws"}
-			if a := p.install(m, "1.0.0"); (a.status == http.StatusOK) != (name == "many") {
-				t.Errorf("%d: %.300q", a.status, a.body)
+			if a := p.install(m, "1.0.0"); (a.Status == http.StatusOK) != (name == "many") {
+				t.Errorf("%d: %.300q", a.Status, a.Body)
 			}
 		})
 	}

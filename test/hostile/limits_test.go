@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 const limited = asking + "limits: {connections: 60, requests: 4, rate: 20}\n"
@@ -27,8 +29,8 @@ func TestLimitsAreHitAndRecover(t *testing.T) {
 		group.Go(func() { tooFast(t, p, loud) })
 		group.Go(func() { tooFast(t, p, "Bearer mp_x") }) // the rate of an address
 		for range 10 {
-			if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.status != http.StatusOK {
-				t.Errorf("another client: %d %s", a.status, a.said())
+			if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.Status != http.StatusOK {
+				t.Errorf("another client: %d %s", a.Status, a.Said())
 			}
 		}
 		group.Wait()
@@ -38,11 +40,11 @@ func TestLimitsAreHitAndRecover(t *testing.T) {
 }
 
 // later wants an answer that tells to come back in some seconds.
-func later(t *testing.T, a answer) time.Duration {
+func later(t *testing.T, a rig.Answer) time.Duration {
 	t.Helper()
-	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if a.status != http.StatusServiceUnavailable || err != nil || seconds < 1 || seconds > 30 {
-		t.Errorf("%d with Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.said())
+	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if a.Status != http.StatusServiceUnavailable || err != nil || seconds < 1 || seconds > 30 {
+		t.Errorf("%d with Retry-After %q: %s", a.Status, a.Header.Get("Retry-After"), a.Said())
 	}
 	return time.Duration(seconds) * time.Second
 }
@@ -50,8 +52,8 @@ func later(t *testing.T, a answer) time.Duration {
 // tooFast asks for more than one client may.
 func tooFast(t *testing.T, p *proxy, loud string) {
 	path := private.path("versions")
-	served := p.ask(http.MethodGet, path, "Authorization", loud).status
-	answers := make(chan answer, 120)
+	served := p.ask(http.MethodGet, path, "Authorization", loud).Status
+	answers := make(chan rig.Answer, 120)
 	var group sync.WaitGroup
 	for range cap(answers) {
 		group.Go(func() { answers <- p.ask(http.MethodGet, path, "Authorization", loud) })
@@ -60,7 +62,7 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 	close(answers)
 	refused, wait := 0, time.Duration(0)
 	for a := range answers {
-		if a.status != served {
+		if a.Status != served {
 			wait = max(wait, later(t, a))
 			refused++
 		}
@@ -69,8 +71,8 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 		t.Errorf("%d of %d were told to come back", refused, cap(answers))
 	}
 	time.Sleep(wait)
-	if a := p.ask(http.MethodGet, path, "Authorization", loud); a.status != served {
-		t.Errorf("after %v: %d %s", wait, a.status, a.said())
+	if a := p.ask(http.MethodGet, path, "Authorization", loud); a.Status != served {
+		t.Errorf("after %v: %d %s", wait, a.Status, a.Said())
 	}
 }
 
@@ -86,15 +88,15 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			if a := p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet); a.status != http.StatusOK {
-				t.Errorf("who waited for the package: %d %s", a.status, a.said())
+			if a := p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet); a.Status != http.StatusOK {
+				t.Errorf("who waited for the package: %d %s", a.Status, a.Said())
 			}
 		})
 	}
 	told := false
 	for range 20 { // some of the first four may not be there yet
 		a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet)
-		if a.status != http.StatusOK {
+		if a.Status != http.StatusOK {
 			later(t, a)
 			told = true
 			break
@@ -109,8 +111,8 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 	}
 	close(release)
 	group.Wait()
-	if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.status != http.StatusOK {
-		t.Errorf("afterwards: %d %s", a.status, a.said())
+	if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.Status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", a.Status, a.Said())
 	}
 }
 
@@ -127,12 +129,12 @@ func tooOpen(t *testing.T, p *proxy, quiet string) {
 		io.WriteString(conn, "GET / HTTP/1.1\r\n")
 		idle = append(idle, conn)
 	}
-	answered := make(chan answer, 1)
+	answered := make(chan rig.Answer, 1)
 	started := time.Now()
 	go func() { answered <- p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet) }()
 	select {
 	case a := <-answered:
-		t.Errorf("one more connection was answered: %d", a.status)
+		t.Errorf("one more connection was answered: %d", a.Status)
 		return
 	case <-time.After(500 * time.Millisecond):
 	}
@@ -141,7 +143,7 @@ func tooOpen(t *testing.T, p *proxy, quiet string) {
 			conn.Close()
 		}
 	}
-	if a := <-answered; a.status != http.StatusOK || time.Since(started) > 15*time.Second {
-		t.Errorf("%d %s after %v", a.status, a.said(), time.Since(started))
+	if a := <-answered; a.Status != http.StatusOK || time.Since(started) > 15*time.Second {
+		t.Errorf("%d %s after %v", a.Status, a.Said(), time.Since(started))
 	}
 }

@@ -49,7 +49,7 @@ func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			m := module{host, "good", fmt.Sprintf("m%d", asked.Add(1)), "aws"}
 			others.Go(func() {
-				if a := p.asClient(m.path("versions")); a.status != http.StatusOK {
+				if a := p.asClient(m.path("versions")); a.Status != http.StatusOK {
 					failed.Add(1)
 				}
 			})

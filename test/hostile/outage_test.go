@@ -11,15 +11,17 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // asClient asks as a client does: at most ten seconds, and once more after a 5xx.
-func (p *proxy) asClient(path string) answer {
+func (p *proxy) asClient(path string) rig.Answer {
 	a := p.ask(http.MethodGet, path)
-	if a.status < 500 || a.took > 10*time.Second {
+	if a.Status < 500 || a.Took > 10*time.Second {
 		return a
 	}
-	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
+	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if err != nil {
 		wait = 1
 	}
@@ -61,7 +63,7 @@ func TestRegistriesThatComeAndGo(t *testing.T) {
 				for range seconds * perSecond {
 					m := module{host, fmt.Sprintf("n%d", asked.Load()%5), fmt.Sprintf("m%d", asked.Add(1)), "aws"}
 					group.Go(func() {
-						if a := p.asClient(m.path("versions")); a.status != http.StatusOK {
+						if a := p.asClient(m.path("versions")); a.Status != http.StatusOK {
 							failed.Add(1)
 						}
 					})

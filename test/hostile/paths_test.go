@@ -11,28 +11,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // send writes bytes to modproxy as they are and returns its answer, or an error if
 // it hung up without one.
-func (p *proxy) send(request string) (answer, error) {
+func (p *proxy) send(request string) (rig.Answer, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
-		return answer{}, err
+		return rig.Answer{}, err
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(15 * time.Second))
 	go io.WriteString(conn, request)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return answer{}, err
+		return rig.Answer{}, err
 	}
 	body, err := io.ReadAll(res.Body)
-	a := answer{status: res.StatusCode, header: res.Header, body: body}
+	a := rig.Answer{Status: res.StatusCode, Header: res.Header, Body: body, Length: res.ContentLength}
 	// What is no HTTP is answered by package net/http, and is not in the log.
 	if res.StatusCode < 400 || res.Header.Get("Content-Type") == "application/json" {
 		p.count(1)
-		p.hold(http.MethodGet, "", a, res.ContentLength)
+		p.hold(http.MethodGet, "", a)
 	}
 	return a, err
 }
@@ -117,14 +119,14 @@ func TestOddPaths(t *testing.T) {
 		path = strings.Replace(path, "UP", "/up-a.test/v1/modules", 1)
 		p.run(name, func(t *testing.T) {
 			a, err := p.send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-			if err != nil && a.status == 0 && name != "very-long" {
+			if err != nil && a.Status == 0 && name != "very-long" {
 				t.Fatal(err)
 			}
-			if a.status < 400 && err == nil || a.status == http.StatusInternalServerError {
-				t.Errorf("%d %.300q; want that it is refused", a.status, a.body)
+			if a.Status < 400 && err == nil || a.Status == http.StatusInternalServerError {
+				t.Errorf("%d %.300q; want that it is refused", a.Status, a.Body)
 			}
-			if a.header.Get("Location") != "" || a.header.Get("X-Injected") != "" {
-				t.Errorf("answered with %v", a.header)
+			if a.Header.Get("Location") != "" || a.Header.Get("X-Injected") != "" {
+				t.Errorf("answered with %v", a.Header)
 			}
 		})
 	}
@@ -171,11 +173,11 @@ func TestOddRequests(t *testing.T) {
 				request += "\r\n\r\n"
 			}
 			a, err := p.send(request)
-			if err == nil && a.status < 400 && name != "bare-newline" && name != "folded-header" && name != "length-and-chunked" {
-				t.Errorf("%d %.300q; want that it is refused", a.status, a.body)
+			if err == nil && a.Status < 400 && name != "bare-newline" && name != "folded-header" && name != "length-and-chunked" {
+				t.Errorf("%d %.300q; want that it is refused", a.Status, a.Body)
 			}
-			if err == nil && a.status == http.StatusInternalServerError {
-				t.Errorf("%d %.300q", a.status, a.body)
+			if err == nil && a.Status == http.StatusInternalServerError {
+				t.Errorf("%d %.300q", a.Status, a.Body)
 			}
 		})
 	}
@@ -195,8 +197,8 @@ func TestLogIsNotInjected(t *testing.T) {
 			for _, path := range []string{"versions", "1.0.0%0a" + url.PathEscape(forged) + "/download", "1.0.0%0d%0a" + url.PathEscape(forged) + "%1b[2J/download"} {
 				a, err := p.send("GET /up-a.test/v1/modules/good/archive/aws/" + path + " HTTP/1.1\r\nHost: localhost\r\n" +
 					headers[0] + ": " + headers[1] + "\r\nConnection: close\r\n\r\n")
-				if err != nil || a.status == http.StatusInternalServerError {
-					t.Errorf("%d, %v", a.status, err)
+				if err != nil || a.Status == http.StatusInternalServerError {
+					t.Errorf("%d, %v", a.Status, err)
 				}
 			}
 		})

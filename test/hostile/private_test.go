@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/modproxy/modproxy/auth"
 )
 
@@ -31,17 +33,17 @@ func TestPrivatePackages(t *testing.T) {
 	stale := p.token("stale", "--scope", "*", "--expires", "1s")
 	segment, path := p.signed(t, ours, private, "1.0.0")
 	good := p.ask(http.MethodGet, "/"+segment+path, "Authorization", "")
-	if good.status != http.StatusOK {
-		t.Fatalf("%d %s", good.status, good.said())
+	if good.Status != http.StatusOK {
+		t.Fatalf("%d %s", good.Status, good.Said())
 	}
-	digest := strings.Trim(good.header.Get("Etag"), `"`)
+	digest := strings.Trim(good.Header.Get("Etag"), `"`)
 
 	p.run("good", func(t *testing.T) { goodPaths(t, p, segment, path, ours, good) })
 	p.run("no-credential", func(t *testing.T) {
 		first := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", "")
 		bad := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", "Bearer none")
-		if first.status != http.StatusUnauthorized || bad.status != http.StatusUnauthorized {
-			t.Errorf("%d, %d", first.status, bad.status)
+		if first.Status != http.StatusUnauthorized || bad.Status != http.StatusUnauthorized {
+			t.Errorf("%d, %d", first.Status, bad.Status)
 		}
 		time.Sleep(1100 * time.Millisecond) // for the one token to expire
 		absent := module{"corp.test", "corp", "absent", "aws"}
@@ -65,15 +67,15 @@ func TestPrivatePackages(t *testing.T) {
 	p.run("another-team", func(t *testing.T) {
 		p.mustInstall(theirs, "1.0.0")
 		absent := p.ask(http.MethodGet, module{"up-a.test", "good", "absent", "aws"}.path("versions"), "Authorization", others)
-		if absent.status != http.StatusNotFound {
-			t.Errorf("absent: %d", absent.status)
+		if absent.Status != http.StatusNotFound {
+			t.Errorf("absent: %d", absent.Status)
 		}
 		for _, m := range []module{private, {"corp.test", "corp", "absent", "aws"}, {"up-b.test", "same", "network", "aws"}, {"corp.test", "corpx", "vpc", "aws"}} {
 			for _, rest := range []string{"versions", "1.0.0/download", "9.9.9/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
 				alike(t, m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", others), absent)
 				head := p.ask(http.MethodHead, m.path(rest), "Authorization", others)
-				if head.status != absent.status || len(head.body) > 0 {
-					t.Errorf("HEAD %s: %d", m.path(rest), head.status)
+				if head.Status != absent.Status || len(head.Body) > 0 {
+					t.Errorf("HEAD %s: %d", m.path(rest), head.Status)
 				}
 			}
 		}
@@ -89,8 +91,8 @@ func TestPrivatePackages(t *testing.T) {
 }
 
 // goodPaths is what must work, or all that is refused shows nothing.
-func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good answer) {
-	unpack(t, good.body)
+func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good rig.Answer) {
+	unpack(t, good.Body)
 	for name, at := range map[string][]string{
 		"signed":   {"/" + segment + path, "Authorization", ""},
 		"query":    {"/" + segment + path + "?terraform-get=1", "Authorization", ""},
@@ -101,20 +103,20 @@ func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good answer) 
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := p.ask(method, at[0], at[1:]...)
-			if a.status != http.StatusOK || a.header.Get("Content-Length") != fmt.Sprint(len(good.body)) || a.header.Get("Etag") != good.header.Get("Etag") {
-				t.Errorf("%s %s: %d %v", method, name, a.status, a.header)
+			if a.Status != http.StatusOK || a.Header.Get("Content-Length") != fmt.Sprint(len(good.Body)) || a.Header.Get("Etag") != good.Header.Get("Etag") {
+				t.Errorf("%s %s: %d %v", method, name, a.Status, a.Header)
 			}
-			if method == http.MethodGet && !bytes.Equal(a.body, good.body) {
+			if method == http.MethodGet && !bytes.Equal(a.Body, good.Body) {
 				t.Errorf("%s: other bytes", name)
 			}
 		}
 		part := p.ask(http.MethodGet, at[0], append(at[1:], "Range", "bytes=10-19")...)
-		if part.status != http.StatusPartialContent || !bytes.Equal(part.body, good.body[10:20]) {
-			t.Errorf("%s, a part: %d %q", name, part.status, part.body)
+		if part.Status != http.StatusPartialContent || !bytes.Equal(part.Body, good.Body[10:20]) {
+			t.Errorf("%s, a part: %d %q", name, part.Status, part.Body)
 		}
-		same := p.ask(http.MethodGet, at[0], append(at[1:], "If-None-Match", good.header.Get("Etag"))...)
-		if same.status != http.StatusNotModified || len(same.body) > 0 {
-			t.Errorf("%s, if it is another: %d", name, same.status)
+		same := p.ask(http.MethodGet, at[0], append(at[1:], "If-None-Match", good.Header.Get("Etag"))...)
+		if same.Status != http.StatusNotModified || len(same.Body) > 0 {
+			t.Errorf("%s, if it is another: %d", name, same.Status)
 		}
 	}
 }
@@ -123,21 +125,21 @@ func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good answer) 
 // but for whether they show a segment.
 func refusedAlike(t *testing.T, p *proxy, paths map[string]string) {
 	t.Helper()
-	firsts := map[bool]answer{}
+	firsts := map[bool]rig.Answer{}
 	for name, path := range paths {
 		segment := strings.HasPrefix(path, "/s_")
 		for _, headers := range [][]string{nil, {"Range", "bytes=0-3"}, {"If-None-Match", "*"}} {
 			a := p.ask(http.MethodGet, path, append(headers, "Authorization", "")...)
-			if a.status != http.StatusUnauthorized {
-				t.Errorf("%s: %d", name, a.status)
+			if a.Status != http.StatusUnauthorized {
+				t.Errorf("%s: %d", name, a.Status)
 			}
-			if firsts[segment].header == nil {
+			if firsts[segment].Header == nil {
 				firsts[segment] = a
 			}
 			alike(t, name, a, firsts[segment])
 		}
-		if a := p.ask(http.MethodHead, path, "Authorization", ""); a.status != http.StatusUnauthorized || len(a.body) > 0 {
-			t.Errorf("HEAD %s: %d", name, a.status)
+		if a := p.ask(http.MethodHead, path, "Authorization", ""); a.Status != http.StatusUnauthorized || len(a.Body) > 0 {
+			t.Errorf("HEAD %s: %d", name, a.Status)
 		}
 	}
 }
@@ -156,8 +158,8 @@ func guesses(t *testing.T, p *proxy, digest string) {
 		"absent version":  "/s_" + strings.Repeat("A", 72) + private.archive("9.9.9"),
 	})
 	for _, path := range []string{"/blobs/" + digest, "/blobs/sha256/" + digest[:2] + "/" + digest, "/sha256/" + digest, "/-/blobs/" + digest, "/" + digest, "/v2/blobs/sha256:" + digest} {
-		if a := p.ask(http.MethodGet, path, "Authorization", ""); a.status != http.StatusNotFound && a.status != http.StatusUnauthorized || bytes.HasPrefix(a.body, []byte("\x1f\x8b")) {
-			t.Errorf("%s: %d", path, a.status)
+		if a := p.ask(http.MethodGet, path, "Authorization", ""); a.Status != http.StatusNotFound && a.Status != http.StatusUnauthorized || bytes.HasPrefix(a.Body, []byte("\x1f\x8b")) {
+			t.Errorf("%s: %d", path, a.Status)
 		}
 	}
 }
@@ -186,10 +188,10 @@ func exchanged(t *testing.T, p *proxy, ours, segment, path string) {
 	}
 	for name, at := range paths {
 		a := p.ask(http.MethodGet, at, "Authorization", "")
-		if a.status != http.StatusUnauthorized && a.status != http.StatusNotFound && a.status != http.StatusForbidden && a.status != http.StatusBadRequest {
-			t.Errorf("%s: %d", name, a.status)
+		if a.Status != http.StatusUnauthorized && a.Status != http.StatusNotFound && a.Status != http.StatusForbidden && a.Status != http.StatusBadRequest {
+			t.Errorf("%s: %d", name, a.Status)
 		}
-		if bytes.HasPrefix(a.body, []byte("\x1f\x8b")) {
+		if bytes.HasPrefix(a.Body, []byte("\x1f\x8b")) {
 			t.Errorf("%s: a package", name)
 		}
 	}
@@ -229,8 +231,8 @@ func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 	}
 	delete(paths, "upper") // begins with S_, and is none
 	refusedAlike(t, p, paths)
-	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.status != http.StatusOK {
-		t.Errorf("the good one: %d", a.status)
+	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.Status != http.StatusOK {
+		t.Errorf("the good one: %d", a.Status)
 	}
 }
 
@@ -258,12 +260,12 @@ func expiry(t *testing.T, p *proxy, ours, path string) {
 	for asked := time.Now(); asked.Before(end.Add(time.Second)); asked = time.Now() {
 		a := p.ask(http.MethodGet, soon, "Authorization", "")
 		switch left := time.Until(end); {
-		case left > slack && a.status != http.StatusOK:
-			t.Fatalf("%v before its end: %d", left, a.status)
+		case left > slack && a.Status != http.StatusOK:
+			t.Fatalf("%v before its end: %d", left, a.Status)
 		case left > slack:
 			worked++
-		case asked.After(end.Add(slack)) && a.status != http.StatusUnauthorized:
-			t.Fatalf("%v after its end: %d", asked.Sub(end), a.status)
+		case asked.After(end.Add(slack)) && a.Status != http.StatusUnauthorized:
+			t.Fatalf("%v after its end: %d", asked.Sub(end), a.Status)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -4,30 +4,29 @@ package hostile_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // A proxy is a running modproxy in its jail: it can write its data directory, and
 // beside it only into the directory of the git that watches git.
 type proxy struct {
-	t    testing.TB // of the case
-	dir  string     // of the configuration and the log
-	data string
-	url  string
-	cmd  *exec.Cmd
-	gone chan error
+	t      testing.TB // of the case
+	dir    string     // of the configuration and the log
+	data   string
+	url    string
+	server *rig.Process
 
 	variables []string // of its environment, beside those that all have
 	shown     string   // the credential of requests that bring none of their own, not even ""
@@ -125,7 +124,7 @@ func startOwn(t *testing.T, config string, variables ...string) *proxy {
 
 func newProxy(t *testing.T, dir, config string, variables ...string) *proxy {
 	t.Helper()
-	if err := sources(); err != nil {
+	if err := rig.DependOnSources(); err != nil {
 		t.Fatal(err)
 	}
 	p := &proxy{t: t, dir: dir, data: filepath.Join(dir, "data"), variables: variables, packages: map[string]string{}}
@@ -177,68 +176,27 @@ func (p *proxy) gits() []string {
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
-
-// sources has "go test" know that its result hangs on the program's sources too.
-var sources = sync.OnceValue(func() error {
-	return filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") {
-			_, err = os.Stat(name)
-		}
-		return err
-	})
-})
-
 // launch starts the program and waits until it is ready.
 func (p *proxy) launch() {
 	p.t.Helper()
-	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer log.Close()
-	out, err := os.Create(filepath.Join(p.dir, "out"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer out.Close()
-	p.cmd = exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(programVariable),
+	cmd := exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(rig.ProgramVariable),
 		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
-	p.cmd.Env = []string{roleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
-	p.cmd.Env = append(p.cmd.Env, p.variables...)
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = "/", out, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := p.cmd.Start(); err != nil {
+	cmd.Env = []string{rig.RoleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
+	cmd.Env = append(cmd.Env, p.variables...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	var err error
+	if p.server, err = rig.Start(cmd, filepath.Join(p.dir, "log")); err != nil {
 		p.t.Fatal(err)
 	}
-	running[p.cmd.Process.Pid] = true
-	p.gone = make(chan error, 1)
-	go func() { p.gone <- p.cmd.Wait() }()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		said, err := os.ReadFile(out.Name())
-		if err == nil && address.Match(said) {
-			p.url = string(address.Find(said))
-			return
-		}
-		select {
-		case err := <-p.gone:
-			p.t.Fatalf("modproxy ended before it was ready: %v\n%s", err, p.log())
-		default:
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("modproxy is not ready\n%s", p.log())
-		}
+	running[p.server.ID()] = true
+	if p.url, err = p.server.URL(context.Background()); err != nil {
+		p.t.Fatal(err)
 	}
 }
 
 // log is what modproxy has logged.
-func (p *proxy) log() []byte {
-	data, err := os.ReadFile(filepath.Join(p.dir, "log"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return data
-}
+func (p *proxy) log() []byte { return p.server.Log() }
 
 // warmUp has it do once what it does, so that what it needs for that is there.
 func (p *proxy) warmUp() {
@@ -273,17 +231,9 @@ func (p *proxy) run(name string, f func(t *testing.T)) {
 // stop ends the program by SIGTERM, which must succeed.
 func (p *proxy) stop() {
 	p.t.Helper()
-	delete(running, p.cmd.Process.Pid)
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-p.gone:
-		if err != nil {
-			p.t.Errorf("modproxy ended with %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		p.cmd.Process.Kill()
-		<-p.gone
-		p.t.Error("modproxy did not end 20s after SIGTERM")
+	delete(running, p.server.ID())
+	if err := p.server.Stop(); err != nil {
+		p.t.Errorf("the end of modproxy: %v", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestPagesLeadNowhere(t *testing.T) {
 			p.run(name+"-"+form, func(t *testing.T) {
 				gits := len(p.gits())
 				page := stranger(t, answer)
-				p.refuse(t, module{located("https://" + page + "/page").host(t), "case", "page", "aws"}, "1.0.0", `not allowed|invalid|denied|answered 404`)
+				p.refuse(t, module{located("https://" + page + "/page").host(t), "case", "page", "aws"}, "1.0.0", `not allowed|invalid|denied|answered 404|more than 10 redirects`)
 				if now := p.gits(); len(now) > gits {
 					t.Errorf("git was started: %q", now[gits:])
 				}

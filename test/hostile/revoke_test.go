@@ -32,13 +32,13 @@ func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
 		}
 		asked := time.Now()
 		switch a := p.ask(q.method, q.path, "Authorization", q.shown); {
-		case a.status < 300:
+		case a.Status < 300:
 			q.back = q.back || q.refused > 0
 			q.last, q.refused = asked, 0
-		case a.status == http.StatusUnauthorized:
+		case a.Status == http.StatusUnauthorized:
 			q.refused++
 		default:
-			q.other = a.status
+			q.other = a.Status
 		}
 	}
 }
@@ -123,11 +123,11 @@ func TestRevocationCounts(t *testing.T) {
 			}
 		}
 		again := p.token("ci", "--scope", "corp.test/corp")
-		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", again); a.status != http.StatusOK {
-			t.Errorf("another token of the same name: %d", a.status)
+		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", again); a.Status != http.StatusOK {
+			t.Errorf("another token of the same name: %d", a.Status)
 		}
-		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", ci); a.status != http.StatusUnauthorized {
-			t.Errorf("the revoked one, when there is another of the same name: %d", a.status)
+		if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", ci); a.Status != http.StatusUnauthorized {
+			t.Errorf("the revoked one, when there is another of the same name: %d", a.Status)
 		}
 	})
 	p.run("expired", func(t *testing.T) {

@@ -103,8 +103,8 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 				m := module{host, "case", "echo", "aws"}
 				p.ask(http.MethodGet, m.path("versions"))
 				for range 2 {
-					if a := p.install(m, "1.0.0"); where != "versions" && a.status < 400 {
-						t.Errorf("%d", a.status)
+					if a := p.install(m, "1.0.0"); where != "versions" && a.Status < 400 {
+						t.Errorf("%d", a.Status)
 					}
 				}
 			})

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/modproxy/modproxy/egress/egresstest"
 )
 
@@ -116,8 +118,8 @@ func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, byAddress bool) 
 		m := module{located(location).host(t), "case", name, "aws"}
 		if byAddress {
 			p.refuse(t, m, "1.0.0", `no such host.*(socks5h|egress.proxy_names)`)
-		} else if a := p.install(m, "1.0.0"); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.status, a.said())
+		} else if a := p.install(m, "1.0.0"); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", name, a.Status, a.Said())
 		}
 	}
 	if byAddress {
@@ -139,7 +141,7 @@ func TestProxiesThatAreNone(t *testing.T) {
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
-		cmd := exec.CommandContext(ctx, os.Getenv(programVariable), "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+		cmd := exec.CommandContext(ctx, os.Getenv(rig.ProgramVariable), "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), setting}
 		out, err := cmd.CombinedOutput()
 		name, _, _ := strings.Cut(setting, "=")

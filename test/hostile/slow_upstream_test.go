@@ -100,17 +100,17 @@ func TestSlowRegistries(t *testing.T) {
 			}).host(t)
 			kept, cold := module{host, "case", "kept", "aws"}, module{host, "case", "cold", "aws"}
 			p.mustInstall(kept, "1.0.0")
-			if a := p.ask(http.MethodGet, kept.path("versions")); a.status != http.StatusOK {
-				t.Fatalf("%d: %s", a.status, a.said())
+			if a := p.ask(http.MethodGet, kept.path("versions")); a.Status != http.StatusOK {
+				t.Fatalf("%d: %s", a.Status, a.Said())
 			}
 			inTrouble.Store(true)
 			for range 3 {
 				a := p.ask(http.MethodGet, kept.path("versions"))
-				if a.status != http.StatusOK || a.took > 2*time.Second || !strings.Contains(string(a.body), "1.0.0") {
-					t.Errorf("what was known: %d after %v: %s", a.status, a.took, a.said())
+				if a.Status != http.StatusOK || a.Took > 2*time.Second || !strings.Contains(string(a.Body), "1.0.0") {
+					t.Errorf("what was known: %d after %v: %s", a.Status, a.Took, a.Said())
 				}
-				if a := p.ask(http.MethodGet, kept.archive("1.0.0")); a.status != http.StatusOK {
-					t.Errorf("what is kept: %d: %s", a.status, a.said())
+				if a := p.ask(http.MethodGet, kept.archive("1.0.0")); a.Status != http.StatusOK {
+					t.Errorf("what is kept: %d: %s", a.Status, a.Said())
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -132,8 +132,8 @@ func (p *proxy) inTime(m module) {
 	for _, path := range []string{"versions", "1.0.0/download", "2.0.0/download"} {
 		group.Go(func() {
 			a := p.ask(http.MethodGet, m.path(path))
-			if a.took > soonEnough || a.status < 400 || a.status == http.StatusNotFound {
-				p.t.Errorf("%s: %d after %v: %s", path, a.status, a.took, a.said())
+			if a.Took > soonEnough || a.Status < 400 || a.Status == http.StatusNotFound {
+				p.t.Errorf("%s: %d after %v: %s", path, a.Status, a.Took, a.Said())
 			}
 		})
 	}
@@ -171,8 +171,8 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 					m := module{host, "case", fmt.Sprintf("m%d", i%5), "aws"}
 					for _, path := range []string{"versions", "1.0.0/download"} {
 						a := p.ask(http.MethodGet, m.path(path))
-						if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.took > time.Second {
-							t.Fatalf("%s: %d after %v, Retry-After %q; want 503 at once, and when to come back", path, a.status, a.took, a.header.Get("Retry-After"))
+						if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || a.Took > time.Second {
+							t.Fatalf("%s: %d after %v, Retry-After %q; want 503 at once, and when to come back", path, a.Status, a.Took, a.Header.Get("Retry-After"))
 						}
 					}
 					time.Sleep(100 * time.Millisecond)
@@ -196,8 +196,8 @@ func TestSlowPackages(t *testing.T) {
 			}
 			p.run(name+"-"+file, func(t *testing.T) {
 				m := atArchive(t, file, serve)
-				if a := p.ask(http.MethodGet, m.path("1.0.0/download")); a.took > soonEnough || a.status != http.StatusNoContent && a.status != http.StatusFailedDependency {
-					t.Errorf("download: %d after %v", a.status, a.took)
+				if a := p.ask(http.MethodGet, m.path("1.0.0/download")); a.Took > soonEnough || a.Status != http.StatusNoContent && a.Status != http.StatusFailedDependency {
+					t.Errorf("download: %d after %v", a.Status, a.Took)
 				}
 				started := time.Now()
 				p.refuse(t, m, "1.0.0", `not done within 3s`)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // sshAddress is where all good names of servers by ssh lead, and at stallingAddress
@@ -45,7 +47,7 @@ func startSSH(t *testing.T) *sshServer {
 	whole, _ := os.ReadFile("/proc/self/uid_map")
 	_, err := os.Stat(s.sshd)
 	if err != nil || len(strings.Fields(string(whole))) < 3 || strings.Fields(string(whole))[2] == "1" {
-		if os.Getenv("CI") == "true" || long() {
+		if os.Getenv("CI") == "true" || rig.Long() {
 			t.Fatalf("no sshd, which is in the package openssh-server, or not root: %v", err)
 		}
 		shorter(t, "no ssh: its server needs root, or is not there")
@@ -67,7 +69,7 @@ func startSSH(t *testing.T) *sshServer {
 			t.Fatal(err)
 		}
 	}
-	if err := replaceFile("/etc/passwd", string(users)+"git:x:0:0:git:"+s.dir+":/bin/sh\n"); err != nil {
+	if err := rig.ReplaceFile("/etc/passwd", string(users)+"git:x:0:0:git:"+s.dir+":/bin/sh\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // it does not start without

@@ -3,13 +3,14 @@
 package hostile_test
 
 import (
-	"fmt"
-	"io"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // What does not let in, or does not show, says no more by how long it takes than by
@@ -79,25 +80,25 @@ func compare(t *testing.T, p *proxy, pair [2]probe, rounds int, timed bool) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	var took [2][]time.Duration
-	var first answer
+	var first rig.Answer
 	for n := range rounds * 2 {
 		which := (n + n/2) % 2 // each comes as often after itself as after the other
 		a, err := pair[which].send(p, client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.status != pair[which].status {
-			t.Fatalf("%d: %s", a.status, a.said())
+		if a.Status != pair[which].status {
+			t.Fatalf("%d: %s", a.Status, a.Said())
 		}
 		if n == 0 {
 			first = a
 		}
-		if a.face() != first.face() {
+		if face(a) != face(first) {
 			alike(t, pair[which].path, a, first)
 			return
 		}
 		if n >= 20 {
-			took[which] = append(took[which], a.took)
+			took[which] = append(took[which], a.Took)
 		}
 	}
 	x, y := median(took[0]), median(took[1])
@@ -108,26 +109,17 @@ func compare(t *testing.T, p *proxy, pair [2]probe, rounds int, timed bool) {
 	}
 }
 
-func (q probe) send(p *proxy, client *http.Client) (answer, error) {
-	r, err := http.NewRequest(http.MethodGet, p.url+q.path, nil)
+func (q probe) send(p *proxy, client *http.Client) (rig.Answer, error) {
+	r, err := rig.NewRequest(context.Background(), http.MethodGet, p.url+q.path)
 	if err != nil {
-		return answer{}, err
+		return rig.Answer{}, err
 	}
 	if q.shown != "" {
 		r.Header.Set("Authorization", q.shown)
 	}
 	p.count(1)
-	started := time.Now()
-	res, err := client.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return answer{}, fmt.Errorf("the body: %w", err)
-	}
-	return answer{res.StatusCode, res.Header, body, time.Since(started)}, nil
+	a := rig.Do(client, r)
+	return a, a.Err
 }
 
 func median(of []time.Duration) time.Duration {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // asking is a program that wants to know who asks. The paths of packages are good for
@@ -20,7 +22,7 @@ const asking = ordinary + "auth: {required: true, signed_paths: 1m}\n"
 // returns what it prints.
 func (p *proxy) verb(args ...string) string {
 	p.t.Helper()
-	cmd := exec.Command(os.Getenv(programVariable), append(args, "--data", p.data)...)
+	cmd := exec.Command(os.Getenv(rig.ProgramVariable), append(args, "--data", p.data)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
 	out, err := cmd.Output()
 	if err != nil {
@@ -47,22 +49,22 @@ var inLocation = regexp.MustCompile(`/(s_[A-Za-z0-9_-]{20,})(/.*\.tar\.gz)`)
 func (p *proxy) signed(t testing.TB, who string, m module, version string) (segment, path string) {
 	t.Helper()
 	a := p.ask(http.MethodGet, m.path(version+"/download"), "Authorization", who)
-	parts := inLocation.FindStringSubmatch(a.header.Get("X-Terraform-Get"))
-	if a.status != http.StatusNoContent || parts == nil {
-		t.Fatalf("%v: %d %q %s", m, a.status, a.header.Get("X-Terraform-Get"), a.said())
+	parts := inLocation.FindStringSubmatch(a.Header.Get("X-Terraform-Get"))
+	if a.Status != http.StatusNoContent || parts == nil {
+		t.Fatalf("%v: %d %q %s", m, a.Status, a.Header.Get("X-Terraform-Get"), a.Said())
 	}
 	p.unwritten = append(p.unwritten, parts[1])
 	return parts[1], parts[2]
 }
 
 // face is all of an answer that a client sees, but for the time.
-func (a answer) face() string {
-	header := a.header.Clone()
+func face(a rig.Answer) string {
+	header := a.Header.Clone()
 	header.Del("Date")
 	var s strings.Builder
-	s.WriteString(http.StatusText(a.status) + "\n")
+	s.WriteString(http.StatusText(a.Status) + "\n")
 	header.Write(&s)
-	s.Write(a.body)
+	s.Write(a.Body)
 	return s.String()
 }
 
@@ -70,15 +72,15 @@ func (a answer) face() string {
 var ownHost = regexp.MustCompile(`: set (TF_TOKEN_\w+|one in a credentials block for [^"]+)`)
 
 // alike wants that answers cannot be told apart, but by the host that was asked about.
-func alike(t testing.TB, what string, a, b answer) {
+func alike(t testing.TB, what string, a, b rig.Answer) {
 	t.Helper()
-	for _, of := range []*answer{&a, &b} {
-		if said := ownHost.ReplaceAll(of.body, nil); len(said) < len(of.body) {
-			of.body, of.header = said, of.header.Clone()
-			of.header.Set("Content-Length", strconv.Itoa(len(said)))
+	for _, of := range []*rig.Answer{&a, &b} {
+		if said := ownHost.ReplaceAll(of.Body, nil); len(said) < len(of.Body) {
+			of.Body, of.Header = said, of.Header.Clone()
+			of.Header.Set("Content-Length", strconv.Itoa(len(said)))
 		}
 	}
-	if a.face() != b.face() {
-		t.Errorf("%s:\n%s\nis not\n%s", what, a.face(), b.face())
+	if face(a) != face(b) {
+		t.Errorf("%s:\n%s\nis not\n%s", what, face(a), face(b))
 	}
 }

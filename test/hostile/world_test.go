@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy/test/registrytest"
@@ -33,10 +35,6 @@ const (
 )
 
 var secrets = []string{secretToken, secretPassword, secretLocation, secretQuery, secretClient, secretCanary}
-
-// raceDetector tells that the program is built with it; it takes many times the
-// memory then.
-var raceDetector bool
 
 // world is all that there is around modproxy. There is one for all tests.
 var world = &theWorld{names: newNames(), strangers: newStrangers(), good: map[string]*registrytest.Upstream{}}
@@ -114,7 +112,7 @@ var cut struct {
 
 // shorter tells that a case is cut down, unless there is time for it in full.
 func shorter(t testing.TB, what string) bool {
-	if long() {
+	if rig.Long() {
 		return false
 	}
 	t.Logf("cut down: %s", what)

@@ -19,7 +19,7 @@ field() { # FIELD PATCH: what stands behind a field's name
 
 # cases PROGRAM TESTS LONG: runs tests of the rig against a program
 cases() {
-	(cd test/hostile && HOSTILE_MODPROXY=$1 HOSTILE_LONG=$3 "$dir/hostile.test" -test.timeout 5m -test.run "^($2)\$") >"$dir/log" 2>&1
+	(cd test/hostile && RIG_PROGRAM=$1 RIG_LONG=$3 "$dir/hostile.test" -test.timeout 5m -test.run "^($2)\$") >"$dir/log" 2>&1
 }
 
 mkdir "$dir/program"

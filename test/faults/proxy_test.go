@@ -4,6 +4,7 @@ package faults_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,11 +27,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modproxy/modproxy/test/rig"
+
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// rig is a program, its data directory, and clients that ask it all the time.
-type rig struct {
+// A proxy is a modproxy, its data directory, its registry, and clients that ask it
+// all the time.
+type proxy struct {
 	t       *testing.T
 	program string
 	dir     string // of the configuration and the log
@@ -43,7 +47,7 @@ type rig struct {
 	moved    sync.Map     // versions of the module "changes" that are another upstream
 
 	starter func(*exec.Cmd) error // starts modproxy
-	server  *exec.Cmd
+	server  *rig.Process          // nil while it does not run
 	next    atomic.Int64
 
 	mu       sync.Mutex
@@ -53,22 +57,31 @@ type rig struct {
 	statuses map[int]int
 }
 
-func newRig(t *testing.T, program, data string) *rig {
-	t.Helper()
-	return newRigAt(t, program, data, http.HandlerFunc(answer))
+// with says what of a proxy is not as usual.
+type with struct {
+	program  string       // another than the one under test
+	data     string       // its data directory
+	registry http.Handler // another than answer
 }
 
-// newRigAt is newRig with a registry that answers with h.
-func newRigAt(t *testing.T, program, data string, h http.Handler) *rig {
+func newProxy(t *testing.T, w with) *proxy {
 	t.Helper()
+	if err := rig.DependOnSources(); err != nil {
+		t.Fatal(err)
+	}
+	w.program = cmp.Or(w.program, os.Getenv(rig.ProgramVariable))
+	if w.registry == nil {
+		w.registry = http.HandlerFunc(answer)
+	}
 	address := address(t)
-	r := &rig{
-		t: t, program: program, dir: t.TempDir(), data: data, url: "http://" + address,
+	r := &proxy{
+		t: t, program: w.program, dir: t.TempDir(), data: w.data, url: "http://" + address,
 		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
 		starter: (*exec.Cmd).Start,
 		acks:    map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
 	}
-	r.upstream = upstream(t, r.watched(h))
+	r.data = cmp.Or(r.data, r.path("data"))
+	r.upstream = upstream(t, r.watched(w.registry))
 	config := fmt.Sprintf(`
 listen: %s
 data: %s
@@ -77,7 +90,7 @@ egress: {allow: [127.0.0.0/8], ca_file: %s}
 cache: {memory: 1MiB}
 log: {level: error}
 shutdown: 5s
-`, address, data, r.upstream.URL, filepath.Join(r.dir, "ca.pem"))
+`, address, r.data, r.upstream.URL, filepath.Join(r.dir, "ca.pem"))
 	if err := errors.Join(os.WriteFile(r.path("modproxy.yaml"), []byte(config), 0o600),
 		os.WriteFile(r.path("ca.pem"), registrytest.CA().PEM, 0o600)); err != nil {
 		t.Fatal(err)
@@ -108,9 +121,9 @@ func address(t *testing.T) string {
 	return ""
 }
 
-func (r *rig) path(name string) string { return filepath.Join(r.dir, name) }
+func (r *proxy) path(name string) string { return filepath.Join(r.dir, name) }
 
-func (r *rig) command(args ...string) *exec.Cmd {
+func (r *proxy) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(r.program, args...)
 	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+r.path("modproxy.yaml"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -118,52 +131,40 @@ func (r *rig) command(args ...string) *exec.Cmd {
 }
 
 // start starts modproxy, and does not wait.
-func (r *rig) start(args ...string) {
+func (r *proxy) start(args ...string) {
 	r.t.Helper()
-	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer log.Close()
-	r.server = r.command(append([]string{"serve"}, args...)...)
-	r.server.Stderr = log
-	if err := r.starter(r.server); err != nil {
+	var err error
+	if r.server, err = rig.StartBy(r.starter, r.command(append([]string{"serve"}, args...)...), r.path("log")); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// ready waits until modproxy is, and is how long that took.
-func (r *rig) ready() time.Duration {
+// ready waits until modproxy is, and returns how long that took.
+func (r *proxy) ready() time.Duration {
 	r.t.Helper()
 	started := time.Now()
-	for time.Since(started) < 30*time.Second {
-		if r.isReady() {
-			return time.Since(started)
-		}
-		time.Sleep(2 * time.Millisecond)
+	if err := r.server.Until(r.t.Context(), r.isReady); err != nil {
+		r.t.Fatal(err)
 	}
-	r.t.Fatal("modproxy does not become ready")
-	return 0
+	return time.Since(started)
 }
 
-func (r *rig) isReady() bool {
-	return r.ask("GET", "/-/readyz").status == http.StatusOK
+func (r *proxy) isReady() bool {
+	return r.ask("GET", "/-/readyz").Status == http.StatusOK
 }
 
 // kill ends modproxy at once, and the programs that it has started.
-func (r *rig) kill() {
+func (r *proxy) kill() {
 	if r.server != nil {
-		syscall.Kill(-r.server.Process.Pid, syscall.SIGKILL)
-		r.server.Wait()
+		r.server.Kill()
 		r.server = nil
 	}
 }
 
 // stop ends modproxy as an operator would.
-func (r *rig) stop() {
+func (r *proxy) stop() {
 	r.t.Helper()
-	r.server.Process.Signal(syscall.SIGTERM)
-	if err := r.server.Wait(); err != nil {
+	if err := r.server.Stop(); err != nil {
 		r.t.Errorf("the end of modproxy: %v", err)
 	}
 	r.server = nil
@@ -171,7 +172,7 @@ func (r *rig) stop() {
 
 // load has n clients ask for packages until ctx ends: new ones, and now and then
 // one that somebody was given. end waits for them.
-func (r *rig) load(n int) (end func()) {
+func (r *proxy) load(n int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for range n {
@@ -197,7 +198,7 @@ func (r *rig) load(n int) (end func()) {
 	}
 }
 
-func (r *rig) some() string {
+func (r *proxy) some() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for path := range r.acks { // in no order
@@ -207,7 +208,7 @@ func (r *rig) some() string {
 }
 
 // get asks for a package. One that arrives completely is acknowledged from then on.
-func (r *rig) get(ctx context.Context, path string) error {
+func (r *proxy) get(ctx context.Context, path string) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", r.url+path, nil)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func (r *rig) get(ctx context.Context, path string) error {
 
 // check is what is wrong with the data directory while nothing runs: everything
 // that was acknowledged must be there, and all that is there must be right.
-func (r *rig) check() error {
+func (r *proxy) check() error {
 	if _, err := os.Stat(filepath.Join(r.data, "ledger")); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
 		return nil // it was ended before it had begun
 	}
@@ -280,21 +281,21 @@ func (r *rig) check() error {
 }
 
 // acked is how many packages were acknowledged.
-func (r *rig) acked() int {
+func (r *proxy) acked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.acks)
 }
 
 // counts is how often each status was answered.
-func (r *rig) counts() map[int]int {
+func (r *proxy) counts() map[int]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.statuses)
 }
 
 // residue fails the test when something temporary is left over.
-func (r *rig) residue() {
+func (r *proxy) residue() {
 	r.t.Helper()
 	for _, name := range []string{"tmp", "scratch"} {
 		left, err := os.ReadDir(filepath.Join(r.data, name))

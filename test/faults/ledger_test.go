@@ -30,7 +30,7 @@ func pathOf(module, version string) string {
 const changes = "up.example.com/acme/changes/aws"
 
 // watched is h, of which the questions are counted, and with what has moved.
-func (r *rig) watched(h http.Handler) http.Handler {
+func (r *proxy) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.asked.Add(1)
 		version := strings.TrimSuffix(path.Base(q.URL.Path), ".tar.gz")
@@ -46,7 +46,7 @@ func (r *rig) watched(h http.Handler) http.Handler {
 // loadDrift has versions of one module kept, changes them upstream, removes what is
 // kept of them, and asks for them, until end is called: who is told that a version
 // is another has had that written down.
-func (r *rig) loadDrift() (end func()) {
+func (r *proxy) loadDrift() (end func()) {
 	var ending atomic.Bool
 	done := make(chan struct{})
 	until := func(f func() bool) {
@@ -59,11 +59,11 @@ func (r *rig) loadDrift() (end func()) {
 		for i := 1; !ending.Load(); i++ {
 			version := fmt.Sprintf("1.%d.0", i)
 			path := pathOf(changes, version)
-			until(func() bool { return r.ask("GET", path).status == http.StatusOK })
+			until(func() bool { return r.ask("GET", path).Status == http.StatusOK })
 			r.moved.Store(version, true)
 			until(func() bool { return r.remove(changes, version) })
 			until(func() bool {
-				if !strings.Contains(r.ask("GET", path).said(), "modproxy ledger drift") {
+				if !strings.Contains(r.ask("GET", path).Said(), "modproxy ledger drift") {
 					return false
 				}
 				r.mu.Lock()
@@ -78,7 +78,7 @@ func (r *rig) loadDrift() (end func()) {
 
 // remove removes a package, as the operator of modproxy, and reports whether that
 // was done.
-func (r *rig) remove(module, version string) bool {
+func (r *proxy) remove(module, version string) bool {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(r.data, "modproxy.sock"))
 	}
@@ -93,7 +93,7 @@ func (r *rig) remove(module, version string) bool {
 }
 
 // printed calls each with the version of every line that a verb prints as JSON.
-func (r *rig) printed(each func(module, version, sum string), args ...string) error {
+func (r *proxy) printed(each func(module, version, sum string), args ...string) error {
 	var text, complaint bytes.Buffer
 	cmd := r.command(append(args, "--json")...)
 	cmd.Stdout, cmd.Stderr = &text, &complaint
@@ -116,7 +116,7 @@ func (r *rig) printed(each func(module, version, sum string), args ...string) er
 // checkLedger is what is wrong with the ledger: what was given to a client has a
 // record, records stay what they were, and what was told to be another is in it.
 // It is called with mu held.
-func (r *rig) checkLedger() error {
+func (r *proxy) checkLedger() error {
 	is := map[string]string{}
 	err := r.printed(func(module, version, sum string) { is[pathOf(module, version)] = sum }, "ledger", "show")
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *rig) checkLedger() error {
 }
 
 // paths are those of all packages that were acknowledged.
-func (r *rig) paths() []string {
+func (r *proxy) paths() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.acks))
@@ -156,7 +156,7 @@ func (r *rig) paths() []string {
 // afterwards is what holds when a case is over: without an upstream all is served
 // that a client was given before, it is recorded, it is sound, and nothing
 // temporary is left.
-func (r *rig) afterwards() {
+func (r *proxy) afterwards() {
 	r.t.Helper()
 	r.upstream.CloseClientConnections()
 	r.upstream.Close()
@@ -179,7 +179,7 @@ func (r *rig) afterwards() {
 
 // saidNothingWrong fails the test when a client was told of absence, or of an
 // error that has no name.
-func (r *rig) saidNothingWrong() {
+func (r *proxy) saidNothingWrong() {
 	r.t.Helper()
 	counts := r.counts()
 	if counts[http.StatusNotFound] > 0 || counts[http.StatusInternalServerError] > 0 {

@@ -1,8 +1,0 @@
-//go:build linux && race
-
-package hostile_test
-
-func init() {
-	buildFlags = []string{"-race"}
-	raceDetector = true
-}

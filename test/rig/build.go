@@ -1,0 +1,138 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// The variables by which a process tells those that it starts what to do.
+const (
+	ProgramVariable = "RIG_PROGRAM" // the modproxy under test
+	LongVariable    = "RIG_LONG"    // "1" for what takes minutes
+	RoleVariable    = "RIG_ROLE"    // what a process is that was run again
+)
+
+// Long reports whether there is time for the cases in their full length.
+func Long() bool { return os.Getenv(LongVariable) == "1" }
+
+// Required reports whether it is a failure that something cannot be tested here,
+// because a program or a right is missing: in CI, and where all is run in full.
+func Required() bool { return os.Getenv("CI") == "true" || Long() }
+
+// Missing ends a test that cannot run here: with a failure if it is required, and
+// else skipped, with why.
+func Missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if Required() {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// Program returns the path of the modproxy under test: the one that RIG_PROGRAM
+// names, or else one that it builds in dir with flags of "go build".
+func Program(ctx context.Context, dir string, flags ...string) (string, error) {
+	if program := os.Getenv(ProgramVariable); program != "" {
+		return filepath.Abs(program)
+	}
+	program, err := filepath.Abs(filepath.Join(dir, "modproxy"))
+	if err != nil {
+		return "", err
+	}
+	return program, Build(ctx, program, nil, flags...)
+}
+
+// root returns the directory of the module.
+var root = sync.OnceValues(func() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			err = errors.New("the working directory is not in the module")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+})
+
+// Build builds modproxy at the path program, with flags of "go build". A mutant has
+// texts replaced, by the name of their file in the module; each must be there exactly
+// once.
+func Build(ctx context.Context, program string, mutant map[string][2]string, flags ...string) error {
+	module, err := root()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build", "-o", program}, flags...)
+	if len(mutant) > 0 {
+		overlay, err := writeOverlay(module, program, mutant)
+		if err != nil {
+			return err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/modproxy")...)
+	cmd.Dir = module
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// writeOverlay writes the changed files of a mutant beside program, and the file
+// that names them for "go build".
+func writeOverlay(module, program string, mutant map[string][2]string) (string, error) {
+	overlay := map[string]string{}
+	for name, change := range mutant {
+		source := filepath.Join(module, name)
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return "", err
+		}
+		if bytes.Count(text, []byte(change[0])) != 1 {
+			return "", fmt.Errorf("%s does not have %q exactly once: the mutant is out of date", name, change[0])
+		}
+		overlay[source] = program + "-" + filepath.Base(name)
+		if err := os.WriteFile(overlay[source], bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1), 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		return "", err
+	}
+	return program + "-overlay.json", os.WriteFile(program+"-overlay.json", list, 0o600)
+}
+
+// DependOnSources has the result of this run of "go test" depend on the sources of
+// the program: a result is taken from the cache only while every file that the test
+// looked at is the same.
+var DependOnSources = sync.OnceValue(func() error {
+	module, err := root()
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(module, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "test" || d.Name() == "testdata" || d.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if match, _ := filepath.Match("*_test.go", d.Name()); !d.IsDir() && !match {
+			_, err = os.Stat(name)
+		}
+		return err
+	})
+})

@@ -1,0 +1,95 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FindClient returns the path of Terraform or OpenTofu by its name or path. tofu is
+// the program that MODPROXY_TOFU names, or the one that tools/build-tofu.sh has
+// built, or else that of PATH.
+func FindClient(name string) (string, error) {
+	if name == "tofu" {
+		built := os.Getenv("MODPROXY_TOFU")
+		if cache, err := os.UserCacheDir(); err == nil && built == "" {
+			built = filepath.Join(cache, "modproxy-tools", "tofu")
+		}
+		if path, err := exec.LookPath(built); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%w (\"make tools\" builds tofu; terraform is taken from PATH)", err)
+	}
+	return path, nil
+}
+
+// Clients returns the paths of Terraform and OpenTofu by their names. One that is
+// not installed is left out, with a line in the log, or fails the test if Required.
+func Clients(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, name := range []string{"terraform", "tofu"} {
+		path, err := FindClient(name)
+		switch {
+		case err == nil:
+			found[name] = path
+		case Required():
+			t.Fatal(err)
+		default:
+			t.Logf("NOT RUN with %s: %v", name, err)
+		}
+	}
+	return found
+}
+
+// An Installation is a configuration whose modules a client installs.
+type Installation struct {
+	Dir        string            // an existing directory for it
+	Calls      map[string]string // the arguments of each module block, by its name
+	Registries map[string]string // the base URL of modules.v1 for hosts that are not asked for it
+	CAFile     string            // the certificates that client and git trust
+	Env        []string          // beside what Get sets
+}
+
+// Get has a client install the modules, with no configuration of the user, and
+// returns the directory that has them, by name.
+func (i *Installation) Get(ctx context.Context, client string) (string, error) {
+	var code, config strings.Builder
+	for name, arguments := range i.Calls {
+		fmt.Fprintf(&code, "module %q {\n%s\n}\n", name, arguments)
+	}
+	for host, base := range i.Registries {
+		fmt.Fprintf(&config, "host %q {\n  services = { \"modules.v1\" = %q }\n}\n", host, base)
+	}
+	work, temp, rc := filepath.Join(i.Dir, "work"), filepath.Join(i.Dir, "tmp"), filepath.Join(i.Dir, "rc")
+	for _, dir := range []string{work, temp} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+	}
+	for name, text := range map[string]string{filepath.Join(work, "main.tf"): code.String(), rc: config.String()} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	cmd := exec.CommandContext(ctx, client, "get", "-no-color")
+	cmd.Dir, cmd.WaitDelay = work, 5*time.Second
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + i.Dir, "TMPDIR=" + temp, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+		"TF_CLI_CONFIG_FILE=" + rc, "SSL_CERT_FILE=" + i.CAFile, "GIT_SSL_CAINFO=" + i.CAFile,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
+	}, i.Env...)
+	modules := filepath.Join(work, ".terraform", "modules")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return modules, fmt.Errorf("%s get: %w\n%s", filepath.Base(client), err, out)
+	}
+	return modules, nil
+}

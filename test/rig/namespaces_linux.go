@@ -1,0 +1,105 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The namespaces that a process may have for itself.
+const (
+	OwnMounts    = unix.CLONE_NEWNS
+	OwnNetwork   = unix.CLONE_NEWNET
+	OwnProcesses = unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+)
+
+// ErrNoNamespaces is the error of RunAgain where the system gives no namespaces.
+var ErrNoNamespaces = errors.New("no namespaces without root or user namespaces")
+
+// RunAgain runs this program again, in namespaces of its own, as root or as root of a
+// user namespace: its mounts and network end with it, and with OwnProcesses whatever
+// it has started. It ends when this process does.
+func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
+	runtime.LockOSThread() // the death signal is that of the thread
+	defer runtime.UnlockOSThread()
+	var failed []error
+	for _, attr := range []*syscall.SysProcAttr{
+		{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL},
+		{
+			Cloneflags: namespaces | unix.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		},
+	} {
+		self := exec.Command("/proc/self/exe", args...)
+		self.Env, self.Stdin, self.Stdout, self.Stderr, self.SysProcAttr = env, os.Stdin, out, out, attr
+		if err := self.Start(); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+		defer signal.Stop(signals)
+		go func() {
+			for s := range signals {
+				self.Process.Signal(s)
+			}
+		}()
+		return self.Wait()
+	}
+	return fmt.Errorf("%w: %w", ErrNoNamespaces, errors.Join(failed...))
+}
+
+// EnterMounts keeps mounts of this process from the rest of the machine, and has /proc
+// show the processes of its own namespace.
+func EnterMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("/proc: %w", err)
+	}
+	return nil
+}
+
+// ReplaceFile puts text in the place of a file, in this mount namespace only. A
+// file that does not exist is left so.
+func ReplaceFile(name, text string) error {
+	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	own := filepath.Join(os.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := unix.Mount(own, name, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// LoopbackUp sets up the loopback interface of a new network namespace.
+func LoopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	lo.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	return nil
+}

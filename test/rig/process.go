@@ -1,0 +1,135 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// A Process is a server that this process has started.
+type Process struct {
+	*exec.Cmd
+	log    string
+	exited chan struct{}
+	err    error // of its end
+}
+
+// Start starts a server. Its standard error is appended to the file log, and its
+// standard output is in the file log with ".out" behind it, from its start on.
+func Start(cmd *exec.Cmd, log string) (*Process, error) {
+	return StartBy((*exec.Cmd).Start, cmd, log)
+}
+
+// StartBy starts a server as Start does, by a function that calls cmd.Start.
+func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, log string) (*Process, error) {
+	out, err := os.Create(log + ".out")
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	errs, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer errs.Close()
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := start(cmd); err != nil {
+		return nil, err
+	}
+	p := &Process{Cmd: cmd, log: log, exited: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// ID returns the id of the process.
+func (p *Process) ID() int { return p.Process.Pid }
+
+// Exited returns a channel that is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Log returns what the process has written to standard error, and those before it
+// that had the same log.
+func (p *Process) Log() []byte {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return text
+}
+
+// Until waits until ready returns true. It fails if the process ends before that,
+// or takes long.
+func (p *Process) Until(ctx context.Context, ready func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	why := errors.New("it takes too long")
+	for patience := time.After(30 * time.Second); !ready(); {
+		select {
+		case <-tick.C:
+			continue
+		case <-p.exited:
+			why = fmt.Errorf("it has ended: %v", p.err)
+		case <-patience:
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		}
+		return fmt.Errorf("%s is not ready: %w\n%s", p.Path, why, p.Log())
+	}
+	return nil
+}
+
+// listens finds the URL in what modproxy prints when it is ready.
+var listens = regexp.MustCompile(`(?m)listens on (https?://[0-9A-Za-z.:\[\]-]+)\s`)
+
+// URL waits until modproxy is ready and returns where it listens.
+func (p *Process) URL(ctx context.Context) (url string, err error) {
+	err = p.Until(ctx, func() bool {
+		out, _ := os.ReadFile(p.log + ".out") // empty until it is ready
+		if found := listens.FindSubmatch(out); found != nil {
+			url = string(found[1])
+		}
+		return url != ""
+	})
+	return url, err
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(s os.Signal) error { return p.Process.Signal(s) }
+
+// Stop tells the process to end, and waits for it.
+func (p *Process) Stop() error {
+	err := p.Signal(syscall.SIGTERM)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	return errors.Join(err, p.Wait(30*time.Second))
+}
+
+// Wait waits until the process has ended, and returns an error unless that was with
+// exit code 0. It kills a process that takes longer than patience.
+func (p *Process) Wait(patience time.Duration) error {
+	select {
+	case <-p.exited:
+		return p.err
+	case <-time.After(patience):
+		p.Kill()
+		return fmt.Errorf("%s did not end within %v\n%s", p.Path, patience, p.Log())
+	}
+}
+
+// Kill ends the process at once, with its process group if it has one of its own.
+func (p *Process) Kill() {
+	if attr := p.SysProcAttr; attr != nil && attr.Setpgid {
+		_ = syscall.Kill(-p.ID(), syscall.SIGKILL) // the others of the group may be all that is left
+	}
+	_ = p.Process.Kill() // it may have ended
+	<-p.exited
+}

@@ -1,0 +1,138 @@
+package rig
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A World is where the tests of a package run: a process in namespaces of its own,
+// which it makes what it should be before its tests begin.
+type World struct {
+	Name       string                 // of the package
+	Namespaces uintptr                // that it needs
+	Possible   func() error           // says why there can be none here; nil if it needs no more than the namespaces
+	Flags      []string               // of "go build" for the program
+	Enter      func() error           // is called in the world
+	Run        func(m *testing.M) int // runs the tests in the world
+}
+
+// Main runs the tests of a package in worlds, and returns its exit code. Where there
+// can be none, it says so in one line, and fails if Required.
+func (w *World) Main(m *testing.M) int {
+	flag.Parse()
+	if os.Getenv(RoleVariable) == "world" {
+		if err := w.Enter(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: the world cannot be made: %v\n", w.Name, err)
+			return 1
+		}
+		return w.Run(m)
+	}
+	if value("list") != "" || value("run") == "^$" {
+		return m.Run() // nothing that would need a world
+	}
+	var err error
+	if w.Possible != nil {
+		err = w.Possible()
+	}
+	if err == nil {
+		err = w.runAll()
+	} else {
+		err = fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+	}
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return exit.ExitCode() // it has said why
+	case errors.Is(err, ErrNoNamespaces) && !Required():
+		fmt.Fprintf(os.Stderr, "%s: NOT RUN, none of its cases: %v\n", w.Name, err)
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", w.Name, err)
+	return 1
+}
+
+// runAll builds the program and runs the tests in worlds beside each other, which
+// know nothing of one another, because much of the time of most tests is waiting.
+func (w *World) runAll() error {
+	dir, err := os.MkdirTemp("", w.Name+"-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, err := Program(context.Background(), dir, w.Flags...)
+	if err != nil {
+		return err
+	}
+	shares, err := w.shareOut()
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(shares))
+	var group sync.WaitGroup
+	var printing sync.Mutex
+	for i, args := range shares {
+		temp := filepath.Join(dir, fmt.Sprint("world", i))
+		if err := os.Mkdir(temp, 0o755); err != nil {
+			return err
+		}
+		env := append(os.Environ(), RoleVariable+"=world", ProgramVariable+"="+program, "TMPDIR="+temp)
+		group.Go(func() {
+			if len(shares) == 1 {
+				failed[i] = RunAgain(w.Namespaces, args, env, os.Stdout)
+				return
+			}
+			var said bytes.Buffer
+			failed[i] = RunAgain(w.Namespaces, args, env, &said)
+			printing.Lock()
+			defer printing.Unlock()
+			os.Stdout.Write(said.Bytes())
+		})
+	}
+	group.Wait()
+	return cmp.Or(failed...)
+}
+
+func value(name string) string { return flag.Lookup("test." + name).Value.String() }
+
+// shareOut returns the arguments for each world. What takes its full length has one
+// world for itself, and so has what writes one file for all.
+func (w *World) shareOut() ([][]string, error) {
+	all := os.Args[1:]
+	alone := Long() || strings.Contains(value("run"), "/")
+	for _, name := range []string{"coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace"} {
+		alone = alone || value(name) != ""
+	}
+	if alone {
+		return [][]string{all}, nil
+	}
+	list, err := exec.Command("/proc/self/exe", "-test.list="+cmp.Or(value("run"), ".")).Output()
+	if err != nil {
+		return nil, fmt.Errorf("the list of tests: %w", err)
+	}
+	tests := strings.Fields(string(list))
+	shares := make([][]string, max(1, min(len(tests), runtime.NumCPU()+1)))
+	for i := range shares {
+		var own []string
+		for n := i; n < len(tests); n += len(shares) {
+			own = append(own, tests[n])
+		}
+		shares[i] = append(all[:len(all):len(all)], "-test.run=^("+strings.Join(own, "|")+")$")
+		if i > 0 {
+			shares[i] = append(shares[i], "-test.testlogfile=") // one says what the result depends on
+		}
+	}
+	return shares, nil
+}
