@@ -163,17 +163,12 @@ func TestRevokedTokenTakesItsPathsAlong(t *testing.T) {
 // package that is here.
 func TestRegistryCredentials(t *testing.T) {
 	h, tokens, _ := guarded(t, plain)
-	for agent, direct := range map[string]bool{
-		"OpenTofu/1.12.6": false, // the package is not said to be here
-		"OpenTofu/1.11.0": false, "Terraform/1.15.0": false, "OpenTofu/1.1200": false, "OpenTofu/dev": false,
-	} {
-		res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", agent)...)
-		if (res.StatusCode == 200) != direct || !strings.Contains(res.Header.Get("Vary"), "User-Agent") {
-			t.Errorf("%s: %s, %v", agent, res.Status, res.Header)
-		}
+	res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "OpenTofu/1.12.6")...)
+	if res.StatusCode != 204 || !strings.Contains(res.Header.Get("Vary"), "User-Agent") {
+		t.Errorf("of a package that is not here: %s, %v", res.Status, res.Header)
 	}
 	h, tokens, _ = guarded(t, func(r modproxy.Registry) modproxy.Registry { return here{r} })
-	res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "OpenTofu/1.12.6")...)
+	res = get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "OpenTofu/1.12.6")...)
 	var answer struct {
 		Location string `json:"location"`
 		Own      bool   `json:"use_registry_credentials"`
@@ -184,7 +179,12 @@ func TestRegistryCredentials(t *testing.T) {
 	if answer.Location != "https://modules.example.com"+archive || !answer.Own || !strings.HasPrefix(res.Header.Get("X-Terraform-Get"), "https://modules.example.com/s_") {
 		t.Errorf("%+v, %v", answer, res.Header)
 	}
-	if res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "Terraform/1.15.0")...); res.StatusCode != 204 {
-		t.Errorf("Terraform: %s", res.Status)
+	for agent, status := range map[string]int{
+		"OpenTofu/1.12.0-rc1 (+https://opentofu.org)": 200, "OpenTofu/2.0.0": 200,
+		"OpenTofu/1.11.9": 204, "OpenTofu/dev": 204, "Terraform/1.15.0": 204, "1.12.6": 204,
+	} {
+		if res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", agent)...); res.StatusCode != status {
+			t.Errorf("%s: %s; want %d", agent, res.Status, status)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -54,20 +53,19 @@ func later(wait time.Duration, err error) error {
 
 // admission holds requests to Limits.
 type admission struct {
-	turns   *fair.Turns   // of the requests that are answered, shared by clients; nil for no bound
-	pacing  chan struct{} // an element for each request that waits for the rate of its client; nil for no bound
-	rate    int
-	mu      sync.Mutex // held to reserve a request of a rate
-	clients *lru.Cache[string, *rate.Limiter]
+	turns    *fair.Turns   // of the requests that are answered, shared by clients; nil for no bound
+	pacing   chan struct{} // an element for each request that waits for the rate of its client; nil for no bound
+	rate     rate.Limit
+	limiters *lru.Cache[string, *rate.Limiter] // by client
 }
 
 func newAdmission(l Limits) *admission {
-	a := &admission{rate: l.Rate}
+	a := &admission{rate: rate.Limit(l.Rate)}
 	if l.Requests > 0 {
 		a.turns = fair.New(l.Requests, l.Requests, 0, l.Requests)
 		a.pacing = make(chan struct{}, l.Requests)
 	}
-	a.clients, _ = lru.New[string, *rate.Limiter](maxClients) // its error is about the size
+	a.limiters, _ = lru.New[string, *rate.Limiter](maxClients) // its error is about the size
 	return a
 }
 
@@ -83,19 +81,24 @@ func (h *Handler) admit(ctx context.Context, e *Event, patience time.Duration) (
 
 // enter waits for a turn of client, or returns when to come back.
 func (a *admission) enter(ctx context.Context, client string, patience time.Duration) error {
-	waited, err := a.pace(ctx, client, patience)
-	if err != nil || a.turns == nil || a.turns.Try(client) {
-		return err
-	}
-	waiting, cancel := context.WithTimeout(ctx, patience-waited)
-	defer cancel()
-	if a.turns.Take(waiting, client) == nil {
+	limiter := a.limiter(client)
+	paced := limiter == nil || limiter.Allow()
+	if paced && (a.turns == nil || a.turns.Try(client)) {
 		return nil
 	}
-	if ctx.Err() != nil {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var err error
+	if !paced {
+		err = a.pace(waiting, limiter)
+	}
+	if err == nil && a.turns != nil && a.turns.Take(waiting, client) != nil {
+		err = later(0, errBusy)
+	}
+	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return later(0, errBusy)
+	return err
 }
 
 // leave gives back a turn of client.
@@ -105,49 +108,36 @@ func (a *admission) leave(client string) {
 	}
 }
 
-// pace waits until client may send one more request. It returns how long that was.
-func (a *admission) pace(ctx context.Context, client string, patience time.Duration) (time.Duration, error) {
-	if a.rate == 0 {
-		return 0, nil
-	}
-	delay := a.reserve(client, patience)
-	switch {
-	case delay == 0:
-		return 0, nil
-	case delay > patience:
-		return 0, later(delay, errRate)
-	}
+// pace waits until limiter lets one more request pass. It does not wait if that is after the deadline of ctx.
+func (a *admission) pace(ctx context.Context, limiter *rate.Limiter) error {
 	if a.pacing != nil {
 		select {
 		case a.pacing <- struct{}{}:
 			defer func() { <-a.pacing }()
 		default:
-			return 0, later(0, errBusy)
+			return later(0, errBusy)
 		}
 	}
-	select {
-	case <-time.After(delay):
-		return delay, nil
-	case <-ctx.Done():
-		return delay, ctx.Err()
+	if limiter.Wait(ctx) != nil {
+		seconds := (1 - limiter.Tokens()) / float64(a.rate)
+		return later(time.Duration(seconds*float64(time.Second)), errRate)
 	}
+	return nil
 }
 
-// reserve reserves a request of the rate of client, unless that is further away than patience. It returns how far.
-func (a *admission) reserve(client string, patience time.Duration) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	limiter, ok := a.clients.Get(client)
-	if !ok {
-		limiter = rate.NewLimiter(rate.Limit(a.rate), a.rate)
-		a.clients.Add(client, limiter)
+// limiter returns what limits the rate of client, or nil.
+func (a *admission) limiter(client string) *rate.Limiter {
+	if a.rate == 0 {
+		return nil
 	}
-	turn := limiter.Reserve()
-	delay := turn.Delay()
-	if delay > patience {
-		turn.Cancel() // before the next is reserved: then nothing is lost
+	if known, ok := a.limiters.Get(client); ok {
+		return known
 	}
-	return delay
+	limiter := rate.NewLimiter(a.rate, int(a.rate))
+	if known, ok, _ := a.limiters.PeekOrAdd(client, limiter); ok {
+		return known
+	}
+	return limiter
 }
 
 // clientOf returns the name of the client that sends requests from an address: the principal if it is known, else the

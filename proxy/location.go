@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,13 +65,13 @@ func (h *Handler) sign(r *http.Request, path string) (string, error) {
 	return h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now())
 }
 
-// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to:
-// OpenTofu since 1.12 (internal/registry/client.go).
+// sendsToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
+var sendsToken, _ = modproxy.ParseVersion("1.12.0-0")
+
+// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to.
 func takesCredentials(r *http.Request) bool {
-	version, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	x, errX := strconv.Atoi(major)
-	y, errY := strconv.Atoi(minor)
-	return ok && errX == nil && errY == nil && (x > 1 || x == 1 && y >= 12)
+	agent, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
+	agent, _, _ = strings.Cut(agent, " ")
+	version, err := modproxy.ParseVersion(agent)
+	return ok && err == nil && version.Compare(sendsToken) >= 0
 }
