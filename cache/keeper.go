@@ -33,32 +33,25 @@ type Keeper struct {
 var _ store.Keeper = (*Keeper)(nil)
 
 // Verify implements [store.Keeper]. A package that the ledger once had is superseded.
-func (k *Keeper) Verify(ctx context.Context, r store.Record) error {
+func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	p, err := parseKept(r, nil)
 	if err == nil && k.Ledger != nil {
 		err = agrees(ctx, k.Ledger, p)
 	}
 	switch {
+	case err == nil:
+		return []int64{p.Size}, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the ledger has no record of it", store.ErrDamaged)
+		return nil, fmt.Errorf("%w: the ledger has no record of it", store.ErrDamaged)
 	case !errors.Is(err, modproxy.ErrChanged):
-		return err
+		return nil, err
 	}
 	for rec, errRead := range k.Ledger.All(ctx) {
 		if errRead == nil && rec.ModuleVersion == p.ModuleVersion && rec.Sum == p.Sum {
-			return err
+			return nil, err
 		}
 	}
-	return fmt.Errorf("%w: %v", store.ErrDamaged, err)
-}
-
-// Sizes implements [store.Keeper].
-func (k *Keeper) Sizes(r store.Record) []int64 {
-	p, err := parseKept(r, nil)
-	if err != nil {
-		return nil
-	}
-	return []int64{p.Size}
+	return nil, fmt.Errorf("%w: %v", store.ErrDamaged, err)
 }
 
 // VerifyData implements [store.Keeper].

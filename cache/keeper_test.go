@@ -35,6 +35,11 @@ func (f *fixture) packageRecords(t *testing.T) (list []store.Record) {
 	return list
 }
 
+func verify(t *testing.T, k *cache.Keeper, r store.Record) error {
+	_, err := k.Verify(t.Context(), r)
+	return err
+}
+
 // What a package is kept as has to be what the ledger says, and what its bytes say.
 func TestKeeperVerifies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +47,7 @@ func TestKeeperVerifies(t *testing.T) {
 		content := f.fetch(t, "1.0.0")
 		k := f.keeper()
 		rec := f.packageRecords(t)[0]
-		if err := errors.Join(k.Verify(t.Context(), rec), k.VerifyData(t.Context(), rec, digestOf(content), bytes.NewReader(content))); err != nil {
+		if err := errors.Join(verify(t, k, rec), k.VerifyData(t.Context(), rec, digestOf(content), bytes.NewReader(content))); err != nil {
 			t.Error(err)
 		}
 		if err := k.VerifyData(t.Context(), rec, digestOf(content), bytes.NewReader(content[1:])); !errors.Is(err, store.ErrDamaged) {
@@ -50,16 +55,16 @@ func TestKeeperVerifies(t *testing.T) {
 		}
 		unknown := rec
 		unknown.Key += "-other"
-		if err := k.Verify(t.Context(), unknown); !errors.Is(err, store.ErrDamaged) {
+		if err := verify(t, k, unknown); !errors.Is(err, store.ErrDamaged) {
 			t.Errorf("not in the ledger: %v", err)
 		}
 		unknown.Value = []byte("{")
-		if err := k.Verify(t.Context(), unknown); !errors.Is(err, store.ErrDamaged) {
+		if err := verify(t, k, unknown); !errors.Is(err, store.ErrDamaged) {
 			t.Errorf("no record of a package: %v", err)
 		}
 		f.next.change(func(n *next) { n.content = []byte("other") })
 		f.accept(t, "1.0.0")
-		if err := k.Verify(t.Context(), rec); !errors.Is(err, modproxy.ErrChanged) {
+		if err := verify(t, k, rec); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("superseded: %v", err)
 		}
 	})

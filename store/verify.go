@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 )
@@ -67,60 +63,30 @@ type Verified struct {
 func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
 	v, err := s.newVerification(ctx, c)
 	if err == nil {
-		err = inParallel(ctx, v.verifyBlob, func(ctx context.Context, read func(modproxy.Digest)) error {
-			return v.verifyRecords(ctx, read)
-		})
+		err = v.verifyRecords(ctx)
 	}
-	if err == nil {
-		err = inParallel(ctx, v.rebuildBlob, func(_ context.Context, read func(modproxy.Digest)) error {
-			for d, b := range v.blobs {
-				if b.needed {
-					continue
-				} else if c.Data && c.Repair {
-					read(d)
-				} else {
-					v.count(func(out *Verified) { out.Orphans.add(b.size) })
-				}
-			}
-			return nil
-		})
-		v.progress()
+	var needed, orphans []modproxy.Digest
+	for d, b := range v.blobs {
+		switch {
+		case !b.needed:
+			orphans = append(orphans, d)
+		case !b.damaged:
+			needed = append(needed, d)
+		}
 	}
+	if err == nil && c.Data {
+		err = inParallel(ctx, needed, v.verifyBlob)
+	}
+	switch {
+	case err == nil && c.Data && c.Repair:
+		err = inParallel(ctx, orphans, v.rebuildBlob)
+	case err == nil:
+		for _, d := range orphans {
+			v.out.Orphans.add(v.blobs[d].size)
+		}
+	}
+	v.progress()
 	return v.out, failure(ctx, err)
-}
-
-// Rebuild reads every blob and puts the records that need it, as Kinds say, unless they are there. Damaged blobs
-// are set aside. Of c only Found and Progress count. Records of the answer are those that were put, Kept the
-// blobs that records need now, and Orphans the others.
-func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
-	c.Repair = true
-	v, err := s.newVerification(ctx, c)
-	if err == nil {
-		err = inParallel(ctx, v.rebuildBlob, func(_ context.Context, read func(modproxy.Digest)) error {
-			for d := range v.blobs {
-				read(d)
-			}
-			return nil
-		})
-		v.progress()
-	}
-	return v.out, failure(ctx, err)
-}
-
-// inParallel calls f for the blobs that list reads, several at a time. An error of f ends it.
-func inParallel(ctx context.Context, f func(context.Context, modproxy.Digest) error,
-	list func(ctx context.Context, read func(modproxy.Digest)) error) error {
-	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	err := list(within, func(d modproxy.Digest) {
-		group.Go(func() error {
-			if err := within.Err(); err != nil {
-				return err
-			}
-			return f(within, d)
-		})
-	})
-	return errors.Join(group.Wait(), err, ctx.Err())
 }
 
 // verification is a call of Verify or Rebuild.
@@ -136,8 +102,8 @@ type verification struct {
 }
 
 type verifiedBlob struct {
-	size   int64
-	needed bool
+	size            int64
+	needed, damaged bool // as records say
 }
 
 // newVerification lists the blobs.
@@ -152,11 +118,11 @@ func (s *Store) newVerification(ctx context.Context, c Check) (*verification, er
 	return v, err
 }
 
-func (v *verification) verifyRecords(ctx context.Context, read func(modproxy.Digest)) error {
+func (v *verification) verifyRecords(ctx context.Context) error {
 	for r, err := range v.Records.List(ctx, "", "") {
 		switch {
 		case err == nil:
-			v.verifyRecord(ctx, r, read)
+			v.verifyRecord(ctx, r)
 		case errors.Is(err, ErrDamaged):
 			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
 				return v.delete(ctx, r)
@@ -182,13 +148,12 @@ func ignore(err error, list ...error) error {
 	return err
 }
 
-func (v *verification) verifyRecord(ctx context.Context, r Record, read func(modproxy.Digest)) {
+func (v *verification) verifyRecord(ctx context.Context, r Record) {
 	var sizes []int64
 	if keeper := v.Kinds[r.Kind]; keeper != nil {
-		err := keeper.Verify(ctx, r)
-		switch {
+		var err error
+		switch sizes, err = keeper.Verify(ctx, r); {
 		case err == nil:
-			sizes = keeper.Sizes(r)
 		case errors.Is(err, modproxy.ErrChanged):
 			v.count(func(out *Verified) { out.Superseded++ })
 		case ctx.Err() == nil && v.unchanged(ctx, r):
@@ -210,132 +175,15 @@ func (v *verification) verifyRecord(ctx context.Context, r Record, read func(mod
 			b = &verifiedBlob{size: info.Size}
 			v.blobs[d] = b
 		}
-		first := !b.needed
-		b.needed = true
-		switch {
-		case i < len(sizes) && sizes[i] != b.size:
-			v.reportBlob(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, sizes[i]))
-		case first:
+		if !b.needed {
+			b.needed = true
 			v.count(func(out *Verified) { out.Kept.add(b.size) })
-			if v.asked.Data {
-				read(d)
-			}
+		}
+		if i < len(sizes) && sizes[i] != b.size {
+			b.damaged = true
+			v.reportBlob(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, sizes[i]))
 		}
 	}
-}
-
-// verifyBlob compares a blob with its digest and the records that need it.
-func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error {
-	needing, err := v.Records.Needing(ctx, d)
-	if err != nil {
-		return err
-	}
-	var records []Record
-	var checks []func(io.Reader) error
-	for _, r := range needing {
-		keeper := v.Kinds[r.Kind]
-		if keeper == nil {
-			continue
-		}
-		if r, err := v.Records.Get(ctx, r.Ref); err == nil { // else it has changed
-			records = append(records, r)
-			checks = append(checks, func(blob io.Reader) error { return keeper.VerifyData(ctx, r, d, blob) })
-		}
-	}
-	found, err := v.readBlob(ctx, d, checks)
-	if err != nil {
-		var r Record
-		if len(needing) > 0 {
-			r.Ref = needing[0].Ref
-		}
-		v.reportBlob(ctx, r, d, err)
-		return nil
-	}
-	for i, err := range found {
-		if err != nil {
-			v.reportBlob(ctx, records[i], d, fmt.Errorf("%w: %w", ErrDamaged, err))
-		}
-	}
-	return nil
-}
-
-// rebuildBlob puts the records that need a blob.
-func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error {
-	size := v.blobs[d].size
-	var records []Record
-	var checks []func(io.Reader) error
-	for _, keeper := range v.Kinds {
-		if keeper != nil {
-			checks = append(checks, func(blob io.Reader) error {
-				list, err := keeper.Rebuild(ctx, d, size, blob)
-				records = append(records, list...)
-				return err
-			})
-		}
-	}
-	if _, err := v.readBlob(ctx, d, checks); err != nil { // a kind that fails does not know it
-		v.reportBlob(ctx, Record{}, d, err)
-		return nil
-	}
-	put := 0
-	for _, r := range records {
-		r.Revision = 0
-		switch _, err := v.Records.Put(ctx, r); {
-		case err == nil:
-			put++
-		case errors.Is(err, fs.ErrNotExist): // the blob was removed meanwhile
-			return nil
-		case !errors.Is(err, ErrConflict):
-			return err
-		}
-	}
-	needing, err := v.Records.Needing(ctx, d)
-	if err != nil {
-		return err
-	}
-	v.count(func(out *Verified) {
-		if out.Records += put; len(needing) > 0 {
-			out.Kept.add(size)
-		} else {
-			out.Orphans.add(size)
-		}
-	})
-	return nil
-}
-
-// readBlob gives the bytes of a blob to checks, one after the other, and returns what they say. The error is
-// about the blob; then they do not count.
-func (v *verification) readBlob(ctx context.Context, d modproxy.Digest, checks []func(io.Reader) error) (found []error, err error) {
-	blob, err := v.Blobs.Open(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
-	defer c.Close()
-	for _, check := range checks {
-		found = append(found, check(c))
-		if err := c.check(ctx); err != nil {
-			return nil, err
-		}
-		_, _ = c.Seek(0, io.SeekStart)
-	}
-	return found, c.check(ctx)
-}
-
-// countedBlob counts what is read, and ends with its context.
-type countedBlob struct {
-	Blob
-	ctx context.Context
-	v   *verification
-}
-
-func (b countedBlob) Read(p []byte) (n int, err error) {
-	if err := b.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err = b.Blob.Read(p)
-	b.v.count(func(out *Verified) { out.Read += int64(n) })
-	return n, err
 }
 
 // reportBlob reports that a blob is not what r needs, because of err. Without a revision r is only named, and

@@ -35,22 +35,17 @@ func parse(r store.Record) (size int64, sum string) {
 	return size, sum
 }
 
-func (k keeper) Sizes(r store.Record) []int64 {
-	size, _ := parse(r)
-	return []int64{size}
-}
-
-func (k keeper) Verify(_ context.Context, r store.Record) error {
-	_, sum := parse(r)
+func (k keeper) Verify(_ context.Context, r store.Record) ([]int64, error) {
+	size, sum := parse(r)
 	switch counts := k[r.Key]; {
 	case counts == "":
-		return fmt.Errorf("%w: unknown", store.ErrDamaged)
+		return nil, fmt.Errorf("%w: unknown", store.ErrDamaged)
 	case counts == "closed":
-		return io.ErrClosedPipe
+		return nil, io.ErrClosedPipe
 	case counts != sum:
-		return modproxy.ErrChanged
+		return nil, modproxy.ErrChanged
 	}
-	return nil
+	return []int64{size}, nil
 }
 
 func (k keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest, blob io.Reader) error {

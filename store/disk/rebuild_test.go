@@ -18,8 +18,7 @@ import (
 // keeper says that a blob is needed by a record whose key is the digest.
 type keeper struct{}
 
-func (keeper) Verify(context.Context, store.Record) error { return nil }
-func (keeper) Sizes(store.Record) []int64                 { return nil }
+func (keeper) Verify(context.Context, store.Record) ([]int64, error) { return nil, nil }
 
 func (keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
 	if data, err := io.ReadAll(blob); err != nil || string(r.Value) != fmt.Sprint(len(data)) {
