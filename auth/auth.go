@@ -30,15 +30,11 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case ByToken:
-		return "token"
-	case ByIssuer:
-		return "issuer"
-	case ByOwner:
-		return "operator"
+	names := [...]string{"nobody", "token", "issuer", "operator"}
+	if int(k) >= len(names) {
+		return names[Nobody]
 	}
-	return "nobody"
+	return names[k]
 }
 
 // Grant is what a principal may do. The zero Grant is nothing.
@@ -87,11 +83,11 @@ func (p Principal) String() string {
 	return s
 }
 
-// Refused is the error for clients that are not identified. Its text, which they are shown, tells only whether
-// they showed a credential. Why is for the log, and has nothing secret.
-//
-// It is [modproxy.ErrUnauthorized].
+// Refused is the error for clients that are not identified: [modproxy.ErrUnauthorized]. Its text, which they are
+// shown, tells only whether they showed a credential. Why is for the log, and has nothing secret.
 type Refused struct{ Why string }
+
+const noCredential = "no credential"
 
 func (r *Refused) Error() string {
 	if r.Why == noCredential {
@@ -99,8 +95,6 @@ func (r *Refused) Error() string {
 	}
 	return "unauthorized: the token is not known, has expired or was revoked"
 }
-
-const noCredential = "no credential"
 
 func (*Refused) Unwrap() error { return modproxy.ErrUnauthorized }
 
@@ -120,11 +114,9 @@ func PrincipalOf(ctx context.Context) Principal {
 	return Principal{}
 }
 
-// Registry gives the principal of the context the answers of Next. A module that the principal may not read is
-// not found, and Next is not asked. A context without a principal is refused.
-type Registry struct {
-	Next modproxy.Registry
-}
+// Registry gives the principal of the context the answers of Next. A module that the principal may not read is not
+// found, and Next is not asked. A context without a principal is refused.
+type Registry struct{ Next modproxy.Registry }
 
 // Versions returns the answer of Next.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {

@@ -37,18 +37,18 @@ type Authenticator struct {
 //
 // The error is a [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be known.
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
-	values := header["Authorization"]
+	values, text := header["Authorization"], ""
+	if len(values) > 0 {
+		text = credential(values[0])
+	}
 	switch {
 	case len(values) == 0:
 		return Principal{}, &Refused{noCredential}
 	case len(values) > 1:
 		return Principal{}, &Refused{"more than one credential"}
-	}
-	text := credential(values[0])
-	switch {
 	case text == "":
 		return Principal{}, &Refused{"neither a bearer token nor basic authentication"}
-	case looksLikeToken(text) && a.Tokens != nil:
+	case strings.HasPrefix(text, tokenPrefix) && a.Tokens != nil:
 		return a.Tokens.Verify(text, now)
 	case strings.Count(text, ".") == 2 && a.JWT != nil:
 		return a.JWT.Verify(ctx, text, now)

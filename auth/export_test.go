@@ -1,9 +1,11 @@
 package auth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // TurnBack turns the wall clock back by d.
-
 func (t *Tokens) TurnBack(d time.Duration) { t.clock.wall = t.clock.wall.Add(d) }
 func (s *Signer) TurnBack(d time.Duration) { s.clock.wall = s.clock.wall.Add(d) }
 
@@ -12,3 +14,9 @@ var SegmentParts = []int{0, 1, expiryAt, idAt, macAt, segmentBytes}
 
 // SegmentCoding is the coding of a segment behind its prefix.
 var SegmentCoding = segmentCoding
+
+// Sign returns the segment that Path puts before path.
+func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
+	signed, err := s.Path(p, path, now)
+	return strings.TrimPrefix(strings.TrimSuffix(signed, path), "/"), err
+}

@@ -139,11 +139,11 @@ func (f *file[T]) decode(value *T) (info fs.FileInfo, err error) {
 		return nil, err
 	}
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	switch {
-	case err != nil:
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	if err != nil {
 		return nil, err
-	case len(content) > maxFile:
-		return nil, fmt.Errorf("larger than %d bytes", maxFile)
 	}
 	var s sealed
 	var raw bytes.Buffer
@@ -163,25 +163,22 @@ func (f *file[T]) decode(value *T) (info fs.FileInfo, err error) {
 func decodeStrictly(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
+	err := d.Decode(v)
+	if _, after := d.Token(); err == nil && after != io.EOF {
 		return errDamaged
 	}
-	return nil
+	return err
 }
 
-// change replaces the file durably by what edit returns, unless that is nil; no other process does so
-// meanwhile. edit does not change what it is given. Its error is change's; all others are
-// [modproxy.ErrUnavailable].
+// change replaces the file durably by what edit returns, unless that is nil; no other process does so meanwhile.
+// edit does not change what it is given. Its error is change's; others are [modproxy.ErrUnavailable].
 func (f *file[T]) change(ctx context.Context, edit func(*T) (*T, error)) error {
 	lock, err := openLock(f.path + ".lock")
 	if err != nil {
 		return f.wrong(err)
 	}
 	defer lock.Close() // which unlocks
-	if err := filelock.Lock(ctx, lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err = filelock.Lock(ctx, lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return f.wrong(err)
 	}
 	value, err := f.look(time.Now(), 0)
@@ -191,10 +188,9 @@ func (f *file[T]) change(ctx context.Context, edit func(*T) (*T, error)) error {
 	if value, err = edit(value); err != nil || value == nil {
 		return err
 	}
-	if err := f.write(value); err != nil {
-		return f.wrong(err)
+	if err = f.wrong(f.write(value)); err == nil {
+		_, err = f.look(time.Now(), 0)
 	}
-	_, err = f.look(time.Now(), 0)
 	return err
 }
 

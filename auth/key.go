@@ -12,7 +12,7 @@ import (
 
 const keyLength = 32
 
-// keys are what package paths are signed with.
+// keys sign package paths.
 type keys struct {
 	Current  []byte    `json:"current"`            // signs
 	Previous []byte    `json:"previous,omitempty"` // is good for what it signed before it was replaced

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,8 +41,6 @@ func parseSegment(text string) (s segment, ok bool) {
 	return s, err == nil && n == segmentBytes && s[0] == segmentVersion
 }
 
-func (s *segment) text() string { return segmentPrefix + segmentCoding.EncodeToString(s[:]) }
-
 func (s *segment) kind() Kind { return Kind(s[1]) }
 
 func (s *segment) expiry() time.Time {
@@ -67,16 +66,14 @@ func CutSegment(path string) (segment, rest string) {
 // a segment at the beginning of a path, good or not, and what looks like a signed segment, a token or a JSON
 // Web Token anywhere else, where people have put it by mistake.
 func Redact(text string) string {
-	prefix, rest := "", text
-	if segment, after := CutSegment(text); segment != "" {
-		prefix, rest = "/"+segmentPrefix+"[redacted]", after
+	segment, rest := CutSegment(text)
+	if slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(rest, mark) }) {
+		rest = secretPattern.ReplaceAllString(rest, "$1$2$3[redacted]")
 	}
-	for _, mark := range secretMarks {
-		if strings.Contains(rest, mark) {
-			return prefix + secretPattern.ReplaceAllString(rest, "$1$2$3[redacted]")
-		}
+	if segment != "" {
+		rest = "/" + segmentPrefix + "[redacted]" + rest
 	}
-	return prefix + rest
+	return rest
 }
 
 // secretPattern matches a token from its id on, most of a segment or of a token, or a JSON Web Token with some

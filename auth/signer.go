@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -12,24 +13,21 @@ import (
 )
 
 const (
-	defaultLife = time.Hour
-	minLife     = time.Minute
-	maxLife     = 7 * 24 * time.Hour
-	maxSkew     = time.Minute // between the clocks of processes that share a key
+	minLife = time.Minute
+	maxLife = 7 * 24 * time.Hour
+	maxSkew = time.Minute // between the clocks of processes that share a key
 )
 
 // SignerConfig is how a [Signer] is set up.
 type SignerConfig struct {
-	// Life is how long a signed path is good at least; at most it is twice as long. Time is cut into periods of
-	// this length, and a path is good to the end of the period after the one in which it was signed. So a
-	// client that asks again within a period is given the same path, which caches on its side know. 0 is an
-	// hour; at least a minute, at most 7 days.
+	// Life is the length of the periods into which time is cut. A path is good to the end of the period after the
+	// one in which it was signed, so a client that asks again within a period is given the same path, which caches
+	// on its side know. From a minute to 7 days; 0 is an hour.
 	Life time.Duration
-	// Tokens knows, when a path comes back, whether the token that it was signed for is still good. Nil: no
-	// path that was signed for a token is.
+	// Tokens are those that paths are signed for. Nil: no path that was signed for a token is good.
 	Tokens *Tokens
-	// Rules stands for what principals known [ByIssuer] may do: paths that were signed for them under other
-	// rules are not good.
+	// Rules stands for what principals known [ByIssuer] may do: paths that were signed under other rules are not
+	// good.
 	Rules string
 }
 
@@ -44,12 +42,9 @@ func (c SignerConfig) Check() error {
 // Signer signs package paths, for clients that show no credential when they fetch a package. It is safe for
 // concurrent use.
 //
-// A signed path is good for the principal and the package that it was signed for, until it expires. For a token
-// it ends with the token, and with the scope that covers the module. A principal known by an issuer cannot be
-// looked up again, so its path is good for its one package until it expires.
-//
-// Time is counted from the start of the process: while it runs, turning the wall clock makes a path good for
-// neither longer nor shorter.
+// A signed path is good for the principal and the package that it was signed for, until it expires. For a token it
+// ends with the token, and with the scope that covers the module. A principal known by an issuer cannot be looked
+// up again. While the process runs, turning the wall clock makes a path good for neither longer nor shorter.
 type Signer struct {
 	cfg   SignerConfig
 	clock Clock
@@ -61,13 +56,10 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	if cfg.Life == 0 {
-		cfg.Life = defaultLife
-	}
-	s := &Signer{cfg: cfg, clock: NewClock()}
-	var err error
-	s.keys, err = openKeys(ctx, path, s.clock.start)
-	return s, err
+	cfg.Life = cmp.Or(cfg.Life, time.Hour)
+	clock := NewClock()
+	keys, err := openKeys(ctx, path, clock.start)
+	return &Signer{cfg, clock, keys}, err
 }
 
 // Check returns why no path can be signed or is good; nil if it can.
@@ -76,11 +68,11 @@ func (s *Signer) Check() error {
 	return err
 }
 
-// Sign returns the segment that p's client puts before path. path is that of a package which p may read, from
-// the root and in its one spelling. now is from [time.Now].
+// Path returns path with the segment that is signed for p before it. path is that of a package which p may read,
+// from the root and in its one spelling. now is from [time.Now].
 //
 // Errors: [modproxy.ErrUnauthorized] for [Nobody], [modproxy.ErrUnavailable] while the key cannot be used.
-func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
+func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
 		return "", &Refused{"nothing is signed for " + p.String()}
 	}
@@ -94,23 +86,16 @@ func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
 	binary.BigEndian.PutUint32(made[expiryAt:], uint32(expiry))
 	copy(made[idAt:], p.ID)
 	copy(made[macAt:], s.mac(keys.Current, &made, path))
-	return made.text(), nil
-}
-
-// Path returns path with the segment of Sign before it.
-func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
-	segment, err := s.Sign(p, path, now)
-	return "/" + segment + path, err
+	return "/" + segmentPrefix + segmentCoding.EncodeToString(made[:]) + path, nil
 }
 
 // mac returns the HMAC-SHA-256 of a segment before a path: over what makes it one thing and no other, each part
 // behind its length.
 func (s *Signer) mac(key []byte, of *segment, path string) []byte {
-	text := make([]byte, 0, 512)
-	text = appendPart(text, "modproxy package path")
-	text = appendPart(text, of[:expiryAt])
-	text = appendPart(text, of[expiryAt:idAt])
-	text = appendPart(text, of[idAt:macAt])
+	text := appendPart(make([]byte, 0, 512), "modproxy package path")
+	for _, part := range [][]byte{of[:expiryAt], of[expiryAt:idAt], of[idAt:macAt]} {
+		text = appendPart(text, part)
+	}
 	if of.kind() == ByIssuer {
 		text = appendPart(text, s.cfg.Rules)
 	}
@@ -147,9 +132,8 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
 	}
 	if given.kind() == ByIssuer {
-		return Principal{
-			Kind: ByIssuer, ID: given.id(), Until: given.expiry(), Grant: Grant{Scopes: []Scope{{m.Host, m.Namespace}}},
-		}, nil
+		one := Grant{Scopes: []Scope{{m.Host, m.Namespace}}}
+		return Principal{Kind: ByIssuer, ID: given.id(), Until: given.expiry(), Grant: one}, nil
 	}
 	if s.cfg.Tokens == nil {
 		return Principal{}, &Refused{"there are no tokens"}
@@ -165,9 +149,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 // signed reports whether one of the keys made the MAC. The previous one may have, of what does not last longer
 // than what it last signed.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
-	if hmac.Equal(given[macAt:], s.mac(keys.Current, given, path)) {
-		return true
-	}
-	return keys.Previous != nil && hmac.Equal(given[macAt:], s.mac(keys.Previous, given, path)) &&
-		!given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
+	by := func(key []byte) bool { return hmac.Equal(given[macAt:], s.mac(key, given, path)) }
+	return by(keys.Current) ||
+		keys.Previous != nil && by(keys.Previous) && !given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
 }

@@ -89,12 +89,9 @@ func newToken() (text, id string, hash modproxy.Digest) {
 	return tokenPrefix + id + "_" + secret, id, sha256.Sum256([]byte(secret))
 }
 
-// looksLikeToken reports whether text claims to be a token of ours.
-func looksLikeToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
-
 // parseToken returns the id in the text of a token, and the hash of its secret.
 func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
-	if len(text) != tokenLength || !looksLikeToken(text) {
+	if len(text) != tokenLength || !strings.HasPrefix(text, tokenPrefix) {
 		return "", hash, false
 	}
 	id, rest := text[len(tokenPrefix):][:idLength], text[len(tokenPrefix)+idLength:]
