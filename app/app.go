@@ -71,7 +71,6 @@ type App struct {
 	claim    *admin.Claim
 	listener net.Listener
 	socket   net.Listener // for the owner of the data directory; may be nil
-	noSocket error        // why it is nil
 	tls      *certificate // nil without TLS
 	url      string
 	draining atomic.Bool
@@ -90,7 +89,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
-	a.socket, a.noSocket = a.claim.Listen()
+	if a.socket, err = a.claim.Listen(); err != nil {
+		a.log.Warn("socket_failed", zap.Error(err), zap.String("note", "verbs need --server to operate this proxy"))
+	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
@@ -162,9 +163,6 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	defer idle.Wait()
 	defer stop()
 	a.logStarted()
-	if a.noSocket != nil {
-		a.log.Warn("socket_failed", zap.Error(a.noSocket), zap.String("note", "verbs need --server to operate this proxy"))
-	}
 	if a.TokensUnprotected() {
 		a.log.Warn("tokens_unprotected", zap.String("listen", a.url))
 	}
@@ -185,7 +183,7 @@ func (a *App) reload() {
 		a.log.Warn("reloaded", zap.Strings("what", nil),
 			zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
 	} else if err := a.tls.reload(); err != nil {
-		a.log.Error("reload_failed", zap.Error(err))
+		a.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
 	} else {
 		a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -56,10 +57,7 @@ func (a *App) authReady() error {
 	if a.auth == nil {
 		return nil
 	}
-	if err := a.auth.Tokens.Check(); err != nil {
-		return err
-	}
-	return a.auth.Signer.Check()
+	return cmp.Or(a.auth.Tokens.Check(), a.auth.Signer.Check())
 }
 
 // NobodyHasToken reports whether clients need a token and nobody can have one: none was made, and no issuer

@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// certificate is the TLS certificate in force. It follows its files: a changed pair is used from the next
-// connection on, and a broken one is not.
+// certificate is the TLS certificate in force. It follows its files: a changed pair is used from the next connection
+// on, and a broken one is not.
 type certificate struct {
 	paths   config.TLS
 	current atomic.Pointer[tls.Certificate]
@@ -35,7 +35,7 @@ func newCertificate(paths config.TLS) (*certificate, error) {
 	}
 	c := &certificate{paths: paths}
 	if err := c.reload(); err != nil {
-		return nil, config.Error{err}
+		return nil, config.Error{fmt.Errorf("tls: %w", err)}
 	}
 	return c, nil
 }
@@ -64,10 +64,7 @@ func (c *certificate) get() *tls.Certificate {
 func (c *certificate) reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.read(); err != nil {
-		return fmt.Errorf("tls: %w", err)
-	}
-	return nil
+	return c.read()
 }
 
 // read is called with c.mu held.

@@ -71,9 +71,6 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 // linger waits for the fetches that run, and then for a moment, but no longer than ctx.
 func (a *App) linger(ctx context.Context) {
 	running := a.Cache.Fetching()
-	if len(running) == 0 {
-		return
-	}
 	for _, done := range running {
 		select {
 		case <-done:
@@ -81,9 +78,11 @@ func (a *App) linger(ctx context.Context) {
 			return
 		}
 	}
-	select {
-	case <-time.After(lingerTime):
-	case <-ctx.Done():
+	if len(running) > 0 {
+		select {
+		case <-time.After(lingerTime):
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -44,17 +44,15 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 // handler returns what answers requests.
 func (a *App) handler() http.Handler {
 	c := a.config
-	upstreams := proxy.Upstreams{Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{}}
+	upstreams := proxy.Upstreams{
+		Default: c.DefaultHost(), Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{},
+	}
 	for _, u := range c.Upstreams {
-		switch {
-		case u.Host == "*":
+		if u.Host == "*" {
 			upstreams.Any = true
-			continue
-		case upstreams.Default == "":
-			upstreams.Default = u.Host
+		} else {
+			upstreams.Hosts[u.Host], upstreams.Private[u.Host] = true, !u.Token.IsZero()
 		}
-		upstreams.Hosts[u.Host] = true
-		upstreams.Private[u.Host] = !u.Token.IsZero()
 	}
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
@@ -76,12 +74,6 @@ func (a *App) handler() http.Handler {
 	})
 }
 
-// What modproxy has open beside the connections of clients: at all times, and for each package that is fetched.
-const (
-	filesOpen       = 32
-	filesOfOneFetch = 6
-)
-
 // connections returns how many clients may be connected: as many as are configured, unless files would be
 // lacking for what is kept and fetched then. limit is how many files the process may have open, or zero if that
 // is not known.
@@ -89,7 +81,6 @@ func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections
 	}
-	most := uint64(c.Limits.Connections)
-	left := uint64(filesOpen + filesOfOneFetch*c.Fetch.AtOnce)
-	return int(max(1, min(most, max(limit/4, limit-min(limit, left)))))
+	others := min(limit, uint64(32+6*c.Fetch.AtOnce)) // open at all times, and for each fetch
+	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
 }

@@ -6,7 +6,120 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth/oidc"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store"
 )
+
+// levels has the level at which events of a kind are logged. Other kinds are logged at Info, or at Warn with an
+// error.
+var levels = map[any]zapcore.Level{
+	cache.FetchStarted:    zap.DebugLevel,
+	cache.VersionDropped:  zap.WarnLevel,
+	cache.LedgerBehind:    zap.WarnLevel,
+	cache.LedgerDisagrees: zap.WarnLevel,
+	cache.StoreFailed:     zap.ErrorLevel,
+	store.BlobDamaged:     zap.ErrorLevel,
+	store.StorageFailed:   zap.ErrorLevel,
+	ledger.Drifted:        zap.ErrorLevel,
+	ledger.Failed:         zap.ErrorLevel,
+	ledger.Moved:          zap.WarnLevel,
+	ledger.Unasked:        zap.InfoLevel,
+}
+
+// logEvent logs an event of a kind under a name.
+func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err error, fields ...zap.Field) {
+	level, ok := levels[kind]
+	if !ok && err != nil {
+		level = zap.WarnLevel
+	}
+	entry := a.log.Check(level, name)
+	if entry == nil {
+		return
+	}
+	entry.Write(append([]zap.Field{
+		unless(v.Module == modproxy.Module{}, zap.Stringer("module", v.Module)),
+		unless(v.Version == "", zap.String("version", v.Version)),
+	}, append(fields, zap.Error(err))...)...)
+}
+
+// unless returns f, or a field that is not logged.
+func unless(zero bool, f zap.Field) zap.Field {
+	if zero {
+		return zap.Skip()
+	}
+	return f
+}
+
+// observe measures and logs what goes on behind the requests.
+func (a *App) observe(e cache.Event) {
+	switch e.Kind {
+	case cache.VersionsAsked:
+		a.metrics.Asked("versions", e.Err)
+	case cache.LocationAsked:
+		a.metrics.Asked("location", e.Err)
+	case cache.FetchStarted:
+		a.metrics.FetchStarted()
+	case cache.FetchEnded:
+		a.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
+		a.disk.Doubt(e.Err) // packages are packed in the data directory, too
+	case cache.StaleServed:
+		a.metrics.StaleServed()
+		return // the request's own entry says so
+	}
+	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
+		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
+}
+
+// observeStore measures and logs what happens to what is kept. Of several versions with the same content it names
+// one.
+func (a *App) observeStore(e store.Event) {
+	switch e.Kind {
+	case store.BlobDamaged:
+		a.metrics.Damaged()
+	case store.BlobEvicted:
+		a.metrics.Evicted(e.Bytes)
+	}
+	var v modproxy.ModuleVersion
+	for _, ref := range e.Refs {
+		if found, ok := cache.VersionOf(ref); ok {
+			v = found
+			break
+		}
+	}
+	a.logEvent(e.Kind, string(e.Kind), v, e.Err,
+		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
+}
+
+// observeLedger measures and logs what the ledger's layer and its recheck tell.
+func (a *App) observeLedger(e ledger.Event) {
+	name, record, drift := "ledger_"+string(e.Kind), e.Record, e.Drift
+	var fields []zap.Field
+	switch e.Kind {
+	case ledger.Recorded:
+		fields = []zap.Field{zap.String("sum", string(record.Sum)),
+			zap.String("source", record.Source.URL), zap.String("commit", record.Source.Commit)}
+	case ledger.Drifted:
+		fields = []zap.Field{zap.String("recorded", string(drift.Recorded)), zap.String("offered", string(drift.Offered)),
+			zap.String("source", drift.Source.URL), zap.String("commit", drift.Source.Commit)}
+	case ledger.Moved:
+		fields = []zap.Field{zap.String("recorded", record.Source.Commit), zap.String("commit", e.Commit)}
+	}
+	if e.Kind == ledger.Moved || e.Kind == ledger.Unasked {
+		name = "ledger_recheck"
+	} else {
+		a.metrics.Ledger(string(e.Kind))
+	}
+	a.logEvent(e.Kind, name, e.ModuleVersion, e.Err, fields...)
+}
+
+// observeIssuer logs an attempt to fetch the keys of an issuer.
+func (a *App) observeIssuer(e oidc.Event) {
+	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, e.Err, zap.String("issuer", e.Issuer))
+}
 
 // The log is written when so many bytes are buffered or so much time is over: a write for each request would
 // cost more than answering many requests does.

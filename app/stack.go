@@ -39,13 +39,13 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		return err
 	}
 	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
-	var reg modproxy.Registry // nil, and nobody is asked, when offline
 	scratch := Absolute(filepath.Join(c.Data, "scratch"))
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
 			return err
 		}
 	}
+	var reg modproxy.Registry // nil, and nobody is asked, when offline
 	if !c.Offline || len(c.Auth.Issuers) > 0 {
 		if a.egress, err = newEgress(c, listening, a.options.Version); err != nil {
 			return err
@@ -103,9 +103,7 @@ func (a *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
 		Dir: scratch, Network: git.Egress{Client: a.egress}, CAFile: c.Egress.CAFile, Credentials: credentials,
-		Limits: git.Limits{
-			Time: c.Fetch.Timeout, Received: int64(c.Fetch.MaxReceived), Entries: limits.Entries, Content: limits.Bytes,
-		},
+		Limits: git.Limits{Time: c.Fetch.Timeout, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
@@ -137,8 +135,7 @@ func newEgress(c *config.Config, listening net.Addr, version string) (*egress.Cl
 	}
 	client, err := egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + version,
-		Listening: []netip.AddrPort{own},
+		UserAgent: "modproxy/" + version, Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
 		return nil, config.Error{fmt.Errorf("egress: %w", err)}

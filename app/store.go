@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"io"
 	"syscall"
@@ -50,4 +51,26 @@ func keeperOf(book *ledger.Log) *cache.Keeper {
 		k.Ledger = book
 	}
 	return k
+}
+
+// readOnly is Next above a data directory that is read-only. What is fetched could not be recorded, and might be
+// another the next time: nothing is.
+type readOnly struct {
+	Next modproxy.Registry
+	Why  error
+}
+
+// Versions returns the answer of Next.
+func (r *readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location returns [modproxy.NoSpace].
+func (r *readOnly) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{}, &modproxy.NoSpace{Err: r.Why}
+}
+
+// Package returns [modproxy.NoSpace].
+func (r *readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, &modproxy.NoSpace{Err: r.Why}
 }
