@@ -93,9 +93,9 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 			err = fmt.Errorf("proxy %s: %w", p.Host, err)
 		}
 	}()
-	ask := c.askHTTP
+	ask, hint := c.askHTTP, "names are looked up here; with egress.proxy_names they are left to the proxy"
 	if isSOCKS(p) {
-		ask = askSOCKS
+		ask, hint = askSOCKS, "with a proxy at socks5:// names are looked up here, with socks5h:// there"
 	}
 	if c.byName(p, t) {
 		if err := c.admitThrough(ctx, t); err != nil {
@@ -104,13 +104,10 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 		return ask(ctx, p, t.hostport())
 	}
 	addrs, err := c.addresses(ctx, t)
-	switch {
-	case errors.Is(err, ErrRefused):
+	if errors.Is(err, ErrRefused) {
 		return nil, err
-	case err != nil && isSOCKS(p):
-		return nil, fmt.Errorf("%w (with a proxy at socks5:// names are looked up here, with socks5h:// there)", err)
-	case err != nil:
-		return nil, fmt.Errorf("%w (names are looked up here; with egress.proxy_names they are left to the proxy)", err)
+	} else if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, hint)
 	}
 	conn, err := race(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		return ask(ctx, p, addr.String())

@@ -39,10 +39,7 @@ type Session struct {
 	reason error
 }
 
-const (
-	sessionConns   = 64 // at once
-	sessionHeaders = 10 * time.Second
-)
+const sessionConns = 64 // at once
 
 var noLog = log.New(io.Discard, "", 0)
 
@@ -58,7 +55,7 @@ func (c *Client) Session(maxBytes int64) (*Session, error) {
 	s.server = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
-		ReadHeaderTimeout: sessionHeaders,
+		ReadHeaderTimeout: connectTimeout,
 		IdleTimeout:       c.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          noLog,

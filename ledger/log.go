@@ -147,13 +147,13 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.fail(fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, fs.ErrClosed))
-	var errs []error
+	var err error
 	for _, f := range []*os.File{l.file, l.lock} {
 		if f != nil {
-			errs = append(errs, f.Close())
+			err = errors.Join(err, f.Close())
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }

@@ -254,6 +254,4 @@ func (s *summer) endFile(name string) {
 	s.file.Reset()
 }
 
-func (s *summer) sum() modproxy.Sum {
-	return modproxy.NewSum([sha256.Size]byte(s.all.Sum(nil)))
-}
+func (s *summer) sum() modproxy.Sum { return modproxy.NewSum([sha256.Size]byte(s.all.Sum(nil))) }

@@ -144,10 +144,7 @@ func (root *node) glob(pattern string) (*node, error) {
 	return nil, refuse("the root %.200q matches %d directories, %q and %q among them", pattern, len(found), found[0].path(), found[1].path())
 }
 
-const (
-	maxNotes     = 20      // of one package
-	maxNoteBytes = 4 << 10 // of all its notes
-)
+const maxNotes, maxNoteBytes = 20, 4 << 10 // of one package
 
 // notes collects notes in the order in which they are added.
 type notes struct {

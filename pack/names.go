@@ -52,9 +52,7 @@ func checkName(name string) error {
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
 // leftOut reports whether packages leave out name.
-func leftOut(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), isGit)
-}
+func leftOut(name string) bool { return slices.ContainsFunc(strings.Split(name, "/"), isGit) }
 
 // looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git
 // itself guards against (is_ntfs_dotgit and is_hfs_dotgit in its path.c and utf8.c).

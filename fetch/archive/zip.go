@@ -95,22 +95,18 @@ func unpackZipEntry(f *zip.File, out *output, b *pack.Builder) error {
 	case kind == fs.ModeDir:
 		return b.Dir(name)
 	case kind == fs.ModeSymlink:
-		target, err := io.ReadAll(io.LimitReader(r, maxTarget+1))
-		if err != nil {
-			return err
-		}
-		if err := b.Link(name, string(target)); err != nil {
-			return err
+		var target []byte
+		if target, err = io.ReadAll(io.LimitReader(r, maxTarget+1)); err == nil {
+			err = b.Link(name, string(target))
 		}
 	case kind == 0:
-		if err := b.File(name, mode&0o100 != 0, r); err != nil {
-			return err
-		}
+		err = b.File(name, mode&0o100 != 0, r)
 	default:
 		return refuse("%.200q: is a device, a named pipe or a socket", f.Name)
 	}
-	// What the builder did not ask for is still checked.
-	_, err = io.Copy(io.Discard, r)
+	if err == nil { // what the builder did not ask for is still checked
+		_, err = io.Copy(io.Discard, r)
+	}
 	return err
 }
 
