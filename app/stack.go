@@ -62,7 +62,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		// A version is recorded before its package is kept. A record without a package does no harm: the next
 		// fetch must match it. The other way round, what is refused because it is not what is recorded would
 		// fill the disk.
-		pinned := &ledger.Registry{Next: client, Ledger: a.Ledger, Observe: a.observeLedger}
+		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = client
 		reg = pinned
 		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}

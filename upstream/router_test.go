@@ -1,0 +1,50 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+// refuses is a registry that answers every question with an error that names it.
+type refuses struct{ error }
+
+func (r refuses) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+	return nil, r.error
+}
+
+func (r refuses) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{}, r.error
+}
+
+func (r refuses) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, r.error
+}
+
+func (r refuses) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+	return nil, r.error
+}
+
+func (r refuses) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", r.error }
+
+// A registry of another kind answers every question about its host, and none about others.
+func TestRouter(t *testing.T) {
+	own, others := refuses{errors.New("own")}, refuses{errors.New("others")}
+	r := &upstream.Router{Hosts: map[string]upstream.Registry{"own.example": own}, Default: others}
+	for host, want := range map[string]error{"own.example": own.error, "registry.example": others.error, "": others.error} {
+		v := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.0.0")
+		_, versions := r.Versions(t.Context(), v.Module)
+		_, location := r.Location(t.Context(), v)
+		_, content := r.Package(t.Context(), v)
+		_, at := r.PackageAt(t.Context(), v, "0a")
+		_, commit := r.Commit(t.Context(), v)
+		for i, err := range []error{versions, location, content, at, commit} {
+			if err != want {
+				t.Errorf("question %d about a module of %q went to %v", i, host, err)
+			}
+		}
+	}
+}
