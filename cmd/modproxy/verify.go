@@ -73,6 +73,9 @@ func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.
 		}
 		return hint.With(fmt.Errorf("damage found: %d", left), hints...)
 	}
+	if done.Orphans.Blobs > 0 && !(in.ReadData && in.Repair) {
+		fmt.Fprintln(env.stderr, `hint: "modproxy verify --read-data --repair" makes records of packages without one; "modproxy gc" removes such packages`)
+	}
 	return nil
 }
 
