@@ -1,8 +1,7 @@
 // Package fair shares turns among owners: clients, or publishers.
 //
-// Invariant: an owner that takes many turns, or waits for many, takes no more than its share from the others. A
-// turn goes to the owner that has the fewest; where too many wait, one of the owner that waits for most is sent
-// away.
+// Invariant: an owner that takes many turns, or waits for many, takes no more than its share from the others. A turn
+// goes to the owner that has the fewest; where too many wait, one of the owner that waits for most is sent away.
 package fair
 
 import (
@@ -55,16 +54,14 @@ func (t *Turns) Take(ctx context.Context, name string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case err := <-turn: // a moment ago
-		return err
-	default:
-	}
-	o := t.owners[name]
+	o := t.owner(name)
+	defer t.forget(name, o)
 	i := slices.Index(o.queue, turn)
+	if i < 0 { // decided a moment ago
+		return <-turn
+	}
 	o.queue = slices.Delete(o.queue, i, i+1)
 	t.waiting--
-	t.forget(name, o)
 	return context.Cause(ctx)
 }
 
@@ -108,16 +105,11 @@ func (t *Turns) Give(name string) {
 	o.held--
 	t.free++
 	t.forget(name, o)
-	for t.free > 0 && t.waiting > 0 {
-		next := t.next()
-		if next == nil {
-			return
-		}
-		turn := next.queue[0]
+	for next := t.next(); next != nil; next = t.next() {
+		next.queue[0] <- nil
 		next.queue = next.queue[1:]
 		t.waiting--
 		t.grant(next)
-		turn <- nil
 	}
 }
 
@@ -174,12 +166,11 @@ func (t *Turns) sendAway(few int) bool {
 			most = o
 		}
 	}
-	if most == nil {
-		return false
+	if most != nil {
+		last := len(most.queue) - 1
+		most.queue[last] <- ErrCrowded
+		most.queue = most.queue[:last]
+		t.waiting--
 	}
-	last := len(most.queue) - 1
-	most.queue[last] <- ErrCrowded
-	most.queue = most.queue[:last]
-	t.waiting--
-	return true
+	return most != nil
 }

@@ -11,6 +11,7 @@ package fetch
 
 import (
 	"context"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
@@ -58,4 +59,38 @@ type Result struct {
 	// Next, unless nil, is a location that the files are at instead. A subdirectory that it names is all that there
 	// is of them.
 	Next *modproxy.Location
+}
+
+// Credential is what one host is shown when a package is fetched from it.
+type Credential struct {
+	Host     string        // host or host:port, as in a URL
+	Username string        // for https
+	Password egress.Secret // for https
+	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of hosts. Both are needed: a
+	// host whose key is not known is not visited.
+	SSHKeyFile, KnownHostsFile string
+	// Scope has the modules that it may be used for; nil has all. A publisher chooses where a module's package is,
+	// and is given whatever is there.
+	Scope Scope
+}
+
+// Scope is a set of modules.
+type Scope interface {
+	Covers(m modproxy.Module) bool
+}
+
+// Credentials has at most one credential for each host.
+type Credentials []Credential
+
+// For returns those that may be used for m.
+func (all Credentials) For(m modproxy.Module) Credentials {
+	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
+}
+
+// Of returns what host is shown; the zero Credential if nothing.
+func (all Credentials) Of(host string) (shown Credential) {
+	if i := slices.IndexFunc(all, func(c Credential) bool { return c.Host == host }); i >= 0 {
+		shown = all[i]
+	}
+	return shown
 }

@@ -28,10 +28,11 @@ const (
 )
 
 func (t *Table) getter(s Source) (Getter, error) {
-	if g, ok := t.Getters[s.Getter]; ok {
+	g, ok := t.Getters[s.Getter]
+	switch {
+	case ok:
 		return g, nil
-	}
-	if s.Getter == "file" {
+	case s.Getter == "file":
 		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
 	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+
@@ -70,18 +71,16 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	defer tree.Close()
 	pattern, subdir := s.SplitGlob()
 	got, root, err := t.fetch(ctx, s, pattern, tree)
-	var p *modproxy.Package
 	if err == nil {
-		if p, err = t.pack(tree, root); err != nil {
-			err = fmt.Errorf("%s: %w", got.From.URL, err)
+		var p *modproxy.Package
+		if p, err = t.pack(tree, root); err == nil {
+			p.Source, p.Subdir = got.From, subdir
+			return p, nil
 		}
+		err = fmt.Errorf("%s: %w", got.From.URL, err)
 	}
-	switch {
-	case err == nil:
-		p.Source, p.Subdir = got.From, subdir
-		return p, nil
-	case got.Pinned && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable):
-		return nil, &modproxy.Fixed{Err: err}
+	if got.Pinned && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
+		err = &modproxy.Fixed{Err: err}
 	}
 	return nil, err
 }
@@ -90,18 +89,15 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.Builder) (got Result, root string, err error) {
 	s.Budget = egress.NewBudget(maxRequests)
 	root = pattern
-	for hops := 0; ; hops++ {
+	for hops := range maxHops + 1 {
 		g, err := t.getter(s)
 		if err != nil {
 			return Result{}, "", err
 		}
 		got, err = g.Fetch(ctx, s, tree)
 		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
-		switch {
-		case err != nil || got.Next == nil:
+		if err != nil || got.Next == nil {
 			return got, root, err
-		case hops == maxHops:
-			return Result{}, "", fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
 		}
 		s.Location, s.Direct, s.Own = *got.Next, false, nil
 		if err := t.Check(ctx, s); err != nil {
@@ -109,6 +105,7 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		}
 		root = path.Join(s.Subdir, root)
 	}
+	return Result{}, "", fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
 }
 
 func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error) {
@@ -133,12 +130,11 @@ func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error)
 // UnnamedFile opens a file in dir that has no name: it is gone when it is closed.
 func UnnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
+	if err == nil {
+		if err = os.Remove(f.Name()); err == nil {
+			return f, nil
+		}
 		f.Close()
-		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return f, nil
+	return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }

@@ -25,24 +25,18 @@ import (
 // Config is how a [Client] is set up.
 type Config struct {
 	Egress *egress.Client
-	// Hosts are the registries that have settings of their own, by normalised hostname. A registry that is missing
-	// is asked with none.
-	Hosts map[string]Host
-	// Fetch fetches packages from where registries say that they are.
-	Fetch *fetch.Table
+	Hosts  map[string]Host // the registries that have settings of their own, by normalised hostname
+	Fetch  *fetch.Table    // fetches packages from where registries say that they are
 }
 
 // Host is what is set for one registry.
 type Host struct {
-	// Modules is its modules.v1 base URL; empty means service discovery.
-	Modules string
-	// Providers is its providers.v1 base URL; empty means service discovery.
-	Providers string
+	Modules   string // its modules.v1 base URL; empty means service discovery
+	Providers string // its providers.v1 base URL; likewise
 	// Token is its bearer token. It is sent to https on the registry's hostname and port and to the origins of
 	// Modules and Providers; never anywhere else.
 	Token egress.Secret
-	// Rate is how many questions a second it is asked at most; zero stands for 100.
-	Rate int
+	Rate  int // how many questions a second it is asked at most; zero stands for 100
 }
 
 const (
@@ -74,24 +68,18 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	for host, h := range cfg.Hosts {
 		for name, set := range map[string]string{"modules": h.Modules, "providers": h.Providers} {
-			if set == "" {
-				continue
-			}
-			if _, err := serviceURL(nil, set); err != nil {
+			if _, err := serviceURL(nil, set); err != nil && set != "" {
 				return nil, fmt.Errorf("upstream %s: %s: %w", host, name, err)
 			}
 		}
 	}
-	c := &Client{cfg: cfg}
-	var err error
-	if c.found, err = lru.New[serviceOf, discovered](maxRemembered); err != nil {
-		return nil, err
+	c := &Client{
+		cfg:     cfg,
+		located: expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife),
+		spelled: expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife),
 	}
-	if c.gates, err = lru.New[serviceOf, *gate](maxRemembered); err != nil {
-		return nil, err
-	}
-	c.located = expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife)
-	c.spelled = expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife)
+	c.found, _ = lru.New[serviceOf, discovered](maxRemembered)
+	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
 	return c, nil
 }
 

@@ -34,55 +34,46 @@ type serviceOf struct {
 // String returns a name that no other service of a host has: no host has a space.
 func (s serviceOf) String() string { return string(s.service) + " " + s.host }
 
-// configured returns the base URL that is set for s; empty for none.
-func (c *Client) configured(s serviceOf) string {
-	if s.service == providersV1 {
-		return c.cfg.Hosts[s.host].Providers
-	}
-	return c.cfg.Hosts[s.host].Modules
-}
-
 // discovered is what service discovery found for one service of a host.
 type discovered struct {
 	base  *url.URL  // with a trailing slash; nil if unknown
 	at    time.Time // when base was found
 	err   error     // of the last try, nil if it succeeded
-	tried time.Time
+	tried time.Time // for the last time
 }
 
 // base returns the base URL of a registry's service: the configured one, or what remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
-	if configured := c.configured(s); configured != "" {
+	configured := c.cfg.Hosts[s.host].Modules
+	if s.service == providersV1 {
+		configured = c.cfg.Hosts[s.host].Providers
+	}
+	if configured != "" {
 		return serviceURL(nil, configured)
 	}
 	now := time.Now()
 	known, _ := c.found.Get(s)
-	age := now.Sub(known.at)
 	switch {
-	case known.base != nil && age >= 0 && age < discoveryLife:
+	case known.base != nil && now.Sub(known.at) < discoveryLife:
 		return known.base, nil
-	case known.err != nil && now.Sub(known.tried) < discoveryPause && now.Sub(known.tried) >= 0:
+	case known.err != nil && now.Sub(known.tried) < discoveryPause:
 		return usable(known, now)
 	}
 	answer := shared(ctx, &c.finding, s.String(), discoveryTimeout, func(ctx context.Context) (any, error) {
 		u, err := c.discover(ctx, s)
+		found := discovered{base: u, at: time.Now()}
 		if err != nil {
-			err = fmt.Errorf("service discovery: %w", err)
-		}
-		found := discovered{base: u, at: time.Now(), err: err, tried: time.Now()}
-		if err != nil {
-			have, _ := c.found.Get(s)
-			if have.base != nil && have.at.After(now) { // another one was sooner
-				return have, nil
+			found, _ = c.found.Get(s)
+			if found.base != nil && found.at.After(now) { // another one was sooner
+				return found, nil
 			}
-			found.base, found.at = have.base, have.at
+			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
 		}
 		c.found.Add(s, found)
 		return found, nil
 	})
-	late := time.NewTimer(lateAfter)
-	defer late.Stop()
+	late := time.After(lateAfter)
 	for {
 		select {
 		case r := <-answer:
@@ -90,7 +81,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 				return nil, r.Err
 			}
 			return usable(r.Val.(discovered), now)
-		case <-late.C:
+		case <-late:
 			c.finding.Forget(s.String()) // the next question may find it sooner
 			if u, err := usable(known, now); u != nil {
 				return u, err

@@ -176,7 +176,9 @@ func (g *gate) done(t *try, err error) {
 	case !errors.Is(err, modproxy.ErrUnavailable) || why == nil:
 		g.succeed(t.namespace, now)
 	default:
-		g.fail(t, err, why, now)
+		for _, o := range g.concerned(t, err) {
+			o.fail(t, why, now)
+		}
 	}
 }
 
@@ -189,13 +191,6 @@ func (g *gate) succeed(namespace string, now time.Time) {
 		}
 	}
 	g.whole.end(now)
-}
-
-// fail counts a failure.
-func (g *gate) fail(t *try, err, why error, now time.Time) {
-	for _, o := range g.concerned(t, err) {
-		o.fail(t, why, now)
-	}
 }
 
 // overdue tells that t takes long: it gives up its turn, and when too many have, the oldest is given up. It reports
@@ -214,7 +209,9 @@ func (g *gate) overdue(t *try) (late bool) {
 	if t.begun.Load() && !slices.ContainsFunc(g.outages(t.namespace), func(o *outage) bool { return o.trial == t }) {
 		return false
 	}
-	g.fail(t, errLate, errSlow, time.Now())
+	for _, o := range g.concerned(t, errLate) {
+		o.fail(t, errSlow, time.Now())
+	}
 	return true
 }
 
@@ -247,6 +244,7 @@ func (g *gate) large(ctx context.Context) (leave func(), err error) {
 	case g.heavy <- struct{}{}:
 		return func() { <-g.heavy }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w", modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w",
+			modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
 	}
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,12 +47,10 @@ func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string 
 		spelling, _ := c.spelled.Peek(v)
 		return spelling
 	}
-	versions, err := c.askVersions(ctx, v.Module)
-	if err != nil {
-		return ""
-	}
-	if listed, ok := versions.Find(v.Version); ok && listed.Spelling != v.Version {
-		return listed.Spelling
+	if versions, err := c.askVersions(ctx, v.Module); err == nil {
+		if listed, ok := versions.Find(v.Version); ok && listed.Spelling != v.Version {
+			return listed.Spelling
+		}
 	}
 	return ""
 }
@@ -106,9 +105,6 @@ func parseAnswer(asked *url.URL, header string, body []byte) (l modproxy.Locatio
 		}
 		return modproxy.Location{Getter: u.Scheme, URL: u.String()}, fields.Own, nil
 	}
-	if header == "" {
-		header = fields.Location
-	}
-	l, err = modproxy.ParseLocation(header, asked)
+	l, err = modproxy.ParseLocation(cmp.Or(header, fields.Location), asked)
 	return l, nil, err
 }

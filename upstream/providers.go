@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// The bytes of a document about a provider: the list of versions of the one that has most has a quarter of it.
-	maxProvider = 1 << 20
-	// A question about a provider takes no longer than this.
-	providerTimeout = 10 * time.Second
+	maxProvider     = 1 << 20          // bytes of a document: the longest list of versions has a quarter of it
+	providerTimeout = 10 * time.Second // for one question
 )
 
 // Provider asks the provider registry of host for the document at path, which is below its providers.v1 base URL

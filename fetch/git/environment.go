@@ -63,24 +63,18 @@ func (r *repository) environment(protocol string, settings [][2]string, more ...
 
 // systemRoots are where root certificates are, in the order of crypto/x509.
 var systemRoots = []string{
-	"/etc/ssl/certs/ca-certificates.crt",
-	"/etc/pki/tls/certs/ca-bundle.crt",
-	"/etc/ssl/ca-bundle.pem",
-	"/etc/pki/tls/cacert.pem",
-	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-	"/etc/ssl/cert.pem",
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+	"/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
 // rootsFile returns the file of root certificates that git is to trust, or empty for git's own. git replaces its
 // roots by what it is given, so caFile goes behind a copy of the system's. Like package crypto/x509, and so like
 // every other connection of this process, it heeds SSL_CERT_FILE.
 func rootsFile(dir, caFile string) (string, error) {
-	system := os.Getenv("SSL_CERT_FILE")
-	if caFile == "" {
-		return system, nil
-	}
 	candidates := systemRoots
-	if system != "" {
+	if system := os.Getenv("SSL_CERT_FILE"); caFile == "" {
+		return system, nil
+	} else if system != "" {
 		candidates = []string{system}
 	}
 	var all []byte

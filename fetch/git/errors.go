@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -85,8 +84,9 @@ func outOfSpace(stderr string) error {
 }
 
 var (
-	statusPattern = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
-	headerPattern = regexp.MustCompile(`(?mi)<= recv header: (location|retry-after): *(.*)$`)
+	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(\S.*)$`)
+	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(\S.*)$`)
 )
 
 // lastAnswer returns the status of the last HTTP answer that git had, or 0, where it redirects to, and its
@@ -102,20 +102,16 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 		_, _ = f.Seek(max(0, info.Size()-tail), io.SeekStart)
 	}
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
-	matches := statusPattern.FindAllSubmatchIndex(trace, -1)
-	if len(matches) == 0 {
-		return 0, "", ""
+	last := trace[len(trace):]
+	for _, at := range statusPattern.FindAllSubmatchIndex(trace, -1) {
+		status, _ = strconv.Atoi(string(trace[at[2]:at[3]]))
+		last = trace[at[1]:]
 	}
-	last := matches[len(matches)-1]
-	status, _ = strconv.Atoi(string(trace[last[2]:last[3]]))
-	for _, m := range headerPattern.FindAllSubmatch(trace[last[1]:], -1) {
-		value := strings.TrimSpace(string(m[2]))
-		switch isLocation := strings.EqualFold(string(m[1]), "location"); {
-		case isLocation && status/100 == 3:
-			location = cmp.Or(location, value)
-		case !isLocation && (status == 429 || status == 503):
-			after = cmp.Or(after, value)
-		}
+	if m := locationPattern.FindSubmatch(last); m != nil && status/100 == 3 {
+		location = strings.TrimSpace(string(m[1]))
+	}
+	if m := afterPattern.FindSubmatch(last); m != nil && (status == 429 || status == 503) {
+		after = strings.TrimSpace(string(m[1]))
 	}
 	return status, location, after
 }

@@ -125,17 +125,16 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 	if err := r.init(ctx, "sha1"); err != nil {
 		return "", err
 	}
-	there, err := r.list(ctx, ref)
-	if err == nil && there.id == "" && !isAbbreviated(ref) {
-		err = noSuchRef(ref)
+	if _, commit, err = r.list(ctx, ref); err == nil && commit == "" && !isAbbreviated(ref) {
+		err = errNoSuchRef
 	}
-	return there.id, err
+	return commit, err
 }
 
 // repository fetches one repository, and the submodules in it, into the tree below prefix.
 func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
 	var links map[string]entry // to the commits of submodules, by path
-	var byPath map[string]submodule
+	var byPath map[string]*submodule
 	err = redirected(a, func(at address) (err error) {
 		r, err := u.resolve(ctx, at, ref, &commit)
 		if err != nil {

@@ -101,8 +101,6 @@ func (l Limits) orDefault() Limits {
 
 // tree takes the files of a revision; a *pack.Builder is one.
 type tree interface {
-	// File adds a regular file.
 	File(name string, executable bool, r io.Reader) error
-	// Link adds a symbolic link; target is relative to the link's directory.
-	Link(name, target string) error
+	Link(name, target string) error // target is relative to the link's directory
 }

@@ -33,26 +33,21 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 		if _, ended := errors.AsType[*exitError](err); !ended {
 			return commit, err
 		}
-		there, err := r.list(ctx, ref)
+		its, listed, err := r.list(ctx, ref)
 		switch {
 		case err != nil:
 			return "", err
-		case there.format != "" && there.format != format && !isObjectID(ref):
-			format = there.format
-		case there.id == "" && !isObjectID(ref) && !isAbbreviated(ref):
-			return "", noSuchRef(ref)
+		case its != "" && its != format && !isObjectID(ref):
+			format = its
+		case listed == "" && !isObjectID(ref) && !isAbbreviated(ref):
+			return "", errNoSuchRef
 		default:
-			return r.fetchAll(ctx, ref, there.id != "" && ref == "HEAD")
+			return r.fetchAll(ctx, ref, listed != "" && ref == "HEAD")
 		}
 	}
 }
 
-func noSuchRef(ref string) error {
-	if isObjectID(ref) {
-		return fmt.Errorf("%w: no such commit", modproxy.ErrNotFound)
-	}
-	return fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
-}
+var errNoSuchRef = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
 
 // init makes r empty.
 func (r *repository) init(ctx context.Context, format string) error {
@@ -94,7 +89,10 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 			return commit, err
 		}
 	}
-	return "", noSuchRef(ref)
+	if isObjectID(ref) {
+		return "", fmt.Errorf("%w: no such commit", modproxy.ErrNotFound)
+	}
+	return "", errNoSuchRef
 }
 
 // fetch runs git fetch. The refspecs go through stdin, where nothing but a refspec is expected.
@@ -115,16 +113,11 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 	return id, err
 }
 
-// listing is what a remote's list of refs says.
-type listing struct {
-	format string // of object ids; empty if there are no refs
-	id     string // what ref names, of an annotated tag the commit; empty if it is not listed
-}
-
 // list asks the remote for its refs, and looks for ref; empty stands for HEAD. It tries the names that git rev-parse
 // tries (https://git-scm.com/docs/gitrevisions). Of an abbreviated id only a tag is looked for: the id goes before a
-// branch.
-func (r *repository) list(ctx context.Context, ref string) (l listing, err error) {
+// branch. The results are the format of object ids, empty if there are no refs, and what ref names, of an annotated
+// tag the commit, empty if it is not listed.
+func (r *repository) list(ctx context.Context, ref string) (format, commit string, err error) {
 	ref = cmp.Or(ref, "HEAD")
 	var wanted []string // what comes first counts
 	for _, prefix := range []string{"", "refs/", "refs/tags/", "refs/heads/"} {
@@ -139,16 +132,16 @@ func (r *repository) list(ctx context.Context, ref string) (l listing, err error
 			id, name, _ := strings.Cut(lines.Text(), "\t")
 			switch len(id) {
 			case 40:
-				l.format = "sha1"
+				format = "sha1"
 			case 64:
-				l.format = "sha256"
+				format = "sha256"
 			}
 			if at := slices.Index(wanted, name); at >= 0 && isObjectID(id) {
-				wanted, l.id = wanted[:at], id
+				wanted, commit = wanted[:at], id
 			}
 		}
 		return errUnavailable(lines.Err())
 	}
 	err = r.connect(ctx, c)
-	return l, err
+	return format, commit, err
 }

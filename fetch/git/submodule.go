@@ -20,7 +20,7 @@ type submodule struct {
 const maxModulesFile = 1 << 20 // bytes
 
 // submodules returns what commit's .gitmodules, which has size bytes, says, by path.
-func (r *repository) submodules(ctx context.Context, commit string, size int64) (map[string]submodule, error) {
+func (r *repository) submodules(ctx context.Context, commit string, size int64) (map[string]*submodule, error) {
 	if size > maxModulesFile {
 		return nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
 	}
@@ -39,7 +39,7 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 // (https://git-scm.com/docs/gitmodules): the last value of a key counts, and the last name that claims a path has
 // it; a name that could be a path out of .git/modules counts for nothing, nor does a path or URL that could be an
 // option.
-func parseSubmodules(list string) (map[string]submodule, error) {
+func parseSubmodules(list string) (map[string]*submodule, error) {
 	byName, byPath := make(map[string]*submodule), make(map[string]*submodule)
 	for item := range strings.SplitSeq(list, "\x00") {
 		key, value, hasValue := strings.Cut(item, "\n")
@@ -71,11 +71,7 @@ func parseSubmodules(list string) (map[string]submodule, error) {
 			s.path, byPath[value] = value, s
 		}
 	}
-	found := make(map[string]submodule, len(byPath))
-	for path, s := range byPath {
-		found[path] = *s
-	}
-	return found, nil
+	return byPath, nil
 }
 
 // submoduleKey takes submodule.<name>.<variable> apart.
@@ -120,7 +116,7 @@ func relativeURL(parent, url string) (string, error) {
 }
 
 // address returns where s is, a submodule of the repository at parent.
-func (s submodule) address(parent address) (address, error) {
+func (s *submodule) address(parent address) (address, error) {
 	url := s.url
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
 		var err error
@@ -134,16 +130,16 @@ func (s submodule) address(parent address) (address, error) {
 // fetchSubmodules fetches each of links, which are what is left of a tree: the commits that submodules are to have,
 // by path.
 func (u *use) fetchSubmodules(
-	ctx context.Context, at address, links map[string]entry, byPath map[string]submodule, prefix string, depth int,
+	ctx context.Context, at address, links map[string]entry, byPath map[string]*submodule, prefix string, depth int,
 ) error {
 	for _, path := range slices.Sorted(maps.Keys(links)) {
-		s := byPath[path]
-		if s.none {
+		s, ok := byPath[path]
+		if ok && s.none {
 			continue
 		}
 		u.submodules++
 		switch {
-		case s.url == "": // git submodule update fails as well
+		case !ok || s.url == "": // git submodule update fails as well
 			return invalid("submodule %.80q has no URL in .gitmodules", prefix+path)
 		case depth >= u.limits.Depth:
 			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, u.limits.Depth)

@@ -3,9 +3,7 @@ package git
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -51,11 +49,17 @@ func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
 	var total int64
 	paths := 0
 	longPath := invalid("the tree has a path of more than the %d bytes that are allowed", l.Path)
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, maxMeta+l.Path)
-	lines.Split(splitNul)
-	for lines.Scan() {
-		name, e, err := parseEntry(lines.Text())
+	for lines := bufio.NewReaderSize(stdout, maxMeta+l.Path); ; {
+		line, err := lines.ReadSlice(0)
+		switch {
+		case err == io.EOF && len(line) == 0:
+			return tree, nil
+		case err == bufio.ErrBufferFull:
+			return nil, longPath
+		case err != nil:
+			return nil, fmt.Errorf("%w: git ls-tree: %w", modproxy.ErrUnavailable, err)
+		}
+		name, e, err := parseEntry(string(line[:len(line)-1]))
 		if err != nil {
 			return nil, err
 		}
@@ -75,20 +79,6 @@ func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
 			return nil, invalid("the files are larger than the %d bytes that are allowed", l.Content)
 		}
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return nil, longPath
-	}
-	return tree, errUnavailable(lines.Err())
-}
-
-func splitNul(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return i + 1, data[:i], nil
-	}
-	if atEOF && len(data) > 0 {
-		return 0, nil, io.ErrUnexpectedEOF
-	}
-	return 0, nil, nil
 }
 
 // parseEntry reads one line of git ls-tree -l: mode, type, id, size, tab, path.

@@ -44,7 +44,7 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	}
 	meter := modproxy.MeterOf(ctx)
 	defer meter.Begin()()
-	if size, err = io.Copy(file, counted{res.Body, meter}); err != nil {
+	if size, err = io.Copy(io.MultiWriter(file, counter{meter}), res.Body); err != nil {
 		file.Close()
 		local := errors.As(err, new(*fs.PathError)) // the file, and not what is received
 		return nil, size, !local && v.mayPass(err), fetch.Outgoing(err)
@@ -52,14 +52,10 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	return file, size, false, nil
 }
 
-// counted counts what is read.
-type counted struct {
-	io.Reader
-	meter *modproxy.Meter
-}
+// counter counts what is written to it.
+type counter struct{ *modproxy.Meter }
 
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.meter.Add(int64(n))
-	return n, err
+func (c counter) Write(p []byte) (int, error) {
+	c.Add(int64(len(p)))
+	return len(p), nil
 }

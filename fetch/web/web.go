@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
@@ -51,7 +52,7 @@ func (g *Getter) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 	case !s.Direct && a.format == "":
 		got.Next, err = v.askPage(ctx)
 	case s.Commit != "":
-		return got, fmt.Errorf("%w: %s is an archive, which has no commits", modproxy.ErrInvalid, got.From.URL)
+		err = fmt.Errorf("%w: it is an archive, which has no commits", modproxy.ErrInvalid)
 	default:
 		got.Pinned, err = v.fetchArchive(ctx, tree)
 	}
@@ -76,14 +77,13 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 	}
 	defer file.Close()
 	if v.checksum != nil {
-		if err := v.checksum.Verify(ctx, file, size); err != nil {
-			return false, err
-		}
+		err = v.checksum.Verify(ctx, file, size)
 	}
-	if v.source.Direct {
-		if v.format, err = archive.Sniff(file); err != nil {
-			return false, err
-		}
+	if err == nil && v.source.Direct {
+		v.format, err = archive.Sniff(file)
+	}
+	if err != nil {
+		return false, err
 	}
 	return v.checksum != nil, archive.Unpack(ctx, file, size, v.format, tree)
 }
@@ -112,11 +112,10 @@ func (v *visit) mayPass(err error) bool { return egress.MayPass(err) && !v.sourc
 // shown returns what servers are shown: what the location itself carries, the registry's own token if the registry
 // asked for that, and what is configured; each to its origin only.
 func (v *visit) shown() []egress.Credential {
-	var shown []egress.Credential
+	shown := slices.Clone(v.source.Own)
 	if v.user != nil {
-		shown = append(shown, *v.user)
+		shown = slices.Insert(shown, 0, *v.user)
 	}
-	shown = append(shown, v.source.Own...)
 	for _, c := range v.Credentials.For(v.source.Module) {
 		if !c.Password.IsZero() {
 			shown = append(shown, egress.Credential{Origin: "https://" + c.Host, Authorization: basic(c.Username, c.Password.Reveal())})
