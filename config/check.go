@@ -93,10 +93,12 @@ func (k *checker) fields() {
 					k.fail(path, err)
 				}
 			case "host":
-				if err := normalise(v); err != nil {
+				host, err := normalise(v.String())
+				if err != nil {
 					k.fail(path, err)
 					return
 				}
+				v.SetString(host)
 			case "unique":
 				at := index.ReplaceAllString(path, "") + " " + v.String()
 				wrong, why = seen[at], fmt.Sprintf("%.200s appears twice", v)
@@ -107,22 +109,17 @@ func (k *checker) fields() {
 	})
 }
 
-// normalise normalises a hostname, or "*".
-func normalise(host reflect.Value) error {
-	switch s := host.String(); {
-	case s == "*":
-	case s == "":
-		return errors.New("missing")
-	case strings.ContainsAny(s, "@/"):
-		return errors.New("want a hostname, not a URL") // which may carry a credential
-	default:
-		normalised, err := hostname.Parse(s)
-		if err != nil {
-			return err
-		}
-		host.SetString(normalised)
+// normalise returns a hostname, or "*", in its normalised spelling.
+func normalise(host string) (string, error) {
+	switch {
+	case host == "*":
+		return host, nil
+	case host == "":
+		return "", errors.New("missing")
+	case strings.ContainsAny(host, "@/"):
+		return "", errors.New("want a hostname, not a URL") // which may carry a credential
 	}
-	return nil
+	return hostname.Parse(host)
 }
 
 // authentication finds rules about clients that would not count.

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Key is a setting: a field of [Config] that is not itself a group of keys. A list is one key, whatever is in
-// it.
+// Key is a field of [Config] that is not itself a group of keys. A list is one key, whatever is in it.
 type Key struct {
 	Path        string // cache.fresh
 	Flag, Usage string // empty unless it has a flag; {dir} in Usage names its value
@@ -26,19 +25,16 @@ func (k Key) Variable() string {
 // Keys returns every key, in the order of the fields of [Config].
 func Keys() []Key { return new(Config).keys() }
 
-func (c *Config) keys() []Key {
-	var keys []Key
+func (c *Config) keys() (keys []Key) {
 	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, _ reflect.Value) {
-		if isGroup(f.Type) || strings.Contains(path, "[") {
-			return
+		if !isGroup(f.Type) && !strings.Contains(path, "[") {
+			keys = append(keys, Key{path, f.Tag.Get("flag"), f.Tag.Get("usage"), v.Kind() == reflect.Bool, f.Tag.Get("default"), v})
 		}
-		keys = append(keys, Key{path, f.Tag.Get("flag"), f.Tag.Get("usage"), f.Type.Kind() == reflect.Bool, f.Tag.Get("default"), v})
 	})
 	return keys
 }
 
-// walk calls visit for every field of the group that path leads to, and for the fields of the groups in it and
-// in its lists.
+// walk calls visit for every field of the group at path, and for the fields of the groups in it and in its lists.
 func walk(path string, group reflect.Value, visit func(path string, f reflect.StructField, v, group reflect.Value)) {
 	for f := range group.Type().Fields() {
 		if !f.IsExported() {
@@ -68,16 +64,10 @@ func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isGroup(t
 // keyName returns what a field is called in the file.
 func keyName(f reflect.StructField) string { return f.Tag.Get("yaml") }
 
-func joinKey(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func joinKey(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// Source returns where the value at path comes from, which may lead into a list (upstreams[0].host): a
-// variable, a flag, the file with a line, or "default". What was not set for itself comes from where the whole
-// that it belongs to does.
+// Source returns where the value at path comes from, which may lead into a list (upstreams[0].host): a variable, a
+// flag, the file with a line, or "default". A value that was not set for itself has the source of what it is in.
 func (c *Config) Source(path string) string {
 	for {
 		source, ok := c.sources[path]

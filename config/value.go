@@ -21,32 +21,28 @@ func setText(v reflect.Value, text string) (err error) {
 	switch p := v.Addr().Interface().(type) {
 	case *string:
 		*p = text
-		return nil
 	case *egress.Secret:
 		*p = egress.NewSecret(text)
-		return nil
-	case *ByteSize:
-		*p, err = ParseByteSize(text)
-		return err
-	case *auth.Scope:
-		*p, err = ParseScope(text)
-		return err
-	case *netip.Prefix:
-		*p, err = parseNetwork(text)
-		return err
-	case *bool:
-		*p, err = strconv.ParseBool(text)
-	case *int:
-		*p, err = strconv.Atoi(text)
 	case *time.Duration:
 		*p, err = ParseDuration(text)
+	case *ByteSize:
+		*p, err = ParseByteSize(text)
+	case *auth.Scope:
+		*p, err = ParseScope(text)
+	case *netip.Prefix:
+		*p, err = parseNetwork(text)
+	case *bool:
+		if *p, err = strconv.ParseBool(text); err != nil {
+			err = wanted(v)
+		}
+	case *int:
+		if *p, err = strconv.Atoi(text); err != nil {
+			err = wanted(v)
+		}
 	default:
-		err = errors.ErrUnsupported
+		err = wanted(v)
 	}
-	if err != nil {
-		return wanted(v)
-	}
-	return nil
+	return err
 }
 
 // wanted returns an error that says what a value of v's type looks like.

@@ -44,13 +44,13 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.CommentType:
-		case body != nil:
-			d.fail(doc.Body.GetToken(), "", errors.New("want one YAML document, not several"))
-		default:
-			body = doc.Body
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
+			continue
 		}
+		if body != nil {
+			d.fail(doc.Body.GetToken(), "", errors.New("want one YAML document, not several"))
+		}
+		body = doc.Body
 	}
 	if body != nil && len(d.wrong) == 0 {
 		d.set(body, v, path)
@@ -120,8 +120,7 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	}
 	delete(fields, "") // what is no key
 	for entries := n.MapRange(); entries.Next(); {
-		key := entries.Key()
-		name := key.GetToken().Value
+		key, name := entries.Key(), entries.Key().GetToken().Value
 		field, known := fields[name]
 		switch {
 		case key.IsMergeKey():
@@ -150,7 +149,6 @@ func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if entry.Type() == ast.NullType {
 			d.fail(entry.GetToken(), at, errors.New("nothing in it"))
-			continue
 		}
 		d.config.sources[at] = d.source(entry.GetToken())
 		d.set(entry, v.Index(i), at)

@@ -117,8 +117,7 @@ func checkURL(s string) error {
 // claims are what a token says, each as JSON.
 type claims map[string]json.RawMessage
 
-// registered are the claims with a meaning of their own: those of RFC 7519, section 4.1, and those that the
-// verifier knows besides.
+// registered are the claims of RFC 7519, section 4.1, and others that the verifier knows.
 var registered = []string{
 	"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash", "_claim_names", "_claim_sources",
 }

@@ -67,24 +67,21 @@ func (i *issuer) signed(ctx context.Context, text string, now time.Time) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	keys, _, err := i.get(ctx, now, false)
-	if err != nil {
-		return nil, err
+	for missing := false; ; missing = true { // the issuer may have a new key (openid-connect-core-1_0, section 10.1.1)
+		keys, failed, err := i.get(ctx, now, missing)
+		if err != nil {
+			return nil, err
+		}
+		payload, err := signedBy(keys, jws)
+		switch {
+		case !errors.Is(err, errNoKey):
+			return payload, err
+		case missing && failed:
+			return nil, errKeys
+		case missing:
+			return nil, err
+		}
 	}
-	payload, err := signedBy(keys, jws)
-	if !errors.Is(err, errNoKey) {
-		return payload, err
-	}
-	// The issuer may have a new key (openid-connect-core-1_0, section 10.1.1).
-	keys, failed, err := i.get(ctx, now, true)
-	if err != nil {
-		return nil, err
-	}
-	payload, err = signedBy(keys, jws)
-	if errors.Is(err, errNoKey) && failed {
-		return nil, errKeys
-	}
-	return payload, err
 }
 
 // signedBy returns the payload that one of keys signed; errNoKey if none may have.
