@@ -106,16 +106,13 @@ func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.
 	over, line := m.sum.kept+m.aside-limit, m.choose(m.sum.idle, len(m.entries))
 	m.mu.Unlock()
 	for _, b := range line {
-		if over <= 0 {
+		if over <= all.Bytes {
 			break
 		}
-		_, pinned, err := s.needing(ctx, b.Digest)
-		if err != nil {
+		if _, pinned, err := s.needing(ctx, b.Digest); err != nil {
 			return all, err
-		}
-		if !pinned && !orphans[b.Digest] {
+		} else if !pinned && !orphans[b.Digest] {
 			all.add(b.Size)
-			over -= b.Size
 		}
 	}
 	return all, nil

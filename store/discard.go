@@ -28,12 +28,11 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 	var going []modproxy.Digest
 	for _, ref := range refs {
 		r, err := s.Records.Get(ctx, ref)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		case errors.Is(err, ErrDamaged): // and nobody knows what it needs
-			r = Record{Ref: ref}
-		case err != nil:
+		} else if errors.Is(err, ErrDamaged) {
+			r = Record{Ref: ref} // what it needs is not known
+		} else if err != nil {
 			return nil, failure(ctx, err)
 		}
 		list = append(list, Discarded{Record: r})
@@ -45,9 +44,10 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 	if !s.room.beginRemoval(going...) {
 		return nil, fmt.Errorf("%w: what is to be removed is being fetched: try again", modproxy.ErrUnavailable)
 	}
-	for i := 0; i < len(list) && err == nil; i++ {
-		if err = s.Records.Delete(ctx, list[i].Record.Ref, list[i].Record.Revision); err != nil {
+	for i, one := range list {
+		if err = s.Records.Delete(ctx, one.Record.Ref, one.Record.Revision); err != nil {
 			list = list[:i]
+			break
 		}
 	}
 	removed, collecting := s.remove(ctx, Collect, going)
