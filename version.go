@@ -21,16 +21,16 @@ const maxVersion = 255
 
 // ParseVersion reads a version in any spelling that a client accepts. Its error is [ErrInvalid].
 func ParseVersion(s string) (Version, error) {
-	bad := fmt.Errorf("%w: version %.80q", ErrInvalid, s)
+	bad := func() (Version, error) { return Version{}, fmt.Errorf("%w: version %.80q", ErrInvalid, s) }
 	if len(s) > maxVersion {
-		return Version{}, bad
+		return bad()
 	}
 	var v Version
 	for rest, more := strings.TrimPrefix(s, "v"), true; more; {
 		after := strings.TrimLeft(rest, digits)
 		segment, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 64)
 		if err != nil {
-			return Version{}, bad
+			return bad()
 		}
 		v.segments = append(v.segments, segment)
 		if rest, more = strings.CutPrefix(after, "."); !more {
@@ -42,13 +42,13 @@ func ParseVersion(s string) (Version, error) {
 	}
 	hasMetadata := false
 	if v.pre, v.metadata, hasMetadata = strings.Cut(v.pre, "+"); hasMetadata && !isIdentifiers(v.metadata) {
-		return Version{}, bad
+		return bad()
 	}
 	if after, dashed := strings.CutPrefix(v.pre, "-"); dashed && isIdentifiers(after) {
 		v.pre = after
 	}
 	if v.pre != "" && !isIdentifiers(v.pre) {
-		return Version{}, bad
+		return bad()
 	}
 	return v, nil
 }

@@ -43,9 +43,7 @@ func (e *Event) level() zapcore.Level {
 	switch {
 	case e.Kind == "health" && e.Err == nil:
 		return zapcore.DebugLevel
-	case e.Kind == "health":
-		return zapcore.WarnLevel
-	case e.Status >= 500:
+	case e.Kind != "health" && e.Status >= 500:
 		return zapcore.ErrorLevel
 	case e.Err != nil:
 		return zapcore.WarnLevel

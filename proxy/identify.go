@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,34 +14,27 @@ import (
 
 // identify returns r with the principal that sent it. It returns r unchanged where clients need no credential.
 func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
-	if p := auth.PrincipalOf(r.Context()); p.Kind == auth.ByOwner {
-		return withPrincipal(r, e, p), nil
-	}
-	if h.cfg.Auth == nil {
-		return r, nil
-	}
-	return h.identifyBy(h.cfg.Auth, r, e)
+	return identifyBy(h.cfg.Auth, r, e)
 }
 
 // identifyOperator returns r with the operator that sent it. Other clients are told that the path does not exist.
-func (h *Handler) identifyOperator(r *http.Request, e *Event) (_ *http.Request, err error) {
-	if p := auth.PrincipalOf(r.Context()); p.Kind == auth.ByOwner {
-		return withPrincipal(r, e, p), nil
-	}
-	a := h.cfg.Auth
-	if a == nil {
-		a = h.cfg.Operators
-	}
-	if r, err = h.identifyBy(a, r, e); err == nil && !auth.PrincipalOf(r.Context()).Admin {
+func (h *Handler) identifyOperator(r *http.Request, e *Event) (*http.Request, error) {
+	r, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
+	if err == nil && !auth.PrincipalOf(r.Context()).Admin {
 		err = notFound("there is nothing at this path")
 	}
 	return r, err
 }
 
-func (h *Handler) identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (*http.Request, error) {
-	p, err := a.Identify(r.Context(), r.Header, time.Now())
-	if err != nil {
-		return r, err
+func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (_ *http.Request, err error) {
+	p := auth.PrincipalOf(r.Context())
+	if p.Kind != auth.ByOwner { // whom the connection identifies
+		if a == nil {
+			return r, nil
+		}
+		if p, err = a.Identify(r.Context(), r.Header, time.Now()); err != nil {
+			return r, err
+		}
 	}
 	return withPrincipal(r, e, p), nil
 }

@@ -13,14 +13,9 @@ import (
 
 // serveLocation answers where the package of a version is: 204 and an absolute X-Terraform-Get, the one answer that
 // every client understands.
-func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) (err error) {
-	if q.Version == "" {
-		if q.Version, err = h.latest(r.Context(), q.Module); err != nil {
-			return err
-		}
-		e.Version = q.Version
-	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion)
+func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
+	l, err := h.locate(r.Context(), &q.ModuleVersion)
+	e.Version = q.Version
 	if err != nil {
 		return err
 	}
@@ -44,16 +39,20 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 	return nil
 }
 
-func (h *Handler) latest(ctx context.Context, m modproxy.Module) (string, error) {
-	v, err := h.cfg.Registry.Versions(ctx, m)
-	if err != nil {
-		return "", err
+// locate returns where the package of v is. It sets the version to the latest if that is empty.
+func (h *Handler) locate(ctx context.Context, v *modproxy.ModuleVersion) (modproxy.Location, error) {
+	if v.Version == "" {
+		list, err := h.cfg.Registry.Versions(ctx, v.Module)
+		if err != nil {
+			return modproxy.Location{}, err
+		}
+		latest, ok := list.Latest()
+		if !ok {
+			return modproxy.Location{}, fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, v.Module)
+		}
+		v.Version = latest.String()
 	}
-	latest, ok := v.Latest()
-	if !ok {
-		return "", fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, m)
-	}
-	return latest.String(), nil
+	return h.cfg.Registry.Location(ctx, *v)
 }
 
 // sign returns the path of a package as one that its client can ask for without a credential: clients send none for

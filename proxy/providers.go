@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -52,13 +51,7 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event) error {
 		return err
 	}
 	defer release()
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(document))}
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cachePrivate
-	}
-	w.Write(document) // a client that is gone does not matter
+	h.writeDocument(w, document)
 	return nil
 }
 

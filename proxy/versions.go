@@ -35,41 +35,51 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	defer release()
-	header, status := w.Header(), cacheStatus(v)
-	header["Content-Type"] = jsonType
-	header["Vary"] = varyEncoding
-	header["Etag"] = []string{v.ETag}
-	header["Cache-Status"], e.Cache = status, status[0]
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cachePrivate
-	}
-	if v.Hit {
-		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
-	}
+	h.describe(w, e, v)
 	if matches(r.Header.Get("If-None-Match"), v.ETag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	body := v.Document
 	if acceptsGzip(r.Header["Accept-Encoding"]) {
-		header["Content-Encoding"] = gzipCoding
+		w.Header()["Content-Encoding"] = gzipCoding
 		body = v.Compressed
 	}
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(http.StatusOK)
-	w.Write(body) // a client that is gone does not matter
+	h.writeDocument(w, body)
 	return nil
 }
 
-// cacheStatus returns the Cache-Status of v (RFC 9211).
-func cacheStatus(v *modproxy.Versions) []string {
+// describe sets the headers of an answer with v, and with the news that it has not changed.
+func (h *Handler) describe(w *response, e *Event, v *modproxy.Versions) {
 	switch {
 	case v.Stale:
-		return statusStale
+		e.Cache = "modproxy; hit; detail=stale"
 	case v.Hit:
-		return statusHit
+		e.Cache = "modproxy; hit"
+	default:
+		e.Cache = "modproxy; fwd=miss; stored"
 	}
-	return statusMiss
+	header := w.Header()
+	header["Cache-Status"] = []string{e.Cache} // RFC 9211
+	header["Vary"] = varyEncoding
+	header["Etag"] = []string{v.ETag}
+	if v.Hit {
+		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
+	}
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = cachePrivate
+	}
+}
+
+// writeDocument writes a JSON document of a registry. A client that is gone does not matter.
+func (h *Handler) writeDocument(w *response, document []byte) {
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(document))}
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = cachePrivate
+	}
+	w.Write(document)
 }
 
 // acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
