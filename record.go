@@ -8,7 +8,7 @@ type Record struct {
 	ModuleVersion `json:"-"`
 
 	Sum    Sum       `json:"sum"`
-	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it; empty: not recorded, and not compared
+	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it, empty if not recorded
 	Source Source    `json:"source,omitzero"`  // where the content came from; may be zero
 	Time   time.Time `json:"time"`             // when it was first seen, or accepted; not zero
 	Reason string    `json:"reason,omitempty"` // why it was accepted, one line of at most 1,024 bytes; empty for the first sight

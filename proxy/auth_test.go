@@ -26,7 +26,7 @@ func (r here) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.
 	return l, err
 }
 
-// guarded is a handler that asks who asks, and a token for each namespace.
+// guarded returns a handler that identifies clients, and a token for each namespace.
 func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,14 +92,14 @@ func TestWhoMayAsk(t *testing.T) {
 	}{
 		{"nobody", base + "/versions", nil, 401},
 		{"a wrong token", base + "/versions", bearer(tokens["acme"][:len(tokens["acme"])-1] + "z"), 401},
-		{"who may", base + "/versions", bearer(tokens["acme"]), 200},
+		{"may read", base + "/versions", bearer(tokens["acme"]), 200},
 		{"by basic authentication", base + "/versions", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+tokens["acme"]))}, 200},
-		{"who may not: as if absent", base + "/versions", bearer(tokens["other"]), 404},
+		{"may not read: the same as absent", base + "/versions", bearer(tokens["other"]), 404},
 		{"absent", "/" + host + "/v1/modules/other/nothing/aws/versions", bearer(tokens["other"]), 404},
-		{"download by who may not", base + "/1.1.0/download", bearer(tokens["other"]), 404},
+		{"download, may not read", base + "/1.1.0/download", bearer(tokens["other"]), 404},
 		{"package by nobody", archive, nil, 401},
-		{"package by who may", archive, bearer(tokens["acme"]), 200},
-		{"package by who may not", archive, bearer(tokens["other"]), 404},
+		{"package, may read", archive, bearer(tokens["acme"]), 200},
+		{"package, may not read", archive, bearer(tokens["other"]), 404},
 		{"signed", signed, nil, 200},
 		{"signed, with a query", signed + "?terraform-get=1&archive=false", nil, 200},
 		{"signed for another version", strings.ReplaceAll(signed, "1.1.0", "1.0.0"), nil, 401},
@@ -111,10 +111,10 @@ func TestWhoMayAsk(t *testing.T) {
 		{"metrics by nobody", "/-/metrics", nil, 401},
 		{"metrics by no operator", "/-/metrics", bearer(tokens["acme"]), 404},
 		{"metrics by an operator", "/-/metrics", bearer(tokens["operator"]), 200},
-		{"what shows each client what it may read, by nobody", "/-/public", nil, 401},
-		{"by somebody", "/-/public", bearer(tokens["acme"]), 200},
-		{"by an operator", "/-/public", bearer(tokens["operator"]), 200},
-		{"the API by who may read all", "/-/api/x", bearer(tokens["reader"]), 404},
+		{"a public mount by nobody", "/-/public", nil, 401},
+		{"a public mount by a reader", "/-/public", bearer(tokens["acme"]), 200},
+		{"a public mount by an operator", "/-/public", bearer(tokens["operator"]), 200},
+		{"the API by a reader of everything", "/-/api/x", bearer(tokens["reader"]), 404},
 		{"the API by an operator", "/-/api/x", bearer(tokens["operator"]), 200},
 		{"discovery is for everybody", "/.well-known/terraform.json", nil, 200},
 	} {

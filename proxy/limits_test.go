@@ -135,7 +135,7 @@ func TestClientOf(t *testing.T) {
 	}
 }
 
-// Who is refused has spent a request, too.
+// A client that is refused has spent a request, too.
 func TestRateOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{Auth: &auth.Authenticator{}, Limits: Limits{Rate: 1}})
@@ -153,8 +153,7 @@ func TestRateOfStrangers(t *testing.T) {
 	})
 }
 
-// Whatever proxies hand on: the address is one, and that of the connection if nobody
-// there is trusted.
+// Whatever proxies hand on, the client's address is valid, and that of the connection if that is not a trusted proxy's.
 func FuzzClientAddress(f *testing.F) {
 	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	f.Add("10.0.0.1:1", "203.0.113.9, [::1]:80,,10.1.1.1", "")

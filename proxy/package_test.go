@@ -41,8 +41,8 @@ func (d *damaged) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	return p, nil
 }
 
-// Nothing is said of a package that is damaged but that: it is asked for again, and
-// who wants no more than a part, or to know of it, has it when it is mended.
+// A damaged package is asked for once more, so that a client that wants a part of it, or its headers, gets them when it is
+// mended. No header describes a package that stays damaged.
 func TestDamagedPackage(t *testing.T) {
 	for name, ask := range map[string]struct {
 		method string

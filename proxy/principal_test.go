@@ -15,9 +15,8 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// Who may not read a package is told no more than that it is not there; but the log
-// knows them, and it is their own rate that they use up, not that of an address which
-// they may share with others.
+// A client that may not read a package learns only that it is not there. The log has its principal, and it uses up its own
+// rate, not that of an address which it may share.
 func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 	var out bytes.Buffer
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message"})

@@ -300,13 +300,13 @@ func TestReady(t *testing.T) {
 		header []string
 		want   string
 	}{
-		"everybody may read":       {func(*proxy.Config) {}, nil, plain},
-		"the operator":             {func(*proxy.Config) {}, []string{"X-Operator", "yes"}, whole},
-		"on this machine":          {func(c *proxy.Config) { c.Local = true }, []string{"Host", "127.0.0.1"}, whole},
-		"nobody, who is asked":     {asking, nil, plain},
-		"who is not known":         {asking, bearer("x.x.x"), plain},
-		"who reads everything":     {asking, bearer("r.e.a"), plain},
-		"who operates, by a token": {asking, bearer("o.p.s"), whole},
+		"everybody may read":      {func(*proxy.Config) {}, nil, plain},
+		"the operator":            {func(*proxy.Config) {}, []string{"X-Operator", "yes"}, whole},
+		"on this machine":         {func(c *proxy.Config) { c.Local = true }, []string{"Host", "127.0.0.1"}, whole},
+		"without a token":         {asking, nil, plain},
+		"with a bad token":        {asking, bearer("x.x.x"), plain},
+		"a reader of everything":  {asking, bearer("r.e.a"), plain},
+		"an operator, by a token": {asking, bearer("o.p.s"), whole},
 	} {
 		var log bytes.Buffer
 		h := newHandler(t, func(c *proxy.Config, _ *scripted) {

@@ -13,7 +13,8 @@ import (
 
 // errForeignName does not repeat the name.
 var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
-	"this proxy needs no credential, and so answers only under a name that is known to be its own: set public_url to the URL that clients use, or ask for its address")}
+	"this proxy needs no credential, and so answers only under a name that is known to be its own: " +
+		"set public_url to the URL that clients use, or ask for its address")}
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name. The owner of such a name can have
 // it lead here. A page of theirs, in a browser on this machine, is then of the same origin as the proxy (DNS rebinding).

@@ -9,8 +9,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// Where nobody is asked who they are, a page under a name that somebody has leading
-// here reads nothing.
+// Where clients need no credential, a web page under a foreign name that leads here reads nothing.
 func TestNameThatIsNotOurs(t *testing.T) {
 	say := func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }
 	local := func(c *proxy.Config, _ *scripted) {

@@ -105,7 +105,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whatever the path: what is accepted has been through the grammar.
+// A module of a path that is accepted has been through the grammar.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions"} {
 		f.Add("corp.example:8443", s)

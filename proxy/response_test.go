@@ -19,8 +19,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// pipes is a listener whose connections have no buffer: what is not read stops who
-// writes.
+// pipes is a listener whose connections have no buffer: a write waits until it is read.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

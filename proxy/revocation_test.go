@@ -27,8 +27,7 @@ func (never) Package(ctx context.Context, _ modproxy.ModuleVersion) (*modproxy.P
 	return nil, ctx.Err()
 }
 
-// asking serves packages of reg to whoever shows one of two tokens, of which the
-// second lasts for ten seconds.
+// asking serves packages of reg to clients with one of two tokens, of which the second lasts for ten seconds.
 func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, one, brief string, log *bytes.Buffer) {
 	tokens, err := auth.OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
 	if err != nil {
@@ -91,7 +90,7 @@ func TestSendingEndsWithTheToken(t *testing.T) {
 	}
 }
 
-// Nor does a request wait for its package any longer.
+// A request that waits for its package ends when its token is revoked.
 func TestWaitingEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, tokens, token, _, _ := asking(t, never{})
@@ -130,8 +129,7 @@ func TestEndOfATokenIsNotThatOfTheConnection(t *testing.T) {
 	})
 }
 
-// Who is known by an issuer is so until the token expires; a signed path goes on for
-// what was begun.
+// The token of an issuer identifies a client until it expires.
 func TestEndOfAnIssuersToken(t *testing.T) {
 	now := time.Now()
 	a := &auth.Authenticator{}

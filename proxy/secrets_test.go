@@ -12,8 +12,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// Who puts a credential where a part of an address belongs does not find it in the
-// log, nor in the answer, which others may be shown.
+// A credential in the place of a part of an address is neither in the log nor in the answer, which others may be shown.
 func TestCredentialInAnAddress(t *testing.T) {
 	const id, secret = "hrvvrizwvbndcnwy", "3uxw7yyzh2bu5wdagqlqj4kbgrhnhf2lvkq3pr4qzpsmv6wxnsyq"
 	var out bytes.Buffer

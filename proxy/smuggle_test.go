@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A request whose length is said in two ways may be two for who stands in front, and
-// no request with a body is expected here: the connection ends with the answer.
+// A request with two lengths may be two requests for a proxy in front, and no request with a body is expected here: the
+// connection ends with the answer.
 func TestTwoLengths(t *testing.T) {
 	p, _ := serve(t)
 	c := p.dial()
