@@ -1,18 +1,17 @@
 // Package cache is a registry that keeps what another registry answers.
 //
-// Invariant: what is kept is served without asking for it again, and a package is
-// served to its end only if its bytes are those that its record names. The ledger says
-// what a version is; a kept package with another sum is not served.
+// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its
+// bytes are those that its record names. The ledger says what a version is; a kept package with another sum is
+// not served.
 //
-// A question is asked once, however many wait for its answer, and it goes on when none
-// of them waits any more. Trouble upstream is not absence: only [modproxy.ErrNotFound]
-// is remembered as missing, and briefly.
+// A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
+// Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
 //
-// Several caches may share a store. A record that is remembered in memory is read again
-// after three seconds, and [Registry.Forget] drops it at once.
+// Several caches may share a store. A record that is remembered in memory is read again after three seconds,
+// and [Registry.Forget] drops it at once.
 //
-// The parts do not know modules: documents keeps answers that get old, and fetches
-// brings what never changes. [Registry] is made of one of each.
+// The parts do not know modules: documents keeps answers that get old, and fetches brings what never changes.
+// [Registry] is made of one of each.
 package cache
 
 import (
@@ -35,19 +34,18 @@ const (
 
 // Ledger knows what every version is, see package ledger.
 type Ledger interface {
-	// Lookup returns the record that counts for a version. Its error is
-	// [fs.ErrNotExist] when there is none.
+	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
-	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when
-	// there is another record.
+	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another
+	// record.
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
-// Registry keeps the answers and packages of Next. Its fields are set before the first
-// question and not changed afterwards. It is safe for concurrent use.
+// Registry keeps the answers and packages of Next. Its fields are set before the first question and not changed
+// afterwards. It is safe for concurrent use.
 type Registry struct {
-	// Next is asked for what is not kept. What it gives is in Ledger when it gives it.
-	// Nil means offline: nothing is asked, and what is kept is served whatever its age.
+	// Next is asked for what is not kept. What it gives is in Ledger when it gives it. Nil means offline:
+	// nothing is asked, and what is kept is served whatever its age.
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
@@ -57,12 +55,12 @@ type Registry struct {
 	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
 	FetchTimeout time.Duration // ends one fetch of a package
 	Fetches      int           // packages fetched at the same time; further ones wait their turn
-	// MaxVersions is how many bytes the kept versions documents may have, which may be
-	// exceeded by an eighth for a while. Those of modules without a kept package go
-	// first, and of these those that were asked for longest ago. Zero: any number.
+	// MaxVersions is how many bytes the kept versions documents may have, which may be exceeded by an eighth
+	// for a while. Those of modules without a kept package go first, and of these those that were asked for
+	// longest ago. Zero: any number.
 	MaxVersions int64
-	// Observe is told what happens. It is called in the middle of the work, by many
-	// goroutines at once, and should be quick. Nil is fine.
+	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once, and
+	// should be quick. Nil is fine.
 	Observe func(Event)
 
 	once sync.Once
@@ -116,9 +114,9 @@ func (r *Registry) start() {
 	r.packages.start()
 }
 
-// Close waits for what goes on in the background, at most until ctx ends; then it ends
-// that work. Nothing is asked of Next afterwards; what is kept is still served. Its
-// error tells that work was ended. The store is closed after it.
+// Close waits for what goes on in the background, at most until ctx ends; then it ends that work. Nothing is
+// asked of Next afterwards; what is kept is still served. Its error tells that work was ended. The store is
+// closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
 	defer r.end()
@@ -143,8 +141,7 @@ func (r *Registry) Close(ctx context.Context) error {
 	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
 }
 
-// Fetching returns the fetches that are under way, each with a channel that is closed
-// when the fetch has ended.
+// Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
 func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	r.once.Do(r.start)
 	all := map[modproxy.ModuleVersion]<-chan struct{}{}
@@ -154,9 +151,9 @@ func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	return all
 }
 
-// Forget drops what is remembered in memory of a version, so that the next question
-// reads its record again, and asks Next if it must. An empty version stands for every
-// version of the module, and the zero value for everything. What is kept stays.
+// Forget drops what is remembered in memory of a version, so that the next question reads its record again, and
+// asks Next if it must. An empty version stands for every version of the module, and the zero value for
+// everything. What is kept stays.
 func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.once.Do(r.start)
 	match := func(k key) bool {

@@ -14,10 +14,10 @@ import (
 )
 
 // documents keeps answers that get old. An answer younger than fresh is served as it is. After that upstream is
-// asked again, and the kept answer, up to maxStale, is served and marked as stale when the new one does not come
-// within a second, or the question fails. After a question that failed there is a short pause, in which stale
-// answers are served and nothing is asked; after one that took long, stale answers are served at once for a while.
-// Its first fields are set before start.
+// asked again, and the kept answer, up to maxStale, is served and marked as stale when the new one does not
+// come within a second, or the question fails. After a question that failed there is a short pause, in which
+// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for
+// a while. Its first fields are set before start.
 type documents[K interface {
 	comparable
 	question
@@ -72,8 +72,8 @@ func newAnswer[V document[V]](v V, asked time.Time, revision uint64) *answer[V] 
 	return &answer[V]{kept: v.marked(false), stale: v.marked(true), revision: revision, asked: asked}
 }
 
-// fresh reports whether a needs no refresh. An answer from the future, as it is seen after the clock was set back,
-// is not fresh.
+// fresh reports whether a needs no refresh. An answer from the future, as it is seen after the clock was set
+// back, is not fresh.
 func (a *answer[V]) fresh(limit time.Duration) bool {
 	age := time.Since(a.asked)
 	return !a.old.Load() && age >= 0 && age < limit
@@ -158,9 +158,10 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 	return a.stale, nil
 }
 
-// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the store
-// every recallFor; while that fails, it counts. Few documents are read at the same time, because reading takes
-// several times their size: the error is [modproxy.RetryLater] when it is not k's turn for longer than patience.
+// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the
+// store every recallFor; while that fails, it counts. Few documents are read at the same time, because reading
+// takes several times their size: the error is [modproxy.RetryLater] when it is not k's turn for longer than
+// patience.
 func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	if a, ok := d.hot.get(k); ok {
 		return a, nil
@@ -198,8 +199,8 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	return a, nil
 }
 
-// load returns the answer for k that is kept, or nil. It returns what was seen in memory if that is the same, or
-// newer and could not be kept.
+// load returns the answer for k that is kept, or nil. It returns what was seen in memory if that is the same,
+// or newer and could not be kept.
 func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answer[V], error) {
 	rec, err := d.store.Records.Get(ctx, k.ref())
 	switch {

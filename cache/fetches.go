@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// fetches brings what never changes, a few at a time, each once however many wait for it. A failure is remembered
-// for a while. Its first fields are set before start.
+// fetches brings what never changes, a few at a time, each once however many wait for it. A failure is
+// remembered for a while. Its first fields are set before start.
 type fetches[K interface {
 	comparable
 	question
@@ -45,8 +45,8 @@ const (
 
 func (f *fetches[K, V]) start() { f.failed = newMemory[K, error](0) }
 
-// begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again only
-// when it is damaged.
+// begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again
+// only when it is damaged.
 func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
 		v, err := f.source.sound(ctx, k)

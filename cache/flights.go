@@ -37,9 +37,8 @@ func newBackground(ending context.Context, limit int) *background {
 	return &background{ending: ending, limit: limit, of: map[string]int{}}
 }
 
-// start runs work in a goroutine, unless there is too much or b is closed. One asker
-// never has more work under way than there is room left for; the empty one has no such
-// bound.
+// start runs work in a goroutine, unless there is too much or b is closed. One asker never has more work under
+// way than there is room left for; the empty one has no such bound.
 func (b *background) start(asker string, work func()) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +70,8 @@ func (b *background) close() {
 	b.closed = true
 }
 
-// detach returns a context with the values of ctx that ends after timeout, or when the
-// background is ended, but not with ctx.
+// detach returns a context with the values of ctx that ends after timeout, or when the background is ended, but
+// not with ctx.
 func (b *background) detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	stop := context.AfterFunc(b.ending, cancel)
@@ -82,10 +81,9 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 	}
 }
 
-// flights shares one call for each key among all that want its result. Unlike package
-// singleflight its keys are values, a caller that stops waiting leaves nothing behind, so
-// that a call that hangs does not gather memory, and a panic ends the call, not the
-// process.
+// flights shares one call for each key among all that want its result. Unlike package singleflight its keys are
+// values, a caller that stops waiting leaves nothing behind, so that a call that hangs does not gather memory,
+// and a panic ends the call, not the process.
 type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
@@ -100,30 +98,29 @@ type call[V any] struct {
 	err   error
 }
 
-// join returns the call for k that is under way, or starts one. The work begins by
-// looking whether it is done already: the call before it may have ended a moment ago.
-// Its context has the values of ctx.
-func (f *flights[K, V]) join(ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error)) (*call[V], error) {
+// join returns the call for k that is under way, or starts one. The work begins by looking whether it is done
+// already: the call before it may have ended a moment ago. Its context has the values of ctx.
+func (f *flights[K, V]) join(
+	ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error),
+) (*call[V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[k]; ok {
 		return c, nil
 	}
 	c := &call[V]{began: time.Now(), done: make(chan struct{})}
-	ctx = context.WithoutCancel(ctx)
+	ctx = modproxy.WithTrouble(context.WithoutCancel(ctx), &c.met)
 	err := b.start(asker, func() {
 		defer close(c.done)
-		defer func() {
-			f.mu.Lock()
-			delete(f.calls, k)
-			f.mu.Unlock()
-		}()
 		defer func() {
 			if p := recover(); p != nil {
 				c.err = modproxy.Fault(p)
 			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.calls, k)
 		}()
-		c.value, c.err = work(modproxy.WithTrouble(ctx, &c.met))
+		c.value, c.err = work(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -149,8 +146,8 @@ func (f *flights[K, V]) has(k K) bool {
 	return f.calls[k] != nil
 }
 
-// within waits for the call, but no longer than limit, and no longer than ctx. Its error
-// is then a [modproxy.RetryLater] about q.
+// within waits for the call, but no longer than limit, and no longer than ctx. Its error is then a
+// [modproxy.RetryLater] about q.
 func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
 	var why error
 	select {

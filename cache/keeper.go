@@ -25,8 +25,8 @@ type Keeper struct {
 	// Sum names the content of a package by its bytes.
 	Sum func(io.Reader) (modproxy.Sum, error)
 
-	load    sync.Once // before Rebuild
-	bySum   map[modproxy.Sum][]modproxy.Record
+	load    sync.Once // sets what follows, for Rebuild
+	counts  map[modproxy.Sum][]modproxy.Record
 	loadErr error
 }
 
@@ -67,9 +67,8 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest
 	return err
 }
 
-// Rebuild implements [store.Keeper]. A package is of every version that the ledger has
-// with its sum.
-func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
+// Rebuild implements [store.Keeper]. A package is of every version that the ledger has with its sum.
+func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
 	k.load.Do(func() { k.loadErr = k.loadLedger(ctx) })
 	if k.loadErr != nil {
 		return nil, k.loadErr
@@ -78,9 +77,8 @@ func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blo
 	if err != nil {
 		return nil, nil // it is of another kind
 	}
-	var list []store.Record
-	for _, counts := range k.bySum[sum] {
-		p := Kept{ModuleVersion: counts.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: counts.Time, Subdir: subdirOf(counts)}
+	for _, v := range k.counts[sum] {
+		p := Kept{ModuleVersion: v.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v)}
 		rec, err := p.record()
 		if err != nil {
 			return nil, err
@@ -92,19 +90,19 @@ func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blo
 
 // loadLedger finds the records that count, by their sums.
 func (k *Keeper) loadLedger(ctx context.Context) error {
-	counts := map[modproxy.ModuleVersion]modproxy.Record{}
 	if k.Ledger == nil {
 		return nil
 	}
+	last := map[modproxy.ModuleVersion]modproxy.Record{}
 	for rec, err := range k.Ledger.All(ctx) {
 		if err != nil {
 			return err
 		}
-		counts[rec.ModuleVersion] = rec // the last one counts
+		last[rec.ModuleVersion] = rec
 	}
-	k.bySum = map[modproxy.Sum][]modproxy.Record{}
-	for _, rec := range counts {
-		k.bySum[rec.Sum] = append(k.bySum[rec.Sum], rec)
+	k.counts = map[modproxy.Sum][]modproxy.Record{}
+	for _, rec := range last {
+		k.counts[rec.Sum] = append(k.counts[rec.Sum], rec)
 	}
 	return nil
 }
@@ -112,10 +110,9 @@ func (k *Keeper) loadLedger(ctx context.Context) error {
 // subdirOf returns the directory of a record as a [modproxy.Package] has it.
 func subdirOf(rec modproxy.Record) string { return strings.TrimPrefix(rec.Subdir, ".") }
 
-// agrees compares p with what the ledger says of the version, and takes over what the
-// ledger knows besides: here, and nowhere else, is decided whether a kept package counts.
-// The error is [modproxy.ErrChanged] when it does not, [fs.ErrNotExist] when the ledger
-// does not know the version, and else that of the ledger.
+// agrees compares p with what the ledger says of the version, and takes over what the ledger knows besides:
+// here, and nowhere else, is decided whether a kept package counts. The error is [modproxy.ErrChanged] when it
+// does not, [fs.ErrNotExist] when the ledger does not know the version, and else that of the ledger.
 func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	counts, err := l.Lookup(ctx, p.ModuleVersion)
 	switch {

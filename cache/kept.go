@@ -15,33 +15,24 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kept is a package that is kept.
+// Kept is a package that is kept. What the version is, the ledger says; its record has the Subdir for a proxy that
+// has lost its ledger.
 type Kept struct {
-	modproxy.ModuleVersion
-	Digest  modproxy.Digest
-	Sum     modproxy.Sum
-	Size    int64           // bytes
-	Fetched time.Time       // the package's time, or when it was fetched
-	Notes   string          // the package's
-	Subdir  string          // of the ledger, as in [modproxy.Package]
-	Source  modproxy.Source // of the ledger
+	modproxy.ModuleVersion `json:"-"`
+	Digest                 modproxy.Digest `json:"-"`
+	Sum                    modproxy.Sum    `json:"sum"`
+	Size                   int64           `json:"size"`             // bytes
+	Fetched                time.Time       `json:"fetched"`          // the package's time, or when it was fetched
+	Notes                  string          `json:"notes,omitempty"`  // the package's
+	Subdir                 string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
+	Source                 modproxy.Source `json:"-"`                // of the ledger
 }
 
 func (p *Kept) size() int64 { return p.Size }
 
-// packageValue is the value of a record of [PackageKind]. What the version is, the ledger
-// says; Subdir is for one that has lost its ledger.
-type packageValue struct {
-	Sum     modproxy.Sum `json:"sum"`
-	Size    int64        `json:"size"`
-	Fetched time.Time    `json:"fetched"`
-	Notes   string       `json:"notes,omitempty"`
-	Subdir  string       `json:"subdir,omitempty"`
-}
-
 // record returns the record to be kept for p.
 func (p *Kept) record() (store.Record, error) {
-	value, err := json.Marshal(packageValue{p.Sum, p.Size, p.Fetched, p.Notes, p.Subdir})
+	value, err := json.Marshal(p)
 	return store.Record{Ref: key{p.ModuleVersion}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
@@ -53,12 +44,10 @@ func parseKept(rec store.Record, err error) (*Kept, error) {
 	if err != nil {
 		return p, err
 	}
-	var value packageValue
-	if err := json.Unmarshal(rec.Value, &value); err != nil || !ok || len(rec.Needs) != 1 {
-		return p, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
+	if json.Unmarshal(rec.Value, p) != nil || !ok || len(rec.Needs) != 1 {
+		return &Kept{ModuleVersion: v}, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
 	}
-	p.Digest, p.Sum, p.Size, p.Fetched, p.Notes, p.Subdir =
-		rec.Needs[0], value.Sum, value.Size, value.Fetched, value.Notes, value.Subdir
+	p.Digest = rec.Needs[0]
 	return p, nil
 }
 
@@ -96,9 +85,9 @@ func (r *Registry) lookup(ctx context.Context, k key) (*Kept, error) {
 	return r.compare(ctx, p, err)
 }
 
-// compare compares a package that is kept, unless err tells that it could not be read, with the ledger. A version
-// that the ledger does not know is recorded with the sum that is kept: the ledger is an older copy. The error is
-// [fs.ErrNotExist] when the package does not count.
+// compare compares a package that is kept, unless err tells that it could not be read, with the ledger. A
+// version that the ledger does not know is recorded with the sum that is kept: the ledger is an older copy. The
+// error is [fs.ErrNotExist] when the package does not count.
 func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, error) {
 	if err == nil {
 		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
@@ -119,11 +108,13 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 
 // Record records in the ledger that the version of p is what is kept.
 func (r *Registry) Record(ctx context.Context, p *Kept) error {
-	return r.Ledger.Add(ctx, modproxy.Record{ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched})
+	rec := modproxy.Record{ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched}
+	return r.Ledger.Add(ctx, rec)
 }
 
-// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do not
-// count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the sequence.
+// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do
+// not count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the
+// sequence.
 func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
 	prefix := ""
 	if m != (modproxy.Module{}) {
@@ -153,8 +144,7 @@ func (r *Registry) kept(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept,
 	}
 }
 
-// Listing is a package that is kept, also one that does not count, with what else is
-// known about it.
+// Listing is a package that is kept, also one that does not count, with what else is known about it.
 type Listing struct {
 	Kept
 	Superseded bool      // the ledger has another sum; it is not served
@@ -196,12 +186,12 @@ type Discarded struct {
 	Shared []string // what else needs the bytes, which therefore stay
 }
 
-// Discard removes the packages of a version, or of every version of its module when the
-// version is empty, also those that do not count. Bytes that another record needs stay.
-// What the ledger knows stays: what is fetched again must be what it was.
+// Discard removes the packages of a version, or of every version of its module when the version is empty, also
+// those that do not count. Bytes that another record needs stay. What the ledger knows stays: what is fetched
+// again must be what it was.
 //
-// Errors: [fs.ErrNotExist] when no package of it is kept, [modproxy.ErrUnavailable] while
-// one of them is being fetched, and those of the store.
+// Errors: [fs.ErrNotExist] when no package of it is kept, [modproxy.ErrUnavailable] while one of them is being
+// fetched, and those of the store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Discarded, error) {
 	r.once.Do(r.start)
 	r.Forget(v) // what could not be fetched is tried again at once

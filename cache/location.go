@@ -9,47 +9,53 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Location says where the package of one version is. Of a kept package only the Subdir is
-// answered, and Next is not asked. Otherwise Next is asked, and the package is fetched in
-// the background from then on. The fetch is waited for a little, because clients show a
-// person the error of this question, and of Package nothing but the status. A version
-// need not be listed: if Next has one that the kept document does not list, the next
-// question for the versions asks Next.
+// Location says where the package of one version is. Of a kept package only the Subdir is answered, and Next is
+// not asked. Otherwise Next is asked, and the package is fetched in the background from then on. The fetch is
+// waited for a little, because clients show a person the error of this question, and of Package nothing but the
+// status. A version need not be listed: if Next has one that the kept document does not list, the next question
+// for the versions asks Next.
 //
-// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will
-// be tried again; [modproxy.RetryLater] when Next takes longer than Wait or than ctx;
-// [modproxy.ErrUnavailable] when offline and not kept.
+// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
+// [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.ErrUnavailable] when offline
+// and not kept.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	r.once.Do(r.start)
 	asked := time.Now()
 	k := key{v}
-	p, err := r.record(ctx, k)
-	switch {
-	case err == nil:
-		return modproxy.Location{Subdir: p.Subdir, Kept: true}, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return modproxy.Location{}, k.wrap("location", settle(err))
-	case r.Next == nil:
-		return modproxy.Location{}, k.wrap("location", settle(r.notKept(ctx, k)))
+	loc, known, err := r.known(ctx, k)
+	if !known && err == nil {
+		var call *call[modproxy.Location]
+		if call, err = r.locate(ctx, k); err != nil {
+			return loc, k.wrap("location", err)
+		}
+		loc, err = call.within(ctx, patience, "location", k)
 	}
-	if err := r.packages.failure(ctx, k); err != nil {
-		return modproxy.Location{}, err
-	}
-	if loc, ok := r.located.get(k); ok {
-		return r.fetchSoon(ctx, k, loc, asked)
-	}
-	if err := r.refused(k); err != nil {
-		return modproxy.Location{}, err
-	}
-	call, err := r.locate(ctx, k)
-	if err != nil {
-		return modproxy.Location{}, k.wrap("location", err)
-	}
-	loc, err := call.within(ctx, patience, "location", k)
 	if err != nil || loc.Kept {
 		return loc, err
 	}
 	return r.fetchSoon(ctx, k, loc, asked)
+}
+
+// known returns where k is, as far as that is known without asking Next, or why Next is not asked.
+func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, known bool, err error) {
+	p, err := r.record(ctx, k)
+	switch {
+	case err == nil:
+		return modproxy.Location{Subdir: p.Subdir, Kept: true}, true, nil
+	case errors.Is(err, fs.ErrNotExist) && r.Next != nil:
+	case errors.Is(err, fs.ErrNotExist):
+		err = r.notKept(ctx, k)
+		fallthrough
+	default:
+		return loc, false, k.wrap("location", settle(err))
+	}
+	if err := r.packages.failure(ctx, k); err != nil {
+		return loc, false, err
+	}
+	if loc, known = r.located.get(k); known {
+		return loc, true, nil
+	}
+	return loc, false, r.refused(k)
 }
 
 // refused returns why Next is not asked where k is, or nil.
@@ -63,10 +69,9 @@ func (r *Registry) refused(k key) error {
 	return nil
 }
 
-// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns
-// where k is kept, or why that could not be fetched, or loc while it is fetched. While a
-// package that was refused for its content is fetched again, the answer is why it was:
-// most often it still is.
+// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or
+// why that could not be fetched, or loc while it is fetched. While a package that was refused for its content
+// is fetched again, the answer is why it was: most often it still is.
 func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, asked time.Time) (modproxy.Location, error) {
 	call, err := r.packages.begin(ctx, k)
 	if err != nil {
@@ -88,27 +93,19 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 	return loc, nil
 }
 
-// locate asks Next where the package of k is, unless that is under way, and starts the
-// fetch.
+// locate asks Next where the package of k is, unless that is under way, and starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
 	return r.locations.join(ctx, r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (modproxy.Location, error) {
-		if p, err := r.record(ctx, k); err == nil {
-			return modproxy.Location{Subdir: p.Subdir, Kept: true}, nil
+		if loc, known, err := r.known(ctx, k); known || err != nil {
+			return loc, err
 		}
-		if err := r.packages.failure(ctx, k); err != nil {
-			return modproxy.Location{}, err
+		ctx, cancel := r.asking.detach(ctx, askTimeout)
+		defer cancel()
+		loc, err := r.askLocation(ctx, k)
+		if err == nil {
+			r.packages.begin(ctx, k) // Package starts it when this does not
 		}
-		loc, ok := r.located.get(k)
-		if !ok {
-			ctx, cancel := r.asking.detach(ctx, askTimeout)
-			defer cancel()
-			var err error
-			if loc, err = r.askLocation(ctx, k); err != nil {
-				return modproxy.Location{}, err
-			}
-		}
-		r.packages.begin(ctx, k) // Package starts it when this does not
-		return loc, nil
+		return loc, err
 	})
 }
 
@@ -129,10 +126,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
-		r.versions.outdate(keyOf(k.Module), func(l *listing) bool {
-			_, listed := l.Find(k.Version)
-			return listed
-		})
+		r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
 	case errors.Is(err, modproxy.ErrNotFound):
 		missing(err, r.Missing-time.Since(asked), 0)
 	default:

@@ -43,9 +43,11 @@ func (m *memory[K, V]) get(k K) (v V, ok bool) {
 
 // add remembers v of some bytes for d, if that is positive.
 func (m *memory[K, V]) add(k K, v V, d time.Duration, bytes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.put(k, v, d, bytes)
+	if d > 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
+	}
 }
 
 // begin is called before a value for k is looked up. The value is added with remember, which does nothing if k
@@ -57,23 +59,17 @@ func (m *memory[K, V]) begin(k K) (remember func(v V, d time.Duration, bytes int
 	if e, ok := m.known.Peek(k); ok {
 		*mark = *e
 	}
-	m.replace(k, mark)
+	m.put(k, mark)
 	return func(v V, d time.Duration, bytes int64) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if e, _ := m.known.Peek(k); e == mark {
-			m.put(k, v, d, bytes)
+		if e, _ := m.known.Peek(k); e == mark && d > 0 {
+			m.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
 		}
 	}
 }
 
-func (m *memory[K, V]) put(k K, v V, d time.Duration, bytes int64) {
-	if d > 0 {
-		m.replace(k, &remembered[V]{v, time.Now().Add(d), bytes})
-	}
-}
-
-func (m *memory[K, V]) replace(k K, e *remembered[V]) {
+func (m *memory[K, V]) put(k K, e *remembered[V]) {
 	m.known.Remove(k) // Add would not tell of what it replaces
 	m.used += e.bytes
 	m.known.Add(k, e)

@@ -23,8 +23,7 @@ const (
 	StoreFailed     Kind = "index_failed"     // an answer was served but could not be kept or read; Err
 )
 
-// Event is something that happened in a [Registry]. Fields that its Kind does not
-// mention are zero.
+// Event is something that happened in a [Registry]. Fields that its Kind does not mention are zero.
 type Event struct {
 	Kind     Kind
 	Module   modproxy.Module

@@ -12,33 +12,33 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Package opens what one version contains. A package that is not kept is fetched, or the
-// fetch under way is waited for, until ctx ends; the fetch goes on after that. Its bytes
-// are checked while they are read, see [store.Store.Open]. A package that is missing or
-// damaged is fetched again, and must have the same content.
+// Package opens what one version contains. A package that is not kept is fetched, or the fetch under way is
+// waited for, until ctx ends; the fetch goes on after that. Its bytes are checked while they are read, see
+// [store.Store.Open]. A package that is missing or damaged is fetched again, and must have the same content.
 //
-// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the
-// content is not what the ledger says; [modproxy.ErrUnavailable] when offline and not
-// kept.
+// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
+// ledger says; [modproxy.ErrUnavailable] when offline and not kept.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	k := key{v}
+	var p *Kept
+	var err error = fs.ErrNotExist
 	if !r.packages.flights.has(k) { // what is kept while it is fetched was found damaged
-		p, err := r.record(ctx, k)
+		p, err = r.record(ctx, k)
+	}
+	for try := 0; ; try++ {
 		if err == nil {
 			var opened *modproxy.Package
 			if opened, err = r.open(ctx, k, p); err == nil {
 				return opened, nil
 			}
 		}
-		if !lost(err) {
+		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
 			return nil, k.wrap("package", settle(err))
 		}
-	}
-	for try := 1; ; try++ {
-		call, err := r.packages.begin(ctx, k)
-		if err != nil {
-			return nil, k.wrap("package", err)
+		call, errBegin := r.packages.begin(ctx, k)
+		if errBegin != nil {
+			return nil, k.wrap("package", errBegin)
 		}
 		select {
 		case <-call.done:
@@ -48,18 +48,12 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if call.err != nil {
 			return nil, call.err
 		}
-		p, err := r.open(ctx, k, call.value)
-		if err == nil {
-			return p, nil
-		}
-		if try == maxTries || !errors.Is(err, fs.ErrNotExist) { // it was evicted a moment after it was fetched
-			return nil, k.wrap("package", settle(err))
-		}
+		p, err = call.value, nil
 	}
 }
 
-// lost reports whether err says that a package is not kept, or not as it was. That it
-// could not be opened for want of something else says nothing about it.
+// lost reports whether err says that a package is not kept, or not as it was. That it could not be opened for
+// want of something else says nothing about it.
 func lost(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrUnreadable)
 }
@@ -79,7 +73,8 @@ func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package,
 // packages is what fetches brings: the packages of modules.
 type packages struct{ *Registry }
 
-// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable again.
+// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable
+// again.
 func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	p, err := r.lookup(ctx, k)
 	if err == nil {
@@ -88,7 +83,7 @@ func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	switch {
 	case r.Next != nil && lost(err):
 		return nil, fs.ErrNotExist
-	case r.Next == nil && lost(err) && !errors.Is(err, store.ErrUnreadable): // damaged, it is set aside now
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged): // which is set aside now
 		return nil, r.notKept(ctx, k)
 	}
 	return p, err
@@ -125,7 +120,8 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 		return nil, fmt.Errorf("%w: a package without sum and digest", modproxy.ErrInvalid)
 	}
 	if _, told := loc.SplitGlob(); p.Subdir != told {
-		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now", modproxy.ErrChanged, told, p.Subdir)
+		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now",
+			modproxy.ErrChanged, told, p.Subdir)
 	}
 	return r.keep(ctx, k, p)
 }

@@ -11,12 +11,11 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// overhead is what a document counts beside its bytes, so that small ones have a bound
-// in number.
+// overhead is what a document counts beside its bytes, so that small ones have a bound in number.
 const overhead = 1 << 10
 
-// trim keeps the documents to limit, when an eighth of that, or more, was put since the
-// last time. put is the bytes of one more document.
+// trim keeps the documents to limit, when an eighth of that, or more, was put since the last time. put is the
+// bytes of one more document.
 func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 	if d.limit <= 0 || d.grown.Add(put+overhead) < d.limit/8 {
 		return

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -16,14 +17,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Versions lists the versions of m. A document younger than Fresh is served as it is
-// kept. After that Next is asked again; the kept document, up to MaxStale, is served and
-// marked Stale when the answer does not come within a second, or the question fails. A
-// version whose package is kept is listed, whatever upstream lists. Offline, a document
-// is served whatever its age; where none is kept, the packages that are kept make one.
+// Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is
+// asked again; the kept document, up to MaxStale, is served and marked Stale when the answer does not come
+// within a second, or the question fails. A version whose package is kept is listed, whatever upstream lists.
+// Offline, a document is served whatever its age; where none is kept, the packages that are kept make one.
 //
-// Errors: those of Next; [modproxy.RetryLater] when Next takes longer than Wait or than
-// ctx; [modproxy.ErrUnavailable] when offline and nothing is kept.
+// Errors: those of Next; [modproxy.RetryLater] when Next takes longer than three seconds or than ctx;
+// [modproxy.ErrUnavailable] when offline and nothing is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
 	l, err := r.versions.get(ctx, keyOf(m))
@@ -38,33 +38,25 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 
 // versionsOffline makes a document of the packages that are kept of m.
 func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	var list []modproxy.Listed
-	for p, err := range r.kept(ctx, m) {
-		if err != nil {
-			return nil, keyOf(m).wrap("versions", settle(err))
-		}
-		if l, ok := entryOf(p.Version); ok {
-			list = append(list, l)
-		}
-	}
-	if len(list) == 0 {
+	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
+	switch {
+	case err != nil:
+		return nil, keyOf(m).wrap("versions", settle(err))
+	case l == nil:
 		return nil, keyOf(m).wrap("versions", errOffline)
 	}
-	v, err := documentOf(list)
-	if err != nil {
-		return nil, keyOf(m).wrap("versions", err)
-	}
-	v.Time, v.Hit, v.Stale = time.Now(), true, true
-	return v, nil
+	return l.marked(true).Versions, nil
 }
 
 // listing is the versions document of a module as it is kept and served.
 type listing struct {
 	*modproxy.Versions
-	// unlisted are the versions that upstream does not list, and since when. They are
-	// listed because their packages were kept when upstream was asked.
+	// unlisted are the versions that upstream does not list, and since when. They are listed because their
+	// packages were kept when upstream was asked.
 	unlisted map[string]time.Time
 }
+
+var noListing = &listing{Versions: &modproxy.Versions{}}
 
 func (l *listing) size() int64 {
 	const each = 160 // a Listed with its Version
@@ -75,6 +67,11 @@ func (l *listing) marked(stale bool) *listing {
 	v := *l.Versions
 	v.Hit, v.Stale = true, stale
 	return &listing{&v, l.unlisted}
+}
+
+func (l *listing) lists(version string) bool {
+	_, listed := l.Find(version)
+	return listed
 }
 
 // offered returns the versions that upstream lists.
@@ -103,11 +100,24 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
-	l, errMerge := r.merge(ctx, k, v, before, asked)
-	if errMerge != nil || l != nil {
-		return l, errMerge
+	if before == nil {
+		before = noListing
 	}
-	return nil, err
+	l, errMerge := r.merge(ctx, k, v, before, asked)
+	if errMerge != nil || l == nil {
+		return nil, cmp.Or(errMerge, err)
+	}
+	for version := range l.unlisted {
+		if _, was := before.unlisted[version]; !was {
+			r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
+		}
+	}
+	for version := range before.unlisted {
+		if _, is := l.unlisted[version]; !is && l.lists(version) {
+			r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
+		}
+	}
+	return l, nil
 }
 
 // learn implements source: what is listed is not absent.
@@ -117,50 +127,35 @@ func (r listings) learn(k key, l *listing) {
 	}
 }
 
-// merge returns what is served of got, the versions of a module as upstream lists them
-// now: got with the versions whose packages are kept. A nil got means that upstream has
-// no such module; the result is nil when no package of it is kept either.
+// merge returns what is served of got, the versions of a module as upstream lists them now: got with the
+// versions whose packages are kept. A nil got means that upstream has no such module; the result is nil when no
+// package of it is kept either.
 func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
-	var earlier listing
-	if before != nil {
-		earlier = *before
-	}
+	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	listed := map[string]bool{}
 	if got != nil {
 		for _, entry := range got.List {
 			listed[entry.Version.String()] = true
 		}
 	}
-	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	var more []modproxy.Listed
 	for p, err := range r.kept(ctx, k.Module) {
-		switch {
-		case err != nil && got == nil: // whether packages are kept is not known
-			return nil, err
-		case err != nil:
+		if err != nil {
+			if got == nil { // whether packages are kept is not known
+				return nil, err
+			}
 			r.observe(k.event(StoreFailed, err))
+			break
+		}
+		if listed[p.Version] {
 			continue
 		}
-		since, was := earlier.unlisted[p.Version]
-		switch {
-		case listed[p.Version] && was:
-			r.observe(key{p.ModuleVersion}.event(VersionListed, nil))
-			continue
-		case listed[p.Version]:
-			continue
-		case !was:
-			since = now
-			r.observe(key{p.ModuleVersion}.event(VersionDropped, nil))
-		}
-		entry, ok := modproxy.Listed{}, false
-		if earlier.Versions != nil {
-			entry, ok = earlier.Find(p.Version)
-		}
+		entry, ok := before.Find(p.Version)
 		if !ok {
 			entry, ok = entryOf(p.Version)
 		}
 		if ok {
-			l.unlisted[p.Version] = since
+			l.unlisted[p.Version] = cmp.Or(before.unlisted[p.Version], now)
 			more = append(more, entry)
 		}
 	}
@@ -173,15 +168,12 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 	case len(more) > 0:
 		l.Versions, err = got.With(more)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if l.Time.IsZero() {
+	if err == nil && l.Time.IsZero() {
 		answered := *l.Versions
 		answered.Time = now
 		l.Versions = &answered
 	}
-	return l, nil
+	return l, err
 }
 
 // entryOf returns an entry with nothing but a version, and whether version is one.
@@ -203,8 +195,7 @@ func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
 	return modproxy.ParseVersions(append(text, "]}]}"...))
 }
 
-// listingHeader is the first line of a kept document. The document follows, in gzip form
-// or as it is.
+// listingHeader is the first line of a kept document. The document follows, in gzip form.
 type listingHeader struct {
 	Dropped  int                  `json:"dropped,omitempty"` // as in [modproxy.Versions]
 	Time     time.Time            `json:"time"`              // when the registry gave the answer
@@ -227,7 +218,18 @@ func (listings) decode(text []byte) (*listing, error) {
 	if err := json.Unmarshal(header, &h); err != nil {
 		return nil, err
 	}
-	v, err := parseDocument(document)
+	z, err := gzip.NewReader(bytes.NewReader(document))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(plain) > maxDocument: // nothing that was kept is: somebody has changed the store
+		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
+	}
+	v, err := modproxy.ParseVersions(plain)
 	if err != nil {
 		return nil, err
 	}
@@ -238,25 +240,6 @@ func (listings) decode(text []byte) (*listing, error) {
 // maxDocument bounds a kept versions document in bytes, well over what upstream may send.
 const maxDocument = 64 << 20
 
-// parseDocument reads a document as it is kept.
-func parseDocument(document []byte) (*modproxy.Versions, error) {
-	if !bytes.HasPrefix(document, []byte("\x1f\x8b")) { // it was kept as it is
-		return modproxy.ParseVersions(document)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(document))
-	if err != nil {
-		return nil, err
-	}
-	var plain bytes.Buffer
-	switch n, err := plain.ReadFrom(io.LimitReader(z, maxDocument+1)); {
-	case err != nil:
-		return nil, err
-	case n > maxDocument: // nothing that was kept is: somebody has changed the store
-		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
-	}
-	return modproxy.ParseVersions(plain.Bytes())
-}
-
 // unlisted returns since when upstream does not list versions of m that are kept.
 func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]time.Time {
 	a, err := r.versions.read(ctx, keyOf(m))
@@ -266,8 +249,7 @@ func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]t
 	return maps.Clone(a.kept.unlisted)
 }
 
-// Refreshed is what a refresh of a module found. Versions are in the order in which they
-// are listed.
+// Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
 	Versions int      `json:"versions"`       // listed now
 	New      []string `json:"new,omitempty"`  // Next lists them now, and did not when it was last asked
@@ -277,23 +259,23 @@ type Refreshed struct {
 
 var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
 
-// Refresh asks Next for the versions of m now. It forgets that m or versions of it were
-// absent, and that packages of it could not be fetched.
+// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that
+// packages of it could not be fetched.
 //
-// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx;
-// [modproxy.ErrUnavailable] when offline.
+// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when
+// offline.
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
 		return Refreshed{}, k.wrap("versions", errAsksNobody)
 	}
-	var before []string
 	a, err := r.versions.read(ctx, k)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Refreshed{}, k.wrap("versions", err)
-	case a != nil:
+	}
+	var before []string
+	if a != nil {
 		before = a.kept.offered()
 	}
 	r.Forget(k.ModuleVersion)
@@ -305,7 +287,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	after := l.offered()
 	out := Refreshed{Versions: len(l.List), New: without(after, before), Gone: without(before, after)}
 	for _, version := range out.Gone {
-		if _, listed := l.Find(version); listed {
+		if l.lists(version) {
 			out.Kept = append(out.Kept, version)
 		}
 	}
