@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -13,33 +12,14 @@ import (
 
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/lock"
 )
 
-func serve(t *testing.T, ops sumdb.ServerOps) string {
-	t.Helper()
-	server := httptest.NewServer(sumdb.NewServer(ops))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-func lookup(c *ledgertest.Client, r ledger.Record) error {
-	key, err := ledger.Key(r.ModuleVersion)
-	if err != nil {
-		return err
-	}
-	_, err = c.Lookup(key.Path, key.Version)
-	return err
-}
-
 // wantMisbehaviour wants a client to find a proof that the ledger was changed.
-func wantMisbehaviour(t *testing.T, c *ledgertest.Client, r ledger.Record) {
+func wantMisbehaviour(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
 	t.Helper()
-	err := lookup(c, r)
-	if err == nil || !strings.Contains(err.Error(), sumdb.ErrSecurity.Error()) {
-		t.Errorf("lookup = %v, want %v", err, sumdb.ErrSecurity)
-	}
-	if proofs := c.SecurityErrors(); len(proofs) != 1 || !strings.Contains(proofs[0], "proof of misbehavior") {
-		t.Errorf("security errors: %q", proofs)
+	if _, err := c.Lookup(t.Context(), r.ModuleVersion); err == nil || !strings.Contains(err.Error(), "proof of misbehavior") {
+		t.Errorf("lookup = %v, want a proof of misbehaviour", err)
 	}
 }
 
@@ -57,8 +37,8 @@ func (f forged) ReadRecords(ctx context.Context, id, n int64) ([][]byte, error) 
 func TestClientRefusesForgedRecord(t *testing.T) {
 	l := mustOpen(t, t.TempDir())
 	mustAdd(t, l, record("1.0.0", "a"), record("2.0.0", "a"))
-	c := ledgertest.NewClient(serve(t, forged{l.ServerOps()}), l.VerifierKey())
-	if err := lookup(c, record("1.0.0", "a")); err == nil || !strings.Contains(err.Error(), "cannot authenticate") {
+	c, _ := ledgertest.Serve(t, forged{l.ServerOps()}, l.VerifierKey())
+	if _, err := c.Lookup(t.Context(), vpc.At("1.0.0")); err == nil || !strings.Contains(err.Error(), "cannot authenticate") {
 		t.Errorf("lookup of a forged record = %v", err)
 	}
 }
@@ -68,16 +48,18 @@ func TestClientSeesRewrittenHistory(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
 	mustAdd(t, l, record("1.0.0", "a"), record("2.0.0", "a"))
-	c := ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey())
-	if err := lookup(c, record("2.0.0", "a")); err != nil {
+	c, replace := ledgertest.Serve(t, l.ServerOps(), l.VerifierKey())
+	if _, err := c.Lookup(t.Context(), vpc.At("2.0.0")); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
 	forge(t, dir, textOf(t, record("1.0.0", "b")), textOf(t, record("2.0.0", "a")), textOf(t, record("3.0.0", "a")))
 	l = mustOpen(t, dir)
-	wantMisbehaviour(t, c.Restart(serve(t, l.ServerOps())), record("3.0.0", "a"))
+	replace(l.ServerOps())
+	wantMisbehaviour(t, c, record("3.0.0", "a"))
 	// A client that has seen nothing before has no proof.
-	if err := lookup(ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey()), record("3.0.0", "a")); err != nil {
+	c, _ = ledgertest.Serve(t, l.ServerOps(), l.VerifierKey())
+	if _, err := c.Lookup(t.Context(), vpc.At("3.0.0")); err != nil {
 		t.Error(err)
 	}
 }
@@ -92,17 +74,19 @@ func TestClientSeesFork(t *testing.T) {
 	l, fork := mustOpen(t, dir), mustOpen(t, older)
 	mustAdd(t, l, record("2.0.0", "a"))
 	mustAdd(t, fork, record("2.0.0", "b"), record("3.0.0", "a"))
-	c := ledgertest.NewClient(serve(t, l.ServerOps()), l.VerifierKey())
-	if err := lookup(c, record("2.0.0", "a")); err != nil {
+	c, replace := ledgertest.Serve(t, l.ServerOps(), l.VerifierKey())
+	if _, err := c.Lookup(t.Context(), vpc.At("2.0.0")); err != nil {
 		t.Fatal(err)
 	}
-	wantMisbehaviour(t, c.Restart(serve(t, fork.ServerOps())), record("2.0.0", "a"))
+	replace(fork.ServerOps())
+	wantMisbehaviour(t, c, record("3.0.0", "a"))
 }
 
 func TestClientRefusesForeignKey(t *testing.T) {
 	l, other := mustOpen(t, t.TempDir()), mustOpen(t, t.TempDir())
 	mustAdd(t, l, record("1.0.0", "a"))
-	if err := lookup(ledgertest.NewClient(serve(t, l.ServerOps()), other.VerifierKey()), record("1.0.0", "a")); err == nil {
+	c, _ := ledgertest.Serve(t, l.ServerOps(), other.VerifierKey())
+	if _, err := c.Lookup(t.Context(), vpc.At("1.0.0")); err == nil {
 		t.Error("a client took a tree that another key had signed")
 	}
 	if !strings.HasPrefix(l.VerifierKey(), "modproxy+") || l.Name() != "modproxy" {

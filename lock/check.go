@@ -2,7 +2,10 @@ package lock
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -61,7 +64,11 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
 		if e, ok := locked[v]; !ok {
-			errs = append(errs, different(v, "it is installed (%s), and not locked", keys(by[v])))
+			more := ""
+			if n := len(by[v]) - 1; n > 0 {
+				more = fmt.Sprintf(" and %d more", n)
+			}
+			errs = append(errs, different(v, "it is installed (module %s%s), and not locked", by[v][0].Key, more))
 		} else if _, err := compare(e, by[v]); err != nil {
 			errs = append(errs, err)
 		}
@@ -74,14 +81,6 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 		}
 	}
 	return errs
-}
-
-func keys(calls []Call) string {
-	s := "module " + calls[0].Key
-	if n := len(calls) - 1; n > 0 {
-		s += fmt.Sprintf(" and %d more", n)
-	}
-	return s
 }
 
 // compare compares the directories of the calls of one version with want, or, when that has no sum, with each other. It
@@ -118,4 +117,33 @@ func compare(want Entry, calls []Call) (modproxy.Sum, error) {
 		}
 	}
 	return whole.sum, nil
+}
+
+// A Ledger knows what versions are.
+type Ledger interface {
+	// Lookup returns the record that counts for a version, or [fs.ErrNotExist].
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+}
+
+// CheckLedger compares entries with a ledger. Every error is about one version: a [Different], or why the ledger does
+// not answer.
+func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
+	for _, e := range entries {
+		v := e.ModuleVersion
+		recorded, err := ledger.Lookup(ctx, v)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = different(v, "it is %s here, and the ledger has no record of it", e.Sum)
+		case err != nil:
+			err = fmt.Errorf("%s: ledger: %w", v, err)
+		case recorded.Sum != e.Sum:
+			err = different(v, "it is %s here, and %s in the ledger", e.Sum, recorded.Sum)
+		case !recorded.Is(e.Sum, e.Subdir):
+			err = different(v, "it is the directory %s here, and %s in the ledger", cmp.Or(e.Subdir, "."), recorded.Subdir)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }

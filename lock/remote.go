@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -23,10 +23,9 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A RemoteLedger is the ledger of a proxy, asked one question at a time. The client
-// that the go command has for checksum databases checks it: a sum that it gives is in
-// the tree that the proxy has signed, and every tree that it has seen is a beginning
-// of the next.
+// A RemoteLedger is the ledger of a proxy, asked one question at a time. The client that the go command has for
+// checksum databases checks it: a sum that it gives is in the tree that the proxy has signed, and every tree that it
+// has seen is a beginning of the next.
 type RemoteLedger struct {
 	client *sumdb.Client
 	ops    *clientOps
@@ -34,11 +33,10 @@ type RemoteLedger struct {
 
 var _ Ledger = (*RemoteLedger)(nil)
 
-// DialLedger returns the ledger of the proxy at a URL, which is shown a token unless
-// that is empty. Without a verifier key the proxy is asked for its own. The ledger can
-// be asked until ctx ends.
+// DialLedger returns the ledger of the proxy at a URL, which is shown a token unless that is empty. Without a verifier
+// key the proxy is asked for its own. The ledger can be asked until ctx ends.
 func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, error) {
-	o := &clientOps{ctx: ctx, base: strings.TrimRight(base, "/") + "/-/sumdb", token: token, kept: map[string][]byte{}}
+	o := &clientOps{ctx: ctx, base: strings.TrimRight(base, "/") + "/-/sumdb", token: token}
 	if key == "" {
 		answer, err := o.ReadRemote("/key")
 		if err != nil {
@@ -52,43 +50,36 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 	}
 	o.name = v.Name()
 	o.base += "/" + url.PathEscape(o.name)
-	o.kept["config/key"] = []byte(key)
+	o.config.Store("key", key)
 	return &RemoteLedger{sumdb.NewClient(o), o}, nil
 }
 
 // Lookup implements [Ledger].
-func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r modproxy.Record, err error) {
 	key, err := ledger.Key(v)
 	if err != nil {
-		return modproxy.Record{}, err
+		return r, err
 	}
-	l.ops.mu.Lock()
-	l.ops.failed = nil
-	l.ops.mu.Unlock()
+	l.ops.failed.Store(nil)
 	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
-		return modproxy.Record{}, l.ops.explain(err)
+		return r, l.ops.explain(err)
 	}
 	// The client keeps what it has checked, and gives the line of the sum alone.
-	checked, err := l.ops.ReadCache(l.ops.name + "/lookup/" + escape(key))
+	path, _ := module.EscapePath(key.Path) // every key of a ledger can be
+	version, _ := module.EscapeVersion(key.Version)
+	checked, err := l.ops.ReadCache(l.ops.name + "/lookup/" + path + "@" + version)
 	if err != nil {
-		return modproxy.Record{}, err
+		return r, err
 	}
 	_, text, _, err := tlog.ParseRecord(checked)
 	if err != nil {
-		return modproxy.Record{}, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+		return r, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
-	r, err := ledger.ParseRecord(text)
+	r, err = ledger.ParseRecord(text)
 	if err == nil && r.ModuleVersion != v {
 		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.ModuleVersion)
 	}
 	return r, err
-}
-
-// escape returns a key as it is in paths.
-func escape(key module.Version) string {
-	path, _ := module.EscapePath(key.Path) // every key of a ledger can be
-	version, _ := module.EscapeVersion(key.Version)
-	return path + "@" + version
 }
 
 // clientOps implements [sumdb.ClientOps]. What it keeps is in memory.
@@ -97,10 +88,9 @@ type clientOps struct {
 	base, token string
 	name        string // of the ledger
 
-	mu     sync.Mutex
-	kept   map[string][]byte
-	failed error  // why the last request failed
-	proof  string // of misbehaviour
+	config, cache sync.Map              // of strings, by name
+	failed        atomic.Pointer[error] // why the last request failed
+	proof         atomic.Value          // of misbehaviour: a string
 }
 
 // maxAnswer is more than a lookup or a tile has, in bytes.
@@ -116,9 +106,7 @@ var ledgerClient = &http.Client{
 func (o *clientOps) ReadRemote(path string) ([]byte, error) {
 	body, err := o.get(o.base + path)
 	if err != nil {
-		o.mu.Lock()
-		o.failed = err
-		o.mu.Unlock()
+		o.failed.Store(&err)
 	}
 	return body, err
 }
@@ -160,61 +148,44 @@ type notFound struct{ error }
 
 func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
 
-// explain returns what is behind an error of the client, which has only the text of
-// the error of ReadRemote.
+// explain returns what is behind an error of the client, which has only the text of the error of ReadRemote.
 func (o *clientOps) explain(err error) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case errors.Is(err, sumdb.ErrSecurity) || o.proof != "":
-		return fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", o.proof)
-	case o.failed != nil:
-		return o.failed
+	if proof, _ := o.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
+		return fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
+	}
+	if failed := o.failed.Load(); failed != nil {
+		return *failed
 	}
 	return err
 }
 
 // ReadConfig implements [sumdb.ClientOps].
 func (o *clientOps) ReadConfig(file string) ([]byte, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.kept["config/"+file], nil
+	text, _ := o.config.LoadOrStore(file, "")
+	return []byte(text.(string)), nil
 }
 
 // WriteConfig implements [sumdb.ClientOps].
 func (o *clientOps) WriteConfig(file string, old, new []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !bytes.Equal(o.kept["config/"+file], old) {
+	if !o.config.CompareAndSwap(file, string(old), string(new)) {
 		return sumdb.ErrWriteConflict
 	}
-	o.kept["config/"+file] = new
 	return nil
 }
 
 // ReadCache implements [sumdb.ClientOps].
 func (o *clientOps) ReadCache(file string) ([]byte, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if data, ok := o.kept["cache/"+file]; ok {
-		return data, nil
+	if text, ok := o.cache.Load(file); ok {
+		return []byte(text.(string)), nil
 	}
 	return nil, fs.ErrNotExist
 }
 
 // WriteCache implements [sumdb.ClientOps].
-func (o *clientOps) WriteCache(file string, data []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.kept["cache/"+file] = data
-}
+func (o *clientOps) WriteCache(file string, data []byte) { o.cache.Store(file, string(data)) }
 
 // Log implements [sumdb.ClientOps].
 func (o *clientOps) Log(string) {}
 
 // SecurityError implements [sumdb.ClientOps].
-func (o *clientOps) SecurityError(msg string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.proof = msg
-}
+func (o *clientOps) SecurityError(msg string) { o.proof.Store(msg) }

@@ -1,6 +1,5 @@
 // Package ledgertest has what tests need of package ledger: the suite that every
-// ledger passes, a ledger in memory, and a checksum database client that keeps
-// nothing on disk.
+// ledger passes, and a ledger in memory.
 package ledgertest
 
 import (

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/lock"
 )
 
 func testInvalid(t *testing.T, a, b Handle) {
@@ -109,44 +113,48 @@ func testAtOnce(t *testing.T, a, b Handle) {
 	}
 }
 
-// serve serves a ledger, and is a client of it.
-func serve(t *testing.T, l Handle) *Client {
+// Serve serves a ledger with a key. It returns a client of it, and a function that
+// serves another in its place.
+func Serve(t *testing.T, ops sumdb.ServerOps, key string) (c *lock.RemoteLedger, replace func(sumdb.ServerOps)) {
 	t.Helper()
-	server := httptest.NewServer(sumdb.NewServer(l.ServerOps()))
+	var handler atomic.Pointer[sumdb.Server]
+	replace = func(ops sumdb.ServerOps) { handler.Store(sumdb.NewServer(ops)) }
+	replace(ops)
+	name, _, _ := strings.Cut(key, "+")
+	server := httptest.NewServer(http.StripPrefix("/-/sumdb/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.Load().ServeHTTP(w, r)
+	})))
 	t.Cleanup(server.Close)
-	return NewClient(server.URL, l.VerifierKey())
+	c, err := lock.DialLedger(t.Context(), server.URL, key, "")
+	must(t, err)
+	return c, replace
 }
 
-func wantLine(t *testing.T, c *Client, r ledger.Record) {
+func serve(t *testing.T, l Handle) *lock.RemoteLedger {
 	t.Helper()
-	key, err := ledger.Key(r.ModuleVersion)
+	c, _ := Serve(t, l.ServerOps(), l.VerifierKey())
+	return c
+}
+
+func wantLine(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
+	t.Helper()
+	got, err := c.Lookup(t.Context(), r.ModuleVersion)
 	must(t, err)
-	got, err := c.Lookup(key.Path, key.Version)
-	if err != nil || len(c.SecurityErrors()) > 0 {
-		t.Fatalf("%s: %v %q", key, err, c.SecurityErrors())
-	}
-	if d := cmp.Diff([]string{key.Path + " " + key.Version + " " + string(r.Sum)}, got); d != "" {
-		t.Errorf("%s: %s", key, d)
+	if d := cmp.Diff(r, got); d != "" {
+		t.Errorf("%s: %s", r.ModuleVersion, d)
 	}
 }
 
 func testServed(t *testing.T, a, b Handle) {
 	c := serve(t, a)
-	if _, err := c.Lookup("registry.example.com/acme/vpc/aws", "v1.2.3"); err == nil || !strings.HasPrefix(errText(err), "404") {
-		t.Errorf("lookup in an empty ledger = %v, want 404", err)
-	}
+	_, err := c.Lookup(t.Context(), vpc.At("1.2.3"))
+	wantErr(t, "lookup in an empty ledger", err, fs.ErrNotExist)
 	first, second := NewRecord(vpc, "1.2.3", "a"), accepted(NewRecord(vpc, "1.2.3", "b"), "registry.example.com/acme/vpc/aws v1.2.3 h1:x")
 	must(t, b.Add(t.Context(), first))
 	wantLine(t, serve(t, a), first)
 	must(t, b.AddDrift(t.Context(), newDrift("1.2.3", "a", "b")))
 	must(t, b.Accept(t.Context(), second))
 	wantLine(t, serve(t, a), second)
-}
-
-// errText is what the client says behind the key that it looked up.
-func errText(err error) string {
-	_, text, _ := strings.Cut(err.Error(), ": ")
-	return text
 }
 
 // The client holds keys to the rules of Go modules.
