@@ -24,9 +24,8 @@ const lockName = "lock"
 // ErrClaimed is the error when another process works in the data directory.
 var ErrClaimed = errors.New("another modproxy has the data directory")
 
-// A Claim is a data directory in which no other process works. It ends with the
-// process, however that ends. A directory on a file system that is read-only can be
-// claimed by many processes, which only read.
+// A Claim is a data directory in which no other process works. It ends with the process, however that ends. A
+// directory on a file system that is read-only can be claimed by many processes, which only read.
 type Claim struct {
 	dir      string
 	file     *os.File // nil if the file system is read-only and has no lock file
@@ -72,8 +71,7 @@ func ClaimData(dir string) (*Claim, error) {
 	return c, nil
 }
 
-// ClaimToServe claims the data directory for "modproxy serve". It waits a little for
-// a verb to end.
+// ClaimToServe claims the data directory for "modproxy serve". It waits a little for a verb to end.
 func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
 	owner := ""
 	c, err := claimUnless(ctx, dir, func() bool {
@@ -124,8 +122,7 @@ func (c *Claim) say(text string) {
 	_, _ = c.file.WriteAt([]byte(text), 0)
 }
 
-// ownerOf returns what the process that has the data directory says of itself, or
-// an empty string.
+// ownerOf returns what the process that has the data directory says of itself, or an empty string.
 func ownerOf(dir string) string {
 	f, err := durable.OpenRegular(filepath.Join(dir, lockName), os.O_RDONLY|durable.NoFollow)
 	if err != nil {

@@ -66,8 +66,7 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 	return done, nil
 }
 
-// Records calls each with the chosen records of the ledger, in the order in which they
-// were added.
+// Records calls each with the chosen records of the ledger, in the order in which they were added.
 func (c *Client) Records(ctx context.Context, q Query, each func(Record) error) error {
 	_, err := ask[Record, none](ctx, c, "GET", "ledger/records", q, each)
 	return err
@@ -102,8 +101,7 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 	return done, nil
 }
 
-// Drift calls each with the chosen observations of the ledger, in the order in which
-// they were made.
+// Drift calls each with the chosen observations of the ledger, in the order in which they were made.
 func (c *Client) Drift(ctx context.Context, q Query, each func(Drift) error) error {
 	_, err := ask[Drift, none](ctx, c, "GET", "ledger/drift", q, each)
 	return err
@@ -144,8 +142,7 @@ func (b *begun) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// Export writes the whole ledger, and returns how many records and observations
-// that were.
+// Export writes the whole ledger, and returns how many records and observations that were.
 func (c *Client) Export(ctx context.Context, w io.Writer) (records int64, err error) {
 	answer, err := c.send(ctx, "GET", "ledger/export", nil)
 	if err != nil {

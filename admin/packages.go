@@ -163,8 +163,7 @@ func (c *Client) Remove(ctx context.Context, v modproxy.ModuleVersion, each func
 	return err
 }
 
-// orphanAge is how long packages without a record stay. They are what a crash left,
-// or are about to have one.
+// orphanAge is how long packages without a record stay. They are what a crash left, or are about to have one.
 const orphanAge = time.Hour
 
 func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Collected, error) {

@@ -53,8 +53,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 	return done, nil
 }
 
-// keptModules returns the modules of which packages are or were kept, and of which
-// the registry may be asked.
+// keptModules returns the modules of which packages are or were kept, and of which the registry may be asked.
 func (s *Server) keptModules(ctx context.Context) []modproxy.Module {
 	var list []modproxy.Module
 	seen := map[modproxy.Module]bool{}
@@ -67,8 +66,7 @@ func (s *Server) keptModules(ctx context.Context) []modproxy.Module {
 	return list
 }
 
-// Refresh asks registries now which versions modules have, and calls each with every
-// module.
+// Refresh asks registries now which versions modules have, and calls each with every module.
 func (c *Client) Refresh(ctx context.Context, in Refresh, each func(Refreshed) error) error {
 	_, err := ask[Refreshed, none](ctx, c, "POST", "modules/refresh", in, each)
 	return err

@@ -16,13 +16,11 @@ import (
 // answers the directory's owner.
 const socketName = "modproxy.sock"
 
-// maxSocketPath is the longest path that every system takes as a socket's address,
-// in bytes.
+// maxSocketPath is the longest path that every system takes as a socket's address, in bytes.
 const maxSocketPath = 103
 
-// Listen listens on the socket in the data directory, to which only the directory's
-// owner can connect. One that a process has left behind is replaced. The listener is
-// nil where the file system is read-only.
+// Listen listens on the socket in the data directory, to which only the directory's owner can connect. One that
+// a process has left behind is replaced. The listener is nil where the file system is read-only.
 func (c *Claim) Listen() (net.Listener, error) {
 	if c.readOnly {
 		return nil, nil
@@ -98,9 +96,8 @@ func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", path)
 }
 
-// socketPath returns a path of the socket that is short enough to be its address,
-// by a link in a directory of its own if the data directory has a longer one. done
-// removes that.
+// socketPath returns a path of the socket that is short enough to be its address, by a link in a directory of
+// its own if the data directory has a longer one. done removes that.
 func socketPath(dir string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, socketName); len(path) <= maxSocketPath {
 		return path, func() {}, nil

@@ -25,9 +25,8 @@ func addServerFlags(cmds ...*cobra.Command) {
 	}
 }
 
-// settings reads the configuration and does not check it as a whole: the proxy that
-// serves may have had other flags. With --server the configuration is the proxy's,
-// and settings returns nil.
+// settings reads the configuration and does not check it as a whole: the proxy that serves may have had other
+// flags. With --server the configuration is the proxy's, and settings returns nil.
 func (env *environment) settings() (*config.Config, error) {
 	server := env.flags.Lookup("server")
 	switch {
@@ -47,9 +46,8 @@ func (env *environment) settings() (*config.Config, error) {
 	return env.config, nil
 }
 
-// operate calls f with the operator's API: of the proxy at --server, else of the one
-// that serves from the data directory, else of this process, which opens part of the
-// directory for it.
+// operate calls f with the operator's API: of the proxy at --server, else of the one that serves from the data
+// directory, else of this process, which opens part of the directory for it.
 func (env *environment) operate(ctx context.Context, part app.Part, f func(api *admin.Client) error) (err error) {
 	c, err := env.settings()
 	if err != nil {

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +14,10 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 func newLedgerCommand(env *environment) *cobra.Command {
@@ -166,4 +175,152 @@ as the ledger does.`,
 			})
 		},
 	}
+}
+
+func newLedgerAcceptCommand(env *environment) *cobra.Command {
+	var sum, subdir, reason string
+	cmd := &cobra.Command{
+		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT",
+		Short: "Accept other content for a version from now on",
+		Long: `Add a record: from now on the version has the content of --sum, and the reason is
+kept with it for good. What was kept of the version is no longer served; modproxy
+fetches it again, and it must match. "modproxy ledger drift" prints what was
+offered.
+
+The first record stays in the ledger, and so does this one.`,
+		Args: arguments(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err != nil {
+				return err
+			}
+			if sum == "" || reason == "" {
+				return misuse{hint.With(errors.New("--sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
+			}
+			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
+			return env.operate(cmd.Context(), app.LedgerChange, func(api *admin.Client) error {
+				out, err := api.Accept(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(env.stdout, acceptedText(in, out))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
+	cmd.Flags().StringVar(&subdir, "subdir", "", "the module's `directory` in the package, \".\" for all of it (the one that was offered)")
+	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is accepted, and by whom")
+	return cmd
+}
+
+func acceptedText(in admin.Acceptance, out admin.Accepted) string {
+	text := fmt.Sprintf("%s %s is %s from now on; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
+	switch {
+	case out.Before == in.Sum && out.Subdir != "":
+		text = fmt.Sprintf("%s %s is in the directory %s from now on.\n", in.Module, in.Version, out.Subdir)
+	case out.Before == in.Sum:
+		text = fmt.Sprintf("%s %s is %s already.\n", in.Module, in.Version, in.Sum)
+	case !out.Offered:
+		text += "No upstream has offered this content yet: until one does, the version cannot be fetched.\n"
+	}
+	return text
+}
+
+func newLedgerExportCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write the whole ledger to a file",
+		Long: `Write all records, and the signed head that proves them and their order. "-" is
+standard output. The file does not contain the private key: to keep the ledger's
+identity, back up its directory.`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
+				var n int64
+				export := func(w io.Writer) (err error) {
+					n, err = api.Export(cmd.Context(), w)
+					return err
+				}
+				if args[0] == "-" {
+					return export(env.stdout)
+				}
+				if err := publishFile(args[0], 0o600, export); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(env.stdout, "%d records and observations are in %s.\n", n, args[0])
+				return err
+			})
+		},
+	}
+}
+
+func newLedgerImportCommand(env *environment) *cobra.Command {
+	var keys []string
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Add the records of an export",
+		Long: `Add the records of an export that the ledger lacks; "-" is standard input. One of
+the two must be the beginning of the other: an export with another record in the
+same place is refused, and nothing is added.
+
+An export of another ledger is signed with that ledger's key, which --key must name.
+"modproxy ledger key" prints it where that ledger is.`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if _, err := ledger.Verifiers(keys...); err != nil {
+				return misuse{fmt.Errorf("--key: %w", err)}
+			}
+			from := io.NopCloser(env.stdin)
+			if args[0] != "-" {
+				if from, err = os.Open(args[0]); err != nil {
+					return err
+				}
+				defer from.Close()
+			}
+			return env.operate(cmd.Context(), app.LedgerAny, func(api *admin.Client) error {
+				added, err := api.Import(cmd.Context(), from, keys)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(env.stdout, "%d records and observations were added.\n", added)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "another verifier `key` to accept, besides the ledger's own")
+	return cmd
+}
+
+func newLedgerInitCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Begin a new ledger if the old one was lost",
+		Long: `Begin a new ledger with the kept packages. All other records of the lost ledger are
+forgotten: such a version will be what it contains when it is next seen. If you have
+a backup or an export, restore or import that instead.
+
+modproxy must not be serving from the data directory.`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return env.alone(cmd.Context(), func(c *config.Config) error {
+				records, err := app.BeginLedger(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(env.stdout, "A ledger of %d records was begun.\n", records)
+				return err
+			})
+		},
+	}
+}
+
+// publishFile writes a file as a whole, durably. When it fails the old file is still
+// there, unless only the flush of the directory failed.
+func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
+	err := durable.Disk{}.WriteFile(name, func(f *os.File) error { return errors.Join(write(f), f.Chmod(mode)) })
+	if _, missing := os.Stat(filepath.Dir(name)); err != nil && errors.Is(missing, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %s", filepath.Dir(name))
+	}
+	return err
 }

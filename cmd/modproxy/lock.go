@@ -84,8 +84,7 @@ copy is compared without them.`,
 	return cmd
 }
 
-// installed returns what the client has installed for the configuration in dir, and
-// prints what is not locked.
+// installed returns what the client has installed for the configuration in dir, and prints what is not locked.
 func (env *environment) installed(dir string) ([]lock.Call, error) {
 	data := env.variable("TF_DATA_DIR")
 	if data == "" {
@@ -212,10 +211,9 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f
 	return ", and the ledger of " + asked + " agrees", nil
 }
 
-// token returns the token for the proxy at f.url: the one in --token-file, or the one
-// that clients would show its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
-// They have no variable for a host with a port, and ask by https; for this machine
-// that makes no difference.
+// token returns the token for the proxy at f.url: the one in --token-file, or the one that clients would show
+// its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
+// They have no variable for a host with a port, and ask by https; for this machine that makes no difference.
 func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
 		return readToken(f.tokenFile)

@@ -1,16 +1,18 @@
-// Command modproxy is a caching proxy for the module registries of Terraform and
-// OpenTofu.
+// Command modproxy is a caching proxy for the module registries of Terraform and OpenTofu.
 //
 // All verbs read the same configuration (see package config) and end with one of three exit codes: 0 done, 1 failed, 2 misused.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -125,8 +127,7 @@ func newGroup(name, short, long string) *cobra.Command {
 	}
 }
 
-// unknownVerb refuses the arguments of a command that has verbs: cobra has found none
-// by that name.
+// unknownVerb refuses the arguments of a command that has verbs: cobra has found none by that name.
 func unknownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -167,4 +168,46 @@ func verbOf(cmd *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
+}
+
+// version is set by the linker (-X main.version=v1.2.3) where the source is not in a
+// repository, such as in a container build.
+var version string
+
+// buildVersion returns the version of this program that the linker or Go itself has set, else "(devel)".
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+const platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// versionText returns what "modproxy version" and "modproxy --version" print.
+func versionText() string {
+	return fmt.Sprintf("modproxy %s (%s, %s)", buildVersion(), runtime.Version(), platform)
+}
+
+func newVersionCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  arguments(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return json.NewEncoder(env.stdout).Encode(map[string]string{
+					"version": buildVersion(), "go": runtime.Version(), "platform": platform,
+				})
+			}
+			_, err := fmt.Fprintln(env.stdout, versionText())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"version": …, "go": …, "platform": …}`)
+	return cmd
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -95,13 +94,10 @@ const (
 
 // tuneCollector says how often to collect garbage, unless GOGC or GOMEMLIMIT do.
 func (env *environment) tuneCollector(c *config.Config) {
-	set := func(name string) bool {
-		return slices.ContainsFunc(env.variables, func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	}
-	if !set("GOGC") {
+	if env.variable("GOGC") == "" { // empty is not set for Go, too
 		debug.SetGCPercent(garbagePercent)
 	}
-	if !set("GOMEMLIMIT") {
+	if env.variable("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(int64(2*c.Cache.Memory + garbageRoom))
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -84,8 +85,11 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
 		t.Name, t.ID, app.Absolute(c.TokensFile()), end, shellQuote(t.Name))
+	own := "" // the proxy's host with its port, as clients write it, if that is known
 	base, err := c.BaseURL()
-	own := hostOf(base, err)
+	if u, bad := url.Parse(base); err == nil && bad == nil {
+		own = u.Host
+	}
 	for _, host := range tokenHosts(c, t, own) {
 		fmt.Fprintf(&b, "\nFor modules of %s, in the client's CLI configuration:\n\n", hostname.Display(host))
 		fmt.Fprintf(&b, "  credentials %q {\n    token = \"mp_…\"\n  }\n", hostname.Display(host))
@@ -106,23 +110,13 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	return b.String()
 }
 
-// hostOf returns the host of the proxy's URL with its port, as clients write it, or an
-// empty string if it is unknown.
-func hostOf(base string, err error) string {
-	u, bad := url.Parse(base)
-	if err != nil || bad != nil {
-		return ""
-	}
-	return u.Host
-}
-
-// tokenHosts returns the hosts for which clients show the token: those in source
-// addresses.
+// tokenHosts returns the hosts for which clients show the token: those in source addresses.
 func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	var hosts []string
 	for _, u := range c.Upstreams {
 		host := normalised(u.Host)
-		if host != "" && coversHost(t.Scopes, host) {
+		covers := func(s auth.Scope) bool { return s.Host == "*" || s.Host == host }
+		if host != "" && slices.ContainsFunc(t.Scopes, covers) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -150,21 +144,9 @@ func unknownHosts(c *config.Config, t auth.Token) []string {
 	return unknown
 }
 
-func coversHost(scopes []auth.Scope, host string) bool {
-	for _, s := range scopes {
-		if s.Host == "*" || s.Host == host {
-			return true
-		}
-	}
-	return false
-}
-
 // normalised returns the normal form of a host in a configuration that was not
 // checked, or an empty string if it is not a host.
 func normalised(host string) string {
-	h, err := hostname.Parse(host)
-	if err != nil {
-		return ""
-	}
+	h, _ := hostname.Parse(host) // empty with an error
 	return h
 }

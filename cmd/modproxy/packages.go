@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/store"
+)
+
+func newLsCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [MODULE-PATTERN]",
+		Short: "List the kept packages",
+		Long: `List every version whose package is or was kept, one in a line: module, version,
+state, size, and the day on which it was last used. --json prints more: when it was
+fetched, its sum, source and commit.
+
+The state is "kept"; "evicted", if the package was removed to make room or by
+"modproxy rm"; "superseded", if the ledger has other content for the version; or
+"damaged", if its record is damaged. What is not "kept" is fetched again when a
+client asks for it. A line that begins with "note:" says which parts of the source
+the package above leaves out, and which of its names are the same on some file
+systems.
+
+MODULE-PATTERN is a module address in which * stands for any part of a segment, such
+as 'acme/*/aws'. Without a hostname it matches any registry.`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pattern, err := admin.ParsePattern(strings.Join(args, ""))
+			if err != nil {
+				return misuse{err}
+			}
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
+				return env.ls(cmd.Context(), api, pattern, asJSON)
+			})
+		},
+	}
+	addServerFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
+	return cmd
+}
+
+func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string, asJSON bool) error {
+	var list []admin.Package
+	each := func(p admin.Package) error { list = append(list, p); return nil }
+	if asJSON {
+		each = printer[admin.Package](env.stdout, true, nil)
+	}
+	all, err := api.Packages(ctx, pattern, each)
+	if err != nil || asJSON {
+		return err
+	}
+	if err := printPackages(env.stdout, list); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, sizeText(all.Bytes))
+	return err
+}
+
+// printPackages prints a table, and each note of a package in a line below it.
+func printPackages(w io.Writer, list []admin.Package) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var table bytes.Buffer
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "MODULE\tVERSION\tSTATE\tSIZE\tLAST USED") // a tabwriter fails in Flush
+	for _, p := range list {
+		last := "-"
+		if !p.Last.IsZero() {
+			last = p.Last.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, sizeText(p.Size), last)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(table.String(), "\n")
+	for i, p := range list {
+		for _, note := range p.Notes {
+			lines[i+1] += "  note: " + note + "\n"
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(lines, ""))
+	return err
+}
+
+func newRmCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rm MODULE [VERSION]",
+		Short: "Remove the package of one version, or of all versions, of a module",
+		Long: `Remove the bytes of a package, unless another version has the same content. The
+ledger keeps its record: modproxy fetches the package again when a client asks for
+it, and refuses it if it differs ("modproxy ledger accept" accepts other content).
+
+MODULE is a module address; without its hostname, one of the first upstream. Without
+VERSION, the packages of all its versions are removed.`,
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err != nil {
+				return err
+			}
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
+				return api.Remove(cmd.Context(), v, printer(env.stdout, asJSON, removedText))
+			})
+		},
+	}
+	addServerFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
+	return cmd
+}
+
+// removedText is what became of a package, in one line.
+func removedText(p admin.Removed) string {
+	what := "removed " + sizeText(p.Size)
+	switch {
+	case !p.There:
+		what = "was not kept"
+	case len(p.Shared) > 0:
+		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
+	}
+	return fmt.Sprintf("%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
+}
+
+func newGCCommand(env *environment) *cobra.Command {
+	var size string
+	var quarantine duration
+	var dryRun, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove unneeded data, and packages over the size limit",
+		Long: `Remove packages without a record, which a crash can leave, once they are an hour
+old. Then remove the least recently used packages, until no more than --max-size is
+kept. The ledger stays unchanged.
+
+The directory quarantine holds damaged packages and replaced indexes as evidence.
+--quarantine removes those that have been there for the given time.`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := env.settings()
+			if err != nil {
+				return err
+			}
+			in := store.GC{AsideAge: time.Duration(quarantine), DryRun: dryRun}
+			if c != nil {
+				in.MaxSize = int64(c.Cache.MaxSize)
+			}
+			if size != "" {
+				max, err := config.ParseByteSize(size)
+				if err == nil && max == 0 {
+					err = errors.New("want more than nothing: \"modproxy rm\" removes packages by their names")
+				}
+				if err != nil {
+					return misuse{fmt.Errorf("--max-size: %w", err)}
+				}
+				in.MaxSize = int64(max)
+			}
+			if quarantine < 0 {
+				return misuse{errors.New("--quarantine: must not be less than 0")}
+			}
+			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
+				out, err := api.Tidy(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printDocument(env.stdout, struct {
+						store.Collected
+						DryRun bool `json:"dry_run,omitempty"`
+					}{out, dryRun})
+				}
+				_, err = fmt.Fprint(env.stdout, collectedText(out, dryRun))
+				return err
+			})
+		},
+	}
+	addServerFlags(cmd)
+	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
+	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and print what would be removed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
+	return cmd
+}
+
+// collectedText is what was removed, in a few lines.
+func collectedText(c store.Collected, dryRun bool) string {
+	verb := "removed"
+	if dryRun {
+		verb = "would remove"
+	}
+	line := func(r store.Amount, what string) string {
+		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, sizeText(r.Bytes))
+	}
+	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
+		line(c.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(c.Kept))
+}
