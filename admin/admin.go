@@ -74,7 +74,7 @@ func (s *Server) Routes() []Route {
 		{"GET", "ledger/records", answer(s.records)},
 		{"GET", "ledger/drift", answer(s.drift)},
 		{"GET", "ledger/key", answer(s.key)},
-		{"GET", "ledger/export", s.export},
+		{"GET", "ledger/export", answer(s.export)},
 		{"POST", "ledger/accept", answer(s.accept)},
 		{"POST", "ledger/import", s.importLedger},
 		{"POST", "modules/refresh", answer(s.refresh)},

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -116,43 +115,23 @@ func (c *Client) VerifierKey(ctx context.Context) (string, error) {
 	return ask[none, string](ctx, c, "GET", "ledger/key", nil, nil)
 }
 
-// recordsHeader is how many records and observations an export has.
-const recordsHeader = "Modproxy-Records"
-
-// export answers with the whole ledger. It cuts its answer off if it fails later.
-func (s *Server) export(w http.ResponseWriter, _ *http.Request) error {
-	setType(w, "text/plain; charset=utf-8")
-	w.Header().Set(recordsHeader, strconv.FormatInt(s.Ledger.Tree().N, 10))
-	out := &begun{ResponseWriter: w}
-	err := s.Ledger.Export(out)
-	if err != nil && out.yes {
-		panic(http.ErrAbortHandler)
-	}
-	return err
+// export answers with the whole ledger in pieces, and with how many records and observations that has.
+func (s *Server) export(_ context.Context, _ none, each func([]byte)) (int64, error) {
+	n := s.Ledger.Tree().N
+	return n, s.Ledger.Export(pieces(each))
 }
 
-// begun knows whether something was written.
-type begun struct {
-	http.ResponseWriter
-	yes bool
-}
+// pieces is an [io.Writer].
+type pieces func([]byte)
 
-func (b *begun) Write(p []byte) (int, error) {
-	b.yes = true
-	return b.ResponseWriter.Write(p)
-}
+func (f pieces) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
 // Export writes the whole ledger, and returns how many records and observations that were.
 func (c *Client) Export(ctx context.Context, w io.Writer) (records int64, err error) {
-	answer, err := c.send(ctx, "GET", "ledger/export", nil)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	if _, err := io.Copy(w, answer.Body); err != nil {
-		return 0, fmt.Errorf("export: %w", err)
-	}
-	return strconv.ParseInt(answer.Header.Get(recordsHeader), 10, 64)
+	return ask[[]byte, int64](ctx, c, "GET", "ledger/export", nil, func(p []byte) error {
+		_, err := w.Write(p)
+		return err
+	})
 }
 
 func (s *Server) importLedger(w http.ResponseWriter, r *http.Request) error {

@@ -103,14 +103,9 @@ func (t *tree) hash(names []string) (modproxy.Sum, error) {
 	return modproxy.Sum(sum), nil
 }
 
-// hidden reports whether the clients leave the file out when they copy a package.
-func hidden(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
-}
-
-// copied returns the sum of what the clients make of the package when they copy it.
+// copied returns the sum of what the clients make of the package when they copy it, without hidden files.
 func (t *tree) copied() (modproxy.Sum, error) {
-	names := slices.DeleteFunc(slices.Clone(t.names), hidden)
+	names := slices.DeleteFunc(slices.Clone(t.names), func(name string) bool { return strings.Contains("/"+name, "/.") })
 	if len(names) == len(t.names) {
 		return t.sum, nil
 	}

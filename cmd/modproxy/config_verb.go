@@ -47,7 +47,6 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 		Short: "Check the configuration",
 		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
 and print everything that is wrong with it. Nothing is connected to.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.load()
 			if err != nil {
@@ -72,7 +71,6 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 		Short: "Print the CLI configuration for Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
 modules and providers of every upstream. Source addresses stay unchanged.`,
-		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if tool != "" && !slices.Contains(tools, tool) {
 				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}

@@ -27,10 +27,14 @@ var verbFlags = map[string][]string{
 	"version":       nil,
 }
 
-// addConfigFlags adds the flags of keys to every verb below root.
+// addConfigFlags adds the flags of keys to every verb below root. A verb that does not say how many arguments it
+// takes has none.
 func addConfigFlags(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		addConfigFlags(cmd)
+	}
+	if root.Args == nil {
+		root.Args = arguments(0, 0)
 	}
 	_, verb, _ := strings.Cut(root.CommandPath(), " ")
 	wanted, ok := verbFlags[verb]

@@ -26,7 +26,6 @@ func newHealthCommand(env *environment) *cobra.Command {
 		Short: "Ask a running modproxy whether it is alive",
 		Long: `Request /-/healthz from the proxy that this configuration describes, or from the one
 at --url, and exit with 0 if it answers 200 within 5 seconds.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := &http.Client{
 				Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy

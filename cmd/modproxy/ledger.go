@@ -164,7 +164,6 @@ func newLedgerKeyCommand(env *environment) *cobra.Command {
 "modproxy lock --check --key", for "modproxy ledger import --key", and for every
 other client of Go checksum databases. It is not secret, and stays the same as long
 as the ledger does.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				key, err := api.VerifierKey(cmd.Context())
@@ -301,7 +300,6 @@ forgotten: such a version will be what it contains when it is next seen. If you 
 a backup or an export, restore or import that instead.
 
 modproxy must not be serving from the data directory.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.alone(cmd.Context(), func(c *config.Config) error {
 				records, err := app.BeginLedger(cmd.Context(), c)

@@ -96,21 +96,9 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
-		newConfigCommand(env),
-		newClientConfigCommand(env),
-		newGCCommand(env),
-		newHealthCommand(env),
-		newLedgerCommand(env),
-		newLockCommand(env),
-		newLsCommand(env),
-		newRebuildCommand(env),
-		newRefreshCommand(env),
-		newRmCommand(env),
-		newKeyCommand(env),
-		newServeCommand(env),
-		newTokenCommand(env),
-		newVerifyCommand(env),
-		newVersionCommand(env),
+		newConfigCommand(env), newClientConfigCommand(env), newGCCommand(env), newHealthCommand(env), newLedgerCommand(env),
+		newLockCommand(env), newLsCommand(env), newRebuildCommand(env), newRefreshCommand(env), newRmCommand(env),
+		newKeyCommand(env), newServeCommand(env), newTokenCommand(env), newVerifyCommand(env), newVersionCommand(env),
 	)
 	addConfigFlags(root)
 	return root
@@ -145,6 +133,7 @@ func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB…]",
 		Short: "Print what a verb does and which flags it has",
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found := cmd.Root()
 			for _, name := range args {
@@ -197,7 +186,6 @@ func newVersionCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return json.NewEncoder(env.stdout).Encode(map[string]string{

@@ -149,7 +149,6 @@ kept. The ledger stays unchanged.
 
 The directory quarantine holds damaged packages and replaced indexes as evidence.
 --quarantine removes those that have been there for the given time.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err != nil {

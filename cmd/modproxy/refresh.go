@@ -26,6 +26,7 @@ A version that is gone upstream stays listed if its package is kept.
 
 MODULE is a module address; without its hostname, one of the first upstream. --all
 stands for every module of which a package is or was kept.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return misuse{errors.New("want the addresses of modules, or --all")}

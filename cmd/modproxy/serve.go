@@ -28,7 +28,6 @@ TLS certificate, logs which keys of the configuration have changed, and ends not
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
 			signal.Notify(hangup, syscall.SIGHUP)

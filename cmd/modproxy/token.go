@@ -176,7 +176,6 @@ func newKeyCommand(env *environment) *cobra.Command {
 		Short: "Sign package paths with a new key from now on",
 		Long: `Sign package paths with a new key from now on. Paths signed before stay valid until
 they expire, or until the second rotation.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err == nil {

@@ -21,7 +21,6 @@ func newTokenListCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, including those that ended within 90 days",
-		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			_, tokens, err := env.tokens()
 			if err != nil {

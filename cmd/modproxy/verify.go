@@ -26,7 +26,6 @@ the digest in its record, and its content the sum. Nothing is changed without
 
 Exit code 0 means that nothing is wrong, or that everything was repaired; 1 means
 that something is wrong.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
 				return env.verify(cmd.Context(), api, in, asJSON)
@@ -127,7 +126,6 @@ index as far as it can be read. The old index is kept in the directory quarantin
 and so are damaged packages. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
-		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.alone(cmd.Context(), func(c *config.Config) error { return env.rebuild(cmd.Context(), c, asJSON) })
 		},
