@@ -16,7 +16,8 @@ import (
 // modproxy's already stays as it is, and so does nil.
 func Outgoing(err error) error {
 	switch {
-	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid),
+		errors.Is(err, modproxy.ErrUnavailable):
 		return err
 	case errors.Is(err, egress.ErrRefused):
 		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
@@ -26,7 +27,7 @@ func Outgoing(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
-// Answered is [modproxy.ErrUnavailable]: an answer whose status is not an expected one.
+// Answered is [modproxy.ErrUnavailable]: an answer with an unexpected status.
 type Answered struct {
 	Where, Status string
 	Code          int
@@ -73,7 +74,8 @@ func Later(err error, retryAfter string) error {
 
 const (
 	firstPause = 500 * time.Millisecond // between two tries; it doubles
-	maxPause   = 10 * time.Second       // longer than which a server may not ask for: the fetch fails, and tells when to come back
+	// maxPause is the longest that a server may ask for. After a longer one the error tells when to come back.
+	maxPause = 10 * time.Second
 )
 
 // Retry calls try up to most times, as long as it says that the next one may do better. It pauses between tries,

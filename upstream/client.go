@@ -86,7 +86,8 @@ func New(cfg Config) (*Client, error) {
 // question sends one question to a registry, GET of path below the base URL of its service, and calls read with the
 // answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace.
 func question[T any](
-	ctx context.Context, c *Client, s serviceOf, path string, limit int64, read func(_ context.Context, _ *http.Response, asked *url.URL) (T, error),
+	ctx context.Context, c *Client, s serviceOf, path string, limit int64,
+	read func(_ context.Context, _ *http.Response, asked *url.URL) (T, error),
 ) (T, error) {
 	namespace, _, _ := strings.Cut(path, "/")
 	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {

@@ -120,7 +120,8 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 		return nil, c.refusal(s.host, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services", modproxy.ErrUnavailable, where)
+		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services",
+			modproxy.ErrUnavailable, where)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {

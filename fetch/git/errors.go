@@ -41,7 +41,8 @@ func (r *repository) explain(err error) error {
 	case status == 401 && r.hasCredential:
 		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, origin)
 	case status == 401:
-		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s", modproxy.ErrDenied, origin)
+		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s",
+			modproxy.ErrDenied, origin)
 	case status == 403:
 		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, origin)
 	case status == 404 || status == 410:

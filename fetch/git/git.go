@@ -28,12 +28,9 @@ import (
 // Getter is a [fetch.Getter] for git repositories. Fetches share nothing. How many run at once is for the caller to
 // bound.
 type Getter struct {
-	// Dir is where each fetch makes a directory of its own, which it removes; the system's temporary directory if
-	// empty.
-	Dir     string
-	Network Network
-	// CAFile names a PEM file of root certificates to trust beside the system's.
-	CAFile      string
+	Dir         string // where each fetch makes a directory of its own; the system's temporary directory if empty
+	Network     Network
+	CAFile      string // a PEM file of root certificates to trust beside the system's
 	Credentials fetch.Credentials
 	Limits      Limits
 }

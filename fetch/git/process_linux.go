@@ -17,11 +17,7 @@ func inGroup(c *exec.Cmd) {
 // endGroup waits until c has ended and kills what it left behind. c.Wait has not been called yet, so the number of
 // the group cannot have been given away.
 func endGroup(c *exec.Cmd) {
-	for {
-		err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			break
-		}
+	for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // no such group: nothing was left
 }

@@ -12,6 +12,5 @@ func inGroup(c *exec.Cmd) {
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 }
 
-// endGroup leaves alone what outlives git: without waitid nothing tells whether the group's number is still its
-// own.
+// endGroup leaves alone what outlives git: without waitid nothing tells whether the group's number is still its own.
 func endGroup(*exec.Cmd) {}

@@ -40,7 +40,8 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
-	r := &repository{at: a, top: top, dir: filepath.Join(top, "git"), trace: filepath.Join(top, "trace"), limit: limit, session: direct{}}
+	r := &repository{at: a, top: top, limit: limit, session: direct{}}
+	r.dir, r.trace = filepath.Join(top, "git"), filepath.Join(top, "trace")
 	r.local = r.environment("", nil)
 	err = errUnavailable(os.Mkdir(filepath.Join(top, "home"), 0o700))
 	switch {

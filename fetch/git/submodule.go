@@ -82,12 +82,8 @@ func submoduleKey(key string) (name, variable string, ok bool) {
 		return "", "", false
 	}
 	name, variable = rest[:dot], rest[dot+1:]
-	for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return c == '/' || c == '\\' }) {
-		if part == ".." {
-			return "", "", false
-		}
-	}
-	return name, variable, true
+	parts := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '\\' })
+	return name, variable, !slices.Contains(parts, "..")
 }
 
 // relativeURL resolves url, which begins with ./ or ../, against the URL of the repository whose .gitmodules has

@@ -91,14 +91,13 @@ func parseEntry(line string) (name string, e entry, err error) {
 	e = entry{mode: fields[0], id: fields[2]}
 	switch e.mode {
 	case modeSubmodule:
-		return name, e, nil
 	case modeRegular, modeExecutable, modeGroup, modeLink:
-		if e.size, err = strconv.ParseInt(fields[3], 10, 64); err != nil {
-			return "", entry{}, errUnavailable(err) // an object that is not there has no size
-		}
-		return name, e, nil
+		e.size, err = strconv.ParseInt(fields[3], 10, 64) // an object that is not there has no size
+		err = errUnavailable(err)
+	default:
+		err = invalid("the tree has %.80q with mode %s", name, e.mode)
 	}
-	return "", entry{}, invalid("the tree has %.80q with mode %s", name, e.mode)
+	return name, e, err
 }
 
 // files writes the files and links of commit, converted as for a work tree, into t below prefix. tree says what
