@@ -17,7 +17,7 @@ check: ## gofmt, vet, staticcheck, govulncheck
 	tools/vulncheck.sh
 
 race: tools ## all tests, with the real clients, under the race detector
-	go test -race -timeout 20m ./...
+	RIG_CLIENTS=both go test -race -timeout 20m ./...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh

@@ -1,5 +1,5 @@
-// The scripts in testdata/script run the built modproxy with real clients, each
-// script once with Terraform and once with OpenTofu if it has a client command.
+// The scripts in testdata/script run the built modproxy with real clients: with
+// Terraform, OpenTofu or both if they have a client command, see clientsOf.
 // Only the internet is not real: package registrytest stands in for it. Beside
 // the commands of testscript there are these:
 //
@@ -45,16 +45,20 @@
 package main_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -64,47 +68,16 @@ import (
 // built is the program that the scripts run.
 var built string
 
-// buildFlags build it as the test itself is built.
-var buildFlags []string
-
 func build(t *testing.T) {
 	t.Helper()
-	built = filepath.Join(t.TempDir(), "modproxy")
-	args := append([]string{"build", "-o", built}, buildFlags...)
-	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	// Under the race detector a program sleeps for a second when it ends, so that the
+	// races of goroutines that are left are seen, unless GORACE says otherwise. The
+	// scripts run modproxy some hundred times.
+	os.Setenv("GORACE", cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=20"))
+	var err error
+	if built, err = rig.Program(t.Context(), t.TempDir(), rig.AsTested...); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// findClients finds the programs of the clients by their names. In CI both must
-// be there; elsewhere one that is not is left out, and said so.
-func findClients(t testing.TB) map[string]string {
-	t.Helper()
-	clients := map[string]string{}
-	for name, path := range map[string]string{"tofu": tofuPath(), "terraform": "terraform"} {
-		program, err := exec.LookPath(path)
-		switch {
-		case err == nil:
-			clients[name] = program
-		case os.Getenv("CI") == "true":
-			t.Fatalf("%s: %v (make tools builds tofu; terraform is taken from PATH)", name, err)
-		default:
-			t.Logf("without %s: %v", name, err)
-		}
-	}
-	return clients
-}
-
-// tofuPath is where tools/build-tofu.sh puts its program.
-func tofuPath() string {
-	if path := os.Getenv("MODPROXY_TOFU"); path != "" {
-		return path
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "tofu"
-	}
-	return filepath.Join(cache, "modproxy-tools", "tofu")
 }
 
 // stopLine finds testscript's own command "stop", after which nothing of a script
@@ -114,6 +87,9 @@ var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 // clientLine finds a script's first use of the client.
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
 
+// clientCondition finds what a script does with one of the clients only.
+var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
+
 // TestMain has more scripts run beside each other than there are processors, unless
 // -parallel says otherwise, because much of the time of most is waiting.
 func TestMain(m *testing.M) {
@@ -121,7 +97,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", fmt.Sprint(2*runtime.GOMAXPROCS(0)))
+		flag.Set("test.parallel", fmt.Sprint(3*runtime.GOMAXPROCS(0)))
 	}
 	m.Run()
 }
@@ -132,8 +108,9 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	var plain, withClient []string
-	for _, script := range all {
+	clients := rig.Clients(t)
+	scripts := map[string][]string{}
+	for i, script := range all {
 		text, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)
@@ -141,18 +118,27 @@ func TestScripts(t *testing.T) {
 		if stopLine.Match(text) {
 			t.Errorf("%s: \"stop\" would end the script", script)
 		}
-		if clientLine.Match(text) {
-			withClient = append(withClient, script)
-		} else {
-			plain = append(plain, script)
+		for _, client := range clientsOf(text, clients, i) {
+			scripts[client] = append(scripts[client], script)
 		}
 	}
-	if len(plain) > 0 {
-		t.Run("plain", func(t *testing.T) { t.Parallel(); runScripts(t, plain, "", "") })
+	for client, list := range scripts {
+		t.Run(cmp.Or(client, "plain"), func(t *testing.T) { t.Parallel(); runScripts(t, list, client, clients[client]) })
 	}
-	for name, program := range findClients(t) {
-		t.Run(name, func(t *testing.T) { t.Parallel(); runScripts(t, withClient, name, program) })
+}
+
+// clientsOf returns the names of the clients that a script runs with: "" if it has none.
+// Both run what tells them apart, and everything if RIG_CLIENTS is "both" or no client may
+// be missing; else they take turns by the number of the script.
+func clientsOf(script []byte, clients map[string]string, number int) []string {
+	names := slices.Sorted(maps.Keys(clients))
+	switch {
+	case !clientLine.Match(script):
+		return []string{""}
+	case len(names) < 2 || rig.Required() || os.Getenv("RIG_CLIENTS") == "both" || clientCondition.Match(script):
+		return names
 	}
+	return names[number%2 : number%2+1]
 }
 
 func runScripts(t *testing.T, scripts []string, name, program string) {

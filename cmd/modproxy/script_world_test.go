@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -32,9 +35,7 @@ type world struct {
 	ownConfig     bool     // the script brings a modproxy.yaml
 	env           []string // the environment that the script began with
 
-	proxy    *exec.Cmd
-	exited   chan error
-	signaled bool
+	proxy    *rig.Process  // nil while it does not run
 	asked    <-chan error  // what became of "get … &"
 	read     chan struct{} // closed when its answer is read
 	logStart int           // where in the log requests are counted from
@@ -49,8 +50,7 @@ func (w *world) path(elem ...string) string {
 
 func (w *world) close() {
 	if w.proxy != nil {
-		w.proxy.Process.Kill()
-		<-w.exited
+		w.proxy.Kill()
 	}
 	if log, _ := os.ReadFile(w.path("modproxy.log")); bytes.Contains(log, []byte("DATA RACE")) {
 		w.t.Fatal("modproxy.log has a data race:\n", string(log))
@@ -106,36 +106,22 @@ func check(ts *testscript.TestScript, neg bool, err error) {
 	}
 }
 
-var readyURL = regexp.MustCompile(`(https?://[0-9A-Za-z.:\[\]-]+)\s`)
-
 // serve starts modproxy and waits until it says where it is.
 func (w *world) serve(ts *testscript.TestScript, args []string) error {
 	if w.proxy != nil {
 		return fmt.Errorf("modproxy runs already")
 	}
-	stdout, err := os.Create(w.path("modproxy.out"))
-	if err != nil {
-		return err
-	}
-	defer stdout.Close()
-	stderr, err := os.OpenFile(w.path("modproxy.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer stderr.Close()
 	cmd := exec.Command(built, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), stdout, stderr
+	cmd.Dir = ts.MkAbs(".")
 	env, err := w.environ(ts)
 	if err != nil {
 		return err
 	}
 	cmd.Env = env
-	if err := cmd.Start(); err != nil {
+	if w.proxy, err = rig.Start(cmd, w.path("modproxy.log")); err != nil {
 		return err
 	}
-	w.proxy, w.signaled, w.exited = cmd, false, make(chan error, 1)
-	go func() { w.exited <- cmd.Wait() }()
-	url, err := w.ready()
+	url, err := w.proxy.URL(context.Background())
 	if err != nil {
 		return err
 	}
@@ -151,25 +137,6 @@ func (w *world) environ(ts *testscript.TestScript) ([]string, error) {
 	}
 	said := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00")
 	return append(slices.Clone(w.env), said...), nil
-}
-
-func (w *world) ready() (string, error) {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		out, err := os.ReadFile(w.path("modproxy.out"))
-		if err != nil {
-			return "", err
-		}
-		if url := readyURL.FindSubmatch(out); url != nil {
-			return string(url[1]), nil
-		}
-		select {
-		case err := <-w.exited:
-			w.proxy = nil
-			return "", fmt.Errorf("modproxy ended before it was ready: %v\n%s", err, w.log())
-		default:
-		}
-	}
-	return "", fmt.Errorf("modproxy does not say where it listens\n%s", w.log())
 }
 
 // log is modproxy's log up to now; empty before its first start.
@@ -197,19 +164,13 @@ func runEnd(ts *testscript.TestScript, neg bool, args []string) {
 	if w.proxy == nil {
 		ts.Fatalf("modproxy does not run")
 	}
-	if !w.signaled {
-		ts.Check(w.proxy.Process.Signal(syscall.SIGTERM))
+	proxy := w.proxy
+	w.proxy = nil
+	err := proxy.Stop()
+	if err != nil && !neg {
+		ts.Logf("%s", w.log())
 	}
-	select {
-	case err := <-w.exited:
-		w.proxy = nil
-		if err != nil {
-			ts.Logf("%s", w.log())
-		}
-		check(ts, neg, err)
-	case <-time.After(30 * time.Second):
-		ts.Fatalf("modproxy does not end\n%s", w.log())
-	}
+	check(ts, neg, err)
 }
 
 func runSignal(ts *testscript.TestScript, neg bool, args []string) {
@@ -219,13 +180,11 @@ func runSignal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	switch args[0] {
 	case "TERM":
-		w.signaled = true
-		ts.Check(w.proxy.Process.Signal(syscall.SIGTERM))
+		ts.Check(w.proxy.Signal(syscall.SIGTERM))
 	case "HUP":
-		ts.Check(w.proxy.Process.Signal(syscall.SIGHUP))
+		ts.Check(w.proxy.Signal(syscall.SIGHUP))
 	case "KILL":
-		ts.Check(w.proxy.Process.Kill())
-		<-w.exited
+		w.proxy.Kill()
 		w.proxy = nil
 	default:
 		ts.Fatalf("no signal %q", args[0])

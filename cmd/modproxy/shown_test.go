@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 var updateShown = flag.Bool("update-shown", false, "write what the clients show into docs/errors.md")
@@ -39,7 +41,7 @@ const (
 // each status, on each of their requests.
 func TestWhatClientsShow(t *testing.T) {
 	t.Parallel()
-	clients := findClients(t)
+	clients := rig.Clients(t)
 	if len(clients) < 2 {
 		t.Skipf("without Terraform or OpenTofu: %v", clients)
 	}

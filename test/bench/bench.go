@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // bench is one run: what it has started, and where.
@@ -24,10 +26,10 @@ type bench struct {
 	clients                            []client
 
 	up       *upstream
-	proxy    *process // nil while none runs
+	proxy    *rig.Process // nil while none runs
 	proxyURL string
 	proxyDir string
-	servers  []*process
+	servers  []*rig.Process
 }
 
 // A client is a program that installs modules.
@@ -54,10 +56,8 @@ func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, e
 	}
 	if b.modproxy = s.proxy; b.modproxy == "" {
 		b.say("building modproxy")
-		b.modproxy = filepath.Join(b.data, "modproxy")
-		build := exec.CommandContext(ctx, "go", "build", "-o", b.modproxy, "github.com/modproxy/modproxy/cmd/modproxy")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("go build: %w\n%s", err, out)
+		if b.modproxy, err = rig.Program(ctx, b.data); err != nil {
+			return nil, err
 		}
 	}
 	b.say("making repositories")
@@ -91,10 +91,11 @@ func (b *bench) find() error {
 	}
 	if slices.Contains(b.parts, "client") {
 		for _, tool := range b.tools {
-			if built := builtTofu(); tool == "tofu" && built != "" {
-				tool = built
+			path, err := rig.FindClient(tool)
+			if err != nil {
+				missing = append(missing, tool)
 			}
-			b.clients = append(b.clients, client{filepath.Base(tool), look(tool, "")})
+			b.clients = append(b.clients, client{filepath.Base(tool), path})
 		}
 	}
 	if len(missing) == 0 {
@@ -110,18 +111,6 @@ func (b *bench) find() error {
 	return misuse{err}
 }
 
-// builtTofu is what tools/build-tofu.sh has built, if it has.
-func builtTofu() string {
-	path := os.Getenv("MODPROXY_TOFU")
-	if cache, err := os.UserCacheDir(); err == nil && path == "" {
-		path = filepath.Join(cache, "modproxy-tools", "tofu")
-	}
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}
-
 var started = time.Now()
 
 // say tells whoever waits what goes on.
@@ -133,7 +122,7 @@ func (b *bench) say(format string, args ...any) {
 func (b *bench) close() error {
 	errs := []error{b.stopProxy()}
 	for _, p := range b.servers {
-		errs = append(errs, p.stop())
+		errs = append(errs, p.Stop())
 	}
 	if b.up != nil {
 		errs = append(errs, b.up.close())

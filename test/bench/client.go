@@ -1,18 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // way is a way for packages to come to a client.
@@ -108,40 +108,20 @@ func (b *bench) install(ctx context.Context, c client, modules []module, w *way)
 		return 0, "", err
 	}
 	defer os.RemoveAll(dir)
-	work, temp := filepath.Join(dir, "work"), filepath.Join(dir, "tmp")
-	var main, rc strings.Builder
-	for i, m := range modules {
-		fmt.Fprintf(&main, "module \"m%d\" {\n  %s\n}\n", i, w.sources(i, m))
+	i := &rig.Installation{Dir: dir, Calls: map[string]string{}, Registries: map[string]string{}, CAFile: b.up.registry.CAFile}
+	for n, m := range modules {
+		i.Calls[fmt.Sprint("m", n)] = w.sources(n, m)
 	}
 	if w.registry != "" {
-		fmt.Fprintf(&rc, "host %q {\n  services = { \"modules.v1\" = %q }\n}\n", registryHost, w.registry)
+		i.Registries[registryHost] = w.registry
 	}
-	for _, d := range []string{work, temp} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return 0, "", err
-		}
-	}
-	for name, text := range map[string]string{filepath.Join(work, "main.tf"): main.String(), filepath.Join(dir, "rc"): rc.String()} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			return 0, "", err
-		}
-	}
-	cmd := exec.CommandContext(ctx, c.path, "get", "-no-color")
-	cmd.Dir, cmd.WaitDelay = work, 5*time.Second
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + temp, "CHECKPOINT_DISABLE=1",
-		"TF_CLI_CONFIG_FILE=" + filepath.Join(dir, "rc"),
-		"SSL_CERT_FILE=" + b.up.registry.CAFile, "GIT_SSL_CAINFO=" + b.up.registry.CAFile,
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
-	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
 	begin := time.Now()
-	if err := cmd.Run(); err != nil {
-		return 0, "", fmt.Errorf("%w\n%s", err, out.Bytes())
+	installed, err := i.Get(ctx, c.path)
+	if err != nil {
+		return 0, "", err
 	}
 	took := time.Since(begin)
-	content, err := digest(filepath.Join(work, ".terraform", "modules"))
+	content, err := digest(installed)
 	return took, content, err
 }
 

@@ -63,9 +63,9 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	}
 	defer memory.Close()
 	servers := []server{
-		{serverProxy, b.proxyURL, b.proxy.family},
-		{serverCache, n.cached, n.family},
-		{serverDisk, n.disk, n.family},
+		{serverProxy, b.proxyURL, func() []int { return family(b.proxy.ID()) }},
+		{serverCache, n.cached, func() []int { return family(n.ID()) }},
+		{serverDisk, n.disk, func() []int { return family(n.ID()) }},
 		{serverMemory, memoryURL, func() []int { return []int{os.Getpid()} }},
 	}
 	targets := []*target{
@@ -117,7 +117,7 @@ func (t *target) prepare(ctx context.Context, servers []server) error {
 }
 
 func (b *bench) measureTarget(ctx context.Context, t *target) error {
-	pid := b.proxy.cmd.Process.Pid
+	pid := b.proxy.ID()
 	for round := range b.rounds {
 		for _, m := range t.servers {
 			if m.name == serverProxy {

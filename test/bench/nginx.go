@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // nginx serves files (disk), and the same through its cache (cached).
 type nginx struct {
-	*process
+	*rig.Process
 	disk, cached string // URLs
 }
 
@@ -56,17 +58,13 @@ func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	if n.process, err = start(exec.Command(b.nginxProgram, "-c", file, "-p", dir, "-e", filepath.Join(dir, "error.log")), filepath.Join(dir, "log")); err != nil {
+	cmd := exec.Command(b.nginxProgram, "-c", file, "-p", dir, "-e", filepath.Join(dir, "error.log"))
+	if n.Process, err = rig.Start(cmd, filepath.Join(dir, "log")); err != nil {
 		return nil, err
 	}
-	b.servers = append(b.servers, n.process)
-	return n, n.until(ctx, func() bool {
-		response, err := http.Get(n.cached + answers[0].path)
-		if err != nil {
-			return false
-		}
-		response.Body.Close()
-		return response.StatusCode == http.StatusOK
+	b.servers = append(b.servers, n.Process)
+	return n, n.Until(ctx, func() bool {
+		return rig.Get(ctx, n.cached+answers[0].path).Status == http.StatusOK
 	})
 }
 

@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // startProxy starts a modproxy that has nothing yet.
@@ -32,29 +31,20 @@ egress: {allow: [127.0.0.0/8], ca_file: %s}
 	}
 	cmd := exec.Command(b.modproxy, "serve", "--config", file)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, b.proxyEnv...)
-	if b.proxy, err = start(cmd, filepath.Join(dir, "log")); err != nil {
+	if b.proxy, err = rig.Start(cmd, filepath.Join(dir, "log")); err != nil {
 		return err
 	}
 	b.proxyDir = dir
-	return b.proxy.until(ctx, func() bool {
-		out, _ := os.ReadFile(filepath.Join(dir, "log.out"))
-		found := listens.FindSubmatch(out)
-		if found == nil {
-			return false
-		}
-		b.proxyURL = string(found[1])
-		return true
-	})
+	b.proxyURL, err = b.proxy.URL(ctx)
+	return err
 }
-
-var listens = regexp.MustCompile(`listens on (http://[0-9.:]+)\s`)
 
 // stopProxy ends the proxy, if one runs, and removes what it kept.
 func (b *bench) stopProxy() error {
 	if b.proxy == nil {
 		return nil
 	}
-	err := b.proxy.stop()
+	err := b.proxy.Stop()
 	b.proxy = nil
 	if err != nil {
 		return err
@@ -62,28 +52,15 @@ func (b *bench) stopProxy() error {
 	return os.RemoveAll(b.proxyDir)
 }
 
-// ask is the whole answer of one of the servers here, with its body as it was sent.
+// ask returns the answer of one of the servers here, with its body as it was sent.
 func ask(ctx context.Context, address, coding string) (answer, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	r.Header.Set("Accept-Encoding", coding)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer{}, err
-	}
-	if response.StatusCode/100 != 2 {
-		return answer{}, fmt.Errorf("%s: %s: %s", address, response.Status, body)
+	a := rig.Get(ctx, address, "Accept-Encoding", coding)
+	if a.Err != nil || a.Status/100 != 2 {
+		return answer{}, fmt.Errorf("%s: %v", address, a)
 	}
 	return answer{
-		status: response.StatusCode, kind: response.Header.Get("Content-Type"),
-		coding: response.Header.Get("Content-Encoding"), location: response.Header.Get("X-Terraform-Get"), body: body,
+		status: a.Status, kind: a.Header.Get("Content-Type"),
+		coding: a.Header.Get("Content-Encoding"), location: a.Header.Get("X-Terraform-Get"), body: a.Body,
 	}, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 // A repository is a generated git repository: the same one every time.
@@ -170,17 +172,10 @@ func content(name string, lines []string) string {
 func git(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Stdin = stdin
-	cmd.Env = gitEnvironment()
+	cmd.Env = registrytest.GitEnvironment()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return out, nil
-}
-
-func gitEnvironment() []string {
-	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
-	}
 }

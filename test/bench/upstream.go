@@ -10,8 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/cgi"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -65,7 +63,7 @@ func newUpstream(ctx context.Context, dir string) (_ *upstream, err error) {
 			return nil, err
 		}
 	}
-	if targets[1], err = u.serveGit(ctx, dir); err != nil {
+	if targets[1], err = u.serveGit(dir); err != nil {
 		return nil, err
 	}
 	if u.registry, err = registrytest.StartArchive(u.fixture(), registrytest.Options{}); err != nil {
@@ -79,8 +77,8 @@ func newUpstream(ctx context.Context, dir string) (_ *upstream, err error) {
 }
 
 // serveGit serves the repositories below dir by git's own server.
-func (u *upstream) serveGit(ctx context.Context, dir string) (addr string, err error) {
-	out, err := git(ctx, nil, "--exec-path")
+func (u *upstream) serveGit(dir string) (addr string, err error) {
+	backend, err := registrytest.GitServer(dir)
 	if err != nil {
 		return "", err
 	}
@@ -96,19 +94,13 @@ func (u *upstream) serveGit(ctx context.Context, dir string) (addr string, err e
 	if err != nil {
 		return "", err
 	}
-	silent := log.New(io.Discard, "", 0)
-	backend := &cgi.Handler{
-		Path:   filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
-		Env:    append(gitEnvironment(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"),
-		Logger: silent, Stderr: io.Discard,
-	}
 	u.git = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			u.asked.Add(1)
 			backend.ServeHTTP(w, r)
 		}),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
-		ErrorLog:  silent,
+		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	go u.git.ServeTLS(listener, "", "")
 	return listener.Addr().String(), nil

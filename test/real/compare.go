@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // compareAll compares every version of every repository. The code is 1 when any
@@ -31,7 +33,7 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	defer p.stop()
+	defer p.server.Stop()
 	code := 0
 	for _, r := range repos {
 		if !strings.Contains(r.String(), s.only) || len(r.versions) == 0 {
@@ -150,20 +152,16 @@ func (s *settings) get(ctx context.Context, r *repo, version, tool string, p *pr
 		return "", "", err
 	}
 	defer os.RemoveAll(dir)
-	for name, text := range map[string]string{
-		"main.tf": fmt.Sprintf("module \"real\" {\n  source  = %q\n  version = %q\n}\n", registryHost+"/"+r.address, version),
-		"rc":      fmt.Sprintf("host %q {\n  services = { \"modules.v1\" = %q }\n}\n", registryHost, p.url+"/"+registryHost+"/v1/modules/"),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return "", "", err
-		}
+	i := &rig.Installation{
+		Dir: dir, CAFile: filepath.Join(s.dir, "ca.pem"), Env: environment(s.dir),
+		Calls:      map[string]string{"real": fmt.Sprintf("source = %q\nversion = %q", registryHost+"/"+r.address, version)},
+		Registries: map[string]string{registryHost: p.url + "/" + registryHost + "/v1/modules/"},
 	}
-	env := append(environment(s.dir), "TF_CLI_CONFIG_FILE="+filepath.Join(dir, "rc"))
-	_, failed := command(ctx, dir, env, tool, "get", "-no-color")
+	installed, failed := i.Get(ctx, tool)
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}
-	got, _, err := readTree(filepath.Join(dir, ".terraform", "modules", "real"))
+	got, _, err := readTree(filepath.Join(installed, "real"))
 	if err != nil {
 		return refused, fmt.Sprint(failed), nil
 	}

@@ -34,11 +34,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // The forms in which packages come.
@@ -90,8 +91,8 @@ func run(ctx context.Context) (code int, err error) {
 	if s.tools, err = findTools(*tools); err != nil {
 		return 2, err
 	}
-	if !isolated() {
-		return enterIsolation(ctx)
+	if os.Getenv(rig.RoleVariable) == "" {
+		return enterIsolation()
 	}
 	if s.repos, err = filepath.Abs(s.repos); err != nil {
 		return 1, err
@@ -100,26 +101,28 @@ func run(ctx context.Context) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(s.dir)
-	if s.proxy, err = s.build(ctx); err != nil {
+	if s.proxy == "" {
+		s.proxy, err = rig.Program(ctx, s.dir)
+	} else {
+		s.proxy, err = filepath.Abs(s.proxy)
+	}
+	if err != nil {
 		return 1, err
 	}
-	if err := isolate(s.dir, registryHost, forgeHost); err != nil {
+	if err := isolate(registryHost, forgeHost); err != nil {
 		return 1, err
 	}
 	return s.compareAll(ctx)
 }
 
-// findTools is where the clients are: in PATH, or where tools/build-tofu.sh puts its own.
+// findTools finds the clients.
 func findTools(names string) ([]string, error) {
 	var tools []string
 	for name := range strings.SplitSeq(names, ",") {
 		if name == "" {
 			continue
 		}
-		path, err := exec.LookPath(name)
-		if cache, errCache := os.UserCacheDir(); err != nil && errCache == nil {
-			path, err = exec.LookPath(filepath.Join(cache, "modproxy-tools", name))
-		}
+		path, err := rig.FindClient(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: -tools says which clients there are", name, err)
 		}

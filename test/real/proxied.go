@@ -12,12 +12,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // A proxy is a modproxy that runs.
@@ -25,56 +25,25 @@ type proxy struct {
 	program string
 	url     string
 	env     []string
-	cmd     *exec.Cmd
-}
-
-// build is the program to run.
-func (s *settings) build(ctx context.Context) (string, error) {
-	if s.proxy != "" {
-		return filepath.Abs(s.proxy)
-	}
-	program := filepath.Join(s.dir, "modproxy")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/modproxy/modproxy/cmd/modproxy")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return program, nil
+	server  *rig.Process
 }
 
 // startProxy starts modproxy with nothing kept. Its log is in modproxy.log in s.dir.
 func (s *settings) startProxy(ctx context.Context) (*proxy, error) {
-	log, err := os.Create(filepath.Join(s.dir, "modproxy.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	p := &proxy{program: s.proxy, url: "http://127.0.0.1:8080"}
+	p := &proxy{program: s.proxy}
 	p.env = append(environment(s.dir),
 		"MODPROXY_LISTEN=127.0.0.1:8080", "MODPROXY_DATA="+filepath.Join(s.dir, "data"),
 		"MODPROXY_EGRESS_ALLOW=127.0.0.1", "MODPROXY_EGRESS_CA_FILE="+filepath.Join(s.dir, "ca.pem"))
-	p.cmd = exec.Command(s.proxy, "serve")
-	p.cmd.Env, p.cmd.Stderr = p.env, log
-	p.cmd.SysProcAttr = dieTogether()
-	if err := p.cmd.Start(); err != nil {
+	cmd := exec.Command(s.proxy, "serve")
+	cmd.Env = p.env
+	var err error
+	if p.server, err = rig.Start(cmd, filepath.Join(s.dir, "modproxy.log")); err != nil {
 		return nil, err
 	}
-	for range 300 {
-		if res, err := http.Get(p.url + "/-/healthz"); err == nil {
-			res.Body.Close()
-			return p, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), p.stop())
-		case <-time.After(100 * time.Millisecond):
-		}
+	if p.url, err = p.server.URL(ctx); err != nil {
+		return nil, errors.Join(err, p.server.Stop())
 	}
-	return nil, errors.Join(errors.New("modproxy does not answer"), p.stop())
-}
-
-func (p *proxy) stop() error {
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	return p.cmd.Wait()
+	return p, nil
 }
 
 // refusal is what modproxy says of a version that it does not serve.
@@ -116,31 +85,20 @@ func (p *proxy) install(ctx context.Context, r *repo, version string) (map[strin
 // ask asks until the answer is not "later".
 func ask(ctx context.Context, url string) (http.Header, []byte, error) {
 	for {
-		r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return nil, nil, err
-		}
-		body, err := io.ReadAll(res.Body)
-		res.Body.Close()
+		a := rig.Get(ctx, url)
 		switch {
-		case err != nil:
-			return nil, nil, err
-		case res.StatusCode == http.StatusServiceUnavailable:
+		case a.Err != nil:
+			return nil, nil, a.Err
+		case a.Status == http.StatusServiceUnavailable:
 			select {
 			case <-ctx.Done():
 				return nil, nil, ctx.Err()
 			case <-time.After(time.Second):
 			}
-		case res.StatusCode >= 300:
-			var said struct{ Errors []string }
-			json.Unmarshal(body, &said)
-			return nil, nil, refusal{strings.TrimSpace(res.Status + " " + strings.Join(said.Errors, "; "))}
+		case a.Status >= 300:
+			return nil, nil, refusal{strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Status, http.StatusText(a.Status), a.Said()))}
 		default:
-			return res.Header, body, nil
+			return a.Header, a.Body, nil
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (r *repos) writeCommit(w *bytes.Buffer, mark int, branch string, forks bool
 // git runs git with an environment in which no configuration of the user counts.
 func git(stdin *bytes.Buffer, args ...string) ([]byte, error) {
 	cmd := exec.Command("git", args...)
-	cmd.Env = gitEnv()
+	cmd.Env = GitEnvironment()
 	if stdin != nil {
 		cmd.Stdin = stdin
 	}
@@ -176,7 +176,8 @@ func git(stdin *bytes.Buffer, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-func gitEnv() []string {
+// GitEnvironment is one in which no configuration of the user counts for git.
+func GitEnvironment() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=/nonexistent",

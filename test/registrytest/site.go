@@ -270,7 +270,7 @@ func GitServer(dir string, env ...string) (http.Handler, error) {
 	}
 	backend := &cgi.Handler{
 		Path:   filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
-		Env:    append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
+		Env:    append(append(GitEnvironment(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
 		Logger: silent,
 		Stderr: io.Discard,
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -15,19 +16,20 @@ import (
 type Process struct {
 	*exec.Cmd
 	log    string
+	told   bool // to end
 	exited chan struct{}
 	err    error // of its end
 }
 
 // Start starts a server. Its standard error is appended to the file log, and its
-// standard output is in the file log with ".out" behind it, from its start on.
+// standard output is in the file with ".out" instead of ".log", from its start on.
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	return StartBy((*exec.Cmd).Start, cmd, log)
 }
 
 // StartBy starts a server as Start does, by a function that calls cmd.Start.
 func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, log string) (*Process, error) {
-	out, err := os.Create(log + ".out")
+	out, err := os.Create(output(log))
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +50,8 @@ func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, log string) (*Process, 
 	}()
 	return p, nil
 }
+
+func output(log string) string { return strings.TrimSuffix(log, ".log") + ".out" }
 
 // ID returns the id of the process.
 func (p *Process) ID() int { return p.Process.Pid }
@@ -92,7 +96,7 @@ var listens = regexp.MustCompile(`(?m)listens on (https?://[0-9A-Za-z.:\[\]-]+)\
 // URL waits until modproxy is ready and returns where it listens.
 func (p *Process) URL(ctx context.Context) (url string, err error) {
 	err = p.Until(ctx, func() bool {
-		out, _ := os.ReadFile(p.log + ".out") // empty until it is ready
+		out, _ := os.ReadFile(output(p.log)) // empty until it is ready
 		if found := listens.FindSubmatch(out); found != nil {
 			url = string(found[1])
 		}
@@ -102,11 +106,17 @@ func (p *Process) URL(ctx context.Context) (url string, err error) {
 }
 
 // Signal sends a signal to the process.
-func (p *Process) Signal(s os.Signal) error { return p.Process.Signal(s) }
+func (p *Process) Signal(s os.Signal) error {
+	p.told = p.told || s == syscall.SIGTERM
+	return p.Process.Signal(s)
+}
 
-// Stop tells the process to end, and waits for it.
+// Stop tells the process to end, unless it was told so by Signal, and waits for it.
 func (p *Process) Stop() error {
-	err := p.Signal(syscall.SIGTERM)
+	var err error
+	if !p.told {
+		err = p.Signal(syscall.SIGTERM)
+	}
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}

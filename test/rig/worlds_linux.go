@@ -123,7 +123,7 @@ func (w *World) shareOut() ([][]string, error) {
 		return nil, fmt.Errorf("the list of tests: %w", err)
 	}
 	tests := strings.Fields(string(list))
-	shares := make([][]string, max(1, min(len(tests), runtime.NumCPU()+1)))
+	shares := make([][]string, max(1, min(len(tests), 2*runtime.NumCPU()+1)))
 	for i := range shares {
 		var own []string
 		for n := i; n < len(tests); n += len(shares) {
