@@ -181,7 +181,7 @@ func MakeData(dir string) error {
 // need not be trusted by the user that runs this. The directory itself may be a link.
 func refuseLinks(dir string) error {
 	names := []string{
-		"quarantine", "tmp", "scratch", "packages", "packages/v1", "blobs", "blobs/v1", "blobs/v1/sha256",
+		"quarantine", "tmp", "scratch", "blobs", "blobs/v1", "blobs/v1/sha256",
 		"index.db", "layout.json", "ledger", "auth", lockName, socketName,
 	}
 	for _, name := range []string{"ledger", "auth"} {

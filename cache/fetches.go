@@ -64,7 +64,7 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 			f.failed.drop(k)
 			return v, nil
 		}
-		err, pause := f.fail(k, err)
+		pause, err := f.fail(k, err)
 		remember(err, pause, 0)
 		return v, err
 	})
@@ -118,18 +118,18 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	return v, late(ctx, err, f.timeout)
 }
 
-// fail returns err, of a fetch of k, for those who wait, and how long it is remembered. Being stopped is not a
+// fail returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped is not a
 // failure.
-func (f *fetches[K, V]) fail(k K, err error) (failed error, pause time.Duration) {
+func (f *fetches[K, V]) fail(k K, err error) (pause time.Duration, failed error) {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
 	var fixed *modproxy.Fixed
 	settled := settle(err)
 	switch {
 	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
-		return k.wrap("package", errClosing), 0
+		return 0, k.wrap("package", errClosing)
 	case errors.Is(err, errCrowded):
-		return k.wrap("package", err), 0
+		return 0, k.wrap("package", err)
 	case errors.As(err, &storage), errors.As(settled, &full):
 		pause = min(f.pause, storagePause)
 	case errors.As(err, &fixed):
@@ -138,5 +138,5 @@ func (f *fetches[K, V]) fail(k K, err error) (failed error, pause time.Duration)
 		pause = max(f.pause, holdFor(err))
 	}
 	now := time.Now()
-	return &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}, pause
+	return pause, &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}
 }

@@ -14,9 +14,6 @@ var (
 	jsonType              = []string{"application/json"}
 	gzipCoding            = []string{"gzip"}
 	varyEncoding          = []string{"Accept-Encoding"}
-	statusHit             = []string{"modproxy; hit"}
-	statusStale           = []string{"modproxy; hit; detail=stale"}
-	statusMiss            = []string{"modproxy; fwd=miss; stored"}
 	acceptRanges          = []string{"bytes"}
 	gzipType              = []string{"application/gzip"}
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
