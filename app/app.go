@@ -10,12 +10,16 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,9 +40,6 @@ import (
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
-
-// closeTime bounds what the store does at its end.
-const closeTime = 10 * time.Second
 
 // Options are what an App needs besides its configuration.
 type Options struct {
@@ -131,12 +132,7 @@ func (a *App) ReadOnly() error { return a.disk.ReadOnly() }
 func (a *App) URL() string { return a.url }
 
 // BaseURL returns where clients find the proxy.
-func (a *App) BaseURL() string {
-	if a.config.PublicURL != "" {
-		return strings.TrimRight(a.config.PublicURL, "/")
-	}
-	return a.url
-}
+func (a *App) BaseURL() string { return strings.TrimRight(cmp.Or(a.config.PublicURL, a.url), "/") }
 
 // TokensUnprotected reports whether clients show their tokens unencrypted, as far as is known.
 func (a *App) TokensUnprotected() bool {
@@ -209,7 +205,7 @@ func (a *App) Close() error {
 		errs = append(errs, a.Ledger.Close())
 	}
 	if a.Store != nil {
-		end, cancel := context.WithTimeout(context.Background(), closeTime)
+		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		errs = append(errs, a.Store.Close(end), a.disk.Close())
 	}
@@ -225,4 +221,75 @@ func (a *App) Close() error {
 		a.flush()
 	}
 	return errors.Join(errs...)
+}
+
+const (
+	lingerTime = 2 * time.Second        // for clients that waited for a fetch to ask for its package
+	lastWords  = 500 * time.Millisecond // for sending the answer that the proxy ends
+)
+
+// serveUntil serves until ctx ends, and then until all requests and fetches have ended or the time of the key
+// shutdown is over.
+func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
+	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	server.BaseContext = func(net.Listener) context.Context { return requests }
+	served := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			served <- server.ServeTLS(a.listener, "", "")
+		} else {
+			served <- server.Serve(a.listener)
+		}
+	}()
+	if a.socket != nil {
+		go server.Serve(a.socket) // ends with the server
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	began := time.Now()
+	a.log.Info("stopping", zap.String("signal", signalOf(ctx)))
+	a.draining.Store(true)
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
+	defer cancel()
+	server.SetKeepAlivesEnabled(false)
+	a.linger(deadline)
+	if err := server.Shutdown(deadline); err != nil {
+		cut(proxy.ErrShuttingDown)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			server.Close() // what is still being sent is cut: clients notice
+		}
+	}
+	left := a.Cache.Fetching()
+	if err := a.Cache.Close(deadline); err != nil {
+		a.log.Warn("fetches_cut", zap.Stringers("modules", slices.Collect(maps.Keys(left))), zap.Error(err))
+	}
+	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
+	return nil
+}
+
+// linger waits for the fetches that run, and then for a moment, but no longer than ctx.
+func (a *App) linger(ctx context.Context) {
+	running := a.Cache.Fetching()
+	for _, done := range running {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	if len(running) > 0 {
+		moment, cancel := context.WithTimeout(ctx, lingerTime)
+		defer cancel()
+		<-moment.Done()
+	}
+}
+
+// signalOf returns the name of the signal that has ended ctx.
+func signalOf(ctx context.Context) string {
+	return strings.TrimSuffix(context.Cause(ctx).Error(), " signal received")
 }

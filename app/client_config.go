@@ -47,27 +47,18 @@ host "{{.Name}}" {
 {{- end}}
 {{end}}`))
 
-// clientHost is one host block.
-type clientHost struct {
-	Name, Base string
-	Variable   string // of the token
-	Warn       bool
-}
-
 // ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
 // proxy at the URL base for the modules and providers of the upstreams. The upstream of any name has no block.
 func ClientConfig(base, tool string, c *config.Config) string {
-	var hosts []clientHost
+	var hosts []map[string]any
 	for _, u := range c.Upstreams {
 		if u.Host == "*" {
 			continue
 		}
 		name := hostname.Display(u.Host)
-		hosts = append(hosts, clientHost{
-			Name:     name,
-			Base:     strings.TrimRight(base, "/") + "/" + u.Host + "/v1/",
-			Variable: hostname.TokenVariable(u.Host),
-			Warn:     name != u.Host && tool != "tofu",
+		hosts = append(hosts, map[string]any{
+			"Name": name, "Base": strings.TrimRight(base, "/") + "/" + u.Host + "/v1/",
+			"Variable": hostname.TokenVariable(u.Host), "Warn": name != u.Host && tool != "tofu",
 		})
 	}
 	var text strings.Builder

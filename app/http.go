@@ -1,37 +1,43 @@
 package app
 
 import (
+	"crypto/tls"
+	"fmt"
+	"io/fs"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb"
 
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// Bounds on requests. The time of an answer is not bounded here: packages may be large.
-const (
-	headerTimeout  = 10 * time.Second
-	requestTimeout = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
-	maxHeader      = 64 << 10 // bytes
-)
-
 // newServer returns a server with the certificate c, which may be nil. It speaks HTTP/1.1 only: clients print
-// the reason phrase of an error, which HTTP/2 does not have, and ask for one thing after another.
+// the reason phrase of an error, which HTTP/2 does not have, and ask for one thing after another. The time of an
+// answer is not bounded: packages may be large.
 func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	server := &http.Server{
 		Protocols:         &protocols,
 		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
 		ConnContext:       ownerByConn,
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
@@ -83,4 +89,204 @@ func connections(c *config.Config, limit uint64) int {
 	}
 	others := min(limit, uint64(32+6*c.Fetch.AtOnce)) // open at all times, and for each fetch
 	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
+}
+
+// process is what the proxy asks this process.
+type process struct {
+	app       *App
+	addresses map[string]bool // where it listens
+}
+
+// HasName reports whether host is an address that the process listens on, or a name in its certificate.
+func (p process) HasName(host string) bool {
+	if p.addresses[host] {
+		return true
+	}
+	if p.app.tls == nil || strings.ContainsAny(host, "/@?#\\ ") {
+		return false
+	}
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	return p.app.tls.get().Leaf.VerifyHostname(name) == nil
+}
+
+// addresses returns the hosts by which a client on this machine may reach what listens.
+func addresses(listening net.Addr) map[string]bool {
+	all := map[string]bool{listening.String(): true}
+	if at, err := netip.ParseAddrPort(listening.String()); err == nil && (at.Addr().Unmap().IsLoopback() || at.Addr().IsUnspecified()) {
+		all[fmt.Sprintf("localhost:%d", at.Port())] = true
+		if at.Addr().IsUnspecified() {
+			all[fmt.Sprintf("127.0.0.1:%d", at.Port())], all[fmt.Sprintf("[::1]:%d", at.Port())] = true, true
+		}
+	}
+	return all
+}
+
+// Problems returns what keeps the process from its work.
+func (p process) Problems() []proxy.Problem {
+	a := p.app
+	if a.draining.Load() {
+		return []proxy.Problem{{State: "shutting down"}}
+	}
+	var list []proxy.Problem
+	for _, problem := range []proxy.Problem{
+		{State: "nothing new is kept", Err: a.disk.Ready()},
+		{State: "no new version is recorded", Err: a.Ledger.Failed()},
+		{State: "no client can be identified", Err: a.authReady()},
+		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
+	} {
+		if problem.Err != nil {
+			list = append(list, problem)
+		}
+	}
+	return list
+}
+
+// Home returns the text for a browser that sees the proxy at the URL base, which is empty if that is not known.
+func (p process) Home(base string) string {
+	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
+	if base == "" {
+		return text + "It does not know the address that you see it under: set public_url.\n"
+	}
+	return text + ClientConfig(base, "", p.app.config)
+}
+
+const sumDBPath = "/-/sumdb/"
+
+// sumDBMounts serve the ledger as the go command knows a checksum database, with what it asks a proxy for one
+// ("supported") and the key to check it with.
+func sumDBMounts(book *ledger.Log) []proxy.Mount {
+	prefix := sumDBPath + book.Name()
+	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
+	text := func(s string) func(http.ResponseWriter, *http.Request) error {
+		return func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write([]byte(s)) // a client that is gone is no concern
+			return nil
+		}
+	}
+	return []proxy.Mount{
+		{Method: "GET", Path: sumDBPath + "key", Kind: "ledger", Public: true, Handle: text(book.VerifierKey() + "\n")},
+		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Public: true, Handle: text("")},
+		{Method: "GET", Path: prefix + "/", Kind: "ledger", Public: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
+			if err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix)); err != nil {
+				return err
+			}
+			server.ServeHTTP(w, r)
+			return nil
+		}},
+	}
+}
+
+// mayLookUp is nil when p may be shown what is at a path of a checksum database. What is absent and what is
+// none of p's business has one answer. Hashes and signed heads say nothing of a module; tiles of records do,
+// and the client of the go command does not ask for them.
+func mayLookUp(p auth.Principal, path string) error {
+	if p.Kind == auth.Nobody || p.Admin { // nobody is asked who they are
+		return nil
+	}
+	if strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
+		return fs.ErrNotExist
+	}
+	escaped, ok := strings.CutPrefix(path, "/lookup/")
+	if !ok {
+		return nil
+	}
+	// What follows is read as sumdb.Server does.
+	path, version, _ := strings.Cut(escaped, "@")
+	path, badPath := module.UnescapePath(path)
+	version, badVersion := module.UnescapeVersion(version)
+	v, bad := ledger.ParseKey(module.Version{Path: path, Version: version})
+	if badPath != nil || badVersion != nil || bad != nil || !p.MayRead(v.Module) {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+// certificate is the TLS certificate in force. It follows its files: a changed pair is used from the next connection
+// on, and a broken one is not.
+type certificate struct {
+	paths   config.TLS
+	current atomic.Pointer[tls.Certificate]
+
+	mu     sync.Mutex // held while the files are read
+	stamp  string     // of the files that current came from
+	looked time.Time  // when the files were last looked at
+}
+
+const (
+	certificateInterval = time.Second // how often the certificate's files are looked at
+	maxPEM              = 1 << 20     // bytes of a file with a certificate or a key
+)
+
+// newCertificate returns nil if none is configured.
+func newCertificate(paths config.TLS) (*certificate, error) {
+	if paths.CertFile == "" {
+		return nil, nil
+	}
+	c := &certificate{paths: paths}
+	if err := c.reload(); err != nil {
+		return nil, config.Error{fmt.Errorf("tls: %w", err)}
+	}
+	return c, nil
+}
+
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
+	}
+}
+
+// get returns the certificate in the files as they are now, or the last good one. It does not wait for another
+// connection that reads the files.
+func (c *certificate) get() *tls.Certificate {
+	if c.mu.TryLock() {
+		defer c.mu.Unlock()
+		if time.Since(c.looked) >= certificateInterval {
+			_ = c.read() // files that are just being replaced: the last good pair goes on
+		}
+	}
+	return c.current.Load()
+}
+
+// reload reads the files, if they have changed.
+func (c *certificate) reload() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read()
+}
+
+// read is called with c.mu held.
+func (c *certificate) read() error {
+	c.looked = time.Now()
+	stamp := ""
+	for _, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		stamp += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
+	}
+	if stamp == c.stamp {
+		return nil
+	}
+	cert, err := durable.ReadRegular(c.paths.CertFile, maxPEM)
+	if err != nil {
+		return err
+	}
+	key, err := durable.ReadRegular(c.paths.KeyFile, maxPEM)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
+	}
+	c.current.Store(&pair)
+	c.stamp = stamp
+	return nil
 }

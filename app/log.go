@@ -121,24 +121,15 @@ func (a *App) observeIssuer(e oidc.Event) {
 	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, e.Err, zap.String("issuer", e.Issuer))
 }
 
-// The log is written when so many bytes are buffered or so much time is over: a write for each request would
-// cost more than answering many requests does.
-const (
-	logBuffer = 64 << 10
-	logDelay  = 250 * time.Millisecond
-)
-
-// newLog returns the JSON log on w. flush writes what is still buffered, and ends it.
+// newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many
+// requests does. flush writes what is still buffered, and ends it.
 func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
-	least, err := zapcore.ParseLevel(level)
-	if err != nil { // checked when it was read
-		least = zapcore.InfoLevel
-	}
+	least, _ := zapcore.ParseLevel(level) // checked when it was read
 	encoder := zap.NewProductionEncoderConfig()
 	encoder.TimeKey = "time"
 	encoder.MessageKey = "message"
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	out := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(w), Size: logBuffer, FlushInterval: logDelay}
+	out := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(w), Size: 64 << 10, FlushInterval: 250 * time.Millisecond}
 	log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoder), out, least))
 	return log, func() { out.Stop() }
 }

@@ -131,35 +131,31 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 		return 0, err
 	}
 	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
-	book, packages, before := a.Ledger, a.Cache, a.Ledger.Tree().N
-	begun := map[modproxy.ModuleVersion]modproxy.Sum{}
-	for p, err := range packages.List(ctx, modproxy.Module{}) {
+	var kept []cache.Kept
+	sums, before := map[modproxy.ModuleVersion]modproxy.Sum{}, a.Ledger.Tree().N
+	for p, err := range a.Cache.List(ctx, modproxy.Module{}) {
 		if err != nil {
 			return 0, err
 		}
-		begun[p.ModuleVersion] = p.Sum
+		kept, sums[p.ModuleVersion] = append(kept, p.Kept), p.Sum
 	}
-	for r, err := range book.All(ctx) {
+	for r, err := range a.Ledger.All(ctx) {
+		if err == nil && sums[r.ModuleVersion] != r.Sum {
+			err = errHasLedger
+		}
 		if err != nil {
 			return 0, err
 		}
-		if begun[r.ModuleVersion] != r.Sum {
-			return 0, errHasLedger
-		}
 	}
-	for p, err := range packages.List(ctx, modproxy.Module{}) {
-		if err == nil {
-			err = packages.Record(ctx, &p.Kept)
-		}
-		if err != nil {
+	for _, p := range kept {
+		if err := a.Cache.Record(ctx, &p); err != nil {
 			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
 		}
 	}
-	records = book.Tree().N
-	if before > 0 && records == before {
+	if before > 0 && a.Ledger.Tree().N == before {
 		return 0, errHasLedger
 	}
-	return records, nil
+	return a.Ledger.Tree().N, nil
 }
 
 var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)

@@ -1,26 +1,37 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/fetch/web"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/upstream"
 )
 
@@ -67,7 +78,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		reg = pinned
 		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
-			reg, a.recheck = &readOnly{reg, locked}, ledger.Recheck{}
+			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
 		}
 	}
 	a.Cache = &cache.Registry{
@@ -82,7 +93,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	return a.newAuth(ctx)
 }
 
-// newUpstream returns the client that asks registries and fetches packages.
+// newUpstream returns the client that asks registries, and fetches packages with a getter for each kind of location.
 func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 	c := a.config
 	hosts := map[string]upstream.Host{}
@@ -91,11 +102,6 @@ func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
-	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: a.newFetch(c, scratch)})
-}
-
-// newFetch returns what fetches packages, with a getter for each kind of location.
-func (a *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 	credentials := newCredentials(c)
 	limits := pack.Limits{
 		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
@@ -105,10 +111,10 @@ func (a *App) newFetch(c *config.Config, scratch string) *fetch.Table {
 		Dir: scratch, Network: git.Egress{Client: a.egress}, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{Time: c.Fetch.Timeout, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
-	return &fetch.Table{
+	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
 		Scratch: scratch, Limits: limits,
-	}
+	}})
 }
 
 // newCredentials returns the credentials for the hosts that packages come from.
@@ -173,4 +179,132 @@ func Absolute(path string) string {
 		return abs
 	}
 	return path
+}
+
+// openStore opens what is kept; for reading, on a file system that is read-only.
+func (a *App) openStore() (err error) {
+	c := a.config
+	a.disk, err = disk.Open(c.Data)
+	if errors.Is(err, syscall.EROFS) {
+		a.disk, err = disk.OpenReadOnly(c.Data)
+	}
+	if err != nil {
+		return err
+	}
+	a.Store = &store.Store{
+		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
+		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil)},
+		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
+	}
+	return nil
+}
+
+// openLedger opens the ledger. Where packages are kept it has had records: to go on with none would unpin every
+// version.
+func (a *App) openLedger(ctx context.Context) (err error) {
+	dir := a.config.LedgerDir()
+	a.Ledger, err = ledger.Open(dir)
+	if errors.Is(err, syscall.EROFS) {
+		a.Ledger, err = ledger.OpenReadOnly(dir)
+	}
+	if err != nil || a.Ledger.Tree().N > 0 {
+		return err
+	}
+	for _, err := range a.Store.Records.List(ctx, cache.PackageKind, "") {
+		if err == nil || errors.Is(err, store.ErrDamaged) {
+			err = hint.With(fmt.Errorf("%s: %w", dir, admin.ErrNoLedger), admin.NoLedgerHints...)
+		}
+		return err
+	}
+	return nil
+}
+
+// pins keep the packages of modules from being evicted.
+type pins auth.Scopes
+
+// Pinned implements [store.Pins].
+func (p pins) Pinned(ref store.Ref) bool {
+	v, ok := cache.VersionOf(ref)
+	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Module)
+}
+
+// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.
+func keeperOf(book *ledger.Log) *cache.Keeper {
+	// The limits are far above those of fetching, which may have been lowered since.
+	limits := pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
+	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, limits) }}
+	if book != nil {
+		k.Ledger = book
+	}
+	return k
+}
+
+// readOnly is a registry above a data directory that is read-only. What is fetched could not be recorded, and might
+// be another the next time: nothing is.
+type readOnly struct {
+	modproxy.Registry
+	why error
+}
+
+// Location returns [modproxy.NoSpace].
+func (r readOnly) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{}, &modproxy.NoSpace{Err: r.why}
+}
+
+// Package returns [modproxy.NoSpace].
+func (r readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, &modproxy.NoSpace{Err: r.why}
+}
+
+// newAuth puts the layer on top that answers clients only what they may read, if they have to show a token.
+func (a *App) newAuth(ctx context.Context) error {
+	c := a.config
+	tokens, err := auth.OpenTokens(c.TokensFile())
+	clients := &auth.Authenticator{Tokens: tokens}
+	switch {
+	case err == nil && !c.RequiresToken():
+		a.operators = clients
+		return nil
+	case !c.RequiresToken(): // clients need none
+		a.log.Warn("tokens_failed", zap.Error(err))
+		return nil
+	case err != nil:
+		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
+	}
+	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
+		return err
+	}
+	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
+	if len(c.Auth.Issuers) > 0 {
+		transport := a.egress.Transport(oidc.MaxDocument)
+		verifier, err := oidc.New(oidc.Config{Issuers: c.Auth.Issuers, Transport: transport, Observe: a.observeIssuer})
+		if err != nil {
+			return err
+		}
+		clients.JWT, paths.Rules = verifier, verifier.Rules()
+	}
+	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
+		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
+	}
+	a.auth = clients
+	a.Registry = &auth.Registry{Next: a.Registry}
+	return nil
+}
+
+// authReady returns what keeps the proxy from letting clients in.
+func (a *App) authReady() error {
+	if a.auth == nil {
+		return nil
+	}
+	return cmp.Or(a.auth.Tokens.Check(), a.auth.Signer.Check())
+}
+
+// NobodyHasToken reports whether clients need a token and nobody can have one: none was made, and no issuer
+// makes any.
+func (a *App) NobodyHasToken() bool {
+	if a.auth == nil || a.auth.JWT != nil {
+		return false
+	}
+	list, _ := a.auth.Tokens.List() // without the list, nobody is let in
+	return !slices.ContainsFunc(list, func(t auth.Token) bool { return t.Live(time.Now()) })
 }

@@ -25,7 +25,7 @@ const (
 	retryStale  = time.Minute      // between attempts to do so
 	retryKey    = 10 * time.Second // between attempts to find a key that is not known
 	fetchTime   = 10 * time.Second // for one attempt
-	maxDocument = 1 << 20          // bytes
+	MaxDocument = 1 << 20          // bytes
 	maxKeys     = 50
 )
 
@@ -187,9 +187,9 @@ func (i *issuer) document(ctx context.Context, where string) (document []byte, e
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: answered with status %d", shown, answer.StatusCode)
 	}
-	document, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
-	if err == nil && len(document) > maxDocument {
-		err = fmt.Errorf("%s: longer than %d bytes", shown, maxDocument)
+	document, err = io.ReadAll(io.LimitReader(answer.Body, MaxDocument+1))
+	if err == nil && len(document) > MaxDocument {
+		err = fmt.Errorf("%s: longer than %d bytes", shown, MaxDocument)
 	}
 	return document, err
 }
