@@ -5,26 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/dirhash"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Different is the error for a version that is not as it should be. It is [modproxy.ErrChanged].
-type Different struct {
-	modproxy.ModuleVersion
-	What string // what is wrong
+// kind is an error that is another one by [errors.Is], and has a text of its own.
+type kind struct {
+	error
+	is error
 }
 
-func (d *Different) Error() string { return d.ModuleVersion.String() + ": " + d.What }
+func (k kind) Is(target error) bool { return target == k.is }
 
-// Unwrap returns [modproxy.ErrChanged].
-func (d *Different) Unwrap() error { return modproxy.ErrChanged }
-
+// different returns the error for a version that is not as it should be. It is [modproxy.ErrChanged].
 func different(v modproxy.ModuleVersion, format string, args ...any) error {
-	return &Different{v, fmt.Sprintf(format, args...)}
+	return kind{fmt.Errorf("%s: "+format, append([]any{v}, args...)...), modproxy.ErrChanged}
 }
 
 // group returns the calls of each version, and the versions in order.
@@ -38,24 +42,23 @@ func group(calls []Call) ([]modproxy.ModuleVersion, map[modproxy.ModuleVersion][
 	}), by
 }
 
-// Make returns entries for what is installed. Every error is about one version: a [Different] when its copies are not the
-// same, or what else is wrong with it.
+// Make returns entries for what is installed. Every error is about one version: [modproxy.ErrChanged] when its copies are
+// not the same, or what else is wrong with it.
 func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
-		e := Entry{ModuleVersion: v, Subdir: by[v][0].Subdir}
-		var err error
-		if e.Sum, err = compare(e, by[v]); err != nil {
+		e, err := compare(Entry{ModuleVersion: v, Subdir: by[v][0].Subdir}, by[v])
+		if err != nil {
 			errs = append(errs, err)
-			continue
+		} else {
+			entries = append(entries, e)
 		}
-		entries = append(entries, e)
 	}
 	return entries, errs
 }
 
-// Check compares what is installed with entries. Every error is about one version: a [Different] when it is not the same,
-// is missing, or is one too many, or what else is wrong with it.
+// Check compares what is installed with entries. Every error is about one version: [modproxy.ErrChanged] when it is not
+// the same, is missing, or is one too many, or what else is wrong with it.
 func Check(entries []Entry, calls []Call) (errs []error) {
 	locked := map[modproxy.ModuleVersion]Entry{}
 	for _, e := range entries {
@@ -83,40 +86,101 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 	return errs
 }
 
-// compare compares the directories of the calls of one version with want, or, when that has no sum, with each other. It
-// returns the sum of the whole package.
-func compare(want Entry, calls []Call) (modproxy.Sum, error) {
-	trees := make([]*tree, len(calls))
-	var whole *tree
+// compare compares the packages of the calls of one version with want, or, when that has no sum, with each other. It
+// returns want with the sum of the whole package.
+func compare(want Entry, calls []Call) (Entry, error) {
+	v := want.ModuleVersion
+	sums := make([]modproxy.Sum, len(calls))
+	whole, most := -1, []string(nil) // the package that is wanted, or else the one with the most files
 	for i, c := range calls {
-		t, err := readTree(c.Package)
+		names, _, err := files(c.Package)
+		if err == nil {
+			sums[i], err = hash(c.Package, names)
+		}
 		if err != nil {
-			return "", fmt.Errorf("%s: module %s: %w", want.ModuleVersion, c.Key, err)
+			return want, fmt.Errorf("%s: module %s: %w", v, c.Key, err)
 		}
-		trees[i] = t
-		// The whole one is that which is wanted, or else the one with the most files.
-		if want.Sum == "" && (whole == nil || len(t.names) > len(whole.names)) || want.Sum != "" && t.sum == want.Sum {
-			whole = t
+		if want.Sum == "" && (whole < 0 || len(names) > len(most)) || want.Sum != "" && sums[i] == want.Sum {
+			whole, most = i, names
 		}
 	}
-	if whole == nil {
-		return "", different(want.ModuleVersion, "on disk it is %s, in %s; locked is %s", trees[0].sum, trees[0].dir, want.Sum)
+	if whole < 0 {
+		return want, different(v, "on disk it is %s, in %s; locked is %s", sums[0], calls[0].Package, want.Sum)
 	}
-	copied, err := whole.copied()
+	// The clients leave names that begin with a dot out when they copy a package.
+	copied, err := hash(calls[whole].Package, slices.DeleteFunc(most, func(name string) bool {
+		return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
+	}))
 	if err != nil {
-		return "", err
+		return want, err
 	}
-	for _, t := range trees {
-		if t.sum != whole.sum && t.sum != copied {
-			return "", different(want.ModuleVersion, "on disk it is %s, in %s; it is %s in %s", t.sum, t.dir, whole.sum, whole.dir)
+	want.Sum = sums[whole]
+	for i, c := range calls {
+		if sums[i] != want.Sum && sums[i] != copied {
+			return want, different(v, "on disk it is %s, in %s; it is %s in %s", sums[i], c.Package, want.Sum, calls[whole].Package)
 		}
-	}
-	for _, c := range calls {
 		if c.Subdir != want.Subdir {
-			return "", different(want.ModuleVersion, "module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want.Subdir)
+			return want, different(v, "module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want.Subdir)
 		}
 	}
-	return whole.sum, nil
+	return want, nil
+}
+
+const maxFiles = 1_000_000 // of one package
+
+// files returns the names of the files of a package as a client has installed it, with slashes, and the paths of what is
+// git's own: files and directories that are called .git are not part of a package, and there when a client has asked git
+// itself. The error for what cannot be in a package is [modproxy.ErrInvalid].
+func files(dir string) (names, git []string, err error) {
+	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		own := err == nil && name != dir && isGit(d.Name())
+		switch {
+		case err != nil:
+			return err
+		case name == dir && !d.IsDir():
+			return fmt.Errorf("%s: %w: it is not a directory", dir, modproxy.ErrInvalid)
+		case own && d.IsDir():
+			git = append(git, name)
+			return fs.SkipDir
+		case own && d.Type().IsRegular():
+			git = append(git, name)
+			return nil
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s: %w: a link or a special file: packages have neither; it was not installed through modproxy, "+
+				"or changed since", name, modproxy.ErrInvalid)
+		case len(names) == maxFiles:
+			return fmt.Errorf("%s: %w: more than %d files", dir, modproxy.ErrInvalid, maxFiles)
+		}
+		rel, err := filepath.Rel(dir, name)
+		names = append(names, filepath.ToSlash(rel))
+		return err
+	})
+	return names, git, err
+}
+
+// isGit reports whether a name is that of git's own directory or file.
+func isGit(name string) bool { return strings.EqualFold(name, ".git") }
+
+func hash(dir string, names []string) (modproxy.Sum, error) {
+	sum, err := dirhash.Hash1(names, func(name string) (io.ReadCloser, error) {
+		return os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", dir, err)
+	}
+	return modproxy.Sum(sum), nil
+}
+
+// Passed returns the files and directories in the packages of calls that are git's own. They are not compared with
+// anything, and a module could load code from them by its path.
+func Passed(calls []Call) (paths []string) {
+	for _, c := range calls {
+		_, git, _ := files(c.Package) // Make and Check return the error
+		paths = append(paths, git...)
+	}
+	return paths
 }
 
 // A Ledger knows what versions are.
@@ -125,8 +189,8 @@ type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
-// CheckLedger compares entries with a ledger. Every error is about one version: a [Different], or why the ledger does
-// not answer.
+// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], or why the ledger
+// does not answer.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.ModuleVersion

@@ -85,8 +85,7 @@ func TestCopies(t *testing.T) {
 				t.Errorf("Check = %v; want %v", errs, c.asLocked)
 			}
 			for _, err := range errs {
-				var d *lock.Different
-				if !errors.As(err, &d) || !errors.Is(err, modproxy.ErrChanged) || strings.Count(err.Error(), "h1:") != 2 || d.Module != vpc {
+				if !errors.Is(err, modproxy.ErrChanged) || strings.Count(err.Error(), "h1:") != 2 || !strings.HasPrefix(err.Error(), vpc.At("1.2.0").String()+": ") {
 					t.Errorf("error %q does not say what differs", err)
 				}
 			}
@@ -152,8 +151,7 @@ func TestCheckSubdir(t *testing.T) {
 		t.Error(errs)
 	}
 	calls[1].Subdir = "modules/evil"
-	var d *lock.Different
-	if errs := lock.Check(entries, calls); len(errs) != 1 || !errors.As(errs[0], &d) || !strings.Contains(d.What, "modules/evil") {
+	if errs := lock.Check(entries, calls); len(errs) != 1 || !errors.Is(errs[0], modproxy.ErrChanged) || !strings.Contains(errs[0].Error(), "modules/evil") {
 		t.Errorf("another directory: %v", errs)
 	}
 	if entries, errs := lock.Make(calls); len(errs) != 1 {

@@ -53,14 +53,14 @@ const header = `# The modules from registries that this configuration uses: modu
 func Format(entries []Entry) []byte {
 	var lines []string
 	for _, e := range entries {
-		line := e.ModuleVersion.String() + " " + string(e.Sum)
-		if e.Subdir != "" {
-			line += " " + e.Subdir
-		}
-		lines = append(lines, line+"\n")
+		lines = append(lines, e.line()+"\n")
 	}
 	slices.Sort(lines)
 	return []byte(header + strings.Join(slices.Compact(lines), ""))
+}
+
+func (e Entry) line() string {
+	return strings.TrimSuffix(e.ModuleVersion.String()+" "+string(e.Sum)+" "+e.Subdir, " ")
 }
 
 // Parse reads the file: an entry in every line that is not empty and does not begin with #, in any order. The error, which
@@ -92,6 +92,9 @@ func parseLine(s string) (e Entry, err error) {
 	if len(words) < 3 {
 		return e, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
 	}
+	if len(words) == 4 {
+		e.Subdir = words[3]
+	}
 	if e.Module, _, err = parseSource(words[0]); err != nil {
 		return e, err
 	}
@@ -99,12 +102,8 @@ func parseLine(s string) (e Entry, err error) {
 		return e, err
 	}
 	e.Sum = modproxy.Sum(words[2])
-	_, err = e.Sum.Hash()
-	if err != nil || e.Module.String() != words[0] || e.Version != words[1] || len(words) == 4 && !isSubdir(words[3]) {
+	if _, err = e.Sum.Hash(); err != nil || e.line() != s || e.Subdir != "" && !isSubdir(e.Subdir) {
 		return e, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
-	}
-	if len(words) == 4 {
-		e.Subdir = words[3]
 	}
 	return e, nil
 }

@@ -21,20 +21,18 @@ type Call struct {
 	Subdir  string // the directory in it that the registry has named, slash-separated; empty for all of it
 }
 
-// Other is the use of a module that comes from somewhere else, and is not compared.
-type Other struct{ Key, Source string }
-
 // record is a module in modules.json.
 type record struct{ Key, Source, Version, Dir string }
 
 const maxManifest = 64 << 20 // bytes
 
 // Read reads what a client has installed for the configuration in dir. Data is its data directory, relative to dir:
-// ".terraform" unless TF_DATA_DIR says another.
+// ".terraform" unless TF_DATA_DIR says another. Others are the keys of calls of modules that come from somewhere else,
+// and are not compared.
 //
 // The error is [fs.ErrNotExist] when there is no manifest. It is [modproxy.ErrInvalid] when a directory is not where a
 // client installs it: the client would load something else than what is compared.
-func Read(dir, data string) ([]Call, []Other, error) {
+func Read(dir, data string) (calls []Call, others []string, err error) {
 	if !filepath.IsAbs(data) {
 		data = filepath.Join(dir, data)
 	}
@@ -43,48 +41,43 @@ func Read(dir, data string) ([]Call, []Other, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var m struct{ Modules []record }
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", name, modproxy.ErrInvalid, err)
+	}
 	r := reader{dir: dir, modules: filepath.Dir(name), dirs: map[string]string{}}
-	if err := r.read(text); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	for _, rec := range m.Modules {
+		if _, ok := r.dirs[rec.Key]; ok {
+			return nil, nil, fmt.Errorf("%s: %w: module %.200q is there twice", name, modproxy.ErrInvalid, rec.Key)
+		}
+		at := filepath.FromSlash(rec.Dir)
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(dir, at)
+		}
+		r.dirs[rec.Key] = filepath.Clean(at)
+	}
+	for _, rec := range m.Modules {
+		if err := r.add(rec); err != nil {
+			return nil, nil, fmt.Errorf("%s: module %.200q: %w", name, rec.Key, err)
+		}
 	}
 	return r.calls, r.others, nil
 }
 
 type reader struct {
-	dir     string // of the configuration
-	modules string // where packages are installed
-	dirs    map[string]string
+	dir     string            // of the configuration
+	modules string            // where packages are installed
+	dirs    map[string]string // of the modules, by key
 	calls   []Call
-	others  []Other
-}
-
-func (r *reader) read(text []byte) error {
-	var m struct{ Modules []record }
-	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-	}
-	for _, rec := range m.Modules {
-		if _, ok := r.dirs[rec.Key]; ok {
-			return fmt.Errorf("%w: module %.200q is there twice", modproxy.ErrInvalid, rec.Key)
-		}
-		dir := filepath.FromSlash(rec.Dir)
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(r.dir, dir)
-		}
-		r.dirs[rec.Key] = filepath.Clean(dir)
-	}
-	for _, rec := range m.Modules {
-		if err := r.add(rec); err != nil {
-			return fmt.Errorf("module %.200q: %w", rec.Key, err)
-		}
-	}
-	return nil
+	others  []string
 }
 
 func (r *reader) add(rec record) error {
+	const slash = string(filepath.Separator)
 	dir := r.dirs[rec.Key]
+	below, isBelow := strings.CutPrefix(dir, r.modules+slash)
 	switch {
-	case r.passedOver(dir):
+	case isBelow && slices.ContainsFunc(strings.Split(below, slash), isGit): // files passes over it
 		return fmt.Errorf("%w: it is in %.200q, which is git's own and no part of a package", modproxy.ErrInvalid, rec.Dir)
 	case rec.Key == "":
 		if dir != filepath.Clean(r.dir) {
@@ -93,7 +86,7 @@ func (r *reader) add(rec record) error {
 		return nil
 	case !isKey(rec.Key):
 		return fmt.Errorf("%w: not a name of a module", modproxy.ErrInvalid)
-	case rec.Version == "" && isLocal(rec.Source):
+	case rec.Version == "" && (strings.HasPrefix(rec.Source+"/", "./") || strings.HasPrefix(rec.Source+"/", "../")): // a path
 		parent, ok := r.dirs[rec.Key[:max(0, strings.LastIndexByte(rec.Key, '.'))]]
 		if want := filepath.Join(parent, filepath.FromSlash(rec.Source)); !ok || dir != want {
 			return fmt.Errorf("%w: it is in %.200q, and not where its source says", modproxy.ErrInvalid, rec.Dir)
@@ -101,14 +94,15 @@ func (r *reader) add(rec record) error {
 		return nil
 	}
 	installed := filepath.Join(r.modules, rec.Key)
-	if dir != installed && !strings.HasPrefix(dir, installed+string(filepath.Separator)) {
+	inPackage, ok := strings.CutPrefix(dir, installed)
+	if !ok || !strings.HasPrefix(inPackage+slash, slash) {
 		return fmt.Errorf("%w: it is in %.200q, and not where clients install it", modproxy.ErrInvalid, rec.Dir)
 	}
 	if rec.Version == "" && isRegistry(rec.Source) {
 		return fmt.Errorf("%w: %.200q is a module of a registry, and has no version", modproxy.ErrInvalid, rec.Source)
 	}
 	if rec.Version == "" {
-		r.others = append(r.others, Other{rec.Key, rec.Source})
+		r.others = append(r.others, rec.Key)
 		return nil
 	}
 	m, inside, err := parseSource(rec.Source)
@@ -116,7 +110,8 @@ func (r *reader) add(rec record) error {
 		return err
 	}
 	// The client joins what the registry has named and what the call has (initwd/module_install.go).
-	subdir, ok := cutDir(filepath.ToSlash(strings.TrimPrefix(dir[len(installed):], string(filepath.Separator))), inside)
+	before, ok := strings.CutSuffix(filepath.ToSlash(inPackage), strings.TrimSuffix(path.Clean("/"+inside), "/"))
+	subdir := strings.TrimPrefix(before, "/")
 	if !ok || subdir != "" && !isSubdir(subdir) {
 		return fmt.Errorf("%w: it is in %.200q, and its source is %.200q", modproxy.ErrInvalid, rec.Dir, rec.Source)
 	}
@@ -126,24 +121,6 @@ func (r *reader) add(rec record) error {
 	}
 	r.calls = append(r.calls, Call{rec.Key, m.At(version), installed, subdir})
 	return nil
-}
-
-// cutDir returns dir without the directories at its end that are last.
-func cutDir(dir, last string) (before string, ok bool) {
-	last = strings.Trim(path.Clean("/"+last), "/")
-	switch {
-	case last == "":
-		return dir, true
-	case dir == last:
-		return "", true
-	}
-	return strings.CutSuffix(dir, "/"+last)
-}
-
-// passedOver reports whether readTree does not look into dir.
-func (r *reader) passedOver(dir string) bool {
-	below, ok := strings.CutPrefix(dir, r.modules+string(filepath.Separator))
-	return ok && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), isGit)
 }
 
 // isKey reports whether s is names of calls with dots between; each can be the name of a directory, and be printed.
@@ -167,9 +144,4 @@ func isRegistry(source string) bool {
 		_, _, err = parseSource("registry.terraform.io/" + source)
 	}
 	return err == nil
-}
-
-// isLocal reports whether a source address is a path in the same package.
-func isLocal(source string) bool {
-	return strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") || source == "." || source == ".."
 }

@@ -73,7 +73,7 @@ func TestRead(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(calls, want) {
 		t.Errorf("calls %v, %v; want %v", calls, err, want)
 	}
-	if len(others) != 3 || others[0].Key != "git" {
+	if len(others) != 3 || others[0] != "git" {
 		t.Errorf("others %v", others)
 	}
 	if _, _, err := lock.Read(dir, filepath.Join(dir, ".terraform")); err != nil {

@@ -62,7 +62,14 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 	}
 	l.ops.failed.Store(nil)
 	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
-		return r, l.ops.explain(err)
+		// It has only the text of the error of ReadRemote.
+		if proof, _ := l.ops.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
+			return r, fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
+		}
+		if failed := l.ops.failed.Load(); failed != nil {
+			return r, *failed
+		}
+		return r, err
 	}
 	// The client keeps what it has checked, and gives the line of the sum alone.
 	path, _ := module.EscapePath(key.Path) // every key of a ledger can be
@@ -134,29 +141,13 @@ func (o *clientOps) get(url string) ([]byte, error) {
 	case status == http.StatusOK:
 		return body, nil
 	case status == http.StatusNotFound:
-		return nil, hint.With(notFound{answered}, "--url wants the URL of the proxy itself, which has a ledger")
+		return nil, hint.With(kind{answered, fs.ErrNotExist}, "--url wants the URL of the proxy itself, which has a ledger")
 	case status == http.StatusUnauthorized:
 		return nil, hint.With(answered, "--token-file, or the variable TF_TOKEN_… of the proxy's host, gives the token")
 	case 300 <= status && status < 400:
 		return nil, hint.With(answered, "--url wants the URL of the proxy itself: redirects are not followed")
 	}
 	return nil, answered
-}
-
-// notFound makes an error [fs.ErrNotExist], and leaves its text as it is.
-type notFound struct{ error }
-
-func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
-
-// explain returns what is behind an error of the client, which has only the text of the error of ReadRemote.
-func (o *clientOps) explain(err error) error {
-	if proof, _ := o.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
-		return fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
-	}
-	if failed := o.failed.Load(); failed != nil {
-		return *failed
-	}
-	return err
 }
 
 // ReadConfig implements [sumdb.ClientOps].

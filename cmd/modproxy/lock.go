@@ -96,16 +96,12 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	for _, o := range others {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it does not come from a registry: module %s\n", printable(o.Key)); err != nil {
+	for _, key := range others {
+		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it does not come from a registry: module %s\n", printable(key)); err != nil {
 			return nil, err
 		}
 	}
-	passed, err := lock.Passed(calls)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range passed {
+	for _, name := range lock.Passed(calls) {
 		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it belongs to git: %s\n", printable(name)); err != nil {
 			return nil, err
 		}
