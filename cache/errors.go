@@ -42,6 +42,14 @@ func settle(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
+// settleIn is settle for what ran in ctx, the context of the caller: if that has ended, it is the reason.
+func settleIn(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return settle(err)
+}
+
 // late returns err, of a question in ctx, and if the time of ctx is over, says so before all else.
 func late(ctx context.Context, err error, timeout time.Duration) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

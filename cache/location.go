@@ -47,7 +47,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 		err = r.notKept(ctx, k)
 		fallthrough
 	default:
-		return loc, false, k.wrap("location", settle(err))
+		return loc, false, k.wrap("location", settleIn(ctx, err))
 	}
 	if err := r.packages.failure(ctx, k); err != nil {
 		return loc, false, err

@@ -34,7 +34,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 			}
 		}
 		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
-			return nil, k.wrap("package", settle(err))
+			return nil, k.wrap("package", settleIn(ctx, err))
 		}
 		call, errBegin := r.packages.begin(ctx, k)
 		if errBegin != nil {

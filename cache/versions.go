@@ -41,7 +41,7 @@ func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*mod
 	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
 	switch {
 	case err != nil:
-		return nil, keyOf(m).wrap("versions", settle(err))
+		return nil, keyOf(m).wrap("versions", settleIn(ctx, err))
 	case l == nil:
 		return nil, keyOf(m).wrap("versions", errOffline)
 	}
