@@ -21,8 +21,8 @@ const (
 	OwnProcesses = unix.CLONE_NEWPID | unix.CLONE_NEWIPC
 )
 
-// ErrNoNamespaces is the error of RunAgain where the system gives no namespaces.
-var ErrNoNamespaces = errors.New("no namespaces without root or user namespaces")
+// errNotHere is the error where the system does not give what is needed.
+var errNotHere = errors.New("not possible here")
 
 // RunAgain runs this program again, in namespaces of its own, as root or as root of a
 // user namespace: its mounts and network end with it, and with OwnProcesses whatever
@@ -55,7 +55,7 @@ func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
 		}()
 		return self.Wait()
 	}
-	return fmt.Errorf("%w: %w", ErrNoNamespaces, errors.Join(failed...))
+	return fmt.Errorf("%w: namespaces need root, or a machine that allows user namespaces: %w", errNotHere, errors.Join(failed...))
 }
 
 // EnterMounts keeps mounts of this process from the rest of the machine, and has /proc

@@ -41,22 +41,14 @@ func (w *World) Main(m *testing.M) int {
 	if value("list") != "" || value("run") == "^$" {
 		return m.Run() // nothing that would need a world
 	}
-	var err error
-	if w.Possible != nil {
-		err = w.Possible()
-	}
-	if err == nil {
-		err = w.runAll()
-	} else {
-		err = fmt.Errorf("%w: %w", ErrNoNamespaces, err)
-	}
+	err := w.runAll()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode() // it has said why
-	case errors.Is(err, ErrNoNamespaces) && !Required():
+	case errors.Is(err, errNotHere) && !Required():
 		fmt.Fprintf(os.Stderr, "%s: NOT RUN, none of its cases: %v\n", w.Name, err)
 		return 0
 	}
@@ -67,6 +59,11 @@ func (w *World) Main(m *testing.M) int {
 // runAll builds the program and runs the tests in worlds beside each other, which
 // know nothing of one another, because much of the time of most tests is waiting.
 func (w *World) runAll() error {
+	if w.Possible != nil {
+		if err := w.Possible(); err != nil {
+			return fmt.Errorf("%w: %w", errNotHere, err)
+		}
+	}
 	dir, err := os.MkdirTemp("", w.Name+"-")
 	if err != nil {
 		return err
