@@ -35,7 +35,7 @@ func (h *Handler) record(r *http.Request, e *Event) {
 	took := time.Since(e.Time)
 	h.cfg.Metrics.request(e, took)
 	if entry := h.cfg.Log.Check(e.level(), "request"); entry != nil {
-		entry.Write(zap.Inline(logEntry{e, r, took}))
+		entry.Write(zap.Inline(zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error { return e.addTo(enc, r, took) })))
 	}
 }
 
@@ -51,40 +51,33 @@ func (e *Event) level() zapcore.Level {
 	return zapcore.InfoLevel
 }
 
-// logEntry is what the log has of a request.
-type logEntry struct {
-	*Event
-	request *http.Request
-	took    time.Duration
-}
-
-// MarshalLogObject adds the fields of the log to enc.
-func (l logEntry) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+// addTo adds the fields of the log to enc.
+func (e *Event) addTo(enc zapcore.ObjectEncoder, r *http.Request, took time.Duration) error {
 	known := func(field, value string) {
 		if value != "" {
 			enc.AddString(field, loggable(value))
 		}
 	}
-	known("kind", l.Kind)
-	if l.Module != (modproxy.Module{}) {
-		known("module", l.Module.String())
+	known("kind", e.Kind)
+	if e.Module != (modproxy.Module{}) {
+		known("module", e.Module.String())
 	}
-	known("version", l.Version)
-	enc.AddString("method", loggable(l.request.Method))
-	enc.AddString("path", loggable(l.request.URL.Path)) // never the query, which may be a secret
-	enc.AddInt("status", l.Status)
-	enc.AddInt64("bytes", l.Bytes)
-	enc.AddFloat64("seconds", l.took.Seconds())
-	enc.AddString("client", l.Client)
-	enc.AddString("user_agent", loggable(l.request.UserAgent()))
-	known("principal", l.Principal)
-	if len(l.Groups) > 0 {
-		zap.Strings("groups", l.Groups).AddTo(enc)
+	known("version", e.Version)
+	enc.AddString("method", loggable(r.Method))
+	enc.AddString("path", loggable(r.URL.Path)) // never the query, which may be a secret
+	enc.AddInt("status", e.Status)
+	enc.AddInt64("bytes", e.Bytes)
+	enc.AddFloat64("seconds", took.Seconds())
+	enc.AddString("client", e.Client)
+	enc.AddString("user_agent", loggable(r.UserAgent()))
+	known("principal", e.Principal)
+	if len(e.Groups) > 0 {
+		zap.Strings("groups", e.Groups).AddTo(enc)
 	}
-	known("cache", l.Cache)
-	if l.Err != nil {
-		why := l.Err.Error()
-		if refused := (*auth.Refused)(nil); errors.As(l.Err, &refused) {
+	known("cache", e.Cache)
+	if e.Err != nil {
+		why := e.Err.Error()
+		if refused := (*auth.Refused)(nil); errors.As(e.Err, &refused) {
 			why += ": " + refused.Why
 		}
 		known("error", why)

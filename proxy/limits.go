@@ -1,9 +1,13 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
+	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -34,16 +38,10 @@ const (
 	maxClients = 16 << 10
 )
 
-func patienceFor(k kind) time.Duration {
-	if k == kindPackage {
-		return packagePatience
-	}
-	return patience
-}
-
 var (
-	errBusy = errors.New("more requests at the same time than this proxy answers")
-	errRate = errors.New("more requests than one client may send")
+	errBusy      = errors.New("more requests at the same time than this proxy answers")
+	errRate      = errors.New("more requests than one client may send")
+	errDocuments = errors.New("many large versions documents are being sent to other clients")
 )
 
 // later returns err for clients, which come back after wait, or a second at least.
@@ -53,37 +51,34 @@ func later(wait time.Duration, err error) error {
 
 // admission holds requests to Limits.
 type admission struct {
-	turns    *fair.Turns   // of the requests that are answered, shared by clients; nil for no bound
-	pacing   chan struct{} // an element for each request that waits for the rate of its client; nil for no bound
+	turns    *fair.Turns   // of the requests that are answered, shared by clients
+	pacing   chan struct{} // an element for each request that waits for the rate of its client
 	rate     rate.Limit
 	limiters *lru.Cache[string, *rate.Limiter] // by client
 }
 
 func newAdmission(l Limits) *admission {
-	a := &admission{rate: rate.Limit(l.Rate)}
-	if l.Requests > 0 {
-		a.turns = fair.New(l.Requests, l.Requests, 0, l.Requests)
-		a.pacing = make(chan struct{}, l.Requests)
-	}
+	most := cmp.Or(l.Requests, math.MaxInt32)
+	a := &admission{turns: fair.New(most, most, 0, most), pacing: make(chan struct{}, most), rate: rate.Limit(l.Rate)}
 	a.limiters, _ = lru.New[string, *rate.Limiter](maxClients) // its error is about the size
 	return a
 }
 
-// admit waits for a turn of the client that sent the request of ctx. It returns ctx with the name of the client, for
-// layers that share turns, too. leave gives the turn back.
-func (h *Handler) admit(ctx context.Context, e *Event, patience time.Duration) (_ context.Context, leave func(), err error) {
-	client := clientOf(ctx, e.Client)
-	if err := h.admission.enter(ctx, client, patience); err != nil {
-		return ctx, nil, err
+// admit waits for a turn of the client that sent r. The context of the request that it returns has the name of the
+// client, for layers that share turns, too. leave gives the turn back.
+func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *http.Request, leave func(), err error) {
+	client := clientOf(r.Context(), e.Client)
+	if err := h.admission.enter(r.Context(), client, patience); err != nil {
+		return r, nil, err
 	}
-	return modproxy.WithAsker(ctx, client), func() { h.admission.leave(client) }, nil
+	return r.WithContext(modproxy.WithAsker(r.Context(), client)), func() { h.admission.turns.Give(client) }, nil
 }
 
 // enter waits for a turn of client, or returns when to come back.
 func (a *admission) enter(ctx context.Context, client string, patience time.Duration) error {
 	limiter := a.limiter(client)
 	paced := limiter == nil || limiter.Allow()
-	if paced && (a.turns == nil || a.turns.Try(client)) {
+	if paced && a.turns.Try(client) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
@@ -92,7 +87,7 @@ func (a *admission) enter(ctx context.Context, client string, patience time.Dura
 	if !paced {
 		err = a.pace(waiting, limiter)
 	}
-	if err == nil && a.turns != nil && a.turns.Take(waiting, client) != nil {
+	if err == nil && a.turns.Take(waiting, client) != nil {
 		err = later(0, errBusy)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -101,22 +96,13 @@ func (a *admission) enter(ctx context.Context, client string, patience time.Dura
 	return err
 }
 
-// leave gives back a turn of client.
-func (a *admission) leave(client string) {
-	if a.turns != nil {
-		a.turns.Give(client)
-	}
-}
-
 // pace waits until limiter lets one more request pass. It does not wait if that is after the deadline of ctx.
 func (a *admission) pace(ctx context.Context, limiter *rate.Limiter) error {
-	if a.pacing != nil {
-		select {
-		case a.pacing <- struct{}{}:
-			defer func() { <-a.pacing }()
-		default:
-			return later(0, errBusy)
-		}
+	select {
+	case a.pacing <- struct{}{}:
+		defer func() { <-a.pacing }()
+	default:
+		return later(0, errBusy)
 	}
 	if limiter.Wait(ctx) != nil {
 		seconds := (1 - limiter.Tokens()) / float64(a.rate)
@@ -150,4 +136,48 @@ func clientOf(ctx context.Context, address string) string {
 		return netip.PrefixFrom(ip, 64).Masked().String() // without its zone
 	}
 	return address
+}
+
+const (
+	largeDocument = 64 << 10 // the size from which a document counts while it is sent
+	maxDocuments  = 64 << 20 // the bytes of large documents that are sent, with their compressed forms
+)
+
+// documents bounds the memory of the documents that are sent. A slow client holds one for as long as it takes, and a
+// registry may have many that are all large. One that several clients are sent counts once. The zero value is ready. Its
+// methods are safe for concurrent use.
+type documents struct {
+	mu   sync.Mutex
+	used int64
+	sent map[*byte]int // how many clients are sent the document that begins there
+}
+
+// hold must be called before document is sent, and release after it. compressed is the size of its compressed form. The
+// error says when to come back.
+func (d *documents) hold(document []byte, compressed int) (release func(), err error) {
+	size := int64(len(document) + compressed)
+	if size < largeDocument {
+		return func() {}, nil
+	}
+	start := &document[0]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sent[start] == 0 {
+		if d.used+size > maxDocuments {
+			return nil, later(0, errDocuments)
+		}
+		d.used += size
+	}
+	if d.sent == nil {
+		d.sent = map[*byte]int{}
+	}
+	d.sent[start]++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.sent[start]--; d.sent[start] == 0 {
+			delete(d.sent, start)
+			d.used -= size
+		}
+	}, nil
 }

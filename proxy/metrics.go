@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +16,6 @@ type Metrics struct {
 	http.Handler // serves
 
 	registry *prometheus.Registry
-	answers  sync.Map // from answer to *counters, which WithLabelValues found
 
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -63,41 +61,18 @@ func NewMetrics() *Metrics {
 		Name: "modproxy_fetch_seconds", Help: "Time to fetch, pack and keep a package.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
 	})
-	m.fetching = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "modproxy_fetches", Help: "Packages that are being fetched now.",
-	})
+	m.fetching = prometheus.NewGauge(prometheus.GaugeOpts{Name: "modproxy_fetches", Help: "Packages that are being fetched now."})
 	m.registry.MustRegister(m.seconds, m.took, m.fetching,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
 }
 
-// answer is what answers have in common that are counted together.
-type answer struct {
-	kind   string
-	status int
-}
-
-type counters struct {
-	requests prometheus.Counter
-	seconds  prometheus.Observer
-	bytes    prometheus.Counter
-}
-
 func (m *Metrics) request(e *Event, took time.Duration) {
-	a := answer{cmp.Or(e.Kind, "other"), e.Status}
-	known, ok := m.answers.Load(a)
-	if !ok { // there are few kinds and statuses
-		known, _ = m.answers.LoadOrStore(a, &counters{
-			requests: m.requests.WithLabelValues(a.kind, strconv.Itoa(a.status)),
-			seconds:  m.seconds.WithLabelValues(a.kind),
-			bytes:    m.bytes.WithLabelValues(a.kind),
-		})
-	}
-	c := known.(*counters)
-	c.requests.Inc()
-	c.seconds.Observe(took.Seconds())
-	c.bytes.Add(float64(e.Bytes))
+	kind := cmp.Or(e.Kind, "other")
+	m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)).Inc()
+	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
+	m.bytes.WithLabelValues(kind).Add(float64(e.Bytes))
 }
 
 // Asked counts a question to an upstream registry.
@@ -131,24 +106,18 @@ func (m *Metrics) Evicted(bytes int64) {
 	m.freed.Add(float64(bytes))
 }
 
-// Storage is what is measured of the storage of packages.
-type Storage interface {
-	// Usage returns the bytes of what is kept, and those reserved for what is being written.
-	Usage() (kept, reserved int64)
-}
-
-// MeasureStorage adds how many bytes storage has, and how many it may have; zero for no bound. It is called once.
-func (m *Metrics) MeasureStorage(storage Storage, most int64) {
-	gauge := func(name, help string, value func() int64) {
+// MeasureStorage adds how many bytes a storage of packages has and has reserved, as its Usage says, and how many it may
+// have; zero for no bound. It is called once.
+func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int64) }, most int64) {
+	gauge := func(name, help string, value func(kept, reserved int64) int64) {
 		opts := prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}
-		m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(value()) }))
+		m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(value(storage.Usage())) }))
 	}
-	gauge("packages_kept_bytes", "Bytes of the packages that are kept.",
-		func() int64 { kept, _ := storage.Usage(); return kept })
+	gauge("packages_kept_bytes", "Bytes of the packages that are kept.", func(kept, _ int64) int64 { return kept })
 	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.",
-		func() int64 { _, reserved := storage.Usage(); return reserved })
+		func(_, reserved int64) int64 { return reserved })
 	gauge("packages_max_bytes", "Bytes that kept and reserved packages may have together (cache.max_size); 0 for no bound.",
-		func() int64 { return most })
+		func(int64, int64) int64 { return most })
 }
 
 func outcome(err error) string {

@@ -72,10 +72,10 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	if err != nil {
 		return err
 	}
-	ctx, leave, err := h.admit(r.Context(), e, patience)
+	r, leave, err := h.admit(r, e, patience)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return m.Handle(w, r.WithContext(ctx))
+	return m.Handle(w, r)
 }

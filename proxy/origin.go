@@ -1,10 +1,11 @@
 package proxy
 
 import (
-	"iter"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -17,29 +18,23 @@ func (h *Handler) origin(r *http.Request) string {
 	if h.cfg.PublicURL != "" {
 		return h.cfg.PublicURL
 	}
-	scheme, host := "http", r.Host
+	scheme, host, known := "http", r.Host, h.hasName(r.Host)
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	known := h.hasName
 	if remote, ok := parseAddress(r.RemoteAddr); ok && h.trusts(remote) {
 		if forwardedScheme, forwardedHost := forwarded(r.Header); forwardedHost != "" {
 			if forwardedScheme == "http" || forwardedScheme == "https" {
 				scheme = forwardedScheme
 			}
-			host, known = forwardedHost, isHost
+			_, err := hostname.Parse(forwardedHost)
+			host, known = forwardedHost, err == nil
 		}
 	}
-	if !known(host) {
+	if !known {
 		return ""
 	}
 	return scheme + "://" + host
-}
-
-// isHost reports whether s is a host with an optional port.
-func isHost(s string) bool {
-	_, err := hostname.Parse(s)
-	return err == nil
 }
 
 func (h *Handler) trusts(ip netip.Addr) bool {
@@ -54,7 +49,7 @@ func (h *Handler) clientAddress(r *http.Request) string {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return host
 	}
-	for before := range forwardedFor(r.Header) {
+	for _, before := range forwardedFor(r.Header) {
 		ip, ok := parseAddress(before)
 		if !ok {
 			break
@@ -79,17 +74,15 @@ func parseAddress(s string) (netip.Addr, bool) {
 }
 
 // forwardedFor returns the addresses that the proxies on the way had the request from, that of the nearest proxy first.
-func forwardedFor(header http.Header) iter.Seq[string] {
+func forwardedFor(header http.Header) []string {
 	if lines := header["X-Forwarded-For"]; len(lines) > 0 {
 		return backward(lines)
 	}
-	return func(yield func(string) bool) {
-		for element := range backward(standard(header)) {
-			if !yield(forwardedPairs(element)["for"]) {
-				return
-			}
-		}
+	elements := backward(standard(header))
+	for i, element := range elements {
+		elements[i] = forwardedPairs(element)["for"]
 	}
+	return elements
 }
 
 // standard returns the lines of Forwarded (RFC 7239), which few proxies write. Beside a header of the other kind, which
@@ -107,9 +100,9 @@ func standard(header http.Header) []string {
 // X-Forwarded-Host, or else of Forwarded.
 func forwarded(header http.Header) (scheme, host string) {
 	if lines := header["X-Forwarded-Host"]; len(lines) > 0 {
-		return strings.ToLower(last(header["X-Forwarded-Proto"])), last(lines)
+		return strings.ToLower(backward(header["X-Forwarded-Proto"])[0]), backward(lines)[0]
 	}
-	pairs := forwardedPairs(last(standard(header)))
+	pairs := forwardedPairs(backward(standard(header))[0])
 	return strings.ToLower(pairs["proto"]), pairs["host"]
 }
 
@@ -123,23 +116,39 @@ func forwardedPairs(element string) map[string]string {
 	return pairs
 }
 
-// last returns the last element of a list that may be spread over lines.
-func last(lines []string) string {
-	for element := range backward(lines) {
-		return element
+// backward returns the elements of a list that may be spread over lines, the last first. There is at least one.
+func backward(lines []string) []string {
+	list := strings.Split(strings.Join(lines, ","), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
 	}
-	return ""
+	slices.Reverse(list)
+	return list
 }
 
-// backward returns the elements of a list that may be spread over lines, the last first.
-func backward(lines []string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, line := range slices.Backward(lines) {
-			for _, element := range slices.Backward(strings.Split(line, ",")) {
-				if !yield(strings.TrimSpace(element)) {
-					return
-				}
-			}
-		}
+// errForeignName does not repeat the name.
+var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
+	"this proxy needs no credential, and so answers only under a name that is known to be its own: " +
+		"set public_url to the URL that clients use, or ask for its address")}
+
+// checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name. The owner of such a name can have
+// it lead here. A page of theirs, in a browser on this machine, is then of the same origin as the proxy (DNS rebinding).
+// An address, or a name that nobody owns, cannot be used for that.
+func (h *Handler) checkName(r *http.Request) error {
+	if !h.cfg.Local || h.hasName(r.Host) {
+		return nil
 	}
+	name := (&url.URL{Host: r.Host}).Hostname()
+	if _, isAddress := parseAddress(r.Host); isAddress || hostname.IsLocalhost(name) {
+		return nil
+	}
+	if u, err := url.Parse(h.cfg.PublicURL); err == nil && u.Host != "" && strings.EqualFold(u.Hostname(), name) {
+		return nil
+	}
+	return errForeignName
+}
+
+// hasName reports whether a Host header has a name of the process or of an upstream.
+func (h *Handler) hasName(host string) bool {
+	return h.cfg.Upstreams.byName(host) != "" || h.cfg.Process.HasName(host)
 }

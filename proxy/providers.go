@@ -34,7 +34,7 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event) error {
 	e.Kind = "provider"
 	host, path, malformed := h.cfg.Upstreams.parseProvider(r.Host, r.URL.EscapedPath())
 	r, refused := h.identify(r, e)
-	ctx, leave, err := h.admit(r.Context(), e, patience)
+	r, leave, err := h.admit(r, e, patience)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event) error {
 	if err := cmp.Or(refused, malformed); err != nil {
 		return err
 	}
-	document, err := h.askProvider(ctx, host, path)
+	document, err := h.askProvider(r.Context(), host, path)
 	if err != nil {
 		return err
 	}
@@ -56,11 +56,15 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event) error {
 }
 
 func (h *Handler) askProvider(ctx context.Context, host, path string) ([]byte, error) {
+	var err error
 	switch {
 	case !h.mayAskAbout(ctx, host, path):
-		return nil, fmt.Errorf("provider %s/%s: %w", host, path, modproxy.ErrNotFound)
+		err = modproxy.ErrNotFound
 	case h.cfg.Providers == nil:
-		return nil, fmt.Errorf("provider %s/%s: %w", host, path, errProvidersOffline)
+		err = &modproxy.Lasting{Err: errors.New("providers are not kept, and modproxy is offline")}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, providerPatience)
 	defer cancel()
@@ -91,11 +95,9 @@ func (h *Handler) mayAskAbout(ctx context.Context, host, path string) bool {
 func (u *Upstreams) parseProvider(requestHost, path string) (host, below string, err error) {
 	before, rest, _ := strings.Cut(path, "/"+providersPath)
 	if before == "" {
-		own, ok := u.byName(requestHost)
-		if !ok {
+		if host = u.byName(requestHost); host == "" {
 			return "", "", notFound("want /{registry host}/v1/providers/…: no provider has this proxy's own hostname")
 		}
-		host = own
 	} else if host, err = u.named(strings.TrimPrefix(before, "/")); err != nil {
 		return "", "", err
 	}
@@ -114,8 +116,6 @@ func (u *Upstreams) parseProvider(requestHost, path string) (host, below string,
 	}
 	return host, strings.Join(parts, "/"), nil
 }
-
-var errProvidersOffline = &modproxy.Lasting{Err: errors.New("providers are not kept, and modproxy is offline")}
 
 // isProviderName reports whether s can be a segment of a provider's path: a namespace or type, which may have letters of
 // any script, a version, or a platform.

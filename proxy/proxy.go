@@ -7,8 +7,10 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -144,7 +146,7 @@ func (h *Handler) reading(f handler) http.HandlerFunc {
 func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Time: time.Now(), Client: h.clientAddress(r)}
-		res := newResponse(w, limit)
+		res := &response{ResponseWriter: w, control: *http.NewResponseController(w), limit: limit}
 		defer func() { h.finish(res, r, e, recover()) }()
 		err := h.checkName(r)
 		if err == nil {
@@ -164,13 +166,12 @@ func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 
 // finish records the request with what became of its answer. panicked is what the handler has panicked with.
 func (h *Handler) finish(w *response, r *http.Request, e *Event, panicked any) {
-	w.extend()
-	switch why := w.cutBecause(); {
+	switch why := w.extend(); {
 	case why != nil:
 		e.Err, panicked = why, http.ErrAbortHandler
 	case panicked != nil && panicked != http.ErrAbortHandler:
 		e.Err = modproxy.Fault(panicked)
-	case e.Err == nil && w.tooSlow():
+	case e.Err == nil && errors.Is(w.failed, os.ErrDeadlineExceeded):
 		e.Err = errSlow
 	}
 	e.Status, e.Bytes = w.status, w.bytes

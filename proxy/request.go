@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,7 +55,11 @@ const modulesPath = "v1/modules/"
 // Without a host in the path requestHost counts if it is an upstream's, and else the namespace decides.
 func (u *Upstreams) parse(requestHost, path string) (request, error) {
 	if strings.HasSuffix(path, ".tar.gz") {
-		return u.parsePackage(path)
+		v, err := rewrite.ParsePackagePath(path) // which has one spelling
+		if err != nil {
+			return request{}, notFound(err.Error())
+		}
+		return request{kindPackage, v}, u.allowed(v.Host)
 	}
 	before, rest, found := strings.Cut(path, "/"+modulesPath)
 	host := strings.TrimPrefix(before, "/")
@@ -71,15 +76,6 @@ func (u *Upstreams) parse(requestHost, path string) (request, error) {
 		q.Host, err = u.named(host)
 	}
 	return q, err
-}
-
-// parsePackage reads the path of a package, which has one spelling.
-func (u *Upstreams) parsePackage(path string) (request, error) {
-	v, err := rewrite.ParsePackagePath(path)
-	if err != nil {
-		return request{}, notFound(err.Error())
-	}
-	return request{kindPackage, v}, u.allowed(v.Host)
 }
 
 // parseQuestion reads the parts of what follows v1/modules/, in place.
@@ -134,27 +130,22 @@ func (u *Upstreams) allowed(host string) error {
 
 // own returns the upstream for a request without a host in its path.
 func (u *Upstreams) own(requestHost, namespace string) (string, error) {
-	if host, ok := u.byName(requestHost); ok {
-		return host, nil
-	}
-	if host, ok := u.Namespaces[namespace]; ok {
-		return host, nil
-	}
-	if u.Default == "" {
+	host := cmp.Or(u.byName(requestHost), u.Namespaces[namespace], u.Default)
+	if host == "" {
 		return "", notFound("no upstream answers for namespace " + namespace)
 	}
-	return u.Default, nil
+	return host, nil
 }
 
-// byName returns the upstream whose hostname a request was sent to, by a site that points its DNS at the proxy.
-func (u *Upstreams) byName(requestHost string) (string, bool) {
+// byName returns the upstream whose hostname a request was sent to, by a site that points its DNS at the proxy, or "".
+func (u *Upstreams) byName(requestHost string) string {
 	if u.Hosts[requestHost] {
-		return requestHost, true
+		return requestHost
 	}
 	if host, err := hostname.Parse(requestHost); err == nil && u.Hosts[host] {
-		return host, true
+		return host
 	}
-	return "", false
+	return ""
 }
 
 var (

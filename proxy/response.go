@@ -1,11 +1,15 @@
 package proxy
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"net/http"
-	"os"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/modproxy/modproxy/auth"
 )
 
 // A client must take a piece of pieceSize bytes in pieceTime, or it is cut off: it takes a place among the requests that
@@ -31,13 +35,10 @@ type response struct {
 	why  error      // the client was cut off because of this
 }
 
-func newResponse(w http.ResponseWriter, limit time.Duration) *response {
-	return &response{ResponseWriter: w, control: *http.NewResponseController(w), limit: limit}
-}
-
-// extend gives the client time for what is written next. That may also be what is written after the handler has ended:
-// headers, and what is left in a buffer. The deadline stays with the connection, so every request sets its own.
-func (w *response) extend() {
+// extend gives the client time for what is written next, or returns why it was cut off. That may also be what is written
+// after the handler has ended: headers, and what is left in a buffer. The deadline stays with the connection, so every
+// request sets its own.
+func (w *response) extend() error {
 	var deadline time.Time
 	if w.limit > 0 {
 		deadline = time.Now().Add(w.limit)
@@ -47,27 +48,8 @@ func (w *response) extend() {
 	if w.why == nil {
 		_ = w.control.SetWriteDeadline(deadline) // a test's writer has none
 	}
-}
-
-// cut ends what is being written, now.
-func (w *response) cut(why error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.done {
-		w.why = why
-		_ = w.control.SetWriteDeadline(time.Unix(1, 0)) // a test's writer has none
-	}
-}
-
-// cutBecause returns why the client was cut off, or nil.
-func (w *response) cutBecause() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.why
 }
-
-// tooSlow reports whether the client did not take a piece in time.
-func (w *response) tooSlow() bool { return errors.Is(w.failed, os.ErrDeadlineExceeded) }
 
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 {
@@ -80,23 +62,76 @@ func (w *response) Write(p []byte) (written int, err error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	for len(p) > 0 && err == nil {
-		piece := p[:min(len(p), pieceSize)]
-		p = p[len(piece):]
-		w.extend()
-		if err = w.cutBecause(); err != nil {
+	for piece := range slices.Chunk(p, pieceSize) {
+		if err = w.extend(); err != nil {
 			break
 		}
 		var n int
 		n, err = w.ResponseWriter.Write(piece)
 		written += n
+		if err != nil {
+			break
+		}
 	}
 	w.bytes += int64(written)
-	if err != nil {
-		w.failed = err
-	}
+	w.failed = cmp.Or(err, w.failed)
 	return written, err
 }
 
 // Unwrap is for [http.ResponseController].
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// recheckTime is how often the principal of a long request is checked. A change of the tokens is seen a second later at
+// most, so that a request ends within five.
+const recheckTime = time.Second
+
+// whileIdentified returns r with a context that ends when the principal of r is no longer identified, because its token
+// was revoked or has expired. The cause of the context says so. A path that was signed for the token of an issuer stays
+// good until it expires, and a request that has begun by then goes on. stop must be called after the answer.
+func (h *Handler) whileIdentified(r *http.Request, segment string) (_ *http.Request, stop func()) {
+	p := auth.PrincipalOf(r.Context())
+	if h.cfg.Auth == nil || p.Kind == auth.ByIssuer && segment != "" {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-time.After(recheckTime):
+				if err := h.cfg.Auth.Still(p, time.Now()); err != nil {
+					cancel(err)
+				}
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { cancel(nil) }
+}
+
+// endOf returns why the proxy ends the request with ctx. It returns nil if the request goes on, or the client has gone.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return cause
+	}
+	return nil
+}
+
+// cutWhenEnded cuts the client off when ctx ends because of its principal. stop must be called when the handler ends:
+// the connection then belongs to the next request.
+func (w *response) cutWhenEnded(ctx context.Context) (stop func()) {
+	unregister := context.AfterFunc(ctx, func() {
+		why := endOf(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if why != nil && why != ErrShuttingDown && !w.done { // of which clients that wait are told
+			w.why = why
+			_ = w.control.SetWriteDeadline(time.Unix(1, 0)) // a test's writer has none
+		}
+	})
+	return func() {
+		unregister()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.done = true
+	}
+}

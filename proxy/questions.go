@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // Values of headers that many answers have. They are not changed.
@@ -32,22 +35,6 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	defer release()
-	h.describe(w, e, v)
-	if matches(r.Header.Get("If-None-Match"), v.ETag) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	body := v.Document
-	if acceptsGzip(r.Header["Accept-Encoding"]) {
-		w.Header()["Content-Encoding"] = gzipCoding
-		body = v.Compressed
-	}
-	h.writeDocument(w, body)
-	return nil
-}
-
-// describe sets the headers of an answer with v, and with the news that it has not changed.
-func (h *Handler) describe(w *response, e *Event, v *modproxy.Versions) {
 	switch {
 	case v.Stale:
 		e.Cache = "modproxy; hit; detail=stale"
@@ -66,6 +53,17 @@ func (h *Handler) describe(w *response, e *Event, v *modproxy.Versions) {
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
+	if matches(r.Header.Get("If-None-Match"), v.ETag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	body := v.Document
+	if acceptsGzip(r.Header["Accept-Encoding"]) {
+		header["Content-Encoding"] = gzipCoding
+		body = v.Compressed
+	}
+	h.writeDocument(w, body)
+	return nil
 }
 
 // writeDocument writes a JSON document of a registry. A client that is gone does not matter.
@@ -97,9 +95,6 @@ func acceptsGzip(header []string) bool {
 
 // matches reports whether an If-None-Match header has the entity tag. The comparison is weak (RFC 9110, 13.1.2).
 func matches(header, etag string) bool {
-	if header == "" {
-		return false
-	}
 	for candidate := range strings.SplitSeq(header, ",") {
 		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
 		if candidate == etag || candidate == "*" {
@@ -107,4 +102,61 @@ func matches(header, etag string) bool {
 		}
 	}
 	return false
+}
+
+// serveLocation answers where the package of a version is: 204 and an absolute X-Terraform-Get, the one answer that
+// every client understands.
+func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
+	l, err := h.locate(r.Context(), &q.ModuleVersion)
+	e.Version = q.Version
+	if err != nil {
+		return err
+	}
+	origin, path := h.origin(r), l.URL
+	if h.cfg.Auth != nil && h.cfg.Auth.Signer != nil { // clients send no credential for packages
+		if l.URL, err = h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now()); err != nil {
+			return err
+		}
+	}
+	l.URL = origin + l.URL
+	w.Header()["X-Terraform-Get"] = []string{l.String()}
+	if h.cfg.Auth != nil {
+		// What is signed is one principal's, and OpenTofu is answered in two ways.
+		w.Header()["Cache-Control"] = cachePrivate
+		w.Header().Set("Vary", "Authorization, User-Agent")
+		if l.Kept && l.Subdir == "" && takesCredentials(r) {
+			// OpenTofu fetches this location with its token, so that no secret is in it. It gives up after ten seconds and
+			// takes no subdirectory: this is for packages that are here, and whole.
+			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// locate returns where the package of v is. It sets the version to the latest if that is empty.
+func (h *Handler) locate(ctx context.Context, v *modproxy.ModuleVersion) (modproxy.Location, error) {
+	if v.Version == "" {
+		list, err := h.cfg.Registry.Versions(ctx, v.Module)
+		if err != nil {
+			return modproxy.Location{}, err
+		}
+		latest, ok := list.Latest()
+		if !ok {
+			return modproxy.Location{}, fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, v.Module)
+		}
+		v.Version = latest.String()
+	}
+	return h.cfg.Registry.Location(ctx, *v)
+}
+
+// sendsToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
+var sendsToken, _ = modproxy.ParseVersion("1.12.0-0")
+
+// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to.
+func takesCredentials(r *http.Request) bool {
+	agent, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
+	agent, _, _ = strings.Cut(agent, " ")
+	version, err := modproxy.ParseVersion(agent)
+	return ok && err == nil && version.Compare(sendsToken) >= 0
 }
