@@ -5,15 +5,15 @@
 // is damaged or gone, is refused. A module that a client may not read does not exist for it.
 //
 // A change of the token file or of the key file counts in every process that has it open within a second while
-// requests come in, and never later than five; a new token counts at once.
-//
-// Two things are secret and appear in no error and no log: the text of a token, of which only a hash is kept,
-// and the segment of a signed package path.
+// requests come in, and never later than five; a new token counts at once. The text of a token, of which only a hash
+// is kept, and the segment of a signed package path are secret, and appear in no error and no log.
 package auth
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -32,11 +32,10 @@ const (
 )
 
 func (k Kind) String() string {
-	names := [...]string{"nobody", "token", "issuer", "operator"}
-	if int(k) >= len(names) {
-		return names[Nobody]
+	if k > ByOwner {
+		k = Nobody
 	}
-	return names[k]
+	return [...]string{"nobody", "token", "issuer", "operator"}[k]
 }
 
 // Grant is what a principal may do. The zero Grant is nothing.
@@ -56,11 +55,7 @@ func (g Grant) MayReadOf(host, namespace string) bool {
 	})
 }
 
-// MayReadAll reports whether one of the scopes covers every module.
-func (g Grant) MayReadAll() bool { return slices.Contains(g.Scopes, Everything) }
-
-// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices are shared: they are
-// not changed.
+// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices are not changed.
 type Principal struct {
 	Kind   Kind
 	ID     string    // unique within Kind; not secret
@@ -117,7 +112,7 @@ func PrincipalOf(ctx context.Context) Principal {
 }
 
 // Registry gives the principal of the context the answers of Next. A module that the principal may not read is not
-// found, and Next is not asked. A context without a principal is refused.
+// found, and a context without a principal is refused, without asking Next.
 type Registry struct{ Next modproxy.Registry }
 
 // Versions returns the answer of Next.
@@ -158,9 +153,6 @@ func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
 // anySegment is the segment that equals every segment.
 const anySegment = "*"
 
-// maxHost bounds the host of a scope, in bytes.
-const maxHost = 259
-
 // Scope covers the modules of one registry and namespace. Each segment equals one string, byte for byte, or is
 // "*" for every; there are no prefixes and no patterns inside a segment. The zero Scope covers nothing.
 type Scope struct {
@@ -171,10 +163,8 @@ type Scope struct {
 // Everything is the scope that covers every module.
 var Everything = Scope{anySegment, anySegment}
 
-// ParseScope reads host/namespace, of which each may be "*", or "*" alone for every module. The host is
-// normalised already: lower case, no port 443.
-//
-// Its error is [modproxy.ErrInvalid].
+// ParseScope reads host/namespace, of which each may be "*", or "*" alone for every module. The host is normalised
+// already: lower case, no port 443. Its error is [modproxy.ErrInvalid].
 func ParseScope(s string) (Scope, error) {
 	if s == anySegment {
 		return Everything, nil
@@ -190,19 +180,10 @@ func ParseScope(s string) (Scope, error) {
 
 func (s Scope) valid() bool {
 	m := modproxy.Module{Namespace: s.Namespace, Name: "a", System: "a"}
-	return (s.Host == anySegment || isHost(s.Host)) && (s.Namespace == anySegment || m.Check() == nil)
-}
-
-// isHost reports whether s can be a normalised host. It need not be exact: another string equals no module's
-// host.
-func isHost(s string) bool {
-	return 0 < len(s) && len(s) <= maxHost && strings.IndexByte("-.:", s[0]) < 0 &&
-		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
-}
-
-// Covers reports whether m is one of the scope's modules.
-func (s Scope) Covers(m modproxy.Module) bool {
-	return covers(s.Host, m.Host) && covers(s.Namespace, m.Namespace)
+	// A host need not be exact: another string equals no module's host.
+	host := s.Host == anySegment || s.Host != "" && len(s.Host) <= 259 && strings.IndexByte("-.:", s.Host[0]) < 0 &&
+		strings.Trim(s.Host, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
+	return host && (s.Namespace == anySegment || m.Check() == nil)
 }
 
 // Scopes are several scopes.
@@ -210,7 +191,9 @@ type Scopes []Scope
 
 // Covers reports whether one of the scopes covers m.
 func (all Scopes) Covers(m modproxy.Module) bool {
-	return slices.ContainsFunc(all, func(s Scope) bool { return s.Covers(m) })
+	return slices.ContainsFunc(all, func(s Scope) bool {
+		return covers(s.Host, m.Host) && covers(s.Namespace, m.Namespace)
+	})
 }
 
 func covers(segment, of string) bool {
@@ -232,4 +215,94 @@ func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *Scope) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseScope(string(text))
 	return err
+}
+
+// Challenge is for the WWW-Authenticate header of an answer with status 401.
+const Challenge = `Bearer realm="modproxy"`
+
+// Verifier identifies clients by JSON Web Tokens.
+type Verifier interface {
+	// Verify returns the principal that text, a token, is for. Its error is a [*Refused], or
+	// [modproxy.ErrUnavailable] when the principal cannot be known. now is from [time.Now].
+	Verify(ctx context.Context, text string, now time.Time) (Principal, error)
+}
+
+// Authenticator identifies the clients of requests. It is safe for concurrent use.
+type Authenticator struct {
+	Tokens *Tokens  // nil: no token is good
+	JWT    Verifier // nil: no JSON Web Token is good
+	Signer *Signer  // nil: no signed path is good
+}
+
+// Identify returns the principal that sent a request with the given header. The credential is a token, either
+// as a bearer token, which is how clients show what they have for the registry's host, or as the password of
+// basic authentication with any user name, which is how they show what .netrc has. now is from [time.Now].
+//
+// The error is a [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be known.
+func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
+	values := header["Authorization"]
+	switch len(values) {
+	case 0:
+		return Principal{}, &Refused{noCredential}
+	case 1:
+	default:
+		return Principal{}, &Refused{"more than one credential"}
+	}
+	switch text := credential(values[0]); {
+	case text == "":
+		return Principal{}, &Refused{"neither a bearer token nor basic authentication"}
+	case strings.HasPrefix(text, tokenPrefix) && a.Tokens != nil:
+		return a.Tokens.Verify(text, now)
+	case strings.Count(text, ".") == 2 && a.JWT != nil:
+		return a.JWT.Verify(ctx, text, now)
+	}
+	return Principal{}, &Refused{"not a credential that this proxy knows"}
+}
+
+// Still returns nil while p, the principal of a request that goes on, is identified: its token was neither
+// revoked nor has it expired. now is from [time.Now]. Errors are those of Identify.
+func (a *Authenticator) Still(p Principal, now time.Time) error {
+	switch {
+	case p.Kind == ByToken && a.Tokens != nil:
+		_, err := a.Tokens.byID(p.ID, now)
+		return err
+	case p.Kind == ByIssuer && !p.Until.IsZero() && !now.Before(p.Until.Add(maxSkew)):
+		return &Refused{p.String() + " has expired"}
+	}
+	return nil
+}
+
+// Package returns the principal that asks for the package of m at path, in its one spelling. It is identified
+// by the segment that was before the path, as [CutSegment] returns it, and without one by the header.
+//
+// Errors: those of Identify, and [modproxy.ErrNotFound], with the principal, if it may not read m.
+func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
+	if segment != "" {
+		if a.Signer == nil {
+			return Principal{}, &Refused{"no path is signed here"}
+		}
+		return a.Signer.Redeem(segment, path, m, now)
+	}
+	p, err := a.Identify(ctx, header, now)
+	if err == nil && !p.MayRead(m) {
+		err = modproxy.ErrNotFound
+	}
+	return p, err
+}
+
+// credential returns the token in an Authorization header of at most 32 KiB, or "".
+func credential(value string) string {
+	scheme, rest, _ := strings.Cut(value, " ")
+	rest = strings.TrimSpace(rest)
+	switch {
+	case len(value) > 32<<10:
+	case strings.EqualFold(scheme, "Bearer"):
+		return rest
+	case strings.EqualFold(scheme, "Basic"):
+		if pair, err := base64.StdEncoding.DecodeString(rest); err == nil {
+			_, password, _ := strings.Cut(string(pair), ":")
+			return password
+		}
+	}
+	return ""
 }

@@ -49,7 +49,7 @@ type seen[T any] struct {
 	value   *T
 	err     error
 	at      time.Duration // since the start
-	info    fs.FileInfo   // nil if there was no file
+	info    fs.FileInfo   // from before it was read; nil if there was no file
 	settled bool          // a change would have changed info
 }
 
@@ -100,24 +100,26 @@ func (f *file[T]) wrong(err error) error {
 }
 
 func (f *file[T]) read(before *seen[T], at time.Duration) *seen[T] {
-	info, err := os.Stat(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = nil; before.info != nil || before.err != nil {
-			err = fmt.Errorf("%s: %w", f.path, errGone)
-		}
-		return &seen[T]{value: new(T), err: err, at: at}
-	}
-	if err == nil && before.settled && os.SameFile(before.info, info) &&
-		before.info.ModTime().Equal(info.ModTime()) && before.info.Size() == info.Size() {
-		again := *before
-		again.at = at
-		return &again
-	}
 	s := &seen[T]{value: new(T), at: at}
-	if s.info, err = f.decode(s.value); err != nil {
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if before.info != nil || before.err != nil {
+			s.err = fmt.Errorf("%s: %w", f.path, errGone)
+		}
+		return s
+	case err == nil && before.settled && os.SameFile(before.info, info) &&
+		before.info.ModTime().Equal(info.ModTime()) && before.info.Size() == info.Size():
+		*s = *before
+		s.at = at
+		return s
+	case err == nil:
+		err = f.decode(s.value)
+	}
+	if err != nil {
 		return &seen[T]{value: new(T), err: fmt.Errorf("%s: %w", f.path, err), at: at}
 	}
-	s.settled = time.Since(s.info.ModTime()) > settling
+	s.info, s.settled = info, time.Since(info.ModTime()) > settling
 	return s
 }
 
@@ -128,35 +130,24 @@ type sealed struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// decode reads the file into value, and tells of the file that was read.
-func (f *file[T]) decode(value *T) (info fs.FileInfo, err error) {
-	r, err := durable.OpenRegular(f.path, os.O_RDONLY)
+// decode reads the file into value.
+func (f *file[T]) decode(value *T) error {
+	content, err := durable.ReadRegular(f.path, maxFile)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	if info, err = r.Stat(); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("larger than %d bytes", maxFile)
-	}
-	if err != nil {
-		return nil, err
+		return err
 	}
 	var s sealed
 	var raw bytes.Buffer
 	if decodeStrictly(content, &s) != nil || json.Compact(&raw, s.Content) != nil || sha256.Sum256(raw.Bytes()) != s.SHA256 {
-		return nil, errDamaged
+		return errDamaged
 	}
 	if s.Format != f.format {
-		return nil, fmt.Errorf("the format is %.40q, and this modproxy reads %q", s.Format, f.format)
+		return fmt.Errorf("the format is %.40q, and this modproxy reads %q", s.Format, f.format)
 	}
 	if err := decodeStrictly(raw.Bytes(), value); err != nil {
-		return nil, err
+		return err
 	}
-	return info, f.check(value)
+	return f.check(value)
 }
 
 // decodeStrictly reads one JSON value, all of whose fields v has.
@@ -200,11 +191,11 @@ func (f *file[T]) write(value *T) error {
 		return err
 	}
 	content, err := json.MarshalIndent(sealed{f.format, sha256.Sum256(raw), raw}, "", "\t")
+	if err == nil && len(content) >= maxFile {
+		err = fmt.Errorf("the file would be larger than %d bytes", maxFile)
+	}
 	if err != nil {
 		return err
-	}
-	if len(content) >= maxFile {
-		return fmt.Errorf("the file would be larger than %d bytes", maxFile)
 	}
 	dir, base := filepath.Split(f.path)
 	if err := durable.RemoveTemps(filepath.Clean(dir), base+"."); err != nil {
@@ -228,23 +219,17 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes the directory for the files, unless it is there. It has mode 0700 and the owner of the
-// directory that it is in.
-//
-// Its error is [modproxy.ErrUnavailable].
+// MakeDir makes the directory for the files, unless it is there, with mode 0700 and the owner of the directory that
+// it is in. Its error is [modproxy.ErrUnavailable].
 func MakeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	var d *os.File
 	if err == nil {
-		d, err = os.OpenFile(dir, os.O_RDONLY|durable.NoFollow, 0)
+		var d *os.File
+		if d, err = os.OpenFile(dir, os.O_RDONLY|durable.NoFollow, 0); err == nil {
+			err = errors.Join(durable.InheritOwner(d), d.Close(), durable.Disk{}.FlushDir(filepath.Dir(dir)))
+		}
 	}
-	if err == nil {
-		err = errors.Join(durable.InheritOwner(d), d.Close(), durable.Disk{}.FlushDir(filepath.Dir(dir)))
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: directory of tokens: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil

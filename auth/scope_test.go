@@ -44,11 +44,11 @@ func TestScopeCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := scope.Covers(module(c.host, c.namespace)); got != c.want {
+		if got := (auth.Scopes{scope}).Covers(module(c.host, c.namespace)); got != c.want {
 			t.Errorf("%s covers %s/%s: %v", c.scope, c.host, c.namespace, got)
 		}
 	}
-	if (auth.Scope{}).Covers(modproxy.Module{}) || (auth.Grant{Admin: true}).MayRead(module("a", "b")) {
+	if (auth.Scopes{{}}).Covers(modproxy.Module{}) || (auth.Grant{Admin: true}).MayRead(module("a", "b")) {
 		t.Error("what grants nothing covers something")
 	}
 }
@@ -84,7 +84,7 @@ func FuzzScope(f *testing.F) {
 			wantNamespace = "*"
 		}
 		want := (wantHost == "*" || wantHost == host) && (wantNamespace == "*" || wantNamespace == namespace)
-		if got := scope.Covers(module(host, namespace)); got != want {
+		if got := (auth.Scopes{scope}).Covers(module(host, namespace)); got != want {
 			t.Fatalf("%q covers %q/%q: %v", s, host, namespace, got)
 		}
 	})

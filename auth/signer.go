@@ -65,9 +65,25 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 		return nil, err
 	}
 	cfg.Life = cmp.Or(cfg.Life, time.Hour)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode()&0o007 != 0:
+		return nil, fmt.Errorf("%s: everybody on this machine may read or change it: "+
+			"take that away (chmod o= %s) and run modproxy key rotate twice", path, path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
 	clock := NewClock()
-	keys, err := openKeys(ctx, path, clock.start)
-	return &Signer{cfg, clock, keys}, err
+	f, err := openKeys(path, clock.start)
+	if err == nil {
+		err = f.change(ctx, func(old *keys) (*keys, error) {
+			if old.Current != nil {
+				return nil, nil
+			}
+			return &keys{Current: newKey()}, nil
+		})
+	}
+	return &Signer{cfg, clock, f}, err
 }
 
 // Check returns why no path can be signed or is good; nil if it can.
@@ -254,29 +270,10 @@ func (k *keys) check() error {
 	return nil
 }
 
-func newKeyFile(path string) *file[keys] {
-	return &file[keys]{path: path, what: "key of the package paths", format: "modproxy key 1", check: (*keys).check}
-}
-
-// openKeys opens the keys at path, and makes them if there is no file.
-func openKeys(ctx context.Context, path string, start time.Time) (*file[keys], error) {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.Mode()&0o007 != 0:
-		return nil, fmt.Errorf("%s: everybody on this machine may read or change it: take that away (chmod o= %s) and run modproxy key rotate twice", path, path)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	f := newKeyFile(path)
-	if err := f.open(start); err != nil {
-		return nil, err
-	}
-	return f, f.change(ctx, func(old *keys) (*keys, error) {
-		if old.Current != nil {
-			return nil, nil
-		}
-		return &keys{Current: newKey()}, nil
-	})
+// openKeys opens the keys at path. That there is no file is no error.
+func openKeys(path string, start time.Time) (*file[keys], error) {
+	f := &file[keys]{path: path, what: "key of the package paths", format: "modproxy key 1", check: (*keys).check}
+	return f, f.open(start)
 }
 
 func newKey() []byte {
@@ -291,8 +288,8 @@ func newKey() []byte {
 //
 // Its error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {
-	f := newKeyFile(path)
-	if err := f.open(time.Now()); err != nil {
+	f, err := openKeys(path, time.Now())
+	if err != nil {
 		return f.wrong(err)
 	}
 	return f.change(ctx, func(old *keys) (*keys, error) {
