@@ -124,25 +124,20 @@ var registered = []string{
 
 // check checks what the verifier does not.
 func (c claims) check(now time.Time) error {
-	for name := range c {
-		// encoding/json takes whatever folds to a name for the field that it knows.
-		for _, own := range registered {
-			if name != own && strings.EqualFold(name, own) {
-				return fmt.Errorf("claim %.40q in another spelling than its own", name)
-			}
+	for name := range c { // encoding/json takes whatever folds to a name for the field that it knows
+		if slices.ContainsFunc(registered, func(own string) bool { return name != own && strings.EqualFold(name, own) }) {
+			return fmt.Errorf("claim %.40q in another spelling than its own", name)
 		}
 	}
 	if sub, ok := scalar(c["sub"]); !ok || sub == "" {
 		return errors.New("it names no subject")
 	}
-	if raw, ok := c["nbf"]; ok && string(raw) != "null" {
-		var nbf float64
-		if err := json.Unmarshal(raw, &nbf); err != nil {
-			return errors.New("nbf is not a number")
-		}
-		if nbf > float64(now.Add(skew).Unix()) {
-			return errors.New("it is not yet good")
-		}
+	var nbf float64 // stays 0 for null
+	if raw, ok := c["nbf"]; ok && json.Unmarshal(raw, &nbf) != nil {
+		return errors.New("nbf is not a number")
+	}
+	if nbf > float64(now.Add(skew).Unix()) {
+		return errors.New("it is not yet good")
 	}
 	return nil
 }
@@ -179,21 +174,17 @@ func (c claims) values(name string) []string {
 func (i *Issuer) grant(c claims) (groups []string, grant auth.Grant) {
 	has := c.values(i.GroupsClaim)
 	for _, g := range i.Groups {
-		if g.has(c, has) {
+		misses := func(pair string) bool {
+			name, want, _ := strings.Cut(pair, "=")
+			got, ok := scalar(c[name])
+			return !ok || got != want
+		}
+		of := func(value string) bool { return slices.Contains(has, value) }
+		if !slices.ContainsFunc(g.Match, misses) && (len(g.Values) == 0 || slices.ContainsFunc(g.Values, of)) {
 			groups = append(groups, g.Name)
 			grant.Scopes = append(grant.Scopes, g.Scopes...)
 			grant.Admin = grant.Admin || g.Admin
 		}
 	}
 	return groups, grant
-}
-
-func (g *Group) has(c claims, values []string) bool {
-	for _, pair := range g.Match {
-		name, want, _ := strings.Cut(pair, "=")
-		if got, ok := scalar(c[name]); !ok || got != want {
-			return false
-		}
-	}
-	return len(g.Values) == 0 || slices.ContainsFunc(g.Values, func(v string) bool { return slices.Contains(values, v) })
 }

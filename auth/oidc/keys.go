@@ -55,31 +55,25 @@ type attempt struct {
 	err    error // how it ended
 }
 
-// VerifySignature implements the key set of the verifier, which has held the token to the allowed algorithms.
+// VerifySignature returns the payload of a token that one of the keys signed. The verifier, which calls it, has held
+// the token to the allowed algorithms.
 func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []byte, err error) {
-	payload, a.err = a.issuer.signed(ctx, text, a.now)
-	return payload, a.err
-}
-
-// signed returns the payload of a token that one of the keys signed.
-func (i *issuer) signed(ctx context.Context, text string, now time.Time) ([]byte, error) {
+	defer func() { a.err = err }()
 	jws, err := jose.ParseSignedCompact(text, algorithms)
 	if err != nil {
 		return nil, err
 	}
 	for missing := false; ; missing = true { // the issuer may have a new key (openid-connect-core-1_0, section 10.1.1)
-		keys, failed, err := i.get(ctx, now, missing)
+		keys, failed, err := a.issuer.get(ctx, a.now, missing)
 		if err != nil {
 			return nil, err
 		}
 		payload, err := signedBy(keys, jws)
-		switch {
-		case !errors.Is(err, errNoKey):
-			return payload, err
-		case missing && failed:
+		if missing && failed && errors.Is(err, errNoKey) {
 			return nil, errKeys
-		case missing:
-			return nil, err
+		}
+		if missing || !errors.Is(err, errNoKey) {
+			return payload, err
 		}
 	}
 }
@@ -239,14 +233,12 @@ func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 
 // signs reports whether a key is public, of a good kind and size, and for signatures.
 func signs(key *jose.JSONWebKey) bool {
-	if key.Use != "" && key.Use != "sig" || !key.Valid() {
-		return false
-	}
+	good := (key.Use == "" || key.Use == "sig") && key.Valid()
 	switch public := key.Key.(type) {
 	case *rsa.PublicKey:
-		return 2048 <= public.N.BitLen() && public.N.BitLen() <= 8192
+		return good && 2048 <= public.N.BitLen() && public.N.BitLen() <= 8192
 	case *ecdsa.PublicKey, ed25519.PublicKey:
-		return true
+		return good
 	}
 	return false
 }

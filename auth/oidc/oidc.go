@@ -96,9 +96,6 @@ func (v *Verifier) Rules() string { return v.rules }
 // Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys are not known and cannot be
 // had. ctx ends the wait for them, not the fetch, which others may wait for.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
-	if len(text) > maxToken {
-		return auth.Principal{}, &auth.Refused{Why: "JWT: too long"}
-	}
 	latest, hash := v.clock.Latest(now), sha256.Sum256([]byte(text))
 	if g, ok := v.known.Get(hash); ok && now.Sub(g.at).Abs() < remember && latest.Before(g.principal.Until) {
 		return g.principal, nil
@@ -153,24 +150,24 @@ func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time)
 // issuerOf returns the issuer that a token names, before anything of it is believed. A token has one spelling:
 // its parts are base64 without a bit to spare.
 func issuerOf(text string) (string, error) {
+	if len(text) > maxToken {
+		return "", errors.New("too long")
+	}
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 || strings.ContainsAny(text, "\r\n") {
 		return "", errors.New("want three parts between dots")
 	}
-	var payload []byte
+	var raw [3][]byte
 	for n, part := range parts {
-		raw, err := base64.RawURLEncoding.Strict().DecodeString(part)
-		if err != nil || len(raw) == 0 {
+		var err error
+		if raw[n], err = base64.RawURLEncoding.Strict().DecodeString(part); err != nil || part == "" {
 			return "", errors.New("want base64 for a URL, without padding")
-		}
-		if n == 1 {
-			payload = raw
 		}
 	}
 	var named struct {
 		Issuer string `json:"iss"`
 	}
-	if err := json.Unmarshal(payload, &named); err != nil {
+	if err := json.Unmarshal(raw[1], &named); err != nil {
 		return "", errors.New("want claims that are a JSON object with an issuer")
 	}
 	return named.Issuer, nil
