@@ -103,3 +103,36 @@ func isPlain(s string) bool {
 func Display(normalised string) string {
 	return svchost.ForDisplay(normalised)
 }
+
+// ParseModule reads a module address as people write it. Without a hostname it is at host, unless that is
+// empty. The error is [modproxy.ErrInvalid].
+func ParseModule(s, host string) (m modproxy.Module, err error) {
+	parts := strings.Split(s, "/")
+	if len(parts) == 3 && host != "" {
+		parts = append([]string{host}, parts...)
+	}
+	if len(parts) != 4 {
+		return m, fmt.Errorf("%w: %.200q is no module address: want registry.example.com/namespace/name/system", modproxy.ErrInvalid, s)
+	}
+	m = modproxy.Module{Namespace: parts[1], Name: parts[2], System: parts[3]}
+	if m.Host, err = Parse(Display(parts[0])); err != nil {
+		return modproxy.Module{}, err
+	}
+	return m, m.Check()
+}
+
+// IsLocalhost reports whether a name without a port is one that always leads to the machine it is used on (RFC
+// 6761, 6.3).
+func IsLocalhost(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// TokenVariable returns the variable in which clients look for the token of a host; empty for a host with a
+// port, which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
+func TokenVariable(host string) string {
+	if strings.Contains(host, ":") {
+		return ""
+	}
+	return "TF_TOKEN_" + strings.NewReplacer("-", "__", ".", "_").Replace(host)
+}

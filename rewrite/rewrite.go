@@ -7,8 +7,12 @@ package rewrite
 
 import (
 	"context"
+	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
 )
 
 // Registry answers like Next, but with locations at this proxy: paths from its root, which clients resolve against the URL
@@ -36,4 +40,59 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return r.Next.Package(ctx, v)
+}
+
+const (
+	protocol = "v1/modules" // below the hostname
+	suffix   = ".tar.gz"
+)
+
+// PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:
+//
+//	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
+//
+// The module was checked and the version is canonical.
+func PackagePath(v modproxy.ModuleVersion) string {
+	return strings.Join([]string{"", v.Host, protocol, v.Namespace, v.Name, v.System, v.Version, fileName(v)}, "/")
+}
+
+func fileName(v modproxy.ModuleVersion) string {
+	return v.Name + "-" + v.System + "-" + v.Version + suffix
+}
+
+var wanted = PackagePath(modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}.At("{version}"))
+
+// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters may
+// be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
+func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
+	bad := func(why string) (modproxy.ModuleVersion, error) {
+		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
+	}
+	parts := strings.Split(escaped, "/")
+	if len(parts) != 9 || parts[0] != "" {
+		return bad("want " + wanted)
+	}
+	for i := range parts {
+		var err error
+		if parts[i], err = url.PathUnescape(parts[i]); err != nil {
+			return bad("bad percent-encoding")
+		}
+	}
+	if host, err := hostname.Parse(hostname.Display(parts[1])); err != nil || host != parts[1] {
+		return bad("the hostname is not in its normal spelling")
+	}
+	if parts[2]+"/"+parts[3] != protocol {
+		return bad("want " + protocol)
+	}
+	v := modproxy.Module{Host: parts[1], Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
+	if err := v.Check(); err != nil {
+		return modproxy.ModuleVersion{}, err
+	}
+	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
+		return bad("the version is not in its canonical spelling")
+	}
+	if parts[8] != fileName(v) {
+		return bad("want " + fileName(v))
+	}
+	return v, nil
 }
