@@ -6,11 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"runtime"
-	"slices"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 )
@@ -28,51 +23,32 @@ type Keeper interface {
 	Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 }
 
-// Rebuild reads every blob and puts the records that need it, as Kinds say, unless they are there. Damaged blobs
-// are set aside. Of c only Found and Progress count. Records of the answer are those that were put, Kept the
-// blobs that records need now, and Orphans the others.
-func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
-	c.Repair = true
-	v, err := s.newVerification(ctx, c)
-	if err == nil {
-		err = inParallel(ctx, slices.Collect(maps.Keys(v.blobs)), v.rebuildBlob)
+// verifyBlob compares a blob with its digest and with the records that need it. Of a blob that no record needs
+// it puts the records, if that is asked for.
+func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *verifiedBlob) error {
+	switch {
+	case b.damaged, b.needed && !v.asked.Data:
+		return nil
+	case !b.needed && !(v.asked.Data && v.asked.Repair):
+		v.count(func(out *Verified) { out.Orphans.add(b.size) })
+		return nil
 	}
-	v.progress()
-	return v.out, failure(ctx, err)
-}
-
-// inParallel calls f for blobs, several at a time. An error of f ends it.
-func inParallel(ctx context.Context, list []modproxy.Digest, f func(context.Context, modproxy.Digest) error) error {
-	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, d := range list {
-		if within.Err() != nil {
-			break
-		}
-		group.Go(func() error { return f(within, d) })
-	}
-	return errors.Join(group.Wait(), ctx.Err())
-}
-
-// verifyBlob compares a blob with its digest and the records that need it.
-func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error {
 	needing, err := v.Records.Needing(ctx, d)
 	if err != nil {
 		return err
 	}
-	var records []Record
-	var checks []func(io.Reader) error
-	for _, r := range needing {
-		keeper := v.Kinds[r.Kind]
-		if keeper == nil {
-			continue
+	var made []Record
+	blob, err := v.Blobs.Open(ctx, d)
+	if err == nil {
+		c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
+		defer c.Close()
+		if b.needed {
+			v.verifyData(ctx, c, needing)
+		} else {
+			made = v.recordsOf(ctx, c)
 		}
-		if r, err := v.Records.Get(ctx, r.Ref); err == nil { // else it has changed
-			records = append(records, r)
-			checks = append(checks, func(blob io.Reader) error { return keeper.VerifyData(ctx, r, d, blob) })
-		}
+		err = c.check(ctx)
 	}
-	found, err := v.readBlob(ctx, d, checks)
 	if err != nil {
 		var r Record
 		if len(needing) > 0 {
@@ -81,75 +57,56 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest) error 
 		v.reportBlob(ctx, r, d, err)
 		return nil
 	}
-	for i, err := range found {
-		if err != nil {
-			v.reportBlob(ctx, records[i], d, fmt.Errorf("%w: %w", ErrDamaged, err))
-		}
-	}
-	return nil
-}
-
-// rebuildBlob puts the records that need a blob.
-func (v *verification) rebuildBlob(ctx context.Context, d modproxy.Digest) error {
-	size := v.blobs[d].size
-	var records []Record
-	var checks []func(io.Reader) error
-	for _, keeper := range v.Kinds {
-		if keeper != nil {
-			checks = append(checks, func(blob io.Reader) error {
-				list, err := keeper.Rebuild(ctx, d, size, blob)
-				records = append(records, list...)
-				return err
-			})
-		}
-	}
-	if _, err := v.readBlob(ctx, d, checks); err != nil { // a kind that fails does not know it
-		v.reportBlob(ctx, Record{}, d, err)
-		return nil
-	}
-	put := 0
-	for _, r := range records {
+	for _, r := range made {
 		r.Revision = 0
 		switch _, err := v.Records.Put(ctx, r); {
 		case err == nil:
-			put++
+			v.count(func(out *Verified) { out.Records++ })
 		case errors.Is(err, fs.ErrNotExist): // the blob was removed meanwhile
 			return nil
 		case !errors.Is(err, ErrConflict):
 			return err
 		}
 	}
-	needing, err := v.Records.Needing(ctx, d)
-	if err != nil {
-		return err
+	if b.needed {
+		return nil
 	}
+	needing, err = v.Records.Needing(ctx, d)
 	v.count(func(out *Verified) {
-		if out.Records += put; len(needing) > 0 {
-			out.Kept.add(size)
+		if len(needing) > 0 {
+			out.Kept.add(b.size)
 		} else {
-			out.Orphans.add(size)
+			out.Orphans.add(b.size)
 		}
 	})
-	return nil
+	return err
 }
 
-// readBlob gives the bytes of a blob to checks, one after the other, and returns what they say. The error is
-// about the blob; then they do not count.
-func (v *verification) readBlob(ctx context.Context, d modproxy.Digest, checks []func(io.Reader) error) (found []error, err error) {
-	blob, err := v.Blobs.Open(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
-	defer c.Close()
-	for _, check := range checks {
-		found = append(found, check(c))
-		if err := c.check(ctx); err != nil {
-			return nil, err
+// verifyData compares a blob with the records that need it. Its own damage is left to the caller.
+func (v *verification) verifyData(ctx context.Context, c *checkedReader, needing []Record) {
+	for _, r := range needing {
+		keeper := v.Kinds[r.Kind]
+		r, err := v.Records.Get(ctx, r.Ref)
+		if keeper == nil || err != nil { // it has changed
+			continue
+		}
+		if err := keeper.VerifyData(ctx, r, c.want, c); err != nil && c.check(ctx) == nil {
+			v.reportBlob(ctx, r, c.want, fmt.Errorf("%w: %w", ErrDamaged, err))
 		}
 		_, _ = c.Seek(0, io.SeekStart)
 	}
-	return found, c.check(ctx)
+}
+
+// recordsOf returns the records that need a blob, as Kinds say. A kind that fails does not know it.
+func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []Record) {
+	for _, keeper := range v.Kinds {
+		if keeper != nil {
+			made, _ := keeper.Rebuild(ctx, c.want, c.size, c)
+			list = append(list, made...)
+			_, _ = c.Seek(0, io.SeekStart)
+		}
+	}
+	return list
 }
 
 // countedBlob counts what is read, and ends with its context.

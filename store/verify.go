@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 )
@@ -61,29 +63,39 @@ type Verified struct {
 // Verify compares records with what their kinds say, and with the blobs that they need. The storage may be used
 // meanwhile: what has changed is not reported. The error is that it could not go on.
 func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
-	v, err := s.newVerification(ctx, c)
-	if err == nil {
+	return s.verify(ctx, c, false)
+}
+
+// Rebuild reads every blob and puts the records that need it, as Kinds say, unless they are there. Damaged blobs
+// are set aside. Of c only Found and Progress count. Records of the answer are those that were put, Kept the
+// blobs that records need now, and Orphans the others.
+func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
+	c.Data, c.Repair = true, true
+	return s.verify(ctx, c, true)
+}
+
+// verify looks at records and then at blobs. With rebuild it takes every blob for one without records.
+func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, error) {
+	s.init()
+	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]*verifiedBlob{}, started: time.Now()}
+	list, err := s.list(ctx)
+	for _, b := range list {
+		v.blobs[b.Digest] = &verifiedBlob{size: b.Size}
+		v.out.Total += b.Size
+	}
+	if err == nil && !rebuild {
 		err = v.verifyRecords(ctx)
 	}
-	var needed, orphans []modproxy.Digest
-	for d, b := range v.blobs {
-		switch {
-		case !b.needed:
-			orphans = append(orphans, d)
-		case !b.damaged:
-			needed = append(needed, d)
+	if err == nil {
+		group, within := errgroup.WithContext(ctx)
+		group.SetLimit(runtime.GOMAXPROCS(0))
+		for d, b := range v.blobs {
+			if within.Err() != nil {
+				break
+			}
+			group.Go(func() error { return v.verifyBlob(within, d, b) })
 		}
-	}
-	if err == nil && c.Data {
-		err = inParallel(ctx, needed, v.verifyBlob)
-	}
-	switch {
-	case err == nil && c.Data && c.Repair:
-		err = inParallel(ctx, orphans, v.rebuildBlob)
-	case err == nil:
-		for _, d := range orphans {
-			v.out.Orphans.add(v.blobs[d].size)
-		}
+		err = errors.Join(group.Wait(), ctx.Err())
 	}
 	v.progress()
 	return v.out, failure(ctx, err)
@@ -106,18 +118,6 @@ type verifiedBlob struct {
 	needed, damaged bool // as records say
 }
 
-// newVerification lists the blobs.
-func (s *Store) newVerification(ctx context.Context, c Check) (*verification, error) {
-	s.init()
-	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]*verifiedBlob{}, started: time.Now()}
-	list, err := s.list(ctx)
-	for _, b := range list {
-		v.blobs[b.Digest] = &verifiedBlob{size: b.Size}
-		v.out.Total += b.Size
-	}
-	return v, err
-}
-
 func (v *verification) verifyRecords(ctx context.Context) error {
 	for r, err := range v.Records.List(ctx, "", "") {
 		switch {
@@ -125,7 +125,7 @@ func (v *verification) verifyRecords(ctx context.Context) error {
 			v.verifyRecord(ctx, r)
 		case errors.Is(err, ErrDamaged):
 			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
-				return v.delete(ctx, r)
+				return v.Records.Delete(ctx, r.Ref, r.Revision)
 			})
 		default:
 			return err
@@ -133,19 +133,6 @@ func (v *verification) verifyRecords(ctx context.Context) error {
 		v.count(func(out *Verified) { out.Records++ })
 	}
 	return nil
-}
-
-// delete deletes a record, unless it has changed.
-func (v *verification) delete(ctx context.Context, r Record) error {
-	return ignore(v.Records.Delete(ctx, r.Ref, r.Revision), ErrConflict)
-}
-
-// ignore returns err unless it is one of those in list.
-func ignore(err error, list ...error) error {
-	if slices.ContainsFunc(list, func(target error) bool { return errors.Is(err, target) }) {
-		return nil
-	}
-	return err
 }
 
 func (v *verification) verifyRecord(ctx context.Context, r Record) {
@@ -198,15 +185,15 @@ func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Dige
 	switch {
 	case absent:
 		damage.Kind, damage.Text = MissingBlob, "the package is not there"
-		repair = func() error { return v.delete(ctx, r) }
+		repair = func() error { return v.Records.Delete(ctx, r.Ref, r.Revision) }
 	case errors.Is(err, ErrDamaged):
 		damage.Kind = DamagedBlob
 		repair = func() error {
 			err := v.Check(ctx, d)
 			if err == nil && r.Revision != 0 { // the bytes are right, and the record is not
-				err = v.delete(ctx, r)
+				err = v.Records.Delete(ctx, r.Ref, r.Revision)
 			}
-			return ignore(err, ErrDamaged, fs.ErrNotExist)
+			return err
 		}
 	}
 	v.report(damage, repair)
@@ -218,13 +205,14 @@ func (v *verification) unchanged(ctx context.Context, r Record) bool {
 	return err == nil && is.Revision == r.Revision
 }
 
-// report calls Found. With Repair it calls repair before, unless that is nil.
+// report calls Found. With Repair it calls repair before, unless that is nil. What was deleted, replaced or set
+// aside meanwhile is repaired, too.
 func (v *verification) report(d Damage, repair func() error) {
 	if v.asked.Repair && repair != nil {
-		if err := repair(); err != nil {
+		err := repair()
+		d.Repaired = err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist)
+		if !d.Repaired {
 			d.Text += "; repair: " + err.Error()
-		} else {
-			d.Repaired = true
 		}
 	}
 	v.mu.Lock()
