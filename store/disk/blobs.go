@@ -111,11 +111,6 @@ type blob struct {
 func (b blob) Size() int64 { return b.size }
 
 func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, error) {
-	done, err := x.d.use(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	name := x.d.blobPath(digest)
 	if _, err := lstatFile(name); err != nil {
 		return nil, err

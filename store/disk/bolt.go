@@ -109,11 +109,9 @@ func (d *Directory) readIndex() error {
 
 // view runs a transaction that reads.
 func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
-	done, err := d.use(ctx)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer done()
 	return d.contain(func() error { return d.db.View(f) })
 }
 

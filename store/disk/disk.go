@@ -19,6 +19,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,10 +55,11 @@ type Directory struct {
 	db    *bbolt.DB
 	disk  durable.Disk
 
+	layout   int   // the version that layout.json says; zero if there is none
 	readOnly error // why nothing may be changed; nil if it may
 	health   health
 
-	open   sync.RWMutex // held for reading while the directory is used
+	open   sync.RWMutex // held for reading while the directory is changed
 	closed bool
 
 	writing sync.Mutex                        // see begin
@@ -68,23 +70,7 @@ type Directory struct {
 //
 // It refuses a directory that another process has open, one of a newer layout, and one whose index is missing
 // beside what is kept, empty, cut short or damaged. The error says what to do, which is a rebuild.
-func Open(dir string) (*Directory, error) {
-	d := newDirectory(dir)
-	err := d.prepare()
-	if err == nil {
-		err = d.openIndex()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := d.readIndex(); err != nil {
-		return nil, errors.Join(err, d.db.Close())
-	}
-	if err := errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout()); err != nil {
-		return nil, errors.Join(err, d.db.Close())
-	}
-	return d, nil
-}
+func Open(dir string) (*Directory, error) { return newDirectory(dir).opened() }
 
 // OpenReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is
 // [syscall.EROFS]. Several processes may have it open so, while none has it open to write. The caller closes
@@ -96,30 +82,42 @@ func OpenReadOnly(dir string) (*Directory, error) {
 	d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
 		dir, syscall.EROFS)
 	d.health.final = d.readOnly
-	if err := d.openIndex(); err != nil {
-		return nil, err
-	}
-	if err := d.readIndex(); err != nil {
-		return nil, errors.Join(err, d.db.Close())
-	}
-	return d, nil
+	return d.opened()
 }
 
 func newDirectory(dir string) *Directory {
 	return &Directory{dir: dir, index: filepath.Join(dir, indexName)}
 }
 
+func (d *Directory) opened() (*Directory, error) {
+	err := d.prepare()
+	if err == nil {
+		err = d.openIndex()
+	}
+	if err == nil {
+		err = d.readIndex()
+	}
+	if err == nil && d.readOnly == nil {
+		err = errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout())
+	}
+	if err != nil && d.db != nil {
+		err = errors.Join(err, d.db.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
 // prepare does what may be done although another process has the directory open.
 func (d *Directory) prepare() error {
-	if _, err := d.readLayout(); err != nil {
-		return err
-	}
+	err := d.readLayout()
 	for _, name := range []string{blobsName, quarantineName, tempName} {
-		if err := d.disk.MkdirAll(d.path(name)); err != nil {
-			return err
+		if err == nil && d.readOnly == nil {
+			err = d.disk.MkdirAll(d.path(name))
 		}
 	}
-	return nil
+	return err
 }
 
 // Records returns the records in the directory.
@@ -131,36 +129,25 @@ func (d *Directory) Blobs() store.Blobs { return blobs{d} }
 // ReadOnly returns why nothing can be changed. It is nil unless the directory was opened for reading.
 func (d *Directory) ReadOnly() error { return d.readOnly }
 
-// Close closes the directory. Blobs that are open stay readable.
+// Close closes the directory when the changes have ended that are under way. Blobs that are open stay readable.
 func (d *Directory) Close() error {
 	d.open.Lock()
 	defer d.open.Unlock()
-	if d.closed {
-		return nil
-	}
 	d.closed = true
 	return d.db.Close()
 }
 
-// use is called before the directory is used; done is called afterwards.
-func (d *Directory) use(ctx context.Context) (done func(), err error) {
-	if err := ctx.Err(); err != nil {
+// change is called before something is changed; done is called afterwards.
+func (d *Directory) change(ctx context.Context) (done func(), err error) {
+	d.open.RLock()
+	if err, _ = d.health.get(); err == nil && d.closed {
+		err = fmt.Errorf("%s: %w", d.dir, fs.ErrClosed)
+	}
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		d.open.RUnlock()
 		return nil, err
 	}
-	d.open.RLock()
-	if d.closed {
-		d.open.RUnlock()
-		return nil, fmt.Errorf("%s: %w", d.dir, fs.ErrClosed)
-	}
 	return d.open.RUnlock, nil
-}
-
-// change is use before something is changed.
-func (d *Directory) change(ctx context.Context) (done func(), err error) {
-	if final, _ := d.health.get(); final != nil {
-		return nil, final
-	}
-	return d.use(ctx)
 }
 
 func (d *Directory) path(elem ...string) string {
@@ -169,8 +156,8 @@ func (d *Directory) path(elem ...string) string {
 
 // keeps reports whether anything may be kept: a layout is written after the index.
 func (d *Directory) keeps() (bool, error) {
-	if there, err := d.readLayout(); there || err != nil {
-		return there, err
+	if d.layout > 0 {
+		return true, nil
 	}
 	names, err := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*")
 	return len(names) > 0, err
@@ -179,31 +166,31 @@ func (d *Directory) keeps() (bool, error) {
 // errLayout: layout.json is not what was written.
 var errLayout = errors.New("damaged")
 
-// readLayout reports whether there is a layout, and refuses one that it does not know.
-func (d *Directory) readLayout() (there bool, err error) {
+// readLayout reads the version of the layout, and refuses one that it does not know.
+func (d *Directory) readLayout() error {
 	name := d.path(layoutName)
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil
 	} else if err != nil {
-		return false, err
+		return err
 	}
 	var l struct{ Layout int }
 	if err := json.Unmarshal(text, &l); err != nil {
-		return true, fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedy)
+		return fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedy)
 	}
-	if l.Layout < 1 || l.Layout > layoutVersion {
-		return true, fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
-			name, l.Layout, layoutVersion)
+	if d.layout = l.Layout; d.layout < 1 || d.layout > layoutVersion {
+		return fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
+			name, d.layout, layoutVersion)
 	}
-	return true, nil
+	return nil
 }
 
-// writeLayout writes a layout if there is none. On a full disk there must be one: to make room means to open
+// writeLayout writes a layout if there was none. On a full disk there must be one: to make room means to open
 // the directory.
 func (d *Directory) writeLayout() error {
-	if there, err := d.readLayout(); there || err != nil {
-		return err
+	if d.layout > 0 {
+		return nil
 	}
 	return d.disk.WriteFile(d.path(layoutName), func(f *os.File) error {
 		_, err := fmt.Fprintf(f, "{\"layout\":%d}\n", layoutVersion)

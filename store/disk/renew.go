@@ -62,7 +62,10 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 }
 
 func (r *Renewal) openOld() error {
-	err := r.old.openIndex()
+	err := r.old.prepare()
+	if err == nil {
+		err = r.old.openIndex()
+	}
 	var refused *indexError
 	switch {
 	case err == nil, errors.Is(err, errHeld), errors.Is(err, fs.ErrPermission):
