@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is
@@ -38,7 +39,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 
 // versionsOffline makes a document of the packages that are kept of m.
 func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
+	l, err := r.versions.merge(ctx, keyOf(m), nil, noListing, time.Now())
 	switch {
 	case err != nil:
 		return nil, keyOf(m).wrap("versions", settleIn(ctx, err))
@@ -84,53 +85,50 @@ func (l *listing) offered() (list []string) {
 	return list
 }
 
-// listings is the source of versions documents.
-type listings struct{ *Registry }
-
-// ask implements source. Versions whose packages are kept stay listed.
-func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
+// askNext returns the document as it is from now on. Versions whose packages are kept stay listed.
+func (d *documents) askNext(ctx context.Context, k key, before *listing) (*listing, error) {
 	asked := time.Now()
-	v, err := r.Next.Versions(ctx, k.Module)
+	v, err := d.r.Next.Versions(ctx, k.Module)
 	if err == nil && v == nil {
 		err = errors.New("no answer")
 	}
 	e := k.event(VersionsAsked, err)
 	e.Duration = time.Since(asked)
-	r.observe(e)
+	d.r.observe(e)
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
 	if before == nil {
 		before = noListing
 	}
-	l, errMerge := r.merge(ctx, k, v, before, asked)
+	l, errMerge := d.merge(ctx, k, v, before, asked)
 	if errMerge != nil || l == nil {
 		return nil, cmp.Or(errMerge, err)
 	}
 	for version := range l.unlisted {
 		if _, was := before.unlisted[version]; !was {
-			r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
+			d.r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
 		}
 	}
 	for version := range before.unlisted {
 		if _, is := l.unlisted[version]; !is && l.lists(version) {
-			r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
+			d.r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
 		}
 	}
 	return l, nil
 }
 
-// learn implements source: what is listed is not absent.
-func (r listings) learn(k key, l *listing) {
+// learn is called with a document that was not known before: what it lists is not absent.
+func (d *documents) learn(k key, l *listing) {
 	for _, entry := range l.List {
-		r.missing.drop(key{k.Module.At(entry.Version.String())})
+		d.r.missing.drop(key{k.Module.At(entry.Version.String())})
 	}
 }
 
 // merge returns what is served of got, the versions of a module as upstream lists them now: got with the
 // versions whose packages are kept. A nil got means that upstream has no such module; the result is nil when no
 // package of it is kept either.
-func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
+func (d *documents) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	listed := map[string]bool{}
 	if got != nil {
@@ -139,12 +137,12 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 		}
 	}
 	var more []modproxy.Listed
-	for p, err := range r.kept(ctx, k.Module) {
+	for p, err := range d.r.kept(ctx, k.Module) {
 		if err != nil {
 			if got == nil { // whether packages are kept is not known
 				return nil, err
 			}
-			r.observe(k.event(StoreFailed, err))
+			d.r.observe(k.event(StoreFailed, err))
 			break
 		}
 		if listed[p.Version] {
@@ -197,25 +195,28 @@ func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
 
 // listingHeader is the first line of a kept document. The document follows, in gzip form.
 type listingHeader struct {
+	Asked    time.Time            `json:"asked"`
 	Dropped  int                  `json:"dropped,omitempty"` // as in [modproxy.Versions]
 	Time     time.Time            `json:"time"`              // when the registry gave the answer
 	Unlisted map[string]time.Time `json:"unlisted,omitempty"`
 }
 
-// encode implements source.
-func (listings) encode(l *listing) ([]byte, error) {
-	text, err := json.Marshal(listingHeader{l.Dropped, l.Time, l.unlisted})
-	if err != nil {
-		return nil, err
-	}
-	return append(append(text, '\n'), l.Compressed...), nil
+// encode returns the document as it is kept.
+func (l *listing) encode(asked time.Time) ([]byte, error) {
+	text, err := json.Marshal(listingHeader{asked, l.Dropped, l.Time, l.unlisted})
+	return append(append(text, '\n'), l.Compressed...), err
 }
 
-// decode implements source.
-func (listings) decode(text []byte) (*listing, error) {
-	header, document, _ := bytes.Cut(text, []byte("\n"))
-	var h listingHeader
-	if err := json.Unmarshal(header, &h); err != nil {
+func splitHeader(kept []byte) (h listingHeader, document []byte, err error) {
+	header, document, _ := bytes.Cut(kept, []byte("\n"))
+	err = json.Unmarshal(header, &h)
+	return h, document, err
+}
+
+// parseDocument reads the record of a document.
+func parseDocument(rec store.Record) (*answer, error) {
+	h, document, err := splitHeader(rec.Value)
+	if err != nil {
 		return nil, err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(document))
@@ -234,7 +235,7 @@ func (listings) decode(text []byte) (*listing, error) {
 		return nil, err
 	}
 	v.Dropped, v.Time = h.Dropped, h.Time
-	return &listing{v, h.Unlisted}, nil
+	return newAnswer(&listing{v, h.Unlisted}, h.Asked, rec.Revision), nil
 }
 
 // maxDocument bounds a kept versions document in bytes, well over what upstream may send.
@@ -259,11 +260,10 @@ type Refreshed struct {
 
 var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
 
-// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that
-// packages of it could not be fetched.
+// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that packages of
+// it could not be fetched.
 //
-// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when
-// offline.
+// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when offline.
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
