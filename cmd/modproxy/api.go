@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -161,23 +160,32 @@ func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err er
 	return v, err
 }
 
-// printer returns a function that prints a value, as JSON in a line or as its text.
-func printer[T any](w io.Writer, asJSON bool, text func(T) string) func(T) error {
-	lines := json.NewEncoder(w)
-	lines.SetEscapeHTML(false)
-	return func(v T) error {
-		if asJSON {
-			return lines.Encode(v)
-		}
-		_, err := io.WriteString(w, text(v))
-		return err
-	}
+// withJSON gives a verb the flag --json, and returns the verb.
+func withJSON(cmd *cobra.Command, usage string) *cobra.Command {
+	cmd.Flags().Bool("json", false, usage)
+	return cmd
 }
 
-// printDocument prints one thing as one JSON document.
-func printDocument(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
+// json reports whether --json is given.
+func (env *environment) json() bool { return env.flags.Lookup("json").Value.String() == "true" }
+
+// printer returns a function that prints a value: as JSON in a line with --json, else as its text.
+func printer[T any](env *environment, text func(T) string) func(T) error {
+	return func(v T) error { return env.print(v, "", text(v)) }
+}
+
+// print prints v with --json, and text without it.
+func (env *environment) print(v any, indent, text string) error {
+	if !env.json() {
+		return env.printf("%s", text)
+	}
+	out := json.NewEncoder(env.stdout)
 	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
+	out.SetIndent("", indent)
 	return out.Encode(v)
+}
+
+func (env *environment) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(env.stdout, format, args...)
+	return err
 }

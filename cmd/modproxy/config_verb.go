@@ -13,8 +13,7 @@ import (
 )
 
 func newConfigCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := withJSON(&cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration in force, and where each value comes from",
 		Long: `Print every key with the value in force and where it was set: the file with its
@@ -26,17 +25,16 @@ output is itself a configuration file.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				all, err := c.Describe()
-				if err != nil {
-					return err
-				}
-				return printDocument(env.stdout, all)
+			if !env.json() {
+				return c.Print(env.stdout)
 			}
-			return c.Print(env.stdout)
+			all, err := c.Describe()
+			if err != nil {
+				return err
+			}
+			return env.print(all, "  ", "")
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
+	}, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
 	cmd.AddCommand(newConfigCheckCommand(env))
 	return cmd
 }
@@ -55,8 +53,7 @@ and print everything that is wrong with it. Nothing is connected to.`,
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
 				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
 			}
-			_, err = fmt.Fprintln(env.stdout, "The configuration is in order.")
-			return err
+			return env.printf("The configuration is in order.\n")
 		},
 	}
 }
@@ -89,8 +86,7 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 					return err
 				}
 			}
-			_, err = fmt.Fprint(env.stdout, app.ClientConfig(base, tool, c))
-			return err
+			return env.printf("%s", app.ClientConfig(base, tool, c))
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")

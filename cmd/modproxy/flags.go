@@ -110,21 +110,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &bare):
 		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
 	case errors.As(err, &bad):
-		return fmt.Errorf("--%s: %w, not %.80q", bad.GetFlag().Name, wantedOf(bad.GetFlag()), bad.GetValue())
+		want := errors.New("want true or false")
+		if bad.GetFlag().Value.Type() == "duration" {
+			_, want = config.ParseDuration("")
+		}
+		return fmt.Errorf("--%s: %w, not %.80q", bad.GetFlag().Name, want, bad.GetValue())
 	}
 	return err
-}
-
-// wantedOf says what the value of a flag looks like.
-func wantedOf(f *pflag.Flag) error {
-	switch f.Value.Type() {
-	case "duration":
-		_, err := config.ParseDuration("")
-		return err
-	case "bool":
-		return errors.New("want true or false")
-	}
-	return errors.New("want another value")
 }
 
 // duration is a flag that [config.ParseDuration] reads.

@@ -38,8 +38,7 @@ directory, and with --server on a proxy elsewhere.`)
 }
 
 func newLedgerShowCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show [MODULE [VERSION]]",
 		Short: "Print the records",
 		Long: `Print the records in the order in which they were made, one in a line: module,
@@ -53,7 +52,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 			if err != nil {
 				return err
 			}
-			none, show := true, printer(env.stdout, asJSON, recordText)
+			none, show := true, printer(env, recordText)
 			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				return api.Records(cmd.Context(), admin.Query{Name: admin.NameOf(v)}, func(r admin.Record) error {
 					none = false
@@ -65,9 +64,7 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 			}
 			return err
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one record in a line: {"module": …, "version": …, "sum": …, "counts": …, …}`)
-	return cmd
+	}, `print JSON, one record in a line: {"module": …, "version": …, "sum": …, "counts": …, …}`)
 }
 
 // recordText is a record in one line.
@@ -96,9 +93,9 @@ func sourceText(s modproxy.Source) string {
 }
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {
-	var asJSON, all bool
+	var all bool
 	var since duration
-	cmd := &cobra.Command{
+	cmd := withJSON(&cobra.Command{
 		Use:   "drift [MODULE [VERSION]]",
 		Short: "Print content that was offered but differs from the record",
 		Long: `Print the content that upstreams offered for versions and that was refused because
@@ -117,7 +114,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			if since > 0 {
 				q.Since = time.Now().Add(-time.Duration(since))
 			}
-			open, show := map[admin.Name]bool{}, printer(env.stdout, asJSON, driftText)
+			open, show := map[admin.Name]bool{}, printer(env, driftText)
 			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				return api.Drift(cmd.Context(), q, func(d admin.Drift) error {
 					if d.Open {
@@ -134,8 +131,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			}
 			return err
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
+	}, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
 	cmd.Flags().Var(&since, "since", "only what was offered within this `long`, such as 24h or 7d")
 	return cmd
@@ -167,10 +163,10 @@ as the ledger does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
 				key, err := api.VerifierKey(cmd.Context())
-				if err == nil {
-					_, err = fmt.Fprintln(env.stdout, key)
+				if err != nil {
+					return err
 				}
-				return err
+				return env.printf("%s\n", key)
 			})
 		},
 	}
@@ -202,8 +198,7 @@ The first record stays in the ledger, and so does this one.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprint(env.stdout, acceptedText(in, out))
-				return err
+				return env.printf("%s", acceptedText(in, out))
 			})
 		},
 	}
@@ -247,8 +242,7 @@ identity, back up its directory.`,
 				if err := publishFile(args[0], 0o600, export); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(env.stdout, "%d records and observations are in %s.\n", n, args[0])
-				return err
+				return env.printf("%d records and observations are in %s.\n", n, args[0])
 			})
 		},
 	}
@@ -282,8 +276,7 @@ An export of another ledger is signed with that ledger's key, which --key must n
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(env.stdout, "%d records and observations were added.\n", added)
-				return err
+				return env.printf("%d records and observations were added.\n", added)
 			})
 		},
 	}
@@ -306,8 +299,7 @@ modproxy must not be serving from the data directory.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(env.stdout, "A ledger of %d records was begun.\n", records)
-				return err
+				return env.printf("A ledger of %d records was begun.\n", records)
 			})
 		},
 	}

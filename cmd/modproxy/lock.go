@@ -97,14 +97,10 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 		return nil, err
 	}
 	for _, key := range others {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it does not come from a registry: module %s\n", printable(key)); err != nil {
-			return nil, err
-		}
+		fmt.Fprintf(env.stderr, "modproxy: not locked, because it does not come from a registry: module %s\n", printable(key))
 	}
 	for _, name := range lock.Passed(calls) {
-		if _, err := fmt.Fprintf(env.stderr, "modproxy: not locked, because it belongs to git: %s\n", printable(name)); err != nil {
-			return nil, err
-		}
+		fmt.Fprintf(env.stderr, "modproxy: not locked, because it belongs to git: %s\n", printable(name))
 	}
 	return calls, nil
 }
@@ -126,25 +122,24 @@ func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s has %s%s.\n", name, count(len(entries), "module"), asked)
-	return err
+	return env.printf("%s has %s%s.\n", name, count(len(entries), "module"), asked)
 }
 
 func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {
 	name := filepath.Join(dir, lock.Name)
-	entries, err := readLock(name)
+	text, err := durable.ReadRegular(name, lock.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
 	} else if err != nil {
 		return err
 	}
+	entries, err := lock.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	wrong := problems(lock.Check(entries, calls))
 	asked, err := env.checkLedger(ctx, entries, f)
-	var more problems
-	switch {
-	case errors.As(err, &more):
-		wrong = append(wrong, more...)
-	case err != nil:
+	if err != nil {
 		wrong = append(wrong, err)
 	}
 	if len(wrong) > 0 {
@@ -154,20 +149,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return misuse{hint.With(errors.New("there is no ledger to compare the file with"),
 			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s installed as locked%s.\n", name, count(len(entries), "module"), asked)
-	return err
-}
-
-func readLock(name string) ([]lock.Entry, error) {
-	text, err := durable.ReadRegular(name, lock.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := lock.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return entries, nil
+	return env.printf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), asked)
 }
 
 // checkLedger compares entries with the ledger that f names. asked says which one
@@ -219,10 +201,9 @@ func (env *environment) token(f lockFlags) (string, error) {
 		return "", misuse{err}
 	}
 	host := normalised(u.Host)
-	switch {
-	case config.IsLocalURL(f.url):
+	if config.IsLocalURL(f.url) {
 		host = u.Hostname()
-	case u.Scheme != "https":
+	} else if u.Scheme != "https" {
 		host = ""
 	}
 	if name := hostname.TokenVariable(host); host != "" && name != "" {

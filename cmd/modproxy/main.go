@@ -4,8 +4,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,28 +135,14 @@ func newHelpCommand() *cobra.Command {
 		Short: "Print what a verb does and which flags it has",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found := cmd.Root()
-			for _, name := range args {
-				inner := verbOf(found, name)
-				if inner == nil {
-					return misuse{unknownVerb(found, []string{name})}
-				}
-				found = inner
+			found, unknown, err := cmd.Root().Find(args)
+			if err != nil || len(unknown) > 0 {
+				return misuse{cmp.Or(err, unknownVerb(found, unknown))}
 			}
 			found.InitDefaultHelpFlag() // cobra makes it only when a command runs
 			return found.Help()
 		},
 	}
-}
-
-// verbOf returns the verb of cmd with the given name, or nil.
-func verbOf(cmd *cobra.Command, name string) *cobra.Command {
-	for _, c := range cmd.Commands() {
-		if c.Name() == name {
-			return c
-		}
-	}
-	return nil
 }
 
 // version is set by the linker (-X main.version=v1.2.3) where the source is not in a
@@ -182,20 +168,12 @@ func versionText() string {
 }
 
 func newVersionCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
 		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				return json.NewEncoder(env.stdout).Encode(map[string]string{
-					"version": buildVersion(), "go": runtime.Version(), "platform": platform,
-				})
-			}
-			_, err := fmt.Fprintln(env.stdout, versionText())
-			return err
+			all := map[string]string{"version": buildVersion(), "go": runtime.Version(), "platform": platform}
+			return env.print(all, "", versionText()+"\n")
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"version": …, "go": …, "platform": …}`)
-	return cmd
+	}, `print one JSON document: {"version": …, "go": …, "platform": …}`)
 }

@@ -20,8 +20,7 @@ import (
 )
 
 func newLsCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := withJSON(&cobra.Command{
 		Use:   "ls [MODULE-PATTERN]",
 		Short: "List the kept packages",
 		Long: `List every version whose package is or was kept, one in a line: module, version,
@@ -44,23 +43,24 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 				return misuse{err}
 			}
 			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return env.ls(cmd.Context(), api, pattern, asJSON)
+				return env.ls(cmd.Context(), api, pattern)
 			})
 		},
-	}
+	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
 	addServerFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
 	return cmd
 }
 
-func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string, asJSON bool) error {
+func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string) error {
 	var list []admin.Package
-	each := func(p admin.Package) error { list = append(list, p); return nil }
-	if asJSON {
-		each = printer[admin.Package](env.stdout, true, nil)
-	}
-	all, err := api.Packages(ctx, pattern, each)
-	if err != nil || asJSON {
+	all, err := api.Packages(ctx, pattern, func(p admin.Package) error {
+		if env.json() {
+			return env.print(p, "", "")
+		}
+		list = append(list, p)
+		return nil
+	})
+	if err != nil || env.json() {
 		return err
 	}
 	if err := printPackages(env.stdout, list); err != nil {
@@ -99,8 +99,7 @@ func printPackages(w io.Writer, list []admin.Package) error {
 }
 
 func newRmCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := withJSON(&cobra.Command{
 		Use:   "rm MODULE [VERSION]",
 		Short: "Remove the package of one version, or of all versions, of a module",
 		Long: `Remove the bytes of a package, unless another version has the same content. The
@@ -116,12 +115,11 @@ VERSION, the packages of all its versions are removed.`,
 				return err
 			}
 			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return api.Remove(cmd.Context(), v, printer(env.stdout, asJSON, removedText))
+				return api.Remove(cmd.Context(), v, printer(env, removedText))
 			})
 		},
-	}
+	}, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
 	addServerFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
 	return cmd
 }
 
@@ -140,8 +138,8 @@ func removedText(p admin.Removed) string {
 func newGCCommand(env *environment) *cobra.Command {
 	var size string
 	var quarantine duration
-	var dryRun, asJSON bool
-	cmd := &cobra.Command{
+	var dryRun bool
+	cmd := withJSON(&cobra.Command{
 		Use:   "gc",
 		Short: "Remove unneeded data, and packages over the size limit",
 		Long: `Remove packages without a record, which a crash can leave, once they are an hour
@@ -177,22 +175,17 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printDocument(env.stdout, struct {
-						store.Collected
-						DryRun bool `json:"dry_run,omitempty"`
-					}{out, dryRun})
-				}
-				_, err = fmt.Fprint(env.stdout, collectedText(out, dryRun))
-				return err
+				return env.print(struct {
+					store.Collected
+					DryRun bool `json:"dry_run,omitempty"`
+				}{out, dryRun}, "  ", collectedText(out, dryRun))
 			})
 		},
-	}
+	}, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	addServerFlags(cmd)
 	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
 	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and print what would be removed")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	return cmd
 }
 
@@ -210,8 +203,8 @@ func collectedText(c store.Collected, dryRun bool) string {
 }
 
 func newRefreshCommand(env *environment) *cobra.Command {
-	var all, asJSON bool
-	cmd := &cobra.Command{
+	var all bool
+	cmd := withJSON(&cobra.Command{
 		Use:   "refresh MODULE… | --all",
 		Short: "Ask registries now which versions modules have",
 		Long: `Ask upstream which versions a module has, even if the kept list is fresh, and print
@@ -237,12 +230,12 @@ stands for every module of which a package is or was kept.`,
 				in.Modules = append(in.Modules, v.Module.String())
 			}
 			var failed problems
-			show := printer(env.stdout, asJSON, refreshedText)
+			show := printer(env, refreshedText)
 			err := env.operate(cmd.Context(), app.Registries, func(api *admin.Client) error {
 				return api.Refresh(cmd.Context(), in, func(m admin.Refreshed) error {
 					if m.Error != "" {
 						failed = append(failed, errors.New(m.Error))
-						if !asJSON {
+						if !env.json() {
 							return nil
 						}
 					}
@@ -254,10 +247,9 @@ stands for every module of which a package is or was kept.`,
 			}
 			return err
 		},
-	}
+	}, `print JSON, one module in a line: {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}`)
 	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one module in a line: {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}`)
 	return cmd
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -78,8 +77,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 	if a.NobodyHasToken() {
 		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
 	}
-	_, err := fmt.Fprint(env.stdout, b.String())
-	return err
+	return env.printf("%s", b.String())
 }
 
 // listensEverywhere reports whether an address to listen on is of every interface.
@@ -141,8 +139,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 			if err := health(cmd.Context(), client, strings.TrimRight(base, "/")); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(env.stdout, "ok")
-			return err
+			return env.printf("ok\n")
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", "", "`URL` of the proxy to ask (listen)")
@@ -164,7 +161,6 @@ func health(ctx context.Context, client *http.Client, base string) error {
 		return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // the status is the answer
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("health of %s: %s", base, resp.Status)
 	}

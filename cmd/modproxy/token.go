@@ -41,29 +41,6 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	return c, tokens, err
 }
 
-// makeTokens is like tokens, and makes the data directory: the first token may be made before modproxy has
-// served. A directory that --data names must exist, because its name may be a mistake.
-func (env *environment) makeTokens() (*config.Config, *auth.Tokens, error) {
-	c, err := env.settings()
-	if err != nil {
-		return nil, nil, err
-	}
-	if c.Source("data") == "--data" {
-		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
-			q := shellQuote(c.Data)
-			return nil, nil, hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
-		}
-	}
-	if err := admin.MakeData(c.Data); err != nil {
-		return nil, nil, err
-	}
-	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
-		return nil, nil, err
-	}
-	tokens, err := auth.OpenTokens(c.TokensFile())
-	return c, tokens, err
-}
-
 func newTokenCreateCommand(env *environment) *cobra.Command {
 	var scopes []string
 	var expires string
@@ -121,8 +98,26 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return now.Add(d).Truncate(time.Second), nil
 }
 
+// createToken makes the data directory, too: the first token may be made before modproxy has served. A directory
+// that --data names must exist, because its name may be a mistake.
 func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
-	c, tokens, err := env.makeTokens()
+	c, err := env.settings()
+	if err != nil {
+		return err
+	}
+	if c.Source("data") == "--data" {
+		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
+			q := shellQuote(c.Data)
+			return hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
+		}
+	}
+	if err := admin.MakeData(c.Data); err != nil {
+		return err
+	}
+	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
+		return err
+	}
+	tokens, err := auth.OpenTokens(c.TokensFile())
 	if err != nil {
 		return err
 	}
@@ -133,7 +128,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(env.stdout, text); err != nil {
+	if err := env.printf("%s\n", text); err != nil {
 		return err
 	}
 	_, err = fmt.Fprint(env.stderr, tokenHelp(c, made))
@@ -163,8 +158,7 @@ five seconds.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(env.stdout, "The token %s (%s) is revoked.\n", revoked.Name, revoked.ID)
-			return err
+			return env.printf("The token %s (%s) is revoked.\n", revoked.Name, revoked.ID)
 		},
 	}
 }
@@ -187,8 +181,7 @@ they expire, or until the second rotation.`,
 			if err := auth.RotateKey(cmd.Context(), c.KeyFile(), time.Now()); err != nil {
 				return hint.With(err, keyHint(err, c.Data))
 			}
-			_, err = fmt.Fprintln(env.stdout, "There is a new key. A proxy that serves signs with it within five seconds.")
-			return err
+			return env.printf("There is a new key. A proxy that serves signs with it within five seconds.\n")
 		},
 	})
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -17,8 +18,7 @@ import (
 )
 
 func newTokenListCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, including those that ended within 90 days",
 		RunE: func(*cobra.Command, []string) error {
@@ -30,14 +30,11 @@ func newTokenListCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				show := printer[auth.Token](env.stdout, true, nil)
+			if env.json() {
 				for _, t := range list {
-					if err := show(t); err != nil {
-						return err
-					}
+					err = errors.Join(err, env.print(t, "", ""))
 				}
-				return nil
+				return err
 			}
 			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush
@@ -46,9 +43,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 			}
 			return out.Flush()
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}`)
-	return cmd
+	}, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}`)
 }
 
 func stateOf(t auth.Token, now time.Time) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,8 +16,7 @@ import (
 
 func newVerifyCommand(env *environment) *cobra.Command {
 	var in admin.Verify
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := withJSON(&cobra.Command{
 		Use:   "verify",
 		Short: "Check everything that is kept for damage",
 		Long: `Compare the index, the copies of its records, the packages and the ledger, and print
@@ -28,21 +28,19 @@ Exit code 0 means that nothing is wrong, or that everything was repaired; 1 mean
 that something is wrong.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return env.verify(cmd.Context(), api, in, asJSON)
+				return env.verify(cmd.Context(), api, in)
 			})
 		},
-	}
+	}, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
 	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; make records from their copies, and copies from records")
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	return cmd
 }
 
-func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.Verify, asJSON bool) error {
+func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.Verify) error {
 	progress := newProgress(env.stderr)
 	defer progress.clear()
-	found := printer(env.stdout, asJSON, func(line admin.VerifyLine) string { return damageText(line.Damage) })
 	ledger := 0
 	done, err := api.Verify(ctx, in, func(line admin.VerifyLine) error {
 		if line.Progress != nil {
@@ -53,14 +51,13 @@ func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.
 			ledger++
 		}
 		progress.clear()
-		return found(line)
+		return env.print(line, "", damageText(line.Damage))
 	})
 	if err != nil {
 		return err
 	}
 	progress.clear()
-	end := printer(env.stdout, asJSON, func(end map[string]store.Verified) string { return verifyText(end["done"]) + "\n" })
-	if err := end(map[string]store.Verified{"done": done}); err != nil {
+	if err := env.print(map[string]store.Verified{"done": done}, "", verifyText(done)+"\n"); err != nil {
 		return err
 	}
 	if left := done.Damage - done.Repaired; left > 0 {
@@ -116,8 +113,7 @@ func verifyText(v store.Verified) string {
 }
 
 func newRebuildCommand(env *environment) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "rebuild",
 		Short: "Make a new index, if the old one is lost or damaged",
 		Long: `Make a new index from the packages, which are read and checked, and from the ledger,
@@ -127,33 +123,25 @@ and so are damaged packages. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return env.alone(cmd.Context(), func(c *config.Config) error { return env.rebuild(cmd.Context(), c, asJSON) })
+			return env.alone(cmd.Context(), func(c *config.Config) error { return env.rebuild(cmd.Context(), c) })
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, `print one JSON document: {"problem": …, "kept": …, "versions": …, "damaged": […], …}`)
-	return cmd
+	}, `print one JSON document: {"problem": …, "kept": …, "versions": …, "damaged": […], …}`)
 }
 
-func (env *environment) rebuild(ctx context.Context, c *config.Config, asJSON bool) error {
+func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
 	out, err := app.Rebuild(ctx, c)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return printDocument(env.stdout, out)
-	}
-	problem, aside := out.Problem, ""
-	if problem == "" {
-		problem = "modproxy could open the old index"
-	}
+	text := cmp.Or(out.Problem, "modproxy could open the old index")
 	if out.Aside != "" {
-		aside = "; it is kept as " + out.Aside
+		text += "; it is kept as " + out.Aside
 	}
-	fmt.Fprintf(env.stdout, "%s%s\n", problem, aside)
+	text += "\n"
 	for _, damage := range out.Damaged {
-		fmt.Fprint(env.stdout, damageText(&damage))
+		text += damageText(&damage)
 	}
-	_, err = fmt.Fprintf(env.stdout, "the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
+	text += fmt.Sprintf("the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
 		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)
-	return err
+	return env.print(out, "  ", text)
 }
