@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -48,10 +47,10 @@ func Default() *Config {
 // files. Its error is an [Error].
 func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	c, err := Read(file, variables, flags)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = c.complete()
 	}
-	return c, c.complete()
+	return c, err
 }
 
 // Read reads the configuration: the defaults, then the file, then variables ("NAME=value", of which those that
@@ -66,7 +65,11 @@ func Read(file string, variables []string, flags []Flag) (*Config, error) {
 func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, error) {
 	c := Default()
 	c.open = open
-	c.again = func() (*Config, error) { return read(file, variables, flags, openAgain) }
+	c.again = func() (*Config, error) {
+		return read(file, variables, flags, func(name string) (*os.File, error) {
+			return durable.OpenRegular(name, os.O_RDONLY) // nobody writes to a pipe for the second time
+		})
+	}
 	vars := ownVariables(variables)
 	var wrong Error
 	if name := cmp.Or(file, vars[fileVariable]); name != "" {
@@ -103,25 +106,6 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 		return nil, wrong
 	}
 	return c, nil
-}
-
-// complete checks c, and then reads the secrets that are in files of their own.
-func (c *Config) complete() error {
-	k := &checker{Config: c, wrong: c.check()}
-	if len(k.wrong) == 0 {
-		walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
-			secret, ok := v.Addr().Interface().(*egress.Secret)
-			if file := fileOf(f, group); ok && file != "" {
-				var err error
-				*secret, err = c.readSecret(file)
-				k.fail(path+"_file", err)
-			}
-		})
-	}
-	if len(k.wrong) > 0 {
-		return k.wrong
-	}
-	return nil
 }
 
 // Reload reads the configuration again, from where it came. It returns the keys whose values differ, or what is
@@ -191,26 +175,13 @@ func (c *Config) set(k Key, name, text string) Error {
 	return d.wrong
 }
 
-// readSecret reads a secret from a file of its own.
-func (c *Config) readSecret(file string) (egress.Secret, error) {
-	text, err := c.readFile(file)
-	secret := egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
-	if err == nil && secret.IsZero() {
-		err = fmt.Errorf("%s: nothing in it", file)
-	}
-	return secret, err
-}
-
-// fileOf returns the name of the file that the field f of a group is to be read from.
+// fileOf returns the name of the file that the field f of a group is to be read from, or an empty string.
 func fileOf(f reflect.StructField, group reflect.Value) string {
 	if twin := group.FieldByName(f.Name + "File"); twin.IsValid() {
 		return twin.String()
 	}
 	return ""
 }
-
-// openAgain opens a regular file: nobody writes to a pipe for the second time.
-func openAgain(name string) (*os.File, error) { return durable.OpenRegular(name, os.O_RDONLY) }
 
 // readFile reads a small file.
 func (c *Config) readFile(name string) ([]byte, error) {
@@ -224,4 +195,76 @@ func (c *Config) readFile(name string) ([]byte, error) {
 		err = fmt.Errorf("%s: more than %s", name, ByteSize(maxFile))
 	}
 	return text, err
+}
+
+// Key is a field of [Config] that is not itself a group of keys. A list is one key, whatever is in it.
+type Key struct {
+	Path        string // cache.fresh
+	Flag, Usage string // empty unless it has a flag; {dir} in Usage names its value
+	Bool        bool
+	Default     string
+
+	value reflect.Value
+}
+
+// Variable returns the name of the environment variable that sets the key.
+func (k Key) Variable() string {
+	return "MODPROXY_" + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
+}
+
+// Keys returns every key, in the order of the fields of [Config].
+func Keys() []Key { return new(Config).keys() }
+
+func (c *Config) keys() (keys []Key) {
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, _ reflect.Value) {
+		if !isGroup(f.Type) && !strings.Contains(path, "[") {
+			keys = append(keys, Key{path, f.Tag.Get("flag"), f.Tag.Get("usage"), v.Kind() == reflect.Bool, f.Tag.Get("default"), v})
+		}
+	})
+	return keys
+}
+
+// walk calls visit for every field of the group at path, and for the fields of the groups in it and in its lists.
+func walk(path string, group reflect.Value, visit func(path string, f reflect.StructField, v, group reflect.Value)) {
+	for f := range group.Type().Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		at, v := joinKey(path, keyName(f)), group.FieldByIndex(f.Index)
+		visit(at, f, v, group)
+		switch {
+		case isGroup(f.Type):
+			walk(at, v, visit)
+		case isList(f.Type):
+			for i := range v.Len() {
+				walk(fmt.Sprintf("%s[%d]", at, i), v.Index(i), visit)
+			}
+		}
+	}
+}
+
+// isGroup reports whether a value of type t has keys of its own.
+func isGroup(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != ""
+}
+
+// isList reports whether t is a list of groups.
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isGroup(t.Elem()) }
+
+// keyName returns what a field is called in the file.
+func keyName(f reflect.StructField) string { return f.Tag.Get("yaml") }
+
+func joinKey(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+
+// Source returns where the value at path comes from, which may lead into a list (upstreams[0].host): a variable, a
+// flag, the file with a line, or "default". A value that was not set for itself has the source of what it is in.
+func (c *Config) Source(path string) string {
+	for {
+		source, ok := c.sources[path]
+		i := strings.LastIndexAny(path, ".[")
+		if ok || i < 0 {
+			return cmp.Or(source, "default")
+		}
+		path = path[:i]
+	}
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// commentColumn is where comments begin, unless the line is longer.
-const commentColumn = 44
-
 // Print writes c as a configuration file that can be read again, but for its secrets, with the source of each key
 // beside it.
 func (c *Config) Print(w io.Writer) error {
@@ -39,7 +36,7 @@ func (c *Config) Print(w io.Writer) error {
 		}
 		first, rest, _ := strings.Cut(text, "\n")
 		line := strings.TrimSuffix(indent+name+": "+first, " ")
-		fmt.Fprintf(&out, "%-*s  # %s\n", commentColumn, line, c.Source(k.Path))
+		fmt.Fprintf(&out, "%-44s  # %s\n", line, c.Source(k.Path))
 		for entry := range strings.Lines(rest) {
 			out.WriteString(indent + "  " + strings.TrimSuffix(entry, "\n") + "\n")
 		}
