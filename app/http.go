@@ -216,10 +216,7 @@ type certificate struct {
 	looked time.Time  // when the files were last looked at
 }
 
-const (
-	certificateInterval = time.Second // how often the certificate's files are looked at
-	maxPEM              = 1 << 20     // bytes of a file with a certificate or a key
-)
+const certificateInterval = time.Second // how often the certificate's files are looked at
 
 // newCertificate returns nil if none is configured.
 func newCertificate(paths config.TLS) (*certificate, error) {
@@ -263,8 +260,8 @@ func (c *certificate) reload() error {
 // read is called with c.mu held.
 func (c *certificate) read() error {
 	c.looked = time.Now()
-	stamp := ""
-	for _, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
+	stamp, names := "", [2]string{c.paths.CertFile, c.paths.KeyFile}
+	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil {
 			return err
@@ -274,15 +271,14 @@ func (c *certificate) read() error {
 	if stamp == c.stamp {
 		return nil
 	}
-	cert, err := durable.ReadRegular(c.paths.CertFile, maxPEM)
-	if err != nil {
-		return err
+	var pem [2][]byte
+	for i, name := range names {
+		var err error
+		if pem[i], err = durable.ReadRegular(name, 1<<20); err != nil {
+			return err
+		}
 	}
-	key, err := durable.ReadRegular(c.paths.KeyFile, maxPEM)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	pair, err := tls.X509KeyPair(pem[0], pem[1])
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
 	}

@@ -25,9 +25,9 @@ func (a *App) api() *admin.Server {
 	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store}
 	if a.Cache != nil {
 		server.Cache = a.Cache
-	}
-	if a.Cache != nil && a.Cache.Next != nil {
-		server.Upstreams = a.config
+		if a.Cache.Next != nil {
+			server.Upstreams = a.config
+		}
 	}
 	return server
 }

@@ -58,7 +58,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
 	if !c.Offline || len(c.Auth.Issuers) > 0 {
-		if a.egress, err = newEgress(c, listening, a.options.Version); err != nil {
+		if err = a.openEgress(listening); err != nil {
 			return err
 		}
 	}
@@ -132,21 +132,21 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 	return all
 }
 
-// newEgress returns what makes every connection that leaves this process, but none to listening, which is this
-// proxy. That is nil if it does not listen.
-func newEgress(c *config.Config, listening net.Addr, version string) (*egress.Client, error) {
-	own := netip.AddrPort{}
+// openEgress makes what makes every connection that leaves this process, but none to listening, which is this proxy.
+// That is nil if it does not listen.
+func (a *App) openEgress(listening net.Addr) (err error) {
+	c, own := a.config, netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
 		own = tcp.AddrPort()
 	}
-	client, err := egress.New(egress.Config{
+	a.egress, err = egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + version, Listening: []netip.AddrPort{own},
+		UserAgent: "modproxy/" + a.options.Version, Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
-		return nil, config.Error{fmt.Errorf("egress: %w", err)}
+		err = config.Error{fmt.Errorf("egress: %w", err)}
 	}
-	return client, nil
+	return err
 }
 
 // emptyScratch makes the directory in which packages are fetched and packed, and removes what a process that

@@ -64,26 +64,21 @@ func (f *file[T]) open(start time.Time) error {
 // with what was seen before.
 func (f *file[T]) get(now time.Time) (*T, error) {
 	s := f.last.Load()
-	age := (now.Sub(f.start) - s.at).Abs()
-	if age < lookAgain || age < maxUnseen && !f.mu.TryLock() {
-		return s.value, f.wrong(s.err)
+	switch at := now.Sub(f.start); {
+	case (at - s.at).Abs() >= maxUnseen:
+		return f.look(now, lookAgain)
+	case (at-s.at).Abs() >= lookAgain && f.mu.TryLock():
+		defer f.mu.Unlock()
+		s = f.read(s, at)
+		f.last.Store(s)
 	}
-	if age >= maxUnseen {
-		f.mu.Lock()
-	}
-	defer f.mu.Unlock()
-	return f.looked(now, lookAgain)
+	return s.value, f.wrong(s.err)
 }
 
 // look returns what the file has, as of less than recent before now.
 func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.looked(now, recent)
-}
-
-// looked is look, with mu held.
-func (f *file[T]) looked(now time.Time, recent time.Duration) (*T, error) {
 	at, s := now.Sub(f.start), f.last.Load()
 	if (at - s.at).Abs() >= recent {
 		s = f.read(s, at)

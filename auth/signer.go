@@ -150,9 +150,11 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	if !s.signed(keys, &given, path) {
 		return Principal{}, &Refused{"the package path was not signed here"}
 	}
-	if at := s.clock.Steady(now); !at.Before(given.expiry()) {
+	at := s.clock.Steady(now)
+	if !at.Before(given.expiry()) {
 		return Principal{}, &Refused{"the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
-	} else if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
+	}
+	if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
 		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
 	}
 	if given.kind() == ByIssuer {
@@ -282,10 +284,8 @@ func newKey() []byte {
 	return key
 }
 
-// RotateKey replaces the key at path by a new one, which signs from now on in every process that has it open.
-// What was signed before stays good until it expires; after another rotation it does not. now is the wall
-// clock's time.
-//
+// RotateKey replaces the key at path by a new one, which signs from now on in every process that has it open. What
+// was signed before stays good until it expires; after another rotation it does not. now is the wall clock's time.
 // Its error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {
 	f, err := openKeys(path, time.Now())

@@ -122,9 +122,8 @@ const (
 // errFile is what clients are told while a file cannot be used; Check has why.
 var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of the proxy is told why", modproxy.ErrUnavailable)
 
-// Tokens are the tokens in a file, which other processes may change at any time. It is safe for concurrent use.
-//
-// While the file is damaged, or is gone after it was there, no token is good.
+// Tokens are the tokens in a file, which other processes may change at any time. While it is damaged, or is gone
+// after it was there, no token is good. It is safe for concurrent use.
 type Tokens struct {
 	clock Clock
 	file  file[tokenSet]
@@ -165,8 +164,7 @@ func OpenTokens(path string) (*Tokens, error) {
 // Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned
 // back while the process runs makes no token last longer.
 //
-// Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot be used. Whether the id is
-// known makes no difference to what is done.
+// Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot be used.
 func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	id, hash, ok := parseToken(text)
 	if !ok {
@@ -184,18 +182,13 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 
 // find returns the token with an id whose secret has the hash, or nil.
 func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
-	r, known := s.byID[id]
-	if !known {
-		r = &unknown
-	}
-	if same := subtle.ConstantTimeCompare(hash[:], r.Hash[:]); same != 1 || !known {
+	unknown := &tokenRecord{} // compared with where there is no token, which takes as long
+	r := cmp.Or(s.byID[id], unknown)
+	if subtle.ConstantTimeCompare(hash[:], r.Hash[:]) != 1 || r == unknown {
 		return nil
 	}
 	return r
 }
-
-// unknown is compared with where there is no token.
-var unknown tokenRecord
 
 // byID returns the principal of a token of which only the id was shown, in a segment that was signed for it.
 func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
