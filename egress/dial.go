@@ -80,32 +80,32 @@ func (p *policy) dialer(t target) *net.Dialer {
 	}}
 }
 
-// addresses returns the addresses that t may be connected to at, never none. It
-// leaves out those that the policy refuses; if there are no others the error says why.
+// addresses returns the addresses that t may be connected to at. If there are none the error says why.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.AddrPort, error) {
 	if err := c.policy.check(t); err != nil {
 		return nil, err
 	}
+	addrs, refused, err := c.lookup(ctx, t)
+	if err == nil && len(addrs) == 0 {
+		err = cmp.Or(refused, fmt.Errorf("%s has no address", t.host))
+	}
+	return addrs[:min(len(addrs), maxAddrs)], err
+}
+
+// lookup returns the addresses of t that the policy allows, and why it refuses the last of the others.
+func (c *Client) lookup(ctx context.Context, t target) (allowed []netip.AddrPort, refused, err error) {
 	all := []netip.Addr{t.ip}
 	if !t.ip.IsValid() {
-		var err error
-		if all, err = c.resolver.LookupNetIP(ctx, "ip", t.host); err != nil {
-			return nil, err
-		}
+		all, err = c.cfg.Resolver.LookupNetIP(ctx, "ip", t.host)
 	}
-	refused := fmt.Errorf("%s has no address", t.host)
-	var addrs []netip.AddrPort
-	for _, ip := range all[:min(len(all), maxAddrs)] {
+	for _, ip := range all {
 		if err := c.policy.admit(t, ip); err != nil {
 			refused = err
-			continue
+		} else {
+			allowed = append(allowed, netip.AddrPortFrom(ip.Unmap(), t.port))
 		}
-		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), t.port))
 	}
-	if len(addrs) == 0 {
-		return nil, refused
-	}
-	return addrs, nil
+	return allowed, refused, err
 }
 
 // race dials the addresses, each when one before has failed or takes long, and returns the first connection, or the first

@@ -83,12 +83,10 @@ const (
 
 // Client connects to where the policy allows, and nowhere else. It is safe for concurrent use.
 type Client struct {
-	policy    *policy
-	resolver  Resolver
-	userAgent string
-	tls       *tls.Config
-	proxy     func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
-	names     bool                             // Config.ProxyNames
+	cfg    Config // with its defaults
+	policy *policy
+	tls    *tls.Config
+	proxy  func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
 
 	secure, plain *http.Transport // to where the request goes
 	forward       *http.Transport // of http, to the proxy that is sent the whole URL
@@ -98,13 +96,9 @@ type Client struct {
 
 // New returns a Client. Its errors say which setting is wrong.
 func New(cfg Config) (*Client, error) {
-	c := &Client{
-		resolver: cfg.Resolver, userAgent: cmp.Or(cfg.UserAgent, "modproxy"), names: cfg.ProxyNames,
-		idle: idleTimeout, window: rateWindow,
-	}
-	if c.resolver == nil {
-		c.resolver = net.DefaultResolver
-	}
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, "modproxy")
+	cfg.Resolver = cmp.Or[Resolver](cfg.Resolver, net.DefaultResolver)
+	c := &Client{cfg: cfg, idle: idleTimeout, window: rateWindow}
 	var err error
 	if c.policy, err = newPolicy(cfg); err != nil {
 		return nil, err

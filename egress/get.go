@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -85,7 +86,7 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
-	req.Header = r.header(u, c.userAgent)
+	req.Header = r.header(u, c.cfg.UserAgent)
 	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
 	retrying := &retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: h},
@@ -108,9 +109,7 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	if h.location != "" {
 		resp.Header.Set("Location", h.location)
 	}
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	if slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
 		return resp, h.location, nil
 	}
 	return resp, "", nil
@@ -292,12 +291,6 @@ func (b *Budget) take() error {
 	return nil
 }
 
-const (
-	defaultMaxBytes = 1 << 20
-	maxRedirects    = 20
-	maxAttempts     = 10
-)
-
 // reserved are the header fields that callers must not set: credentials, what tells
 // one server about another, and what this package sets itself.
 var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
@@ -317,12 +310,9 @@ func (r Request) checked() (Request, error) {
 	if r.MaxBytes < 0 || r.Redirects < 0 || r.Attempts < 0 {
 		return r, errors.New("egress: a bound of a request is negative")
 	}
-	if r.MaxBytes == 0 {
-		r.MaxBytes = defaultMaxBytes
-	}
-	r.MaxBytes = min(r.MaxBytes, math.MaxInt64-1)
-	r.Redirects = min(r.Redirects, maxRedirects)
-	r.Attempts = min(max(r.Attempts, 1), maxAttempts)
+	r.MaxBytes = min(cmp.Or(r.MaxBytes, 1<<20), math.MaxInt64-1)
+	r.Redirects = min(r.Redirects, 20)
+	r.Attempts = min(max(r.Attempts, 1), 10)
 	return r, nil
 }
 

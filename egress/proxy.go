@@ -61,7 +61,7 @@ func isSOCKS(p *url.URL) bool { return strings.HasPrefix(p.Scheme, "socks5") }
 
 // byName reports whether p is asked for t's name, and so for what the name is there.
 func (c *Client) byName(p *url.URL, t target) bool {
-	return p.Scheme == "socks5h" || !isSOCKS(p) && (c.names || c.policy.exceptsName(t))
+	return p.Scheme == "socks5h" || !isSOCKS(p) && (c.cfg.ProxyNames || c.policy.exceptsName(t))
 }
 
 // admitThrough returns an error unless a proxy may be asked for t by its name. An address must be one that may
@@ -73,14 +73,11 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupBeforeProxy)
 	defer cancel()
-	addrs, err := c.resolver.LookupNetIP(ctx, "ip", t.host)
-	if err != nil || len(addrs) == 0 {
+	allowed, refused, err := c.lookup(ctx, t)
+	if err != nil || len(allowed) == 0 && refused == nil {
 		return c.policy.ordinary(t)
 	}
-	for _, ip := range addrs {
-		err = cmp.Or(err, c.policy.admit(t, ip))
-	}
-	return err
+	return refused
 }
 
 // connectThrough connects to t through the proxy p. Unless p may be asked for names, the name is looked up

@@ -125,18 +125,13 @@ func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 		answer = s.connect
 	}
 	if err := answer(w, r); err != nil {
-		s.deny(w, err)
+		s.fail(err)
+		status := http.StatusBadGateway
+		if errors.Is(err, ErrRefused) {
+			status = http.StatusForbidden
+		}
+		http.Error(w, err.Error(), status)
 	}
-}
-
-// deny answers a request with why it failed.
-func (s *Session) deny(w http.ResponseWriter, err error) {
-	s.fail(err)
-	status := http.StatusBadGateway
-	if errors.Is(err, ErrRefused) {
-		status = http.StatusForbidden
-	}
-	http.Error(w, err.Error(), status)
 }
 
 // connect serves CONNECT: what is sent through is the program's, and TLS.
@@ -177,9 +172,9 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host = u, u.Host
-			pr.Out.Header.Del("Proxy-Authorization")
-			pr.Out.Header.Del("Upgrade")
-			pr.Out.Header.Del("Connection")
+			for _, name := range []string{"Proxy-Authorization", "Upgrade", "Connection"} {
+				pr.Out.Header.Del(name)
+			}
 		},
 		Transport:     roundTripper(s.client.roundTrip),
 		FlushInterval: -1,
@@ -191,10 +186,10 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 			}{s.counted(resp.Body, idle), resp.Body}
 			return nil
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.deny(w, err) },
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, failed error) { err = failed },
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
-	return nil
+	return err
 }
 
 // relay copies between client and server until both have ended, the session ends, its bound is reached or

@@ -49,6 +49,7 @@ func TestOtherSchemesAndPortsAreRefused(t *testing.T) {
 		"http://a.test/", "http://93.184.215.14/", "file:///etc/passwd", "ftp://a.test/", "gopher://a.test/", "git::https://a.test/x",
 		"https:a.test", "//a.test/x", "a.test", "https://93.184.215.14:22/", "https://93.184.215.14:0/",
 		"https://93.184.215.14:0443/", "https://93.184.215.14:65979/", "https://93.184.215.14:/", "http://93.184.215.14:443/",
+		"https://\u212Aelvin.test/", "https://kelvin.t\u0130st/", // in lower case a letter of ASCII
 		"https://a.test/" + strings.Repeat("x", 9000), "https://a.test/\x7f", "https://[93.184.215.14]/", "https://::1/",
 	} {
 		if _, err := c.Get(t.Context(), egress.Request{URL: raw}); !errors.Is(err, egress.ErrRefused) {

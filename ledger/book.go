@@ -56,6 +56,7 @@ type entry struct {
 	sum     [sha256.Size]byte // of a record
 	subdir  string            // of a record
 	drift   id                // of a drift
+	at      place             // of a text that is written
 	done    bool              // it was decided and, if it is new, written
 	err     error             // the result, once it is done
 }
@@ -101,15 +102,14 @@ func (b *book) decide(e *entry) (known bool, err error) {
 	return false, nil
 }
 
-// enter enters what was decided and written; hashes are those of the tree with e.
-func (b *book) enter(e *entry, at place, hashes stored) {
+// enter enters what was decided and written.
+func (b *book) enter(e *entry) {
 	if e.kind == drift {
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
 	} else {
 		b.pins[e.version] = pin{b.size(), e.sum, e.subdir}
 	}
-	b.places = append(b.places, at)
-	b.hashes = hashes
+	b.places = append(b.places, e.at)
 }
 
 // replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
@@ -125,21 +125,11 @@ func (b *book) replay(text []byte, at place) error {
 	if err != nil {
 		return fmt.Errorf("%w: %v", errBroken, err)
 	}
-	hashes, err := b.hashes.grow(b.size(), e)
-	if err == nil {
-		b.enter(e, at, hashes)
+	e.at = at
+	if b.hashes, err = b.hashes.grow(b.size(), e); err == nil {
+		b.enter(e)
 	}
 	return err
-}
-
-// contradicts returns an error unless one of two books is a beginning of the other.
-func (b *book) contradicts(other *book) error {
-	for i := range min(b.size(), other.size()) {
-		if at := tlog.StoredHashIndex(0, i); b.hashes[at] != other.hashes[at] {
-			return fmt.Errorf("%w: record %d is another one than here: the two ledgers have forked", modproxy.ErrChanged, i)
-		}
-	}
-	return nil
 }
 
 // stored is the hashes of a tree.

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -19,12 +19,12 @@ import (
 // length in bytes and its hash as a leaf of the tree, then its text, then an empty line. All of it can be read by people.
 
 const (
-	logPrefix = "modproxy ledger "
-	logHeader = logPrefix + "1\n"
+	logHeader    = "modproxy ledger 1\n"
+	maxFrameLine = 128 // bytes: two numbers and a hash
 )
 
-// maxFrameLine bounds the first line of a frame: two numbers and a hash.
-const maxFrameLine = 128
+// newer is the first line of a log or an export of a version that is not known here.
+var newer = regexp.MustCompile(`^modproxy ledger (export )?([2-9]|[1-9][0-9]+)\b`)
 
 var (
 	errBroken = fmt.Errorf("%w: it is not as it was written", modproxy.ErrInvalid)
@@ -45,11 +45,10 @@ func appendFrameLine(b []byte, number int64, text []byte) []byte {
 
 // frames reads a log behind its header.
 type frames struct {
-	r           *bufio.Reader
-	next        int64 // the number of the next record
-	offset      int64 // where its frame begins
-	first, want []byte
-	text        []byte
+	r      *bufio.Reader
+	next   int64 // the number of the next record
+	offset int64 // where its frame begins
+	text   []byte
 }
 
 func readFrames(r io.Reader, offset int64) *frames {
@@ -60,15 +59,14 @@ func readFrames(r io.Reader, offset int64) *frames {
 // anything that is not a whole frame, and that of the reader.
 func (f *frames) read() (text []byte, at place, err error) {
 	first, err := f.r.ReadSlice('\n')
-	f.first = append(f.first[:0], first...)
 	switch {
 	case isEnd(err) && len(first) > 0, errors.Is(err, bufio.ErrBufferFull), len(first) > maxFrameLine:
 		return nil, at, errBroken
 	case err != nil:
 		return nil, at, err
 	}
-	length := 0
-	if words := bytes.Split(f.first, []byte(" ")); len(words) == 3 {
+	length, first := 0, append(make([]byte, 0, maxFrameLine), first...) // the next read uses the buffer again
+	if words := bytes.Split(first, []byte(" ")); len(words) == 3 {
 		length, _ = strconv.Atoi(string(words[1]))
 	}
 	if length <= 0 || length > maxText {
@@ -83,11 +81,11 @@ func (f *frames) read() (text []byte, at place, err error) {
 	} else if err != nil {
 		return nil, at, err
 	}
-	f.want = appendFrameLine(f.want[:0], f.next, text[:length])
-	if !bytes.Equal(f.first, f.want) || text[length] != '\n' {
+	want := appendFrameLine(make([]byte, 0, maxFrameLine), f.next, text[:length])
+	if !bytes.Equal(first, want) || text[length] != '\n' {
 		return nil, at, errBroken
 	}
-	at = place{f.offset + int64(len(f.first)), int32(length)}
+	at = place{f.offset + int64(len(first)), int32(length)}
 	f.offset = at.offset + int64(length) + 1
 	f.next++
 	return text[:length], at, nil
@@ -101,7 +99,7 @@ func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 		return nil, nil, err
 	}
 	switch {
-	case isNewer(string(header), logPrefix):
+	case newer.Match(header):
 		return nil, nil, errNewer
 	case string(header) != logHeader:
 		return nil, nil, fmt.Errorf("%w: it does not begin with %q", errBroken, logHeader)
@@ -127,11 +125,3 @@ func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 
 // isEnd reports whether err says that a file is at its end.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
-
-// isNewer reports whether a first line has a number behind prefix that is not 1, the only one that is known here.
-func isNewer(line, prefix string) bool {
-	rest, ok := strings.CutPrefix(line, prefix)
-	number, _, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
-	n, err := strconv.ParseUint(number, 10, 32)
-	return ok && err == nil && n > 1
-}

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -214,32 +215,30 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	return e.err
 }
 
-// writeWaiting decides about the waiting entries and writes those that are new, with one flush. Those that depend on
-// others, because they are about the same version, go on waiting.
+// writeWaiting decides about the first waiting entry of each version and writes those that are new, with one flush. The
+// others depend on them, and go on waiting.
 func (l *Log) writeWaiting() {
-	l.mu.Lock()
-	entries := l.waiting
-	l.waiting = nil
-	l.mu.Unlock()
-	var now, later []*entry
+	var now []*entry
 	taken := map[id]bool{}
-	for _, e := range entries {
+	l.mu.Lock()
+	l.waiting = slices.DeleteFunc(l.waiting, func(e *entry) bool {
 		if taken[e.version] {
-			later = append(later, e)
-		} else if known, err := l.book.decide(e); known || err != nil {
-			e.done, e.err = true, err
-		} else {
+			return false
+		}
+		known, err := l.book.decide(e)
+		if !known && err == nil {
 			taken[e.version] = true
 			now = append(now, e)
 		}
-	}
-	err := l.extend(now)
-	for _, e := range now {
 		e.done, e.err = true, err
+		return true
+	})
+	l.mu.Unlock()
+	if err := l.extend(now); err != nil {
+		for _, e := range now {
+			e.err = err
+		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(later, l.waiting...)
 }
 
 // extend writes entries, durably, and enters them into the book.
@@ -249,18 +248,19 @@ func (l *Log) extend(entries []*entry) (err error) {
 	}
 	var text []byte
 	hashes, n := l.book.hashes, l.book.size()
-	places := make([]place, len(entries))
-	for i, e := range entries {
-		text = appendFrame(text, n+int64(i), e.text)
-		places[i] = place{l.end + int64(len(text)-1-len(e.text)), int32(len(e.text))}
-		if hashes, err = hashes.grow(n+int64(i), e); err != nil {
+	for _, e := range entries {
+		text = appendFrame(text, n, e.text)
+		e.at = place{l.end + int64(len(text)-1-len(e.text)), int32(len(e.text))}
+		if hashes, err = hashes.grow(n, e); err != nil {
 			return err
 		}
+		n++
 	}
-	return l.put(bytes.NewReader(text), hashes, n+int64(len(entries)), func() {
-		for i, e := range entries {
-			l.book.enter(e, places[i], hashes)
+	return l.put(bytes.NewReader(text), hashes, n, func() {
+		for _, e := range entries {
+			l.book.enter(e)
 		}
+		l.book.hashes = hashes
 	})
 }
 

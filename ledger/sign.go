@@ -34,14 +34,13 @@ func newSigner() (*signer, error) {
 }
 
 func parseSigner(text []byte) (*signer, error) {
-	private, ok := strings.CutSuffix(string(text), "\n")
-	s, err := note.NewSigner(private)
-	if err != nil || !ok {
+	s, err := note.NewSigner(strings.TrimSuffix(string(text), "\n"))
+	if err != nil {
 		return nil, errKey
 	}
-	encoded, ok := strings.CutPrefix(private, fmt.Sprintf("PRIVATE+KEY+%s+%08x+", s.Name(), s.KeyHash()))
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if !ok || err != nil || base64.StdEncoding.EncodeToString(raw) != encoded {
+	first := fmt.Sprintf("PRIVATE+KEY+%s+%08x+", s.Name(), s.KeyHash())
+	raw, err := base64.StdEncoding.DecodeString(string(text[min(len(first), len(text)):]))
+	if err != nil || first+base64.StdEncoding.EncodeToString(raw)+"\n" != string(text) {
 		return nil, errKey
 	}
 	// Behind the number of the algorithm is the seed of an Ed25519 key, as note.NewSigner has checked.

@@ -11,14 +11,14 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
 )
 
 // An export is a line with the length of a signed head, that head, and the log that the head covers.
 const (
-	exportKind   = "modproxy ledger export "
-	exportPrefix = exportKind + "1 "
+	exportPrefix = "modproxy ledger export 1 "
 	maxHead      = 16 << 10 // bytes
 )
 
@@ -72,10 +72,12 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 		return 0, ctx.Err()
 	}
 	defer func() { <-l.writing }()
-	if err := l.book.contradicts(other); err != nil {
-		return 0, fmt.Errorf("import: %w", err)
-	}
 	n := l.book.size()
+	for i := range min(n, other.size()) {
+		if at := tlog.StoredHashIndex(0, i); l.book.hashes[at] != other.hashes[at] {
+			return 0, fmt.Errorf("import: %w: record %d is another one than here: the two ledgers have forked", modproxy.ErrChanged, i)
+		}
+	}
 	if other.size() <= n {
 		return 0, nil
 	}
@@ -93,7 +95,7 @@ func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (_ *book
 	if err != nil && !isEnd(err) && !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, 0, err
 	}
-	if isNewer(string(first), exportKind) {
+	if newer.Match(first) {
 		return nil, 0, errNewer
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(first), "\n"), exportPrefix)
