@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -37,28 +38,24 @@ func OpenReadOnly(dir string) (*Log, error) {
 
 func open(dir string, disk durable.Disk) (*Log, error) {
 	l := &Log{dir: dir, disk: disk, writing: make(chan struct{}, 1)}
-	for _, step := range []func() error{
-		func() error { return disk.MkdirAll(dir) },
-		l.takeLock,
-		func() error { return durable.RemoveTemps(dir, "") },
-		l.createIfNew,
-		l.load,
-	} {
-		if err := step(); err != nil {
-			return nil, errors.Join(err, l.Close())
+	err := disk.MkdirAll(dir)
+	if err == nil {
+		l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	if err == nil {
+		if err = filelock.TryLock(l.lock); err != nil {
+			err = fmt.Errorf("%w: %s: another process has the ledger open: %w", modproxy.ErrUnavailable, dir, err)
 		}
 	}
+	for _, step := range []func() error{func() error { return durable.RemoveTemps(dir, "") }, l.createIfNew, l.load} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	return l, nil
-}
-
-func (l *Log) takeLock() (err error) {
-	if l.lock, err = os.OpenFile(l.path(lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return err
-	}
-	if err := filelock.TryLock(l.lock); err != nil {
-		return fmt.Errorf("%w: %s: another process has the ledger open: %w", modproxy.ErrUnavailable, l.dir, err)
-	}
-	return nil
 }
 
 // createIfNew makes the files where there is nothing, or nothing but what a creation that was interrupted left. The head
@@ -87,12 +84,9 @@ func (l *Log) createIfNew() error {
 		return err
 	}
 	_, head, err := l.signer.head(nil, 0)
-	for _, f := range []struct {
-		name    string
-		content []byte
-	}{{headName, head}, {keyName, l.signer.text}, {logName, []byte(logHeader)}} {
+	for _, f := range [][2]string{{headName, string(head)}, {keyName, string(l.signer.text)}, {logName, logHeader}} {
 		if err == nil {
-			err = l.publish(f.name, bytes.NewReader(f.content))
+			err = l.publish(f[0], strings.NewReader(f[1]))
 		}
 	}
 	return err
@@ -120,11 +114,10 @@ func (l *Log) loadKey() error {
 
 // load reads everything. The head comes before the log: while a process has the log open, it has what any head that was
 // there says.
-func (l *Log) load() error {
+func (l *Log) load() (err error) {
 	if err := l.loadKey(); err != nil {
 		return err
 	}
-	var err error
 	if l.head, err = l.read(headName); err != nil {
 		return err
 	}

@@ -17,14 +17,12 @@ func (l *Log) ServerOps() sumdb.ServerOps { return ops{l} }
 
 type ops struct{ log *Log }
 
-// Signed implements [sumdb.ServerOps].
 func (o ops) Signed(context.Context) ([]byte, error) {
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
 	return append([]byte(nil), o.log.head...), nil
 }
 
-// Lookup implements [sumdb.ServerOps].
 func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	v, err := ParseKey(m)
 	o.log.mu.RLock()
@@ -36,7 +34,6 @@ func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	return p.number, nil
 }
 
-// ReadRecords implements [sumdb.ServerOps].
 func (o ops) ReadRecords(_ context.Context, first, n int64) ([][]byte, error) {
 	if size := o.log.Tree().N; first < 0 || n < 0 || n > 1<<maxTileHeight || first > size-n {
 		return nil, absent("read", fmt.Sprintf("records %d to %d", first, first+n-1))
@@ -51,7 +48,6 @@ func (o ops) ReadRecords(_ context.Context, first, n int64) ([][]byte, error) {
 	return texts, nil
 }
 
-// ReadTileData implements [sumdb.ServerOps].
 func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
 	o.log.mu.RLock()
 	size, hashes := o.log.tree.N, o.log.book.hashes

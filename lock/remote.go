@@ -100,8 +100,7 @@ type clientOps struct {
 	proof         atomic.Value          // of misbehaviour: a string
 }
 
-// maxAnswer is more than a lookup or a tile has, in bytes.
-const maxAnswer = 1 << 20
+const maxAnswer = 1 << 20 // bytes; a lookup and a tile have less
 
 // ledgerClient follows no redirect: a token is for one origin.
 var ledgerClient = &http.Client{
@@ -109,16 +108,13 @@ var ledgerClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// ReadRemote implements [sumdb.ClientOps].
-func (o *clientOps) ReadRemote(path string) ([]byte, error) {
-	body, err := o.get(o.base + path)
-	if err != nil {
-		o.failed.Store(&err)
-	}
-	return body, err
-}
-
-func (o *clientOps) get(url string) ([]byte, error) {
+func (o *clientOps) ReadRemote(path string) (body []byte, err error) {
+	defer func() {
+		if err != nil {
+			o.failed.Store(&err)
+		}
+	}()
+	url := o.base + path
 	r, err := http.NewRequestWithContext(o.ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -131,7 +127,7 @@ func (o *clientOps) get(url string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	answered := fmt.Errorf("%s: %s", url, resp.Status)
 	switch status := resp.StatusCode; {
 	case err != nil:
@@ -150,13 +146,11 @@ func (o *clientOps) get(url string) ([]byte, error) {
 	return nil, answered
 }
 
-// ReadConfig implements [sumdb.ClientOps].
 func (o *clientOps) ReadConfig(file string) ([]byte, error) {
 	text, _ := o.config.LoadOrStore(file, "")
 	return []byte(text.(string)), nil
 }
 
-// WriteConfig implements [sumdb.ClientOps].
 func (o *clientOps) WriteConfig(file string, old, new []byte) error {
 	if !o.config.CompareAndSwap(file, string(old), string(new)) {
 		return sumdb.ErrWriteConflict
@@ -164,7 +158,6 @@ func (o *clientOps) WriteConfig(file string, old, new []byte) error {
 	return nil
 }
 
-// ReadCache implements [sumdb.ClientOps].
 func (o *clientOps) ReadCache(file string) ([]byte, error) {
 	if text, ok := o.cache.Load(file); ok {
 		return []byte(text.(string)), nil
@@ -172,11 +165,8 @@ func (o *clientOps) ReadCache(file string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// WriteCache implements [sumdb.ClientOps].
 func (o *clientOps) WriteCache(file string, data []byte) { o.cache.Store(file, string(data)) }
 
-// Log implements [sumdb.ClientOps].
 func (o *clientOps) Log(string) {}
 
-// SecurityError implements [sumdb.ClientOps].
 func (o *clientOps) SecurityError(msg string) { o.proof.Store(msg) }
