@@ -1,16 +1,16 @@
 // Package cache is a registry that keeps what another registry answers.
 //
-// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its
-// bytes are those that its record names. The ledger says what a version is; a kept package with another sum is
-// not served.
+// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
+// are those that its record names. The ledger says what a version is; a kept package with another sum is not served.
 //
 // A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
 // Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
 //
-// Several caches may share a store. A record that is remembered in memory is read again after three seconds,
-// and [Registry.Forget] drops it at once.
+// Several caches may share a store. A record that is remembered in memory is read again after three seconds, and
+// [Registry.Forget] drops it at once.
 //
-// documents keeps what gets old. What never changes, packages, is fetched a few at a time. Both share calls by flights.
+// documents keeps what gets old. What never changes, packages, is fetched a few at a time. Both share calls by
+// flights.
 package cache
 
 import (

@@ -14,11 +14,11 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// documents keeps versions documents, which get old. An answer younger than fresh is served as it is. After that upstream is
-// asked again, and the kept answer, up to maxStale, is served and marked as stale when the new one does not
-// come within a second, or the question fails. After a question that failed there is a short pause, in which
-// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for
-// a while.
+// documents keeps versions documents, which get old. An answer younger than Fresh is served as it is. After that
+// upstream is asked again, and the kept answer, up to MaxStale, is served and marked as stale when the new one does
+// not come within a second, or the question fails. After a question that failed there is a short pause, in which
+// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for a
+// while.
 type documents struct {
 	r *Registry
 

@@ -161,7 +161,10 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 			l := Listing{Kept: *p}
 			if err == nil {
 				if p.Module != of {
-					of, unlisted = p.Module, r.unlisted(ctx, p.Module)
+					of, unlisted = p.Module, nil
+					if a, err := r.versions.read(ctx, keyOf(of)); err == nil && a != nil {
+						unlisted = a.kept.unlisted
+					}
 				}
 				if r.Ledger != nil {
 					l.Superseded = errors.Is(agrees(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)

@@ -70,8 +70,9 @@ func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package,
 	}, nil
 }
 
-// sound returns the package of k that is kept, after all of it was read and found right. Its error is [fs.ErrNotExist]
-// when k has to be fetched. What cannot be read is fetched again; offline it stays, as it may be readable again.
+// sound returns the package of k that is kept, after all of it was read and found right. Its error is
+// [fs.ErrNotExist] when k has to be fetched. What cannot be read is fetched again; offline it stays, as it may be
+// readable again.
 func (r *Registry) sound(ctx context.Context, k key) (*Kept, error) {
 	p, err := r.lookup(ctx, k)
 	if err == nil {
@@ -238,8 +239,8 @@ func (r *Registry) fetchInTurn(ctx context.Context, k key) (v *Kept, err error) 
 	return v, late(ctx, err, r.FetchTimeout)
 }
 
-// failedFetch returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped is not a
-// failure.
+// failedFetch returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped
+// is not a failure.
 func (r *Registry) failedFetch(k key, err error) (pause time.Duration, failed error) {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace

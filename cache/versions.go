@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"time"
 
@@ -27,26 +26,21 @@ import (
 // [modproxy.ErrUnavailable] when offline and nothing is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
-	l, err := r.versions.get(ctx, keyOf(m))
-	switch {
-	case err == nil:
-		return l.Versions, nil
-	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
-		return r.versionsOffline(ctx, m)
+	k := keyOf(m)
+	l, err := r.versions.get(ctx, k)
+	if r.Next == nil && errors.Is(err, fs.ErrNotExist) {
+		if l, err = r.versions.merge(ctx, k, nil, noListing, time.Now()); err != nil {
+			return nil, k.wrap("versions", settleIn(ctx, err))
+		}
+		if l == nil {
+			return nil, k.wrap("versions", errOffline)
+		}
+		l = l.marked(true)
 	}
-	return nil, err
-}
-
-// versionsOffline makes a document of the packages that are kept of m.
-func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	l, err := r.versions.merge(ctx, keyOf(m), nil, noListing, time.Now())
-	switch {
-	case err != nil:
-		return nil, keyOf(m).wrap("versions", settleIn(ctx, err))
-	case l == nil:
-		return nil, keyOf(m).wrap("versions", errOffline)
+	if err != nil {
+		return nil, err
 	}
-	return l.marked(true).Versions, nil
+	return l.Versions, nil
 }
 
 // listing is the versions document of a module as it is kept and served.
@@ -241,15 +235,6 @@ func parseDocument(rec store.Record) (*answer, error) {
 // maxDocument bounds a kept versions document in bytes, well over what upstream may send.
 const maxDocument = 64 << 20
 
-// unlisted returns since when upstream does not list versions of m that are kept.
-func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]time.Time {
-	a, err := r.versions.read(ctx, keyOf(m))
-	if err != nil || a == nil {
-		return nil
-	}
-	return maps.Clone(a.kept.unlisted)
-}
-
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
 	Versions int      `json:"versions"`       // listed now
@@ -257,8 +242,6 @@ type Refreshed struct {
 	Gone     []string `json:"gone,omitempty"` // the other way round
 	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
 }
-
-var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
 
 // Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that packages of
 // it could not be fetched.
@@ -268,7 +251,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
-		return Refreshed{}, k.wrap("versions", errAsksNobody)
+		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable))
 	}
 	a, err := r.versions.read(ctx, k)
 	if err != nil {

@@ -87,7 +87,7 @@ func (a *admission) enter(ctx context.Context, client string, patience time.Dura
 	if !paced {
 		err = a.pace(waiting, limiter)
 	}
-	if err == nil && a.turns.Take(waiting, client) != nil {
+	if err == nil && !a.turns.Try(client) && a.turns.Take(waiting, client) != nil { // Take refuses at the end of waiting
 		err = later(0, errBusy)
 	}
 	if err != nil && ctx.Err() != nil {

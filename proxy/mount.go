@@ -61,21 +61,19 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	if err := crossOrigin.Check(r); err != nil {
 		return &requestError{http.StatusForbidden, errors.New("a web page of another site has sent this request")}
 	}
-	if !m.Public {
-		r, err := h.identifyOperator(r, e)
-		if err != nil {
-			return err
+	identify := h.identifyOperator
+	if m.Public {
+		identify = h.identify
+	}
+	r, err := identify(r, e)
+	if err == nil && m.Public {
+		var leave func()
+		if r, leave, err = h.admit(r, e, patience); err == nil {
+			defer leave()
 		}
-		return m.Handle(w, r)
 	}
-	r, err := h.identify(r, e)
 	if err != nil {
 		return err
 	}
-	r, leave, err := h.admit(r, e, patience)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	return m.Handle(w, r)
 }

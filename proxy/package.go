@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,15 +87,9 @@ func check(p *modproxy.Package) error {
 
 // wantsAll reports whether r is for the whole of what it asks for, whatever the client has of it.
 func wantsAll(r *http.Request) bool {
-	if r.Method != http.MethodGet {
-		return false
-	}
-	for _, name := range []string{"Range", "If-None-Match", "If-Match", "If-Modified-Since", "If-Unmodified-Since"} {
-		if len(r.Header[name]) > 0 {
-			return false
-		}
-	}
-	return true
+	conditions := []string{"Range", "If-None-Match", "If-Match", "If-Modified-Since", "If-Unmodified-Since"}
+	has := func(name string) bool { return len(r.Header[name]) > 0 }
+	return r.Method == http.MethodGet && !slices.ContainsFunc(conditions, has)
 }
 
 // remembering remembers the error of a read, which [http.ServeContent] does not tell.
