@@ -76,15 +76,12 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	}
 	defer r.Close()
 	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return err
+	_, err = io.ReadFull(r, data)
+	if err = cmp.Or(err, r.check(ctx)); err == nil { // an empty one was not read
+		s.memory.add(d, data)
+		held = true
 	}
-	if err := r.check(ctx); err != nil { // an empty one was not read
-		return err
-	}
-	s.memory.add(d, data)
-	held = true
-	return nil
+	return err
 }
 
 // open opens a blob, which has one more reader until that is closed.
@@ -101,17 +98,17 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 		}
 	}
 	blob, err := s.Blobs.Open(ctx, d)
+	if err == nil && blob.Size() != size {
+		blob.Close()
+		err = wrongSize(blob.Size(), size)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, s.lost(ctx, d, err)
-	case errors.Is(err, ErrDamaged): // it cannot be a blob
+	case errors.Is(err, ErrDamaged): // or it cannot be a blob
 		return nil, s.confirm(ctx, d, err)
 	case err != nil:
 		return nil, failure(ctx, err)
-	}
-	if blob.Size() != size {
-		blob.Close()
-		return nil, s.confirm(ctx, d, wrongSize(blob.Size(), size))
 	}
 	c = newCheckedReader(blob, d, s.states, false)
 	c.failed = func(err error) {
@@ -163,8 +160,6 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 			return 0, s.lost(ctx, d, err)
 		case errors.Is(err, ErrDamaged):
 			return 0, cmp.Or(s.damaged(ctx, d, err), err)
-		case errors.Is(err, ErrUnreadable):
-			return 0, err
 		}
 		return 0, failure(ctx, err)
 	})

@@ -161,37 +161,33 @@ func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	return func(yield func(store.BlobInfo, error) bool) {
 		fans, err := os.ReadDir(x.d.path(blobsName))
-		if err != nil {
-			yield(store.BlobInfo{}, err)
-			return
-		}
-		for _, fan := range fans {
-			if !fan.IsDir() {
-				continue
-			}
-			list, err := x.in(ctx, fan.Name())
-			if err != nil {
-				yield(store.BlobInfo{}, err)
-				return
-			}
+		for i := 0; i < len(fans) && err == nil; i++ {
+			var list []store.BlobInfo
+			list, err = x.in(ctx, fans[i])
 			for _, info := range list {
 				if !yield(info, nil) {
 					return
 				}
 			}
 		}
+		if err != nil {
+			yield(store.BlobInfo{}, err)
+		}
 	}
 }
 
-// in returns the blobs whose digests begin with fan.
-func (x blobs) in(ctx context.Context, fan string) (list []store.BlobInfo, err error) {
-	entries, err := os.ReadDir(x.d.path(blobsName, fan))
+// in returns the blobs whose digests begin with the name of a directory.
+func (x blobs) in(ctx context.Context, fan fs.DirEntry) (list []store.BlobInfo, err error) {
+	if !fan.IsDir() {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(x.d.path(blobsName, fan.Name()))
 	if err != nil {
 		return nil, err
 	}
 	for _, entry := range entries {
 		digest, err := modproxy.ParseDigest(entry.Name())
-		if err != nil || !strings.HasPrefix(entry.Name(), fan) {
+		if err != nil || !strings.HasPrefix(entry.Name(), fan.Name()) {
 			continue // nothing looks for it here
 		}
 		if info, err := entry.Info(); err == nil {
