@@ -28,7 +28,7 @@ type room struct {
 	aside    int64                         // bytes that were set aside
 	writers  int                           // reservations that have not ended
 	used     map[modproxy.Digest]time.Time // blobs that were used since that was last written down
-	changed  chan struct{}                 // closed when there may be room, or a removal has ended; nil: nobody waits
+	changed  chan struct{}                 // closed when there may be room, or a removal has ended
 }
 
 // entry is what is known of a blob that is kept or worked on.
@@ -55,14 +55,16 @@ type amounts struct {
 func newRoom(limit int64) *room {
 	return &room{
 		limit: limit, turn: semaphore.NewWeighted(1),
-		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
+		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{}, changed: make(chan struct{}),
 	}
 }
 
 func (e *entry) movable() bool { return e.kept && !e.pinned }
 
+func (e *entry) busy() bool { return e.readers+e.keeps+e.removals > 0 }
+
 // idle reports whether e may be evicted now.
-func (e *entry) idle() bool { return e.movable() && e.readers == 0 && e.keeps == 0 && e.removals == 0 }
+func (e *entry) idle() bool { return e.movable() && !e.busy() }
 
 func (m *room) add(e *entry, sign int64) {
 	m.sum.kept += sign * e.size
@@ -101,7 +103,7 @@ func (m *room) update(d modproxy.Digest, change func(*entry)) {
 	if m.sum.kept < before.kept || m.sum.idle > before.idle {
 		m.wake()
 	}
-	if m.loaded && !e.kept && e.readers == 0 && e.keeps == 0 && e.removals == 0 {
+	if m.loaded && !e.kept && !e.busy() {
 		delete(m.entries, d)
 	}
 }
@@ -151,7 +153,7 @@ func (m *room) beginKeep(ctx context.Context, d modproxy.Digest) error {
 		var ended <-chan struct{}
 		m.edit(d, func(e *entry) {
 			if e.removals > 0 {
-				ended = m.next()
+				ended = m.changed
 			} else {
 				e.keeps++
 			}
@@ -169,20 +171,10 @@ func (m *room) beginKeep(ctx context.Context, d modproxy.Digest) error {
 
 func (m *room) endKeep(d modproxy.Digest) { m.edit(d, func(e *entry) { e.keeps-- }) }
 
-// next returns what is closed at the next change. It is called with mu held.
-func (m *room) next() <-chan struct{} {
-	if m.changed == nil {
-		m.changed = make(chan struct{})
-	}
-	return m.changed
-}
-
 // wake is called with mu held.
 func (m *room) wake() {
-	if m.changed != nil {
-		close(m.changed)
-		m.changed = nil
-	}
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // beginRemoval marks blobs as being removed until endRemoval, and reports false if one of them is being kept.
@@ -234,13 +226,13 @@ func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.
 		m.writers++
 		return n, nil, nil, waitNot
 	case !turn:
-		return 0, nil, nil, waitTurn
+		return 0, nil, nil, waitNever
 	case m.sum.idle >= over:
 		return 0, m.victims(over, len(m.entries)), nil, waitNot
 	case m.writers > 0:
-		return 0, nil, m.next(), waitWriters
+		return 0, nil, m.changed, waitWriters
 	case m.sum.movable >= over:
-		return 0, nil, m.next(), waitReaders
+		return 0, nil, m.changed, waitReaders
 	}
 	return 0, nil, nil, waitNever
 }
@@ -250,10 +242,9 @@ type waiting int
 
 const (
 	waitNot     waiting = iota // the bytes are reserved, or the removal of victims frees them
-	waitTurn                   // the goroutine that makes room
 	waitWriters                // other reservations, which are sure to end
 	waitReaders                // readers, which may take any time
-	waitNever                  // waiting would not help
+	waitNever                  // waiting would not help, or the caller does not have its turn
 )
 
 // release gives back what is left of a reservation.
