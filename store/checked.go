@@ -96,21 +96,16 @@ func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 
 // Read implements [io.Reader].
 func (c *checkedReader) Read(p []byte) (int, error) {
-	switch {
-	case c.err != nil:
+	if c.err != nil || len(p) == 0 {
 		return 0, c.err
-	case len(p) == 0:
-		return 0, nil
-	case c.offset >= c.size && c.size > 0:
-		return 0, io.EOF
 	}
 	if c.part || c.offset != c.streamed || c.size == 0 {
 		if err := c.check(context.Background()); err != nil {
 			return 0, err
 		}
-		if c.size == 0 {
-			return 0, io.EOF
-		}
+	}
+	if c.offset >= c.size {
+		return 0, io.EOF
 	}
 	at := min(c.offset/pieceSize, c.last())
 	if c.data == nil || c.at != at {
