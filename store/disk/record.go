@@ -68,9 +68,7 @@ func seal(r store.Record) []byte {
 
 func sealSum(ref store.Ref, rest []byte) []byte {
 	h := sha256.New()
-	h.Write(append([]byte(ref.Kind), 0))
-	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ref.Key))))
-	h.Write([]byte(ref.Key))
+	fmt.Fprintf(h, "%s\x00%d\x00%s", ref.Kind, len(ref.Key), ref.Key)
 	h.Write(rest)
 	return h.Sum(nil)
 }
