@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func Remote(server, token string) (*Client, error) {
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, errors.New("want the URL of the proxy, such as https://modules.example.com")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !hostname.IsLocal(u.Hostname()):
 		return nil, fmt.Errorf("want an https URL: a token must not cross a network unencrypted to %s", u.Host)
 	case token == "":
 		return nil, hint.With(errors.New("no token is given"), tokenHint)
@@ -52,11 +51,6 @@ func Remote(server, token string) (*Client, error) {
 }
 
 const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback() || hostname.IsLocalhost(host)
-}
 
 // localBase has the name under which every proxy answers on its own machine. What is
 // dialled does not depend on it.

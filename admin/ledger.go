@@ -44,23 +44,19 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 	if err != nil {
 		return done, err
 	}
-	var list []Record
+	var list []modproxy.Record
 	last := map[modproxy.ModuleVersion]int{}
 	for rec, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return done, err
 		}
-		if !chosen(rec.ModuleVersion) {
-			continue
+		if chosen(rec.ModuleVersion) {
+			last[rec.ModuleVersion] = len(list)
+			list = append(list, rec)
 		}
-		if before, ok := last[rec.ModuleVersion]; ok {
-			list[before].Counts = false
-		}
-		last[rec.ModuleVersion] = len(list)
-		list = append(list, Record{NameOf(rec.ModuleVersion), rec, true})
 	}
-	for _, rec := range list {
-		each(rec)
+	for i, rec := range list {
+		each(Record{NameOf(rec.ModuleVersion), rec, last[rec.ModuleVersion] == i})
 	}
 	return done, nil
 }
@@ -213,26 +209,24 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 // adds the source of that to rec, and the directory if rec has none.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err error) {
 	wanted := rec.Subdir
-	fits := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string) bool {
-		return v == rec.ModuleVersion && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source) bool {
+		fits := v == rec.ModuleVersion && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+		if fits {
+			rec.Source, ok = source, true
+		}
+		return fits
 	}
 	for was, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return false, err
 		}
-		if fits(was.ModuleVersion, was.Sum, was.Subdir) {
-			rec.Source, ok = was.Source, true
-		}
+		see(was.ModuleVersion, was.Sum, was.Subdir, was.Source)
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return false, err
 		}
-		if !fits(d.ModuleVersion, d.Offered, d.Subdir) {
-			continue
-		}
-		rec.Source, ok = d.Source, true
-		if wanted == "" && d.Subdir != "" {
+		if see(d.ModuleVersion, d.Offered, d.Subdir, d.Source) && wanted == "" && d.Subdir != "" {
 			rec.Subdir = d.Subdir
 		}
 	}

@@ -256,11 +256,7 @@ func isPort(s string) bool {
 // IsLocalURL reports whether the host of a URL is this machine for everyone who uses it.
 func IsLocalURL(base string) bool {
 	u, err := url.Parse(base)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return err == nil && ip.Unmap().IsLoopback() || hostname.IsLocalhost(u.Hostname())
+	return err == nil && hostname.IsLocal(u.Hostname())
 }
 
 // parseListen reports whether only this machine can reach an address to listen on.

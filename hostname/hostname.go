@@ -8,6 +8,7 @@ package hostname
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -121,9 +122,11 @@ func ParseModule(s, host string) (m modproxy.Module, err error) {
 	return m, m.Check()
 }
 
-// IsLocalhost reports whether a name without a port is one that always leads to the machine it is used on (RFC
-// 6761, 6.3).
-func IsLocalhost(name string) bool {
+// IsLocal reports whether a name or an address without a port always leads to the machine it is used on (RFC 6761, 6.3).
+func IsLocal(name string) bool {
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

@@ -139,7 +139,7 @@ func (h *Handler) checkName(r *http.Request) error {
 		return nil
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
-	if _, isAddress := parseAddress(r.Host); isAddress || hostname.IsLocalhost(name) {
+	if _, isAddress := parseAddress(r.Host); isAddress || hostname.IsLocal(name) {
 		return nil
 	}
 	if u, err := url.Parse(h.cfg.PublicURL); err == nil && u.Host != "" && strings.EqualFold(u.Hostname(), name) {

@@ -111,7 +111,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
 	case errors.As(err, &bad):
 		want := errors.New("want true or false")
-		if bad.GetFlag().Value.Type() == "duration" {
+		if bad.GetFlag().Value.Type() != "bool" {
 			_, want = config.ParseDuration("")
 		}
 		return fmt.Errorf("--%s: %w, not %.80q", bad.GetFlag().Name, want, bad.GetValue())
@@ -119,18 +119,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// duration is a flag that [config.ParseDuration] reads.
-type duration time.Duration
-
-// Set implements [pflag.Value].
-func (d *duration) Set(s string) error {
-	parsed, err := config.ParseDuration(s)
-	*d = duration(parsed)
-	return err
+// addDurationFlag gives cmd a flag that [config.ParseDuration] reads into d.
+func addDurationFlag(cmd *cobra.Command, d *time.Duration, name, usage string) {
+	cmd.Flags().Func(name, usage, func(s string) (err error) {
+		*d, err = config.ParseDuration(s)
+		return err
+	})
 }
-
-// String implements [pflag.Value].
-func (d *duration) String() string { return config.FormatDuration(time.Duration(*d)) }
-
-// Type implements [pflag.Value].
-func (*duration) Type() string { return "duration" }

@@ -94,7 +94,7 @@ func sourceText(s modproxy.Source) string {
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {
 	var all bool
-	var since duration
+	var since time.Duration
 	cmd := withJSON(&cobra.Command{
 		Use:   "drift [MODULE [VERSION]]",
 		Short: "Print content that was offered but differs from the record",
@@ -112,7 +112,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			}
 			q := admin.Query{Name: admin.NameOf(v)}
 			if since > 0 {
-				q.Since = time.Now().Add(-time.Duration(since))
+				q.Since = time.Now().Add(-since)
 			}
 			open, show := map[admin.Name]bool{}, printer(env, driftText)
 			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
@@ -133,7 +133,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 		},
 	}, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
-	cmd.Flags().Var(&since, "since", "only what was offered within this `long`, such as 24h or 7d")
+	addDurationFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d")
 	return cmd
 }
 

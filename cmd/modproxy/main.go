@@ -95,11 +95,11 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
-	root.AddCommand(
-		newConfigCommand(env), newClientConfigCommand(env), newGCCommand(env), newHealthCommand(env), newLedgerCommand(env),
-		newLockCommand(env), newLsCommand(env), newRebuildCommand(env), newRefreshCommand(env), newRmCommand(env),
-		newKeyCommand(env), newServeCommand(env), newTokenCommand(env), newVerifyCommand(env), newVersionCommand(env),
-	)
+	anywhere := []*cobra.Command{newGCCommand(env), newLsCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env)}
+	addServerFlags(anywhere...)
+	root.AddCommand(append(anywhere,
+		newConfigCommand(env), newClientConfigCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
+		newLockCommand(env), newRebuildCommand(env), newServeCommand(env), newTokenCommand(env), newVersionCommand(env))...)
 	addConfigFlags(root)
 	return root
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func newLsCommand(env *environment) *cobra.Command {
-	cmd := withJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "ls [MODULE-PATTERN]",
 		Short: "List the kept packages",
 		Long: `List every version whose package is or was kept, one in a line: module, version,
@@ -47,8 +47,6 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 			})
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
-	addServerFlags(cmd)
-	return cmd
 }
 
 func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string) error {
@@ -99,7 +97,7 @@ func printPackages(w io.Writer, list []admin.Package) error {
 }
 
 func newRmCommand(env *environment) *cobra.Command {
-	cmd := withJSON(&cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "rm MODULE [VERSION]",
 		Short: "Remove the package of one version, or of all versions, of a module",
 		Long: `Remove the bytes of a package, unless another version has the same content. The
@@ -119,8 +117,6 @@ VERSION, the packages of all its versions are removed.`,
 			})
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
-	addServerFlags(cmd)
-	return cmd
 }
 
 // removedText is what became of a package, in one line.
@@ -137,7 +133,7 @@ func removedText(p admin.Removed) string {
 
 func newGCCommand(env *environment) *cobra.Command {
 	var size string
-	var quarantine duration
+	var quarantine time.Duration
 	var dryRun bool
 	cmd := withJSON(&cobra.Command{
 		Use:   "gc",
@@ -153,7 +149,7 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			if err != nil {
 				return err
 			}
-			in := store.GC{AsideAge: time.Duration(quarantine), DryRun: dryRun}
+			in := store.GC{AsideAge: quarantine, DryRun: dryRun}
 			if c != nil {
 				in.MaxSize = int64(c.Cache.MaxSize)
 			}
@@ -182,9 +178,8 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			})
 		},
 	}, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
-	addServerFlags(cmd)
 	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
-	cmd.Flags().Var(&quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
+	addDurationFlag(cmd, &quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and print what would be removed")
 	return cmd
 }
@@ -248,7 +243,6 @@ stands for every module of which a package is or was kept.`,
 			return err
 		},
 	}, `print JSON, one module in a line: {"module": …, "versions": …, "new": […], "gone": […], "kept": […]}`)
-	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
 	return cmd
 }

@@ -32,7 +32,6 @@ that something is wrong.`,
 			})
 		},
 	}, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
-	addServerFlags(cmd)
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
 	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; make records from their copies, and copies from records")
 	return cmd
