@@ -1,16 +1,17 @@
 // Package cache is a registry that keeps what another registry answers.
 //
-// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
-// are those that its record names. The ledger says what a version is; a kept package with another sum is not served.
+// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its
+// bytes are those that its record names. The ledger says what a version is; a kept package with another sum is
+// not served.
 //
 // A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
 // Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
 //
-// Several caches may share a store. A record that is remembered in memory is read again after three seconds, and
-// [Registry.Forget] drops it at once.
+// Several caches may share a store. A record that is remembered in memory is read again after three seconds,
+// and [Registry.Forget] drops it at once.
 //
-// documents keeps what gets old. What never changes, packages, is fetched a few at a time. Both share calls by
-// flights.
+// The parts do not know modules: documents keeps answers that get old, and fetches brings what never changes.
+// [Registry] is made of one of each.
 package cache
 
 import (
@@ -35,7 +36,8 @@ const (
 type Ledger interface {
 	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
-	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another record.
+	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another
+	// record.
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
@@ -68,14 +70,13 @@ type Registry struct {
 	fetching *background // fetches of packages
 	turns    *turns
 
-	versions  documents
-	packages  flights[*Kept]
-	locations flights[modproxy.Location]
+	versions  documents[key, *listing]
+	packages  fetches[key, *Kept]
+	locations flights[key, modproxy.Location]
 
 	located *memory[key, modproxy.Location] // of packages that are being fetched
 	records *memory[key, *Kept]             // of packages, for recallFor
 	missing *memory[key, error]             // versions that Next does not have
-	failed  *memory[key, error]             // [modproxy.FetchFailed] of packages
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -102,16 +103,20 @@ func (r *Registry) start() {
 	r.located = newMemory[key, modproxy.Location](0)
 	r.records = newMemory[key, *Kept](0)
 	r.missing = newMemory[key, error](0)
-	r.failed = newMemory[key, error](0)
-	r.versions = documents{
-		r: r, hot: newMemory[key, *answer](maxHot), reading: make(chan struct{}, maxReading),
-		held: newMemory[key, error](0), missing: newMemory[key, error](0), slow: newMemory[string, error](0),
+	r.versions = documents[key, *listing]{
+		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,
+		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
 	}
-	r.versions.grown.Store(r.MaxVersions) // the bound may have been larger before
+	r.versions.start()
+	r.packages = fetches[key, *Kept]{
+		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
+	}
+	r.packages.start()
 }
 
-// Close waits for what goes on in the background, at most until ctx ends; then it ends that work. Nothing is asked of
-// Next afterwards; what is kept is still served. Its error tells that work was ended. The store is closed after it.
+// Close waits for what goes on in the background, at most until ctx ends; then it ends that work. Nothing is
+// asked of Next afterwards; what is kept is still served. Its error tells that work was ended. The store is
+// closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
 	defer r.end()
@@ -140,7 +145,7 @@ func (r *Registry) Close(ctx context.Context) error {
 func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	r.once.Do(r.start)
 	all := map[modproxy.ModuleVersion]<-chan struct{}{}
-	for k, c := range r.packages.underWay() {
+	for k, c := range r.packages.flights.underWay() {
 		all[k.ModuleVersion] = c.done
 	}
 	return all
@@ -157,7 +162,7 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.located.remove(match)
 	r.records.remove(match)
 	r.missing.remove(match)
-	r.failed.remove(match)
+	r.packages.failed.remove(match)
 	if v.Version == "" {
 		r.versions.missing.remove(match)
 	}
@@ -177,7 +182,7 @@ func (k key) ref() store.Ref {
 	return store.Ref{Kind: PackageKind, Key: name + "/" + k.Version}
 }
 
-// publisher returns the part of the registry that shares turns.
+func (k key) registry() string  { return k.Host }
 func (k key) publisher() string { return k.Host + "/" + k.Namespace }
 
 func (k key) event(kind Kind, err error) Event {
@@ -201,37 +206,4 @@ func (r *Registry) notKept(ctx context.Context, k key) error {
 		return err
 	}
 	return errOffline
-}
-
-// Kind says what an [Event] tells. It is fit for the name of a metric's label.
-type Kind string
-
-const (
-	VersionsAsked   Kind = "versions_asked"   // Next was asked; Duration, Err
-	LocationAsked   Kind = "location_asked"   // Next was asked; Duration, Err
-	FetchStarted    Kind = "fetch_started"    // after the fetch had its turn
-	FetchEnded      Kind = "fetch_ended"      // Duration, Bytes, Err
-	StaleServed     Kind = "stale_served"     // a versions document older than Fresh was served
-	VersionDropped  Kind = "version_dropped"  // upstream does not list a version whose package is kept
-	VersionListed   Kind = "version_listed"   // upstream lists such a version again
-	VersionsTrimmed Kind = "versions_gone"    // versions documents were removed to keep to MaxVersions; Bytes
-	LedgerDisagrees Kind = "ledger_disagrees" // a kept package is not what the ledger says, and is not served; Err
-	LedgerBehind    Kind = "ledger_behind"    // the ledger did not know a kept package, and does now; Err
-	StoreFailed     Kind = "index_failed"     // an answer was served but could not be kept or read; Err
-)
-
-// Event is something that happened in a [Registry]. Fields that its Kind does not mention are zero.
-type Event struct {
-	Kind     Kind
-	Module   modproxy.Module
-	Version  string // empty for questions about versions
-	Duration time.Duration
-	Bytes    int64
-	Err      error // nil: it went well
-}
-
-func (r *Registry) observe(e Event) {
-	if r.Observe != nil {
-		r.Observe(e)
-	}
 }

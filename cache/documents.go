@@ -1,12 +1,11 @@
 package cache
 
 import (
-	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,39 +13,68 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// documents keeps versions documents, which get old. An answer younger than Fresh is served as it is. After that
-// upstream is asked again, and the kept answer, up to MaxStale, is served and marked as stale when the new one does
-// not come within a second, or the question fails. After a question that failed there is a short pause, in which
-// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for a
-// while.
-type documents struct {
-	r *Registry
+// documents keeps answers that get old. An answer younger than fresh is served as it is. After that upstream is
+// asked again, and the kept answer, up to maxStale, is served and marked as stale when the new one does not
+// come within a second, or the question fails. After a question that failed there is a short pause, in which
+// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for
+// a while. Its first fields are set before start.
+type documents[K interface {
+	comparable
+	question
+}, V document[V]] struct {
+	source    source[K, V]
+	store     *store.Store
+	work      *background
+	offline   bool
+	fresh     time.Duration
+	maxStale  time.Duration
+	missesFor time.Duration // how long an ErrNotFound of upstream is remembered
+	limit     int64         // bytes of all kept documents; zero: no bound
+	packages  store.Kind    // of the packages whose keys begin with the key of a document
+	observe   func(Event)
 
-	flights flights[*listing]
-	hot     *memory[key, *answer]
+	flights flights[K, V]
+	hot     *memory[K, *answer[V]]
 	reading chan struct{}          // one for each document that is being read from the store
-	held    *memory[key, error]    // RetryLater of upstream
-	missing *memory[key, error]    // ErrNotFound of upstream
+	held    *memory[K, error]      // RetryLater of upstream
+	missing *memory[K, error]      // ErrNotFound of upstream
 	slow    *memory[string, error] // registries that answer late
 	grown   atomic.Int64           // bytes that were put since the documents were last trimmed
 }
 
+// source asks for documents, and knows their form in a store.
+type source[K comparable, V any] interface {
+	// ask returns the document as it is from now on, given what is kept, which may be zero.
+	// [modproxy.ErrNotFound] means that there is no document any more.
+	ask(ctx context.Context, k K, kept V) (V, error)
+	// learn is called with a document that was not known before, of upstream or of another process.
+	learn(k K, v V)
+	encode(V) ([]byte, error)
+	decode([]byte) (V, error)
+}
+
+// document is an answer as it is served. It is not changed.
+type document[V any] interface {
+	size() int64         // in memory, in bytes, about
+	marked(stale bool) V // as it is served from the cache
+}
+
 // answer is a document as it is served from memory.
-type answer struct {
-	kept, stale *listing
+type answer[V document[V]] struct {
+	kept, stale V
 	revision    uint64 // of the record in the store; zero: it could not be kept
 	asked       time.Time
 	again       atomic.Pointer[time.Time] // no refresh before
 	old         atomic.Bool               // it is known not to be current
 }
 
-func newAnswer(v *listing, asked time.Time, revision uint64) *answer {
-	return &answer{kept: v.marked(false), stale: v.marked(true), revision: revision, asked: asked}
+func newAnswer[V document[V]](v V, asked time.Time, revision uint64) *answer[V] {
+	return &answer[V]{kept: v.marked(false), stale: v.marked(true), revision: revision, asked: asked}
 }
 
 // fresh reports whether a needs no refresh. An answer from the future, as it is seen after the clock was set
 // back, is not fresh.
-func (a *answer) fresh(limit time.Duration) bool {
+func (a *answer[V]) fresh(limit time.Duration) bool {
 	age := time.Since(a.asked)
 	return !a.old.Load() && age >= 0 && age < limit
 }
@@ -65,35 +93,44 @@ var (
 	errReading = errors.New("many other documents are being read from the store")
 )
 
+func (d *documents[K, V]) start() {
+	d.hot = newMemory[K, *answer[V]](maxHot)
+	d.reading = make(chan struct{}, maxReading)
+	d.held = newMemory[K, error](0)
+	d.missing = newMemory[K, error](0)
+	d.slow = newMemory[string, error](0)
+	d.grown.Add(d.limit) // the bound may have been larger before
+}
+
 // get returns the document for k. Its error is [fs.ErrNotExist] when none is kept and nothing is asked.
-func (d *documents) get(ctx context.Context, k key) (*listing, error) {
+func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	a, err := d.read(ctx, k)
 	switch {
 	case err != nil:
-		return nil, k.wrap("versions", err)
-	case a == nil && d.r.Next == nil:
-		return nil, fs.ErrNotExist
+		return none, k.wrap("versions", err)
+	case a == nil && d.offline:
+		return none, fs.ErrNotExist
 	case a == nil:
-	case a.fresh(d.r.Fresh):
+	case a.fresh(d.fresh):
 		return a.kept, nil
-	case d.r.Next == nil:
+	case d.offline:
 		return a.stale, nil
-	case time.Since(a.asked) <= d.r.MaxStale:
+	case time.Since(a.asked) <= d.maxStale:
 		return d.refreshed(ctx, k, a)
 	}
 	if err := d.refused(k); err != nil {
-		return nil, err
+		return none, err
 	}
 	call, err := d.ask(ctx, k, a)
 	if err != nil {
-		return nil, k.wrap("versions", err)
+		return none, k.wrap("versions", err)
 	}
 	return call.within(ctx, patience, "versions", k)
 }
 
 // refused returns why upstream is not asked for k, or nil.
-func (d *documents) refused(k key) error {
-	for _, known := range []*memory[key, error]{d.missing, d.held} {
+func (d *documents[K, V]) refused(k K) error {
+	for _, known := range []*memory[K, error]{d.missing, d.held} {
 		if err, ok := known.get(k); ok {
 			return err
 		}
@@ -103,28 +140,29 @@ func (d *documents) refused(k key) error {
 
 // refreshed returns the answer for k when a, which is kept, is not fresh: the one of upstream if it comes soon,
 // else a. A client that installs ten modules does not wait ten times for a registry that is down.
-func (d *documents) refreshed(ctx context.Context, k key, a *answer) (*listing, error) {
+func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.again.Load()
 	if _, held := d.held.get(k); !held && (again == nil || !time.Now().Before(*again)) {
 		call, err := d.ask(ctx, k, a)
-		if _, slow := d.slow.get(k.Host); err == nil && !slow { // else the next question finds the answer
+		if _, slow := d.slow.get(k.registry()); err == nil && !slow { // else the next question finds the answer
 			v, err := call.within(ctx, soon-time.Since(call.began), "versions", k)
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
 			case time.Since(call.began) >= soon:
-				d.slow.add(k.Host, errSlow, slowPause, 0)
+				d.slow.add(k.registry(), errSlow, slowPause, 0)
 			}
 		}
 	}
-	d.r.observe(k.event(StaleServed, nil))
+	d.observe(k.event(StaleServed, nil))
 	return a.stale, nil
 }
 
-// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the store
-// every recallFor; while that fails, it counts. Few documents are read at the same time, because reading takes
-// several times their size: the error is [modproxy.RetryLater] when it is not k's turn for longer than patience.
-func (d *documents) read(ctx context.Context, k key) (*answer, error) {
+// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the
+// store every recallFor; while that fails, it counts. Few documents are read at the same time, because reading
+// takes several times their size: the error is [modproxy.RetryLater] when it is not k's turn for longer than
+// patience.
+func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	if a, ok := d.hot.get(k); ok {
 		return a, nil
 	}
@@ -149,7 +187,7 @@ func (d *documents) read(ctx context.Context, k key) (*answer, error) {
 	if crowded == nil {
 		var err error
 		if a, err = d.load(context.WithoutCancel(ctx), k, seen); err != nil {
-			d.r.observe(k.event(StoreFailed, err))
+			d.observe(k.event(StoreFailed, err))
 			a = seen
 		}
 	}
@@ -163,8 +201,8 @@ func (d *documents) read(ctx context.Context, k key) (*answer, error) {
 
 // load returns the answer for k that is kept, or nil. It returns what was seen in memory if that is the same,
 // or newer and could not be kept.
-func (d *documents) load(ctx context.Context, k key, seen *answer) (*answer, error) {
-	rec, err := d.r.Store.Records.Get(ctx, k.ref())
+func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answer[V], error) {
+	rec, err := d.store.Records.Get(ctx, k.ref())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && seen != nil && seen.revision == 0:
 		return seen, nil
@@ -175,25 +213,45 @@ func (d *documents) load(ctx context.Context, k key, seen *answer) (*answer, err
 	case seen != nil && seen.revision == rec.Revision:
 		return seen, nil
 	}
-	a, err := parseDocument(rec)
+	a, err := d.parse(rec)
 	switch {
 	case err != nil:
 		return nil, err
 	case seen != nil && seen.revision == 0 && seen.asked.After(a.asked):
 		return seen, nil
 	}
-	d.learn(k, a.kept)
+	d.source.learn(k, a.kept)
 	return a, nil
 }
 
+func (d *documents[K, V]) parse(rec store.Record) (*answer[V], error) {
+	asked, rest, err := splitAsked(rec.Value)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.source.decode(rest)
+	if err != nil {
+		return nil, err
+	}
+	return newAnswer(v, asked, rec.Revision), nil
+}
+
+// A kept document begins with when it was asked for, in Unix nanoseconds.
+func splitAsked(value []byte) (asked time.Time, rest []byte, err error) {
+	if len(value) < 8 {
+		return asked, nil, fmt.Errorf("%w: a kept document of %d bytes", store.ErrDamaged, len(value))
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(value))), value[8:], nil
+}
+
 // ask asks upstream for k, unless that is under way. What is kept is before, or nil.
-func (d *documents) ask(ctx context.Context, k key, before *answer) (*call[*listing], error) {
-	return d.flights.join(ctx, d.r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (*listing, error) {
-		if a, ok := d.hot.get(k); ok && a.fresh(d.r.Fresh) {
+func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*call[V], error) {
+	return d.flights.join(ctx, d.work, modproxy.AskerOf(ctx), k, func(ctx context.Context) (none V, err error) {
+		if a, ok := d.hot.get(k); ok && a.fresh(d.fresh) {
 			return a.kept, nil
 		}
 		if err := d.refused(k); err != nil {
-			return nil, err
+			return none, err
 		}
 		return d.askNow(ctx, k, before)
 	})
@@ -201,15 +259,16 @@ func (d *documents) ask(ctx context.Context, k key, before *answer) (*call[*list
 
 // askAnew asks upstream for k. The answer to a question that was under way before is not good enough: it may be
 // older.
-func (d *documents) askAnew(ctx context.Context, k key, before *answer) (*listing, error) {
+func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (V, error) {
 	for {
 		own := false
-		call, err := d.flights.join(ctx, d.r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (*listing, error) {
+		call, err := d.flights.join(ctx, d.work, modproxy.AskerOf(ctx), k, func(ctx context.Context) (V, error) {
 			own = true
 			return d.askNow(ctx, k, before)
 		})
 		if err != nil {
-			return nil, k.wrap("versions", err)
+			var none V
+			return none, k.wrap("versions", err)
 		}
 		v, err := call.within(ctx, askTimeout+time.Second, "versions", k)
 		select {
@@ -224,36 +283,36 @@ func (d *documents) askAnew(ctx context.Context, k key, before *answer) (*listin
 }
 
 // askNow asks upstream for k, and keeps the answer.
-func (d *documents) askNow(ctx context.Context, k key, before *answer) (v *listing, err error) {
-	ctx, cancel := d.r.asking.detach(ctx, askTimeout)
+func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v V, err error) {
+	ctx, cancel := d.work.detach(ctx, askTimeout)
 	defer cancel()
 	if a, ok := d.hot.get(k); ok {
 		before = a
 	}
-	var kept *listing
+	var kept V
 	var revision uint64
 	if before != nil {
 		kept, revision = before.kept, before.revision
 	}
 	missing := d.missing.begin(k)
 	asked := time.Now()
-	v, err = d.askNext(ctx, k, kept)
+	v, err = d.source.ask(ctx, k, kept)
 	took := time.Since(asked)
 	switch {
 	case took >= soon:
-		d.slow.add(k.Host, errSlow, slowPause, 0)
+		d.slow.add(k.registry(), errSlow, slowPause, 0)
 	case err == nil:
-		d.slow.drop(k.Host)
+		d.slow.drop(k.registry())
 	}
 	if err == nil {
 		return d.keep(ctx, k, v, asked, revision), nil
 	}
 	err = k.wrap("versions", settle(late(ctx, err, askTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {
-		missing(err, d.r.Missing-took, 0)
+		missing(err, d.missesFor-took, 0)
 		d.hot.drop(k)
-		if err := d.r.Store.Records.Delete(ctx, k.ref(), revision); err != nil && !errors.Is(err, store.ErrConflict) {
-			d.r.observe(k.event(StoreFailed, err))
+		if err := d.store.Records.Delete(ctx, k.ref(), revision); err != nil && !errors.Is(err, store.ErrConflict) {
+			d.observe(k.event(StoreFailed, err))
 		}
 		return v, err
 	}
@@ -267,44 +326,45 @@ func (d *documents) askNow(ctx context.Context, k key, before *answer) (v *listi
 
 // keep keeps v and returns it, or a newer answer that another process has kept meanwhile. A store that fails is
 // told of, but does not make an answer unfit to be served.
-func (d *documents) keep(ctx context.Context, k key, v *listing, asked time.Time, revision uint64) *listing {
+func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, revision uint64) V {
 	a := newAnswer(v, asked, 0)
-	value, err := v.encode(asked)
+	text, err := d.source.encode(v)
+	value := append(binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano())), text...)
 	for try := 1; err == nil; try++ {
 		var now uint64
-		now, err = d.r.Store.Records.Put(ctx, store.Record{Ref: k.ref(), Value: value, Revision: revision})
+		now, err = d.store.Records.Put(ctx, store.Record{Ref: k.ref(), Value: value, Revision: revision})
 		if err == nil {
 			a.revision = now
-			d.trim(int64(len(value)))
+			d.trim(k.ref().Kind, int64(len(value)))
 			break
 		}
 		if !errors.Is(err, store.ErrConflict) || try == maxTries {
 			break
 		}
 		var rec store.Record
-		rec, err = d.r.Store.Records.Get(ctx, k.ref())
+		rec, err = d.store.Records.Get(ctx, k.ref())
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
 			rec, err = store.Record{}, nil
 		}
-		if newer, errParse := parseDocument(rec); errParse == nil && newer.asked.After(asked) {
+		if newer, errParse := d.parse(rec); errParse == nil && newer.asked.After(asked) {
 			a, v = newer, newer.kept
 			break
 		}
 		revision = rec.Revision
 	}
 	if err != nil {
-		d.r.observe(k.event(StoreFailed, err))
+		d.observe(k.event(StoreFailed, err))
 	}
 	d.missing.drop(k)
 	d.hot.add(k, a, recallFor, a.kept.size())
-	d.learn(k, v)
+	d.source.learn(k, v)
 	return v
 }
 
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until a
 // document is read for it.
-func (d *documents) outdate(k key, current func(*listing) bool) {
-	look := func(a *answer) {
+func (d *documents[K, V]) outdate(k K, current func(V) bool) {
+	look := func(a *answer[V]) {
 		if !current(a.kept) {
 			a.old.Store(true)
 		}
@@ -313,69 +373,9 @@ func (d *documents) outdate(k key, current func(*listing) bool) {
 		look(a)
 		return
 	}
-	d.r.asking.start("", func() { // when too much goes on, it is old soon enough
-		if a, err := d.read(d.r.asking.ending, k); err == nil && a != nil {
+	d.work.start("", func() { // when too much goes on, it is old soon enough
+		if a, err := d.read(d.work.ending, k); err == nil && a != nil {
 			look(a)
 		}
 	})
-}
-
-// overhead is what a document counts beside its bytes, so that small ones have a bound in number.
-const overhead = 1 << 10
-
-// trim keeps the documents to limit, when an eighth of that, or more, was put since the last time. put is the
-// bytes of one more document.
-func (d *documents) trim(put int64) {
-	if d.r.MaxVersions <= 0 || d.grown.Add(put+overhead) < d.r.MaxVersions/8 {
-		return
-	}
-	d.grown.Store(0)
-	d.r.asking.start("", func() { // if not now, then after the next eighth
-		switch bytes, err := d.trimNow(d.r.asking.ending); {
-		case err != nil:
-			d.r.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
-		case bytes > 0:
-			d.r.observe(Event{Kind: VersionsTrimmed, Bytes: bytes})
-		}
-	})
-}
-
-// trimNow removes documents until those that stay have no more than limit bytes.
-func (d *documents) trimNow(ctx context.Context) (removed int64, err error) {
-	type kept struct {
-		store.Record
-		size  int64
-		used  int // 1: a package is kept beside it
-		asked time.Time
-	}
-	var all []kept
-	var total int64
-	for rec, err := range d.r.Store.Records.List(ctx, VersionsKind, "") {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
-			return 0, err
-		}
-		h, _, _ := splitHeader(rec.Value)
-		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead, asked: h.Asked}
-		e.Value = nil
-		for range d.r.Store.Records.List(ctx, PackageKind, rec.Key+"/") {
-			e.used = 1
-			break
-		}
-		total += e.size
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.asked.Compare(b.asked)) })
-	for _, e := range all {
-		if total <= d.r.MaxVersions {
-			break
-		}
-		switch err := d.r.Store.Records.Delete(ctx, e.Ref, e.Revision); {
-		case err == nil:
-			total -= e.size
-			removed += e.size
-		case !errors.Is(err, store.ErrConflict): // else it was put meanwhile
-			return removed, err
-		}
-	}
-	return removed, nil
 }

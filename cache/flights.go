@@ -9,7 +9,17 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
+
+// question is a key of what is asked for.
+type question interface {
+	ref() store.Ref                   // the record of the answer
+	registry() string                 // hostname of the registry that answers
+	publisher() string                // a part of the registry that shares turns
+	event(kind Kind, err error) Event // about the question
+	wrap(op string, err error) error  // adds the question to err, once
+}
 
 // background is work that goes on when nobody waits for it any more.
 type background struct {
@@ -74,9 +84,9 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 // flights shares one call for each key among all that want its result. Unlike package singleflight its keys are
 // values, a caller that stops waiting leaves nothing behind, so that a call that hangs does not gather memory,
 // and a panic ends the call, not the process.
-type flights[V any] struct {
+type flights[K comparable, V any] struct {
 	mu    sync.Mutex
-	calls map[key]*call[V]
+	calls map[K]*call[V]
 }
 
 // call is one call under way; value and err are there when done is closed.
@@ -90,8 +100,9 @@ type call[V any] struct {
 
 // join returns the call for k that is under way, or starts one. The work begins by looking whether it is done
 // already: the call before it may have ended a moment ago. Its context has the values of ctx.
-func (f *flights[V]) join(ctx context.Context, b *background, asker string, k key, work func(context.Context) (V, error)) (
-	*call[V], error) {
+func (f *flights[K, V]) join(
+	ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error),
+) (*call[V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[k]; ok {
@@ -115,29 +126,29 @@ func (f *flights[V]) join(ctx context.Context, b *background, asker string, k ke
 		return nil, err
 	}
 	if f.calls == nil {
-		f.calls = map[key]*call[V]{}
+		f.calls = make(map[K]*call[V])
 	}
 	f.calls[k] = c
 	return c, nil
 }
 
 // underWay returns the calls that are under way.
-func (f *flights[V]) underWay() map[key]*call[V] {
+func (f *flights[K, V]) underWay() map[K]*call[V] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.calls)
 }
 
 // has reports whether the call for k is under way.
-func (f *flights[V]) has(k key) bool {
+func (f *flights[K, V]) has(k K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[k] != nil
 }
 
 // within waits for the call, but no longer than limit, and no longer than ctx. Its error is then a
-// [modproxy.RetryLater] about k.
-func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k key) (V, error) {
+// [modproxy.RetryLater] about q.
+func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
 	var why error
 	select {
 	case <-c.done:
@@ -151,5 +162,5 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, k 
 		why = ctx.Err()
 	}
 	var none V
-	return none, retrySoon(k.wrap(op, why))
+	return none, retrySoon(q.wrap(op, why))
 }

@@ -28,6 +28,8 @@ type Kept struct {
 	Source                 modproxy.Source `json:"-"`                // of the ledger
 }
 
+func (p *Kept) size() int64 { return p.Size }
+
 // record returns the record to be kept for p.
 func (p *Kept) record() (store.Record, error) {
 	value, err := json.Marshal(p)
@@ -110,8 +112,9 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	return r.Ledger.Add(ctx, rec)
 }
 
-// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do not
-// count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the sequence.
+// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do
+// not count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the
+// sequence.
 func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
 	prefix := ""
 	if m != (modproxy.Module{}) {
@@ -161,10 +164,7 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 			l := Listing{Kept: *p}
 			if err == nil {
 				if p.Module != of {
-					of, unlisted = p.Module, nil
-					if a, err := r.versions.read(ctx, keyOf(of)); err == nil && a != nil {
-						unlisted = a.kept.unlisted
-					}
+					of, unlisted = p.Module, r.unlisted(ctx, p.Module)
 				}
 				if r.Ledger != nil {
 					l.Superseded = errors.Is(agrees(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
@@ -203,7 +203,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 			return nil, err
 		case v.Version != "" && p.Version != v.Version:
 			continue
-		case r.packages.has(k):
+		case r.packages.flights.has(k):
 			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.ModuleVersion)
 		}
 		refs = append(refs, k.ref())

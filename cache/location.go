@@ -49,7 +49,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	default:
 		return loc, false, k.wrap("location", settleIn(ctx, err))
 	}
-	if err := r.failure(ctx, k); err != nil {
+	if err := r.packages.failure(ctx, k); err != nil {
 		return loc, false, err
 	}
 	if loc, known = r.located.get(k); known {
@@ -73,7 +73,7 @@ func (r *Registry) refused(k key) error {
 // why that could not be fetched, or loc while it is fetched. While a package that was refused for its content
 // is fetched again, the answer is why it was: most often it still is.
 func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, asked time.Time) (modproxy.Location, error) {
-	call, err := r.beginFetch(ctx, k)
+	call, err := r.packages.begin(ctx, k)
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)
 	}
@@ -87,7 +87,7 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
-	if err, _ := r.failed.get(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
+	if err, _ := r.packages.failed.get(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
 		return modproxy.Location{}, err
 	}
 	return loc, nil
@@ -103,7 +103,7 @@ func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location],
 		defer cancel()
 		loc, err := r.askLocation(ctx, k)
 		if err == nil {
-			r.beginFetch(ctx, k) // Package starts it when this does not
+			r.packages.begin(ctx, k) // Package starts it when this does not
 		}
 		return loc, err
 	})

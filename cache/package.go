@@ -23,7 +23,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	k := key{v}
 	var p *Kept
 	var err error = fs.ErrNotExist
-	if !r.packages.has(k) { // what is kept while it is fetched was found damaged
+	if !r.packages.flights.has(k) { // what is kept while it is fetched was found damaged
 		p, err = r.record(ctx, k)
 	}
 	for try := 0; ; try++ {
@@ -36,7 +36,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
 			return nil, k.wrap("package", settleIn(ctx, err))
 		}
-		call, errBegin := r.beginFetch(ctx, k)
+		call, errBegin := r.packages.begin(ctx, k)
 		if errBegin != nil {
 			return nil, k.wrap("package", errBegin)
 		}
@@ -70,10 +70,12 @@ func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package,
 	}, nil
 }
 
-// sound returns the package of k that is kept, after all of it was read and found right. Its error is
-// [fs.ErrNotExist] when k has to be fetched. What cannot be read is fetched again; offline it stays, as it may be
-// readable again.
-func (r *Registry) sound(ctx context.Context, k key) (*Kept, error) {
+// packages is what fetches brings: the packages of modules.
+type packages struct{ *Registry }
+
+// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable
+// again.
+func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	p, err := r.lookup(ctx, k)
 	if err == nil {
 		err = r.Store.Check(ctx, p.Digest)
@@ -87,8 +89,8 @@ func (r *Registry) sound(ctx context.Context, k key) (*Kept, error) {
 	return p, err
 }
 
-// holds reports whether a fetch that failed would fail again. Content that was refused may have been accepted since.
-func (r *Registry) holds(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
+// holds implements fetchSource. Content that was refused may have been accepted since.
+func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
 	if !errors.Is(failed, modproxy.ErrChanged) {
 		return true
 	}
@@ -96,8 +98,8 @@ func (r *Registry) holds(ctx context.Context, k key, failed *modproxy.FetchFaile
 	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // which is how exact the ledger is
 }
 
-// fetch fetches and keeps the package of k.
-func (r *Registry) fetch(ctx context.Context, k key) (*Kept, error) {
+// fetch implements fetchSource.
+func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	defer r.located.drop(k)
 	loc, ok := r.located.get(k) // what clients were told, or are told meanwhile
 	if !ok {
@@ -126,7 +128,7 @@ func (r *Registry) fetch(ctx context.Context, k key) (*Kept, error) {
 
 // keep keeps a package that was fetched. Of several processes that do so at once, one does; the others find the
 // same content.
-func (r *Registry) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
+func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
 	kept := &Kept{
 		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source,
@@ -159,105 +161,4 @@ func (r *Registry) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept,
 		_, err = p.Seek(0, io.SeekStart)
 	}
 	return nil, err
-}
-
-const (
-	fixedPause   = 24 * time.Hour  // after a fetch that failed with what cannot change
-	storagePause = 5 * time.Second // after a fetch that the storage failed
-)
-
-// beginFetch starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again
-// only when it is damaged.
-func (r *Registry) beginFetch(ctx context.Context, k key) (*call[*Kept], error) {
-	return r.packages.join(ctx, r.fetching, "", k, func(ctx context.Context) (*Kept, error) {
-		v, err := r.sound(ctx, k)
-		switch {
-		case err == nil:
-			return v, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return v, k.wrap("package", settle(err))
-		}
-		if err := r.failure(ctx, k); err != nil {
-			return v, err
-		}
-		remember := r.failed.begin(k)
-		if v, err = r.fetchInTurn(ctx, k); err == nil {
-			r.failed.drop(k)
-			return v, nil
-		}
-		pause, err := r.failedFetch(k, err)
-		remember(err, pause, 0)
-		return v, err
-	})
-}
-
-// failure returns why k is not fetched again yet, or nil.
-func (r *Registry) failure(ctx context.Context, k key) error {
-	err, ok := r.failed.get(k)
-	var failed *modproxy.FetchFailed
-	switch {
-	case !ok:
-		return nil
-	case errors.As(err, &failed) && !r.holds(ctx, k, failed):
-		r.failed.drop(k)
-		return nil
-	}
-	return err
-}
-
-// fetchInTurn waits for a turn and fetches k.
-func (r *Registry) fetchInTurn(ctx context.Context, k key) (v *Kept, err error) {
-	give, err := r.turns.take(r.fetching.ending, k.publisher())
-	if err != nil {
-		return v, err
-	}
-	defer give()
-	ctx, cancel := r.fetching.detach(ctx, r.FetchTimeout)
-	defer cancel()
-	ctx, release := r.turns.hold(ctx)
-	defer release()
-	r.observe(k.event(FetchStarted, nil))
-	started := time.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			err = k.wrap("package", modproxy.Fault(p))
-		}
-		e := k.event(FetchEnded, err)
-		e.Duration = time.Since(started)
-		if err == nil {
-			e.Bytes = v.Size
-		}
-		r.observe(e)
-	}()
-	v, err = r.fetch(ctx, k)
-	switch {
-	case err != nil && context.Cause(ctx) == errDrips:
-		return v, errDrips
-	case err != nil && r.fetching.ending.Err() != nil:
-		return v, k.wrap("package", errClosing)
-	}
-	return v, late(ctx, err, r.FetchTimeout)
-}
-
-// failedFetch returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped
-// is not a failure.
-func (r *Registry) failedFetch(k key, err error) (pause time.Duration, failed error) {
-	var storage *store.StorageError
-	var full *modproxy.NoSpace
-	var fixed *modproxy.Fixed
-	settled := settle(err)
-	switch {
-	case errors.Is(err, errClosing), r.fetching.ending.Err() != nil:
-		return 0, k.wrap("package", errClosing)
-	case errors.Is(err, errCrowded):
-		return 0, k.wrap("package", err)
-	case errors.As(err, &storage), errors.As(settled, &full):
-		pause = min(r.Missing, storagePause)
-	case errors.As(err, &fixed):
-		pause = max(r.Missing, fixedPause)
-	default:
-		pause = max(r.Missing, holdFor(err))
-	}
-	now := time.Now()
-	return pause, &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}
 }

@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/store"
 )
 
 // Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is
@@ -26,21 +26,26 @@ import (
 // [modproxy.ErrUnavailable] when offline and nothing is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
-	k := keyOf(m)
-	l, err := r.versions.get(ctx, k)
-	if r.Next == nil && errors.Is(err, fs.ErrNotExist) {
-		if l, err = r.versions.merge(ctx, k, nil, noListing, time.Now()); err != nil {
-			return nil, k.wrap("versions", settleIn(ctx, err))
-		}
-		if l == nil {
-			return nil, k.wrap("versions", errOffline)
-		}
-		l = l.marked(true)
+	l, err := r.versions.get(ctx, keyOf(m))
+	switch {
+	case err == nil:
+		return l.Versions, nil
+	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
+		return r.versionsOffline(ctx, m)
 	}
-	if err != nil {
-		return nil, err
+	return nil, err
+}
+
+// versionsOffline makes a document of the packages that are kept of m.
+func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
+	switch {
+	case err != nil:
+		return nil, keyOf(m).wrap("versions", settleIn(ctx, err))
+	case l == nil:
+		return nil, keyOf(m).wrap("versions", errOffline)
 	}
-	return l.Versions, nil
+	return l.marked(true).Versions, nil
 }
 
 // listing is the versions document of a module as it is kept and served.
@@ -79,50 +84,53 @@ func (l *listing) offered() (list []string) {
 	return list
 }
 
-// askNext returns the document as it is from now on. Versions whose packages are kept stay listed.
-func (d *documents) askNext(ctx context.Context, k key, before *listing) (*listing, error) {
+// listings is the source of versions documents.
+type listings struct{ *Registry }
+
+// ask implements source. Versions whose packages are kept stay listed.
+func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
 	asked := time.Now()
-	v, err := d.r.Next.Versions(ctx, k.Module)
+	v, err := r.Next.Versions(ctx, k.Module)
 	if err == nil && v == nil {
 		err = errors.New("no answer")
 	}
 	e := k.event(VersionsAsked, err)
 	e.Duration = time.Since(asked)
-	d.r.observe(e)
+	r.observe(e)
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
 	if before == nil {
 		before = noListing
 	}
-	l, errMerge := d.merge(ctx, k, v, before, asked)
+	l, errMerge := r.merge(ctx, k, v, before, asked)
 	if errMerge != nil || l == nil {
 		return nil, cmp.Or(errMerge, err)
 	}
 	for version := range l.unlisted {
 		if _, was := before.unlisted[version]; !was {
-			d.r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
+			r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
 		}
 	}
 	for version := range before.unlisted {
 		if _, is := l.unlisted[version]; !is && l.lists(version) {
-			d.r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
+			r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
 		}
 	}
 	return l, nil
 }
 
-// learn is called with a document that was not known before: what it lists is not absent.
-func (d *documents) learn(k key, l *listing) {
+// learn implements source: what is listed is not absent.
+func (r listings) learn(k key, l *listing) {
 	for _, entry := range l.List {
-		d.r.missing.drop(key{k.Module.At(entry.Version.String())})
+		r.missing.drop(key{k.Module.At(entry.Version.String())})
 	}
 }
 
 // merge returns what is served of got, the versions of a module as upstream lists them now: got with the
 // versions whose packages are kept. A nil got means that upstream has no such module; the result is nil when no
 // package of it is kept either.
-func (d *documents) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
+func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	listed := map[string]bool{}
 	if got != nil {
@@ -131,12 +139,12 @@ func (d *documents) merge(ctx context.Context, k key, got *modproxy.Versions, be
 		}
 	}
 	var more []modproxy.Listed
-	for p, err := range d.r.kept(ctx, k.Module) {
+	for p, err := range r.kept(ctx, k.Module) {
 		if err != nil {
 			if got == nil { // whether packages are kept is not known
 				return nil, err
 			}
-			d.r.observe(k.event(StoreFailed, err))
+			r.observe(k.event(StoreFailed, err))
 			break
 		}
 		if listed[p.Version] {
@@ -189,28 +197,25 @@ func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
 
 // listingHeader is the first line of a kept document. The document follows, in gzip form.
 type listingHeader struct {
-	Asked    time.Time            `json:"asked"`
 	Dropped  int                  `json:"dropped,omitempty"` // as in [modproxy.Versions]
 	Time     time.Time            `json:"time"`              // when the registry gave the answer
 	Unlisted map[string]time.Time `json:"unlisted,omitempty"`
 }
 
-// encode returns the document as it is kept.
-func (l *listing) encode(asked time.Time) ([]byte, error) {
-	text, err := json.Marshal(listingHeader{asked, l.Dropped, l.Time, l.unlisted})
-	return append(append(text, '\n'), l.Compressed...), err
-}
-
-func splitHeader(kept []byte) (h listingHeader, document []byte, err error) {
-	header, document, _ := bytes.Cut(kept, []byte("\n"))
-	err = json.Unmarshal(header, &h)
-	return h, document, err
-}
-
-// parseDocument reads the record of a document.
-func parseDocument(rec store.Record) (*answer, error) {
-	h, document, err := splitHeader(rec.Value)
+// encode implements source.
+func (listings) encode(l *listing) ([]byte, error) {
+	text, err := json.Marshal(listingHeader{l.Dropped, l.Time, l.unlisted})
 	if err != nil {
+		return nil, err
+	}
+	return append(append(text, '\n'), l.Compressed...), nil
+}
+
+// decode implements source.
+func (listings) decode(text []byte) (*listing, error) {
+	header, document, _ := bytes.Cut(text, []byte("\n"))
+	var h listingHeader
+	if err := json.Unmarshal(header, &h); err != nil {
 		return nil, err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(document))
@@ -229,11 +234,20 @@ func parseDocument(rec store.Record) (*answer, error) {
 		return nil, err
 	}
 	v.Dropped, v.Time = h.Dropped, h.Time
-	return newAnswer(&listing{v, h.Unlisted}, h.Asked, rec.Revision), nil
+	return &listing{v, h.Unlisted}, nil
 }
 
 // maxDocument bounds a kept versions document in bytes, well over what upstream may send.
 const maxDocument = 64 << 20
+
+// unlisted returns since when upstream does not list versions of m that are kept.
+func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]time.Time {
+	a, err := r.versions.read(ctx, keyOf(m))
+	if err != nil || a == nil {
+		return nil
+	}
+	return maps.Clone(a.kept.unlisted)
+}
 
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
@@ -243,15 +257,18 @@ type Refreshed struct {
 	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
 }
 
-// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that packages of
-// it could not be fetched.
+var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
+
+// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that
+// packages of it could not be fetched.
 //
-// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when offline.
+// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when
+// offline.
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
-		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable))
+		return Refreshed{}, k.wrap("versions", errAsksNobody)
 	}
 	a, err := r.versions.read(ctx, k)
 	if err != nil {

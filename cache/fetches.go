@@ -1,0 +1,142 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// fetches brings what never changes, a few at a time, each once however many wait for it. A failure is
+// remembered for a while. Its first fields are set before start.
+type fetches[K interface {
+	comparable
+	question
+}, V interface{ size() int64 }] struct {
+	source  fetchSource[K, V]
+	work    *background
+	turns   *turns
+	timeout time.Duration // of one fetch
+	pause   time.Duration // after a fetch that failed
+	observe func(Event)
+
+	flights flights[K, V]
+	failed  *memory[K, error] // [modproxy.FetchFailed]
+}
+
+// fetchSource is what fetches asks.
+type fetchSource[K comparable, V any] interface {
+	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist]
+	// when k has to be fetched.
+	sound(ctx context.Context, k K) (V, error)
+	// fetch fetches and keeps k.
+	fetch(ctx context.Context, k K) (V, error)
+	// holds reports whether a fetch that failed would fail again.
+	holds(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
+}
+
+const (
+	fixedPause   = 24 * time.Hour  // after a fetch that failed with what cannot change
+	storagePause = 5 * time.Second // after a fetch that the storage failed
+)
+
+func (f *fetches[K, V]) start() { f.failed = newMemory[K, error](0) }
+
+// begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again
+// only when it is damaged.
+func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
+	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
+		v, err := f.source.sound(ctx, k)
+		switch {
+		case err == nil:
+			return v, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return v, k.wrap("package", settle(err))
+		}
+		if err := f.failure(ctx, k); err != nil {
+			return v, err
+		}
+		remember := f.failed.begin(k)
+		if v, err = f.inTurn(ctx, k); err == nil {
+			f.failed.drop(k)
+			return v, nil
+		}
+		pause, err := f.fail(k, err)
+		remember(err, pause, 0)
+		return v, err
+	})
+}
+
+// failure returns why k is not fetched again yet, or nil.
+func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
+	err, ok := f.failed.get(k)
+	var failed *modproxy.FetchFailed
+	switch {
+	case !ok:
+		return nil
+	case errors.As(err, &failed) && !f.source.holds(ctx, k, failed):
+		f.failed.drop(k)
+		return nil
+	}
+	return err
+}
+
+// inTurn waits for a turn and fetches k.
+func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
+	give, err := f.turns.take(f.work.ending, k.publisher())
+	if err != nil {
+		return v, err
+	}
+	defer give()
+	ctx, cancel := f.work.detach(ctx, f.timeout)
+	defer cancel()
+	ctx, release := f.turns.hold(ctx)
+	defer release()
+	f.observe(k.event(FetchStarted, nil))
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = k.wrap("package", modproxy.Fault(p))
+		}
+		e := k.event(FetchEnded, err)
+		e.Duration = time.Since(started)
+		if err == nil {
+			e.Bytes = v.size()
+		}
+		f.observe(e)
+	}()
+	v, err = f.source.fetch(ctx, k)
+	switch {
+	case err != nil && context.Cause(ctx) == errDrips:
+		return v, errDrips
+	case err != nil && f.work.ending.Err() != nil:
+		return v, k.wrap("package", errClosing)
+	}
+	return v, late(ctx, err, f.timeout)
+}
+
+// fail returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped is not a
+// failure.
+func (f *fetches[K, V]) fail(k K, err error) (pause time.Duration, failed error) {
+	var storage *store.StorageError
+	var full *modproxy.NoSpace
+	var fixed *modproxy.Fixed
+	settled := settle(err)
+	switch {
+	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
+		return 0, k.wrap("package", errClosing)
+	case errors.Is(err, errCrowded):
+		return 0, k.wrap("package", err)
+	case errors.As(err, &storage), errors.As(settled, &full):
+		pause = min(f.pause, storagePause)
+	case errors.As(err, &fixed):
+		pause = max(f.pause, fixedPause)
+	default:
+		pause = max(f.pause, holdFor(err))
+	}
+	now := time.Now()
+	return pause, &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}
+}
