@@ -12,18 +12,12 @@ import (
 
 // Every error that a [Registry] returns is one of these by [errors.Is], or the error of a context that ended.
 var (
-	// ErrInvalid: the request, or what upstream answered, is not well formed.
-	ErrInvalid = errors.New("invalid")
-	// ErrUnauthorized: the client is not identified.
-	ErrUnauthorized = errors.New("unauthorized")
-	// ErrDenied: a rule of this proxy, or upstream, does not allow it.
-	ErrDenied = errors.New("denied")
-	// ErrNotFound: upstream said expressly that there is no such thing.
-	ErrNotFound = errors.New("not found")
-	// ErrChanged: the content of a version is not what it was when first served.
-	ErrChanged = errors.New("content changed")
-	// ErrUnavailable: upstream, or the storage, did not answer as it should.
-	ErrUnavailable = errors.New("unavailable")
+	ErrInvalid      = errors.New("invalid")         // the request, or what upstream answered, is not well formed
+	ErrUnauthorized = errors.New("unauthorized")    // the client is not identified
+	ErrDenied       = errors.New("denied")          // a rule of this proxy, or upstream, does not allow it
+	ErrNotFound     = errors.New("not found")       // upstream said expressly that there is no such thing
+	ErrChanged      = errors.New("content changed") // the content of a version is not what it was when first served
+	ErrUnavailable  = errors.New("unavailable")     // upstream, or the storage, did not answer as it should
 )
 
 // Error adds to Err which question it answers. The layer that first knows module and version adds it.
@@ -98,9 +92,8 @@ func (e *FetchFailed) Error() string { return e.Err.Error() }
 
 func (e *FetchFailed) Unwrap() error { return e.Err }
 
-// Fault returns the error for a panic whose value was recovered: [ErrUnavailable]. It has the type of the value, and
-// where the panic was, but not the value, which may have secrets and what strangers sent. It must be called by the
-// deferred function.
+// Fault returns [ErrUnavailable] for a panic whose value was recovered. It has the value's type and where the panic
+// was, but not the value, which may have secrets and what strangers sent. The deferred function itself calls it.
 func Fault(recovered any) error {
 	return fmt.Errorf("%w: a bug in modproxy, please report it: %T at %s", ErrUnavailable, recovered, panicked())
 }

@@ -13,16 +13,12 @@ import (
 
 // Location is a go-getter address: what a registry answers in X-Terraform-Get, or in a JSON location.
 type Location struct {
-	// Getter fetches it. It is "git", "http" or "https" where none is written, else the getter's or URL scheme's name.
-	Getter string
-	// URL is the address with its query, without getter and subdirectory. In a location that points at this proxy it may
-	// be a path from the root.
-	URL string
+	Getter string // the getter's name as it is written, else "git" for a shorthand, else the scheme of the URL
+	URL    string // with its query, without getter and subdirectory; of this proxy, perhaps a path from the root
 	// Subdir is the directory in the package: slash-separated, clean, relative, and empty for the package's root. It may
 	// have glob patterns: see [Location.SplitGlob].
 	Subdir string
-	// Kept tells that the package is here already.
-	Kept bool
+	Kept   bool // the package is here already
 }
 
 var (
@@ -42,13 +38,12 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	invalid := func(format string, args ...any) (Location, error) {
 		return Location{}, fmt.Errorf("%w: location: "+format, append([]any{ErrInvalid}, args...)...)
 	}
-	if s == "" {
+	switch {
+	case s == "":
 		return invalid("the registry gave an empty one")
-	}
-	if len(s) > maxLocation {
+	case len(s) > maxLocation:
 		return invalid("%d bytes long, more than the %d that are allowed", len(s), maxLocation)
-	}
-	if strings.ContainsFunc(s, unicode.IsControl) {
+	case strings.ContainsFunc(s, unicode.IsControl):
 		return invalid("it has a control character")
 	}
 	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
@@ -99,8 +94,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	return l, nil
 }
 
-// splitSubdir cuts the subdirectory out of a location: what follows the first double slash after the scheme and before
-// the query.
+// splitSubdir cuts out the subdirectory: what follows the first double slash after the scheme and before the query.
 func splitSubdir(s string) (rest, subdir string) {
 	s, query := cutQuery(s)
 	scheme := ""
@@ -147,7 +141,10 @@ func cleanSubdir(elem ...string) (string, error) {
 	if slices.Contains(strings.Split(strings.Join(elem, "/"), "/"), "..") {
 		return "", fmt.Errorf("subdirectory %.80q leaves the package", joined)
 	}
-	if i := strings.IndexFunc(joined, func(r rune) bool { return !isSubdirRune(r) }); i >= 0 {
+	allowed := func(r rune) bool {
+		return unicode.In(r, unicode.Letter, unicode.Mark, unicode.Digit) || r == ' ' || strings.ContainsRune(subdirMarks, r)
+	}
+	if i := strings.IndexFunc(joined, func(r rune) bool { return !allowed(r) }); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(joined[i:])
 		return "", fmt.Errorf("subdirectory %.80q has %q in it; want letters, digits, spaces and %s", joined, r, subdirMarks)
 	}
@@ -163,10 +160,6 @@ const (
 	// patterns have, but nothing that a shell or a terminal obeys, because subdirectories are shown to people.
 	subdirMarks = "/._-+@~=,%*?[]"
 )
-
-func isSubdirRune(r rune) bool {
-	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == ' ' || strings.ContainsRune(subdirMarks, r)
-}
 
 // SplitGlob splits Subdir after its last part that is a glob pattern. The one directory that pattern matches is the root
 // of the package, and rest is the subdirectory in it. Without a pattern rest is all of Subdir.

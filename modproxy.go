@@ -19,8 +19,7 @@ import (
 // and https://opentofu.org/docs/internals/module-registry-protocol/).
 //
 // Implementations are safe for concurrent use. The module they are given was checked with [Module.Check], and the version
-// is canonical, as [Version.String] prints it. Every error is, by [errors.Is], a sentinel of this package or the error of
-// the context.
+// is canonical, as [Version.String] prints it. Every error is a sentinel of this package or that of the context.
 type Registry interface {
 	// Versions lists the versions of m. The answer is shared: callers do not change it.
 	//
@@ -29,8 +28,7 @@ type Registry interface {
 
 	// Location returns where the package of one version is. It resolves and validates, and does not wait for a fetch.
 	//
-	// Errors: [ErrNotFound] when there is no such version, [ErrInvalid] when the location cannot be fetched, [ErrDenied],
-	// [ErrUnavailable].
+	// Errors: [ErrNotFound], [ErrInvalid] when the location cannot be fetched, [ErrDenied], [ErrUnavailable].
 	Location(ctx context.Context, v ModuleVersion) (Location, error)
 
 	// Package opens what one version contains. The caller closes it.
@@ -39,8 +37,7 @@ type Registry interface {
 	Package(ctx context.Context, v ModuleVersion) (*Package, error)
 }
 
-// Package is what one version of a module contains, in the form that package pack describes, open for reading from its
-// start. It is not safe for concurrent use.
+// Package is what one version contains, in the form of package pack, open at its start. It is for one goroutine.
 type Package struct {
 	io.ReadSeekCloser
 	Digest Digest    // names the stored bytes

@@ -8,8 +8,7 @@ import (
 
 // Module is a module address: a name in a registry.
 //
-// Namespace, Name and System are case-sensitive and never normalised. Registries differ in whether they fold case, so two
-// spellings are two modules here.
+// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules.
 type Module struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
@@ -79,8 +78,7 @@ type Record struct {
 	Reason string    `json:"reason,omitempty"` // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
 }
 
-// Is reports whether a package with that sum and subdir is what r says. An empty subdir is the whole package, as in the
-// Subdir of a [Location].
+// Is reports whether a package with that sum and subdir, empty for the whole package, is what r says.
 func (r Record) Is(sum Sum, subdir string) bool {
 	if subdir == "" {
 		subdir = "."

@@ -6,26 +6,17 @@ import (
 	"time"
 )
 
-// Versions is the answer to "which versions are there": a registry's own document, without what clients ignore. It is
-// not changed after it was made.
+// Versions is the answer to "which versions are there": a registry's document without what clients ignore. It is constant.
 type Versions struct {
 	// Document is the JSON document to serve: one module, at least one version, and every field that the registry sent.
-	Document []byte
-	// Compressed is Document in gzip form.
-	Compressed []byte
-	// ETag is a strong entity tag of Document, with its quotes.
-	ETag string
-	// List has one entry for each version in Document, in its order.
-	List []Listed
-	// Dropped counts the entries of the registry that no client can parse.
-	Dropped int
-
-	// Time is when the registry gave the answer.
-	Time time.Time
-	// Hit tells that the answer was kept, and not asked for now.
-	Hit bool
-	// Stale tells that the answer is older than it should be: upstream is in trouble, or a refresh is under way.
-	Stale bool
+	Document   []byte
+	Compressed []byte    // Document in gzip form
+	ETag       string    // a strong entity tag of Document, with its quotes
+	List       []Listed  // one entry for each version in Document, in its order
+	Dropped    int       // entries of the registry that no client can parse
+	Time       time.Time // when the registry gave the answer
+	Hit        bool      // the answer was kept, and not asked for now
+	Stale      bool      // the answer is older than it should be: upstream is in trouble, or a refresh is under way
 }
 
 // Listed is one version in a versions document.
@@ -40,8 +31,7 @@ type Listed struct {
 // clients. Entries whose version no client can parse are dropped and counted. It takes about three times the document in
 // memory, and 160 bytes for each version.
 //
-// Errors: [ErrInvalid] when the document has another shape, or entries of which none can be parsed; [ErrNotFound] when
-// it lists nothing.
+// Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
 func ParseVersions(document []byte) (*Versions, error) { return parseVersions(document, nil) }
 
 // With returns v with more entries listed. Entries of versions that v lists are left out. It does not change v.

@@ -56,8 +56,7 @@ func (p *versionsParser) token() json.Token {
 	return t
 }
 
-// object copies the rest of an object whose brace was read. special copies the value of the field with that name, which
-// must not be there twice.
+// object copies the rest of an object whose brace was read. special copies the value of the field of that name.
 func (p *versionsParser) object(name string, special func() error) error {
 	found := false
 	p.out.WriteByte('{')

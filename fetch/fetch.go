@@ -1,9 +1,8 @@
 // Package fetch brings the files that a location names.
 //
-// A [Table] has a [Getter] for each kind of location, by the name that the location gives it: what stands before
-// the double colon, or the scheme of the URL. The Table finds the getter, follows locations that lead to another,
-// and packs what was brought. A new kind of location is a new getter in the table; nothing above this package knows
-// which ones there are.
+// A [Table] has a [Getter] for each kind of location, by the name before the location's double colon, or the scheme
+// of its URL. The Table finds the getter, follows locations that lead to another, and packs what was brought. A new
+// kind of location is a new getter in the table; nothing above this package knows which ones there are.
 //
 // Invariant: a location is data that a stranger wrote. It chooses what is fetched from where package egress allows,
 // and is shown only the credentials that are configured for its origin and module.
@@ -20,19 +19,16 @@ import (
 
 // Getter brings the files of locations of one kind. It is safe for concurrent use.
 //
-// Errors: [modproxy.ErrInvalid] when the location or the content is refused or a limit is hit,
-// [modproxy.ErrNotFound], [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx when that ended. No
-// error contains a secret.
+// Errors: [modproxy.ErrInvalid] when the location or content is refused or a limit is hit, [modproxy.ErrNotFound],
+// [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx when that ended. None contains a secret.
 type Getter interface {
 	// Check returns an error if fetching s is sure to be refused. It connects to nothing.
 	Check(ctx context.Context, s Source) error
 
-	// Commit returns the commit that s names now, without fetching it. The result is empty where there are no
-	// commits, or where only a fetch could tell.
+	// Commit returns the commit that s names now, without fetching it; empty if it has none or only a fetch tells.
 	Commit(ctx context.Context, s Source) (string, error)
 
-	// Fetch adds the files that s names to tree, the subdirectory of s disregarded. After an error tree may have a
-	// part of them.
+	// Fetch adds the files that s names, whatever its subdirectory, to tree; after an error, perhaps some of them.
 	Fetch(ctx context.Context, s Source, tree *pack.Builder) (Result, error)
 }
 
@@ -53,11 +49,9 @@ type Source struct {
 // Result is what a location came to.
 type Result struct {
 	From modproxy.Source
-	// Pinned tells that the location names its content, by a commit or checksum: fetching it again brings the same.
-	// It counts also with an error.
+	// Pinned tells, also with an error, that a commit or checksum in the location names its content.
 	Pinned bool
-	// Next, unless nil, is a location that the files are at instead. A subdirectory that it names is all that there
-	// is of them.
+	// Next, unless nil, is a location that the files are at instead, all of them in its subdirectory.
 	Next *modproxy.Location
 }
 
@@ -69,8 +63,7 @@ type Credential struct {
 	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of hosts. Both are needed: a
 	// host whose key is not known is not visited.
 	SSHKeyFile, KnownHostsFile string
-	// Scope has the modules that it may be used for; nil has all. A publisher chooses where a module's package is,
-	// and is given whatever is there.
+	// Scope has the modules that it may be used for, whose publishers choose what is fetched; nil has all.
 	Scope Scope
 }
 

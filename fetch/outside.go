@@ -63,8 +63,7 @@ func Refusal(res *http.Response, where, advice string) error {
 // maxLater is the longest that a server is left alone because it says so.
 const maxLater = time.Hour
 
-// Later returns err, which is a [modproxy.RetryLater] if retryAfter, the value of a Retry-After header, names a
-// time to come.
+// Later returns err as a [modproxy.RetryLater] if the value of a Retry-After header names a time to come, else as it is.
 func Later(err error, retryAfter string) error {
 	if wait, ok := egress.ParseRetryAfter(retryAfter); ok && wait > 0 {
 		return &modproxy.RetryLater{After: time.Now().Add(min(wait, maxLater)), Err: err}

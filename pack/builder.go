@@ -20,9 +20,8 @@ import (
 
 // A Builder collects the tree of one package. It is not safe for concurrent use.
 //
-// An entry that refuses the package is [modproxy.ErrInvalid]; trouble with the temporary
-// file is [modproxy.ErrUnavailable]; the error of the caller's reader or writer is
-// wrapped. After an error of a method that adds, every later call returns that error.
+// An entry that refuses the package is [modproxy.ErrInvalid]; trouble with the temporary file is
+// [modproxy.ErrUnavailable]; an error of the caller's reader or writer is wrapped. An error while adding stays.
 type Builder struct {
 	root  node
 	tally tally
@@ -64,28 +63,23 @@ func (b *Builder) Close() error {
 	return nil
 }
 
-// File adds a regular file with the content of r, which is read to its end. The name
-// is relative to the root, slash-separated and clean.
-//
-// Files that packages leave out are not added, and r is not read.
+// File adds a regular file with the content of r, which is read to its end unless packages leave the file out. The
+// name is relative to the root, slash-separated and clean.
 func (b *Builder) File(name string, executable bool, r io.Reader) error {
 	return b.add(name, &node{kind: file, executable: executable}, r)
 }
 
-// Link adds a symbolic link. The target is relative to the directory that the link
-// is in, and what it names may be added later, or never: see the package comment.
+// Link adds a symbolic link. The target is relative to the link's directory, and may be added later, or never.
 func (b *Builder) Link(name, target string) error {
 	return b.add(name, &node{kind: symlink, target: target}, nil)
 }
 
-// Hardlink adds a hard link. The target is relative to the root, as in a tar archive,
-// and what it names, a file, may be added later.
+// Hardlink adds a hard link. The target, a file, is relative to the root, and may be added later.
 func (b *Builder) Hardlink(name, target string) error {
 	return b.add(name, &node{kind: hardlink, target: target}, nil)
 }
 
-// Dir adds a directory. A package has no directories, and the parents of an entry need
-// not be added; but a link or the root of the package may name an empty one.
+// Dir adds a directory. Parents need not be added; but a link or the root of the package may name an empty one.
 func (b *Builder) Dir(name string) error {
 	return b.add(name, &node{kind: directory}, nil)
 }
@@ -128,8 +122,7 @@ func (b *Builder) add(name string, n *node, r io.Reader) (err error) {
 	return nil
 }
 
-// A source is a reader that fails after more than max bytes. It keeps its error, which
-// is not the fault of what reads from it.
+// A source is a reader that fails after more than max bytes. It keeps its error for what reads through others.
 type source struct {
 	r      io.Reader
 	n, max int64
@@ -241,8 +234,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A summer makes the sum of a package from its files in ascending order, as Hash1 of
-// golang.org/x/mod/sumdb/dirhash defines it, in one pass.
+// A summer makes the sum of a package from its files in ascending order, as Hash1 of x/mod/sumdb/dirhash does.
 type summer struct {
 	file, all hash.Hash // file takes the content of the current file
 }

@@ -15,8 +15,7 @@ type packedFile struct {
 	node *node
 }
 
-// files returns the files of the package whose root pattern matches, in the order in which they
-// are packed, and the notes about them.
+// files returns the files of the package whose root pattern matches, in their order, and the notes about them.
 func (root *node) files(pattern string, l Limits) ([]packedFile, *notes, error) {
 	dir, err := root.glob(pattern)
 	if err != nil {

@@ -54,8 +54,7 @@ func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 // leftOut reports whether packages leave out name.
 func leftOut(name string) bool { return slices.ContainsFunc(strings.Split(name, "/"), isGit) }
 
-// looksLikeGit reports whether NTFS or HFS+ open .git by the name part, as git
-// itself guards against (is_ntfs_dotgit and is_hfs_dotgit in its path.c and utf8.c).
+// looksLikeGit reports whether NTFS or HFS+ open .git by the name part (git's is_ntfs_dotgit and is_hfs_dotgit).
 func looksLikeGit(part string) bool {
 	if ntfs := windowsName(part); isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
 		return true
@@ -83,9 +82,8 @@ func fold(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// windowsName returns the name of the file that Windows opens by the name part: what
-// follows a colon names a stream of it, and spaces and dots at the end do not count
-// (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
+// windowsName returns the name of the file that Windows opens by the name part: a colon and what follows it do not
+// count, nor do spaces and dots at the end (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
 func windowsName(part string) string {
 	file, _, _ := strings.Cut(part, ":")
 	return strings.TrimRight(file, " .")
@@ -114,8 +112,7 @@ func describeAlike(a, b string) string {
 	return fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", a, b)
 }
 
-// newDirs yields the directories that name is in and last, the name before it in
-// ascending order, is not: over all names of a package, every directory once.
+// newDirs yields the directories that name is in and last, the name before it in ascending order, is not.
 func newDirs(last, name string) iter.Seq[string] {
 	shared := 0 // both names are in this directory
 	for i := 0; i < len(name) && i < len(last) && name[i] == last[i]; i++ {

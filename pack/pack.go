@@ -62,17 +62,11 @@ import (
 
 // Limits bound one package. A zero field stands for its default.
 type Limits struct {
-	// Entries bounds what is added, and again what is packed once links are
-	// copied, with the directories that it is in: 100,000.
-	Entries int
-	// Bytes bounds the content that is added, and again what is packed once links are copied: 1 GiB.
-	Bytes int64
-	// Path bounds the length of one name in bytes: 1024.
-	Path int
-	// Packed bounds the bytes of the packed form: 512 MiB.
-	Packed int64
-	// StrictNames refuses names that some file system takes for the same.
-	StrictNames bool
+	Entries     int   // that are added, and again that are packed once links are copied, with directories: 100,000
+	Bytes       int64 // of the content that is added, and again that is packed once links are copied: 1 GiB
+	Path        int   // bytes of one name: 1024
+	Packed      int64 // bytes of the packed form: 512 MiB
+	StrictNames bool  // refuses names that some file system takes for the same
 }
 
 const (

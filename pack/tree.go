@@ -89,9 +89,8 @@ func (dir *node) put(name string, n *node) error {
 	return nil
 }
 
-// resolve returns the file or directory that the link n names. It returns nil and sets
-// n.nothing for a link that names nothing in the tree. The result is kept in n, so that
-// all links of a tree cost no more than the length of their targets.
+// resolve returns the file or directory that the link n names; nil, with n.nothing set, if there is none. The result
+// is kept in n, so that all links of a tree cost no more than the length of their targets.
 func (root *node) resolve(n *node, depth int) (*node, error) {
 	if n.to == nil && n.nothing == "" {
 		if n.busy {

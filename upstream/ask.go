@@ -16,8 +16,7 @@ const (
 	// patience is how long after its beginning a question is still sent, again if need be. A client asks twice, and
 	// is answered within three seconds each time.
 	patience = 5 * time.Second
-	// lateAfter is about the time after which an answer that has not begun is late. It is waited for, but another
-	// may come sooner.
+	// lateAfter is about the time after which an answer that has not begun is late: another one may come sooner.
 	lateAfter  = 1500 * time.Millisecond
 	maxTries   = 3                      // answers that one question waits for at a time
 	againAfter = 200 * time.Millisecond // the shortest pause after a failure; it doubles
@@ -50,9 +49,8 @@ type result[T any] struct {
 	sent  bool
 }
 
-// ask sends a question about something of a namespace through the gate. While the registry is in trouble it waits
-// for a better time, for a few seconds. It sends the question again when that met trouble, or when its answer is
-// late: the first answer counts.
+// ask sends a question about something of a namespace through the gate, which waits a few seconds while the registry
+// is in trouble. It sends the question again when that met trouble or its answer is late: the first answer counts.
 func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,8 +143,7 @@ func sendOnce[T any](
 }
 
 // enter waits until t may be sent: for the end of an outage, for a turn, and as the rate demands, but no longer
-// than deadline. It is an error when t may not be sent: a [modproxy.RetryLater] that says when it will be worth
-// while.
+// than deadline. The error when t may not be sent is a [modproxy.RetryLater].
 func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

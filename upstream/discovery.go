@@ -100,8 +100,7 @@ func usable(d discovered, now time.Time) (*url.URL, error) {
 	return nil, d.err
 }
 
-// discover asks a host for its discovery document and reads a service from it, by the clients' rules
-// (terraform-svchost disco.go).
+// discover asks a host for its discovery document and reads a service from it, as terraform-svchost's disco.go does.
 func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
 		URL: "https://" + s.host + "/.well-known/terraform.json", Header: http.Header{"Accept": {"application/json"}},
@@ -151,18 +150,15 @@ func parseDiscovery(final *url.URL, document []byte, s service) (u *url.URL, err
 	}
 	var value string
 	if json.Unmarshal(raw, &value) != nil {
-		err = errors.New("not a string")
-	} else {
-		u, err = serviceURL(final, value)
+		return nil, fmt.Errorf("%w: %s: not a string", modproxy.ErrUnavailable, s)
 	}
-	if err != nil {
+	if u, err = serviceURL(final, value); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
 	}
 	return u, nil
 }
 
-// serviceURL reads a service's base URL. It may be relative to base, unless base is nil; a missing slash at its end
-// is added, query and fragment are dropped.
+// serviceURL reads a service's base URL, relative to base unless that is nil, with a slash at its end and no query.
 func serviceURL(base *url.URL, s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -57,8 +57,7 @@ func newGate(perSecond int) *gate {
 	}
 }
 
-// gate returns the one of a service. What is wrong with the providers of a host does not hold up questions for its
-// modules; but turns and rate are those of the host.
+// gate returns the one of a service. The services of a host share turns and rate, but not outages.
 func (c *Client) gate(s serviceOf) *gate {
 	if g, ok := c.gates.Get(s); ok {
 		return g
@@ -75,8 +74,7 @@ func (c *Client) gate(s serviceOf) *gate {
 	return g
 }
 
-// outages returns those that hold up questions about a namespace. It is called with mu held, as are all methods
-// below that say nothing else.
+// outages returns those that concern a namespace. It is called with mu held, as all methods that do not take mu are.
 func (g *gate) outages(namespace string) []*outage {
 	outages := []*outage{&g.whole}
 	if o := g.spaces[namespace]; o != nil {
@@ -85,8 +83,7 @@ func (g *gate) outages(namespace string) []*outage {
 	return outages
 }
 
-// pass reports whether t is sent now, which no outage must hold up. While one is on t is its trial, whose answer is
-// late sooner. It takes mu.
+// pass reports whether t is sent now. During an outage t is its trial, whose answer is late sooner. It takes mu.
 func (g *gate) pass(t *try) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,8 +101,7 @@ func (g *gate) pass(t *try) bool {
 	return true
 }
 
-// wait waits until no outage holds t up. It is an error when that is after deadline, or when the trouble has lasted
-// for so long that it will hardly end meanwhile. It takes mu.
+// wait waits until no outage holds t up. It is an error when that is after deadline, or see lasting. It takes mu.
 func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	for {
 		now := time.Now()
@@ -142,8 +138,7 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	}
 }
 
-// lasting reports whether the trouble of a registry, or of the namespace, has lasted for so long that it will
-// hardly end while a client waits. It takes mu.
+// lasting reports whether an outage has lasted for so long that it will hardly end while a client waits. It takes mu.
 func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,9 +188,8 @@ func (g *gate) succeed(namespace string, now time.Time) {
 	g.whole.end(now)
 }
 
-// overdue tells that t takes long: it gives up its turn, and when too many have, the oldest is given up. It reports
-// whether t is late: its answer has not begun, or others wait for it as a trial. That is a failure, until the
-// answer is there. It takes mu.
+// overdue tells that t takes long: when too many do, the oldest is given up. It reports whether t is late, which is a
+// failure until the answer is there: its answer has not begun, or others wait for it as a trial. It takes mu.
 func (g *gate) overdue(t *try) (late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

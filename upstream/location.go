@@ -14,8 +14,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Location asks v's registry where its package is, and holds the answer to what can and may be fetched. Nothing is
-// fetched.
+// Location asks v's registry where its package is, and checks that it can and may be fetched. It fetches nothing.
 func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	s, err := c.locate(ctx, v)
 	return s.Location, failed("location", v, err)
@@ -55,8 +54,7 @@ func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string 
 	return ""
 }
 
-// noteSpellings remembers how m's registry writes versions. What tells that it has been asked is added first, so
-// that it is the first to be forgotten.
+// noteSpellings remembers how m's registry writes versions; first that it was asked, which is so forgotten first.
 func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 	c.spelled.Add(m.At(""), "")
 	for _, listed := range versions.List {
@@ -84,9 +82,8 @@ func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fet
 }
 
 // parseAnswer reads a location from the answer to a download request: the header that Terraform reads, or the JSON
-// body that OpenTofu reads (internal/registry/client.go of each). A body that says whether the registry's own
-// credentials are to be used wins over the header, as it does for OpenTofu since 1.12; own is nil if it does not
-// say.
+// body that OpenTofu reads (internal/registry/client.go of each). A body that says whether to use the registry's own
+// credentials, which own is then, wins over the header, as it does for OpenTofu since 1.12.
 func parseAnswer(asked *url.URL, header string, body []byte) (l modproxy.Location, own *bool, err error) {
 	var fields struct {
 		Location string `json:"location"`

@@ -8,9 +8,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// outage is what is known of the trouble of a registry, or of one namespace of it. After failures in a row it is
-// on: then one question, the trial, is sent after each pause, until one succeeds. Its methods are called with the
-// lock of its gate held.
+// outage is what is known of the trouble of a registry or one of its namespaces. After failures in a row it is on:
+// one question, the trial, is sent after each pause until one succeeds. Its methods are called under its gate's lock.
 type outage struct {
 	failures int       // in a row
 	counted  time.Time // when the last one was: what was asked before then says nothing new
@@ -87,8 +86,7 @@ func (o *outage) holds(now time.Time) bool {
 	return o.on && (o.trial != nil || now.Before(o.next))
 }
 
-// refusal returns the error for a question that is not sent: what the questions for host before it met, and without
-// a word of those.
+// refusal returns the error for a question that is not sent: what those before it met, without a word of them.
 func (o *outage) refusal(host string, now time.Time) error {
 	after := o.next
 	if o.trial != nil {

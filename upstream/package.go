@@ -6,8 +6,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Package fetches the package of v from where its registry says that it is. It is read from a file without a name,
-// which closing removes.
+// Package fetches the package of v from where its registry says that it is, into a file that closing removes.
 func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return c.PackageAt(ctx, v, "")
 }

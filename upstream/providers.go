@@ -23,11 +23,9 @@ const (
 
 // Provider asks the provider registry of host for the document at path, which is below its providers.v1 base URL
 // (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). The document is as it came, but
-// for the URLs in it: they are absolute. It is shared with others that ask at the same time: callers do not change
-// it.
+// with absolute URLs. Callers share it and do not change it.
 //
-// Errors: [modproxy.ErrNotFound] when there is no such document or host offers no providers, [modproxy.ErrDenied],
-// [modproxy.ErrUnavailable].
+// Errors: [modproxy.ErrNotFound], also when host offers no providers; [modproxy.ErrDenied]; [modproxy.ErrUnavailable].
 func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error) {
 	answer := shared(ctx, &c.passing, host+" "+path, providerTimeout, func(ctx context.Context) (any, error) {
 		return question(ctx, c, serviceOf{host, providersV1}, path, maxProvider, readProvider)
@@ -59,8 +57,7 @@ func readProvider(_ context.Context, res *http.Response, _ *url.URL) ([]byte, er
 // came from, whatever the case of their names (registry_client.go in internal/getproviders of both).
 var providerURLs = []string{"download_url", "shasums_url", "shasums_signature_url"}
 
-// absoluteURLs returns document, which came from final, with absolute URLs. A document without a relative one is
-// returned as it is.
+// absoluteURLs returns document, which came from final, with absolute URLs; without a relative one, as it is.
 func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(document, &members); err != nil || members == nil {

@@ -22,18 +22,16 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	read := func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
-		return c.readVersions(ctx, m, res)
-	}
-	return question(ctx, c, serviceOf{m.Host, modulesV1}, modulePath(m, "versions"), maxDocument, read)
+	return question(ctx, c, serviceOf{m.Host, modulesV1}, modulePath(m, "versions"), maxDocument,
+		func(ctx context.Context, res *http.Response, _ *url.URL) (*modproxy.Versions, error) {
+			return c.readVersions(ctx, m, res)
+		})
 }
 
-// ordinaryDocument is the size up to which any number of versions documents is read at once. The clients' modules
-// have documents of tens of kilobytes.
+// ordinaryDocument is the size up to which any number of versions documents is read at once. Most have some 10 KiB.
 const ordinaryDocument = 512 << 10
 
-// readVersions takes the answer. Reading a document takes several times its size: of a registry's large ones no
-// more than two are read at the same time.
+// readVersions takes the answer. Reading takes several times its size, so a registry's large ones wait for a turn.
 func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.Response) (*modproxy.Versions, error) {
 	var document bytes.Buffer
 	n, err := document.ReadFrom(io.LimitReader(res.Body, ordinaryDocument))

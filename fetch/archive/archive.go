@@ -5,15 +5,13 @@
 // file, before a zip file, or between its entries. Nothing is unpacked to disk. A limit that is hit is an
 // error, never a truncation. Refused besides is
 //
-//   - content whose checksum or length differs from what the archive says, or that
-//     is cut short: damage would become part of the version for ever;
+//   - content that is cut short or differs from its checksum or length: damage would become part of the version;
 //   - entries of a zip file that share bytes: a small file expands without end;
 //   - a zip file whose records contradict each other, and tar headers that apply to other entries: two programs
 //     see two files, and what was reviewed is not what is installed;
 //   - encrypted content, sparse files, devices, named pipes, and directories and links with content.
 //
-// Package pack decides which files become part of the package, and how links are
-// treated. An archive within an archive is just a file.
+// Package pack decides which files become part of the package, and how links are treated.
 package archive
 
 import (
@@ -40,16 +38,14 @@ const (
 	TarXz    Format = "tar.xz"
 )
 
-// formats has the names of go-getter's decompressors (decompress.go), as far as they make
-// directories. No name ends in a dot and another one.
+// formats has the names of go-getter's decompressors that make directories. No name ends in a dot and another one.
 var formats = map[string]Format{
 	"zip": Zip, "tar.gz": TarGzip, "tgz": TarGzip, "tar.bz2": TarBzip2, "tar.tbz2": TarBzip2, "tbz2": TarBzip2,
 	"tar.xz": TarXz, "txz": TarXz,
 }
 
-// FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the argument archive
-// of the query, where there is one, else the suffix of the URL's path. Case counts. It returns false for what
-// is no archive to a client, for example when archive is "false".
+// FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the query's argument archive,
+// else the suffix of the URL's path. Case counts. It is empty for no archive, as when archive is "false".
 func FormatOf(path, archive string) Format {
 	if archive != "" {
 		return formats[archive]
@@ -86,12 +82,10 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: archive: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Unpack reads the archive in the first size bytes of f into b. The limits of the package
-// bound the archive as well, with some room for its headers.
+// Unpack reads the archive in the first size bytes of f into b, within b's limits and some room for its headers.
 //
-// Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry if one
-// is at fault; [modproxy.ErrUnavailable] when f or the builder's file cannot be read or
-// written; the context's own when it ended.
+// Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry if one is at fault;
+// [modproxy.ErrUnavailable] when f or the builder's file fails; the context's own when it ended.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder) error {
 	if size == 0 {
 		return refuse("it is empty")
@@ -119,9 +113,8 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	return refuse("%s: %w", format, err) // a decoder's own
 }
 
-// cleanName returns the name under which a client unpacks an entry: relative to the
-// directory that it unpacks to, without dots and double slashes. A name with ".."
-// stays as it is, for package pack to refuse. The name of the root is empty.
+// cleanName returns the name under which a client unpacks an entry, relative to the directory that it unpacks to,
+// and empty for that itself. A name with ".." stays as it is, for package pack to refuse.
 func cleanName(name string) string {
 	if slices.Contains(strings.Split(name, "/"), "..") {
 		return name
@@ -138,8 +131,7 @@ const (
 	maxTarget    = 4096      // bytes of a symbolic link's target
 )
 
-// An input is the archive as it was fetched. It keeps an error of its own, which the
-// decoders above it may report as the archive's fault.
+// An input is the archive as it was fetched. It keeps its error, which decoders may report as the archive's fault.
 type input struct {
 	ctx context.Context
 	f   io.ReaderAt
@@ -164,8 +156,7 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 	return n, in.err
 }
 
-// An output counts what an archive expands to. It keeps the first error that stopped
-// it, which the decoders and the builder above it may wrap.
+// An output counts what an archive expands to. It keeps the first error that stopped it, which others may wrap.
 type output struct {
 	ctx    context.Context
 	n, max int64

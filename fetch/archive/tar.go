@@ -22,8 +22,7 @@ func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builde
 	if err := readTar(s, b); err != nil {
 		return err
 	}
-	// Clients ignore what follows the end of the tar archive. But the member in which it
-	// ends is read to its end, where its checksum is.
+	// Clients ignore what follows the tar archive. But the member in which it ends has its checksum at its end.
 	r.last()
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		return fmt.Errorf("after the end of the tar archive: %w", err)
@@ -171,8 +170,7 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 	}
 }
 
-// A bzip2Reader has two zeros follow the file: by them the decoder sees that there is
-// no other member, and returns errNoMember, whatever the file ends with.
+// A bzip2Reader has two zeros follow the file: by them the decoder sees that there is no other member.
 type bzip2Reader struct {
 	r          io.Reader
 	compressed zeroEnded

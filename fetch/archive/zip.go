@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// unpackZip reads a zip archive by archive/zip, as the clients do, within the limits. It
-// first refuses an archive in which other programs see other entries.
+// unpackZip reads a zip archive by archive/zip, as the clients do, unless other programs see other entries in it.
 func unpackZip(in *input, size int64, _ Format, out *output, b *pack.Builder) error {
 	end, err := readZipEnd(in, size, b.Limits().Entries)
 	if err != nil {
@@ -46,8 +45,7 @@ func unpackZip(in *input, size int64, _ Format, out *output, b *pack.Builder) er
 	return nil
 }
 
-// checkZipEntries checks the header of every entry. An entry must end where the next one
-// or the directory begins, or before.
+// checkZipEntries checks every header. An entry must end before the next one and the directory.
 func checkZipEntries(files []*zip.File, source *zipSource, directory int64) error {
 	type place struct {
 		f            *zip.File
@@ -110,8 +108,7 @@ func unpackZipEntry(f *zip.File, out *output, b *pack.Builder) error {
 	return err
 }
 
-// A zipContent is the content of f. archive/zip compares its length and its checksum
-// with the directory, but leaves a checksum of zero unchecked.
+// A zipContent is the content of f, of which archive/zip leaves a checksum of zero unchecked.
 type zipContent struct {
 	f   *zip.File
 	r   *expanded
@@ -146,8 +143,7 @@ const (
 
 	// maxZipDirectory bounds the memory that names take.
 	maxZipDirectory = 32 << 20
-	// maxReadTwice is more than the entries that fit into the 66 KiB in which archive/zip
-	// looks for the end of an archive, before it reads the directory.
+	// maxReadTwice is more entries than fit into the 66 KiB in which archive/zip looks for the end first.
 	maxReadTwice = 4096
 
 	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly, with masked headers
@@ -162,8 +158,7 @@ const (
 
 var little = binary.LittleEndian
 
-// A zipSource is the archive that archive/zip reads. While it reads the directory, which for archive/zip goes
-// on for as long as entries follow, the source bounds what it may find.
+// A zipSource bounds the directory that archive/zip reads, for which that goes on for as long as entries follow.
 type zipSource struct {
 	io.ReaderAt
 	last int64 // where the last read began
@@ -235,8 +230,7 @@ func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
 	return zipEnd{int(entries), at - int64(length)}, nil
 }
 
-// checkZipHeader compares an entry of the directory with the header before its content,
-// which is between header and data.
+// checkZipHeader compares an entry of the directory with the one before its content, between header and data.
 func checkZipHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 	differs := func(what string) error {
 		return refuse("%.200q: the header before it and the directory have not the same %s", f.Name, what)
@@ -280,8 +274,8 @@ func checkZipHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 	return nil
 }
 
-// checkZipExtra refuses extra fields that some readers heed and others do not: a second
-// name, and sizes that are there twice. It returns the field with sizes of 64 bits.
+// checkZipExtra refuses a second name and second sizes in extra fields, which not all readers heed. It returns the
+// field with sizes of 64 bits.
 func checkZipExtra(extra []byte, name string) (zip64 []byte, err error) {
 	for len(extra) >= 4 {
 		id, n := little.Uint16(extra), int(little.Uint16(extra[2:]))
