@@ -108,7 +108,7 @@ func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 	}
 	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
-		Dir: scratch, Network: git.Egress{Client: a.egress}, CAFile: c.Egress.CAFile, Credentials: credentials,
+		Dir: scratch, Network: a.egress, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{Time: c.Fetch.Timeout, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
 	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: &fetch.Table{

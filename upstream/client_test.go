@@ -38,7 +38,7 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 		Fetch: &fetch.Table{
 			Scratch: scratch, Limits: pack.Limits{Bytes: 1 << 20},
 			Getters: map[string]fetch.Getter{
-				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: git.Egress{Client: out}},
+				"git":  &git.Getter{Dir: scratch, CAFile: u.CAFile, Network: out},
 				"http": archives, "https": archives,
 			},
 		},

@@ -190,8 +190,7 @@ const maxRef = 250 // bytes
 
 var (
 	objectIDPattern = regexp.MustCompile(`^(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
-	// What git rev-parse may take for an object whose whole id it is to find: an abbreviated id, or what git
-	// describe prints.
+	// What git rev-parse may take for part of an object's id: an abbreviated id, or what git describe prints.
 	abbreviatedPattern = regexp.MustCompile(`^(?:.*-g)?[0-9a-fA-F]{4,64}$`)
 	// What git check-ref-format refuses: characters, beginnings and ends of the whole, and of its parts.
 	notRefPattern = regexp.MustCompile(`^@$|[ ~^:?*[]|\.\.|@\{|^[-+]|\.$|(?:^|/)(?:\.|/|$)|\.lock(?:/|$)`)

@@ -49,8 +49,11 @@ func (c command) run(ctx context.Context) error {
 	if err == nil {
 		err = cmd.Start()
 	}
+	if errors.Is(err, exec.ErrNotFound) {
+		err = errors.New("git is not installed where modproxy runs: install it, or put it in PATH")
+	}
 	if err != nil {
-		return cmp.Or(context.Cause(ctx), notStarted(err))
+		return cmp.Or(context.Cause(ctx), errUnavailable(err))
 	}
 	read := make(chan error, 1)
 	go func() {
@@ -76,14 +79,6 @@ func (c command) run(ctx context.Context) error {
 		return fmt.Errorf("%w: git: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// notStarted returns the error for a git that could not be started.
-func notStarted(err error) error {
-	if errors.Is(err, exec.ErrNotFound) {
-		err = errors.New("git is not installed where modproxy runs: install it, or put it in PATH")
-	}
-	return errUnavailable(err)
 }
 
 // take lets c.stdout read what git prints. That may panic, about what a stranger wrote.

@@ -3,8 +3,6 @@ package git_test
 import (
 	"errors"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,14 +12,17 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-const secret = "s3cret-of-the-origin"
+const (
+	secret     = "s3cret-of-the-origin"
+	sessionURL = "http://modproxy:" // how the URL of a session begins, before its password
+)
 
 // locked asks for user and secret, and looks at every request for the secret in
 // any process's arguments.
 func locked(t testing.TB, h http.Handler) http.Handler {
 	var once sync.Once
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, s := range []string{secret, "pr0xy-s3cret"} {
+		for _, s := range []string{secret, sessionURL} {
 			if found := processesWith(t, s, "cmdline"); len(found) > 0 {
 				once.Do(func() { t.Errorf("%q is an argument of %s", s, found) })
 			}
@@ -46,9 +47,8 @@ func TestCredential(t *testing.T) {
 	a.write("main.tf", "")
 	a.commit("a")
 	s := serveTLS(t, locked(t, backend(t, root)))
-	proxy := newProxy(t)
-	f := newFetcher(t)
-	f.CAFile, f.Network = s.caFile, network{session: proxy.tunnel}
+	f, out := newFetcher(t), newNetwork(t, "127.0.0.1")
+	f.CAFile, f.Network = s.caFile, out
 	for _, test := range []struct {
 		origin, secret, says string
 	}{
@@ -69,8 +69,19 @@ func TestCredential(t *testing.T) {
 			t.Errorf("%s with %q: error %v", test.origin, test.secret, err)
 		}
 	}
-	if err := (session{proxy}).Refused(); err != nil || len(proxy.seen()) == 0 {
-		t.Errorf("the tunnel saw %s, error %v", proxy.seen(), err)
+	throughSessions(t, out, 4)
+}
+
+// throughSessions holds every connection of want repositories to a session of its own.
+func throughSessions(t *testing.T, n *network, want int) {
+	t.Helper()
+	if len(n.sessions) != want {
+		t.Errorf("%d sessions, want %d", len(n.sessions), want)
+	}
+	for i, s := range n.sessions {
+		if s.Received() == 0 || s.Refused() != nil {
+			t.Errorf("session %d: %d bytes, error %v", i, s.Received(), s.Refused())
+		}
 	}
 }
 
@@ -113,8 +124,8 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 	})))
 	f := newFetcher(t)
 	f.CAFile, f.Credentials = here.caFile, credentialFor(here.URL, secret)
-	proxy := newProxy(t)
-	f.Network = network{session: proxy.tunnel}
+	out := newNetwork(t, "127.0.0.1")
+	f.Network = out
 	for _, name := range []string{"old.git", "away.git"} {
 		got := files{}
 		if _, err := f.FetchURL(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
@@ -129,10 +140,7 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 			t.Errorf("%s %s has the credential of another origin", r.Method, r.URL)
 		}
 	}
-	elsewhere, _ := url.Parse(other.URL)
-	if !slices.Contains(proxy.seen(), elsewhere.Host) {
-		t.Errorf("the redirect to %s went past the tunnel, which saw %s", elsewhere.Host, proxy.seen())
-	}
+	throughSessions(t, out, 4) // two names, with one redirect each
 }
 
 // No hop escapes the tunnel's policy, and what the tunnel refused is the error.
@@ -144,13 +152,10 @@ func TestRefusedByTunnel(t *testing.T) {
 		http.Redirect(w, r, internal.URL+r.URL.RequestURI(), http.StatusFound)
 	}))
 	for _, u := range []string{front.URL, internal.URL} {
-		proxy := newProxy(t)
-		to, _ := url.Parse(internal.URL)
-		proxy.refuse[to.Host] = true
 		f := newFetcher(t)
-		f.Network = network{session: proxy.tunnel}
+		f.Network = newNetwork(t, strings.TrimPrefix(front.URL, "http://"))
 		_, err := f.FetchURL(t.Context(), u+"/x", files{})
-		if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), "pr0xy") {
+		if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), sessionURL) {
 			t.Errorf("%s: error %v", u, err)
 		}
 	}

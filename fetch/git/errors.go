@@ -16,15 +16,15 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// explain returns why git could not get something from r, as far as that can be known without reading git's prose:
-// from the tunnel and from the status of the last HTTP answer. The result is an *exitError still where asking in
-// another way may help.
+// explain returns why git could not get something from r, by the session and the last HTTP answer instead of git's
+// prose. The result is an *exitError still where asking in another way may help.
 func (r *repository) explain(err error) error {
 	exit, ok := errors.AsType[*exitError](err)
 	if !ok {
 		return err
 	}
-	if refused := r.session.Refused(); refused != nil {
+	if r.session != nil && r.session.Refused() != nil {
+		refused := r.session.Refused()
 		if err = fetch.Outgoing(refused); egress.MayPass(refused) {
 			err = &passing{err}
 		}
@@ -73,8 +73,7 @@ func broken(err error) error {
 	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
 }
 
-// outOfSpace returns the error for which git could not write, if what it wrote about it is that there was no room;
-// git runs in the C locale.
+// outOfSpace returns the error of a git that had no room to write, or nil; git runs in the C locale.
 func outOfSpace(stderr string) error {
 	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if strings.Contains(strings.ToLower(stderr), known.Error()) {
@@ -142,17 +141,16 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 		}
 		return r
 	}, text)
-	if text == "" {
+	switch {
+	case text == "":
 		return ""
-	}
-	if len(text) > maxSaid {
+	case len(text) > maxSaid:
 		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
 	}
 	return ": " + text
 }
 
-// verdict returns the lines in which git says what is wrong. With ssh it is the line before them: there git itself
-// only says that it could not read.
+// verdict returns the lines in which git says what is wrong; with ssh, the line before them, which is that of ssh.
 func verdict(stderr string, viaSSH bool) string {
 	var said []string
 	before := ""

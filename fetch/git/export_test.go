@@ -11,9 +11,6 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Direct is the session of a git that uses no proxy.
-type Direct = direct
-
 // Tree takes the files of a revision.
 type Tree = tree
 

@@ -49,8 +49,7 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 	return commit, nil
 }
 
-// Fetch implements [fetch.Getter]. Without ref the revision is the remote's HEAD; a tag goes before a branch of the
-// same name.
+// Fetch implements [fetch.Getter]. The default of ref is the remote's HEAD. A tag goes before a branch of its name.
 func (g *Getter) Fetch(ctx context.Context, s fetch.Source, t *pack.Builder) (fetch.Result, error) {
 	return g.fetch(ctx, s, t)
 }
@@ -69,12 +68,11 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 		got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
 		return err
 	})
-	if err != nil {
-		name := a.String()
-		if ref != "" {
-			name += " ref " + ref
-		}
-		err = fmt.Errorf("git fetch %s: %w", name, err)
+	switch {
+	case err != nil && ref != "":
+		err = fmt.Errorf("git fetch %s ref %s: %w", a, ref, err)
+	case err != nil:
+		err = fmt.Errorf("git fetch %s: %w", a, err)
 	}
 	return got, err
 }
@@ -114,8 +112,7 @@ func (u *use) run(ctx context.Context, visit func(context.Context) error) (err e
 	return cmp.Or(err, errUnavailable(os.RemoveAll(u.dir)))
 }
 
-// listed returns the id of the commit that ref is in the list of refs of the repository at a; empty if only a fetch
-// would tell.
+// listed returns the commit that ref is in the list of refs of the repository at a; empty if only a fetch would tell.
 func (u *use) listed(ctx context.Context, a address, ref string) (commit string, err error) {
 	r, err := u.open(ctx, a, u.limits.Received)
 	if err != nil {

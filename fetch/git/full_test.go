@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/pack"
 )
 
@@ -25,7 +24,7 @@ func TestGitWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	f := &git.Getter{Dir: t.TempDir(), Network: network{}}
+	f := newFetcher(t)
 	_, err = f.FetchURL(t.Context(), "https://git.example.com/a.git?ref=v1", b)
 	if !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Error(err)

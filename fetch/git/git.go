@@ -25,8 +25,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. How many run at once is for the caller to
-// bound.
+// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. The caller bounds how many run at once.
 type Getter struct {
 	Dir         string // where each fetch makes a directory of its own; the system's temporary directory if empty
 	Network     Network
@@ -37,42 +36,14 @@ type Getter struct {
 
 var _ fetch.Getter = (*Getter)(nil)
 
-// Network is the way out.
+// Network is the way out: an [egress.Client].
 type Network interface {
-	// Check returns an error for an http or https URL that may not be asked; see [egress.Client.Check].
+	// Check returns an error for an http or https URL that may not be asked.
 	Check(ctx context.Context, u *url.URL) error
-	// Resolve returns an address of an ssh host that may be connected to; see [egress.Client.Resolve].
+	// Resolve returns an address of an ssh host that may be connected to.
 	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
 	// Session opens a forward proxy for one repository, which may receive maxBytes.
-	Session(maxBytes int64) (Session, error)
-}
-
-// Session is one use of a forward proxy; see [egress.Session].
-type Session interface {
-	URL() string     // for http.proxy; secret
-	Refused() error  // why a connection was not made or was cut, if one was
-	Received() int64 // bytes
-	Close() error
-}
-
-// direct is the session of a git that uses no proxy, one over ssh.
-type direct struct{}
-
-func (direct) URL() string     { return "" }
-func (direct) Refused() error  { return nil }
-func (direct) Received() int64 { return 0 }
-func (direct) Close() error    { return nil }
-
-// Egress is the [Network] of package egress.
-type Egress struct{ *egress.Client }
-
-// Session implements [Network].
-func (e Egress) Session(maxBytes int64) (Session, error) {
-	s, err := e.Client.Session(maxBytes)
-	if err != nil {
-		return nil, err // and no nil *egress.Session in an interface
-	}
-	return s, nil
+	Session(maxBytes int64) (*egress.Session, error)
 }
 
 // Limits bound one fetch, submodules included. A zero field stands for its default.

@@ -150,7 +150,8 @@ func TestLimits(t *testing.T) {
 		is         error
 		says       string
 	}{
-		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, "the repository is larger than the 1048576 bytes that are allowed"},
+		// The session or the size on disk tells first.
+		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, ""},
 		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid, "the files are larger than the 1048576 bytes that are allowed"},
 		{"many.git", git.Limits{Entries: 19}, files{}, modproxy.ErrInvalid, "the tree has more than the 19 entries that are allowed"},
 		{"self.git", git.Limits{Depth: 2}, files{}, modproxy.ErrInvalid, "more than 2 submodules within each other"},
@@ -185,15 +186,17 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	}))
 	f := newFetcher(t)
-	proxy := newProxy(t)
-	f.Network = network{session: proxy.tunnel}
+	out := newNetwork(t, "127.0.0.1")
+	f.Network = out
 	f.Limits.Received = 1 << 20
 	_, err := f.FetchURL(t.Context(), s.URL+"/x?ref=main", files{})
 	if !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
-	if n := proxy.received.Load(); n > 2<<20 {
-		t.Errorf("%d bytes were received", n)
+	for _, s := range out.sessions {
+		if n := s.Received(); n > 2<<20 {
+			t.Errorf("%d bytes were received", n)
+		}
 	}
 }
 

@@ -62,9 +62,9 @@ func TestRefused(t *testing.T) {
 	started := noGit(t)
 	f := newFetcher(t)
 	f.Credentials = fetch.Credentials{{Host: "h", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}}
-	f.Network = network{resolve: func(context.Context, string, int) (netip.AddrPort, error) {
+	f.Network.(*network).resolve = func(context.Context, string, int) (netip.AddrPort, error) {
 		return netip.MustParseAddrPort("127.0.0.1:1"), nil
-	}}
+	}
 	urls := append(refusedURLs, refusedLocations...)
 	for _, ref := range refusedRefs {
 		urls = append(urls, "https://h/x?ref="+url.QueryEscape(ref))
@@ -92,7 +92,7 @@ func TestNotAllowed(t *testing.T) {
 	started := noGit(t)
 	no := func(context.Context, *url.URL) error { return egress.ErrRefused }
 	for u, f := range map[string]*git.Getter{
-		"https://h/x":   {Network: network{check: no}},
+		"https://h/x":   {Network: &network{check: no}},
 		"ssh://git@h/x": {},
 		"ssh://h/x":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key"}}},
 		"ssh://h/y":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key\" -o x=\"", KnownHostsFile: "/hosts"}}},
@@ -111,7 +111,7 @@ func TestNotAllowed(t *testing.T) {
 	}
 	resolve := func(context.Context, string, int) (netip.AddrPort, error) { return netip.AddrPort{}, egress.ErrRefused }
 	f := &git.Getter{
-		Dir: t.TempDir(), Network: network{resolve: resolve},
+		Dir: t.TempDir(), Network: &network{resolve: resolve},
 		Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}},
 	}
 	if _, err := f.FetchURL(t.Context(), "ssh://h/x", files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || started() {

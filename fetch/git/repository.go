@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 )
 
@@ -25,13 +26,12 @@ type repository struct {
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
 
-	session       Session
+	session       *egress.Session // nil over ssh
 	hasCredential bool
 	secrets       []string // what must not be shown
 }
 
-// open makes a repository in a new directory, ready to fetch from a. Nothing is started if the policy does not
-// allow a.
+// open makes a repository in a new directory, ready to fetch from a, if the policy allows a.
 func (u *use) open(ctx context.Context, a address, limit int64) (*repository, error) {
 	if err := u.allow(ctx, a); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
-	r := &repository{at: a, top: top, limit: limit, session: direct{}}
+	r := &repository{at: a, top: top, limit: limit}
 	r.dir, r.trace = filepath.Join(top, "git"), filepath.Join(top, "trace")
 	r.local = r.environment("", nil)
 	err = errUnavailable(os.Mkdir(filepath.Join(top, "home"), 0o700))
@@ -77,18 +77,16 @@ func (u *use) prepareHTTP(r *repository) error {
 	if err != nil {
 		return fmt.Errorf("%w: root certificates: %w", modproxy.ErrUnavailable, err)
 	}
-	session, err := u.Network.Session(r.limit)
-	if err != nil {
+	if r.session, err = u.Network.Session(r.limit); err != nil {
 		return fetch.Outgoing(err)
 	}
-	r.session, r.secrets = session, []string{session.URL()}
+	r.secrets = []string{r.session.URL()}
 	settings := [][2]string{
-		// git would take extraHeader along to wherever a redirect leads: redirects are followed by [redirected],
-		// each hop as an address of its own.
+		// git would take extraHeader along to wherever a redirect leads: [redirected] follows it instead.
 		{"http.followRedirects", "false"},
 		{"http.lowSpeedLimit", "1"}, {"http.lowSpeedTime", "60"}, // a server that is counting objects sends a little
 		{"http.sslVerify", "true"},
-		{"http.proxy", session.URL()}, {"http.proxyAuthMethod", "basic"},
+		{"http.proxy", r.session.URL()}, {"http.proxyAuthMethod", "basic"},
 	}
 	if roots != "" {
 		settings = append(settings, [2]string{"http.sslCAInfo", roots})
@@ -103,10 +101,21 @@ func (u *use) prepareHTTP(r *repository) error {
 	return nil
 }
 
+// received returns the bytes that came in by r's session; over ssh nothing counts them.
+func (r *repository) received() int64 {
+	if r.session == nil {
+		return 0
+	}
+	return r.session.Received()
+}
+
 // close removes what open made, and counts what was received.
-func (u *use) close(r *repository) error {
-	u.received += max(diskUse(r.dir), r.session.Received())
-	return errUnavailable(errors.Join(r.session.Close(), os.RemoveAll(r.top)))
+func (u *use) close(r *repository) (err error) {
+	u.received += max(diskUse(r.dir), r.received())
+	if r.session != nil {
+		err = r.session.Close()
+	}
+	return errUnavailable(errors.Join(err, os.RemoveAll(r.top)))
 }
 
 // git returns a command that connects to nothing.
@@ -133,7 +142,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 				return
 			case <-tick.C:
 				use := diskUse(r.top)
-				if came := max(use, r.session.Received()); came > counted {
+				if came := max(use, r.received()); came > counted {
 					meter.Add(came - counted)
 					counted = came
 				}

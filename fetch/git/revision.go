@@ -16,9 +16,8 @@ import (
 
 // resolve fetches the commit that ref means, HEAD if it is empty, and returns its id.
 //
-// It asks for that one commit first, which every name and, with most servers, every whole id allows. Only when that
-// is not answered is everything fetched: for abbreviated ids, for servers that give away nothing but what refs
-// point at, or that know no shallow fetch.
+// It asks for that one commit first. Only when that is not answered is everything fetched: for abbreviated ids, for
+// servers that give away nothing but what refs point at, or that know no shallow fetch.
 func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	ref = cmp.Or(ref, "HEAD")
 	format := "sha1"

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
@@ -144,34 +145,49 @@ func serveTLS(t testing.TB, handler http.Handler) server {
 	return s
 }
 
-// network allows everything, loopback over http too, unless it is told otherwise.
+// network is an egress client that checks no URL before a session does, and remembers its sessions.
 type network struct {
+	*egress.Client
 	check   func(context.Context, *url.URL) error
 	resolve func(ctx context.Context, host string, port int) (netip.AddrPort, error)
-	session func(maxBytes int64) (git.Session, error)
+
+	mu       sync.Mutex
+	sessions []*egress.Session
 }
 
-func (n network) Check(ctx context.Context, u *url.URL) error {
+// newNetwork returns a network whose sessions reach what allow has, by http too.
+func newNetwork(t testing.TB, allow ...string) *network {
+	t.Helper()
+	client, err := egress.New(egress.Config{Allow: allow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return &network{Client: client}
+}
+
+func (n *network) Check(ctx context.Context, u *url.URL) error {
 	if n.check == nil {
 		return nil
 	}
 	return n.check(ctx, u)
 }
 
-func (n network) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {
+func (n *network) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {
 	return n.resolve(ctx, host, port)
 }
 
-func (n network) Session(maxBytes int64) (git.Session, error) {
-	if n.session == nil {
-		return git.Direct{}, nil
-	}
-	return n.session(maxBytes)
+func (n *network) Session(maxBytes int64) (*egress.Session, error) {
+	s, err := n.Client.Session(maxBytes)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sessions = append(n.sessions, s)
+	return s, err
 }
 
 func newFetcher(t testing.TB) *git.Getter {
 	t.Helper()
-	return &git.Getter{Dir: t.TempDir(), Network: network{}}
+	return &git.Getter{Dir: t.TempDir(), Network: newNetwork(t, "127.0.0.1")}
 }
 
 // files is a Tree in memory: what is under each path.

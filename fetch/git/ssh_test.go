@@ -134,7 +134,7 @@ func (s *sshServer) fetcher(t *testing.T, key, knownHosts string) *git.Getter {
 	return &git.Getter{
 		Dir:         t.TempDir(),
 		Credentials: fetch.Credentials{{Host: "git.test", SSHKeyFile: key, KnownHostsFile: file}},
-		Network: network{resolve: func(_ context.Context, host string, port int) (netip.AddrPort, error) {
+		Network: &network{resolve: func(_ context.Context, host string, port int) (netip.AddrPort, error) {
 			if host != "git.test" || port != 22 && port != 2222 {
 				return netip.AddrPort{}, fmt.Errorf("resolve %s:%d", host, port)
 			}

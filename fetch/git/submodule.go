@@ -37,8 +37,7 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 
 // parseSubmodules reads what git config --null --list prints of a .gitmodules file, as git submodule does
 // (https://git-scm.com/docs/gitmodules): the last value of a key counts, and the last name that claims a path has
-// it; a name that could be a path out of .git/modules counts for nothing, nor does a path or URL that could be an
-// option.
+// it. A name that could lead out of .git/modules is ignored, and so is a path or URL that could be an option.
 func parseSubmodules(list string) (map[string]*submodule, error) {
 	byName, byPath := make(map[string]*submodule), make(map[string]*submodule)
 	for item := range strings.SplitSeq(list, "\x00") {
@@ -112,19 +111,17 @@ func relativeURL(parent, url string) (string, error) {
 }
 
 // address returns where s is, a submodule of the repository at parent.
-func (s *submodule) address(parent address) (address, error) {
+func (s *submodule) address(parent address) (at address, err error) {
 	url := s.url
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
-		var err error
 		if url, err = relativeURL(parent.String(), url); err != nil {
-			return address{}, err
+			return at, err
 		}
 	}
 	return parseAddress(url)
 }
 
-// fetchSubmodules fetches each of links, which are what is left of a tree: the commits that submodules are to have,
-// by path.
+// fetchSubmodules fetches each of links, what is left of a tree: the commits that submodules are to have, by path.
 func (u *use) fetchSubmodules(
 	ctx context.Context, at address, links map[string]entry, byPath map[string]*submodule, prefix string, depth int,
 ) error {

@@ -22,7 +22,7 @@ func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Getter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: git.Egress{Client: client}}
+	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: client}
 }
 
 func TestWithEgressAndPack(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWithEgressAndPack(t *testing.T) {
 	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback: error %v", err)
 	}
-	f.Network = network{session: f.Network.Session} // only the tunnel is left to refuse it
+	f.Network = newNetwork(t) // only the tunnel is left to refuse it
 	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback, by the tunnel: error %v", err)
 	}
