@@ -150,8 +150,8 @@ func isGzip(resp *http.Response, r Request) (bool, error) {
 }
 
 const (
-	retryMin   = 150 * time.Millisecond // before the second attempt; longer each time
-	retryMax   = 300 * time.Millisecond
+	retryMin   = 100 * time.Millisecond // before the second attempt; longer each time
+	retryMax   = 200 * time.Millisecond
 	maxWaiting = 5 * time.Second // for what a server says in Retry-After
 )
 
