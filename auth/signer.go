@@ -238,7 +238,8 @@ func CutSegment(path string) (segment, rest string) {
 // Web Token anywhere else, where people have put it by mistake.
 func Redact(text string) string {
 	segment, rest := CutSegment(text)
-	if slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(rest, mark) }) {
+	lower := strings.ToLower(rest)
+	if slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(lower, mark) }) {
 		rest = secretPattern.ReplaceAllString(rest, "$1$2$3[redacted]")
 	}
 	if segment != "" {
@@ -248,12 +249,12 @@ func Redact(text string) string {
 }
 
 // secretPattern matches a token from its id on, most of a segment or of a token, or a JSON Web Token with some
-// of its signature, in any case of its letters. What it matches has one of secretMarks.
+// of its signature, in any case of its letters. What it matches has one of secretMarks when it is in lower case.
 var (
 	secretPattern = regexp.MustCompile(`(` + tokenPrefix + `)[a-z2-7]{16}_[A-Za-z0-9_-]+` +
 		`|(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}` +
 		`|([Ee][Yy][Jj])[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
-	secretMarks = []string{segmentPrefix, tokenPrefix, "eyJ", "eyj"}
+	secretMarks = []string{segmentPrefix, tokenPrefix, "eyj"}
 )
 
 const keyLength = 32

@@ -104,6 +104,8 @@ func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 		`version "` + token + `"`:           `version "mp_[redacted]"`,
 		`version "` + token[:24] + `"`:      `version "mp_[redacted]"`,
 		"/eyJh.eyJp.s/a":                    "/eyJ[redacted]/a",
+		"/EYJH.EYJP.S/a":                    "/EYJ[redacted]/a",
+		"/EyJh.eYJp.s/a":                    "/EyJ[redacted]/a",
 		"/mp_modules/s_3/eyJ.b/a":           "/mp_modules/s_3/eyJ.b/a",
 	} {
 		if got := auth.Redact(path); got != want {
