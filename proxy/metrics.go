@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,19 @@ type Metrics struct {
 	evicted  prometheus.Counter
 	freed    prometheus.Counter
 	ledger   *prometheus.CounterVec
+
+	answers sync.Map // by answerKey, *answerCounters: to find them among the above takes longer than to count
+}
+
+// answerKey is what answers that are counted together have in common.
+type answerKey struct {
+	kind   string
+	status int
+}
+
+type answerCounters struct {
+	requests, bytes prometheus.Counter
+	seconds         prometheus.Observer
 }
 
 // NewMetrics makes a Metrics that has measured nothing.
@@ -69,10 +83,20 @@ func NewMetrics() *Metrics {
 }
 
 func (m *Metrics) request(e *Event, took time.Duration) {
-	kind := cmp.Or(e.Kind, "other")
-	m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)).Inc()
-	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
-	m.bytes.WithLabelValues(kind).Add(float64(e.Bytes))
+	key := answerKey{e.Kind, e.Status}
+	found, ok := m.answers.Load(key)
+	if !ok {
+		kind := cmp.Or(e.Kind, "other")
+		found, _ = m.answers.LoadOrStore(key, &answerCounters{
+			requests: m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)),
+			bytes:    m.bytes.WithLabelValues(kind),
+			seconds:  m.seconds.WithLabelValues(kind),
+		})
+	}
+	c := found.(*answerCounters)
+	c.requests.Inc()
+	c.seconds.Observe(took.Seconds())
+	c.bytes.Add(float64(e.Bytes))
 }
 
 // Asked counts a question to an upstream registry.
