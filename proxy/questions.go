@@ -22,6 +22,9 @@ var (
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
 	cacheForEverPrivately = []string{"private, max-age=31536000, immutable"}
 	cachePrivate          = []string{"private, no-cache"}
+	cacheStale            = []string{"modproxy; hit; detail=stale"} // of Cache-Status (RFC 9211)
+	cacheHit              = []string{"modproxy; hit"}
+	cacheMiss             = []string{"modproxy; fwd=miss; stored"}
 )
 
 // serveVersions serves the versions document of a module.
@@ -35,16 +38,16 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	defer release()
+	status := cacheMiss
 	switch {
 	case v.Stale:
-		e.Cache = "modproxy; hit; detail=stale"
+		status = cacheStale
 	case v.Hit:
-		e.Cache = "modproxy; hit"
-	default:
-		e.Cache = "modproxy; fwd=miss; stored"
+		status = cacheHit
 	}
+	e.Cache = status[0]
 	header := w.Header()
-	header["Cache-Status"] = []string{e.Cache} // RFC 9211
+	header["Cache-Status"] = status
 	header["Vary"] = varyEncoding
 	header["Etag"] = []string{v.ETag}
 	if v.Hit {
