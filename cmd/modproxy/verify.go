@@ -19,10 +19,9 @@ func newVerifyCommand(env *environment) *cobra.Command {
 	cmd := withJSON(&cobra.Command{
 		Use:   "verify",
 		Short: "Check everything that is kept for damage",
-		Long: `Compare the index, the copies of its records, the packages and the ledger, and print
-everything that is wrong. --read-data also reads every package: its bytes must match
-the digest in its record, and its content the sum. Nothing is changed without
---repair.
+		Long: `Compare the index, the packages and the ledger, and print everything that is wrong.
+--read-data also reads every package: its bytes must match the digest in its record,
+and its content the sum. Nothing is changed without --repair.
 
 Exit code 0 means that nothing is wrong, or that everything was repaired; 1 means
 that something is wrong.`,
@@ -33,7 +32,7 @@ that something is wrong.`,
 		},
 	}, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
-	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; make records from their copies, and copies from records")
+	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; with --read-data, also make the records of packages without one")
 	return cmd
 }
 
