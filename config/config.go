@@ -173,7 +173,7 @@ type Cache struct {
 	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
 	// without a kept package go first, least recently requested first.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
-	// Memory is the memory that kept answers may take; what does not fit is read from disk.
+	// Memory is the memory that packages may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
 }
 
