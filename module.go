@@ -28,20 +28,21 @@ func (m Module) Check() error {
 		return fmt.Errorf("%w: namespace %.80q: "+name, ErrInvalid, m.Namespace)
 	case !isName(m.Name):
 		return fmt.Errorf("%w: module name %.80q: "+name, ErrInvalid, m.Name)
-	case m.System == "" || len(m.System) > maxName || strings.Trim(m.System, digits+lower) != "":
+	case m.System == "" || len(m.System) > maxName || strings.ContainsFunc(m.System, func(r rune) bool { return !isDigit(r) && !isLower(r) }):
 		return fmt.Errorf("%w: target system %.80q: want 1 to 64 lower-case letters and digits", ErrInvalid, m.System)
 	}
 	return nil
 }
 
-const (
-	digits = "0123456789"
-	lower  = "abcdefghijklmnopqrstuvwxyz"
-	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }
+func isLower(r rune) bool { return 'a' <= r && r <= 'z' }
+
+// isPlain reports whether r is a letter or digit of ASCII, or a hyphen.
+func isPlain(r rune) bool { return isDigit(r) || isLower(r) || 'A' <= r && r <= 'Z' || r == '-' }
 
 func isName(s string) bool {
-	return s != "" && len(s) <= maxName && strings.Trim(s, digits+lower+upper+"-_") == "" && strings.Trim(s, "-_") == s
+	return s != "" && len(s) <= maxName && strings.Trim(s, "-_") == s &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) && r != '_' })
 }
 
 // String returns the module address as a source argument has it.

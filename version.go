@@ -27,7 +27,7 @@ func ParseVersion(s string) (Version, error) {
 	}
 	var v Version
 	for rest, more := strings.TrimPrefix(s, "v"), true; more; {
-		after := strings.TrimLeft(rest, digits)
+		after := strings.TrimLeftFunc(rest, isDigit)
 		segment, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 64)
 		if err != nil {
 			return bad()
@@ -56,7 +56,7 @@ func ParseVersion(s string) (Version, error) {
 // isIdentifiers reports whether s is one or more dot-separated identifiers.
 func isIdentifiers(s string) bool {
 	for id := range strings.SplitSeq(s, ".") {
-		if id == "" || strings.Trim(id, digits+lower+upper+"-~") != "" {
+		if id == "" || strings.ContainsFunc(id, func(r rune) bool { return !isPlain(r) && r != '~' }) {
 			return false
 		}
 	}
