@@ -29,14 +29,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func openLedger(t *testing.T, dir string) *ledger.Log {
-	t.Helper()
-	book, err := ledger.Open(dir)
-	must(t, err)
-	t.Cleanup(func() { book.Close() })
-	return book
-}
-
 // handler answers as a proxy does.
 func handler(s *admin.Server, operators *auth.Authenticator) http.Handler {
 	var mounts []proxy.Mount
@@ -66,7 +58,7 @@ func drifts(ctx context.Context, c *admin.Client, q admin.Query) (list []admin.D
 }
 
 func TestLedger(t *testing.T) {
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0"} {
 		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
@@ -105,7 +97,7 @@ func TestLedger(t *testing.T) {
 	if n, err := c.Export(ctx, &export); err != nil || n != book.Tree().N {
 		t.Errorf("Export = %d, %v", n, err)
 	}
-	copied := openLedger(t, t.TempDir())
+	copied := ledgertest.Open(t, t.TempDir())
 	other := inside(t, &admin.Server{Ledger: copied})
 	if _, err := other.Import(ctx, bytes.NewReader(export.Bytes()), nil); err == nil {
 		t.Error("an export with another key was imported")
@@ -118,7 +110,7 @@ func TestLedger(t *testing.T) {
 // What is in memory is forgotten of the version that was accepted, however that was
 // spelled.
 func TestAcceptForgets(t *testing.T) {
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.2.0", "a")))
 	memory := &forgetter{}
 	c := inside(t, &admin.Server{Ledger: book, Cache: memory})
@@ -152,7 +144,7 @@ func TestReach(t *testing.T) {
 	}
 	socket, err := claim.Listen()
 	must(t, err)
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	server := &http.Server{Handler: byOwner(handler(&admin.Server{Ledger: book}, nil))}
 	go server.Serve(socket)
 	defer server.Close()
@@ -181,7 +173,7 @@ func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Princip
 }
 
 func TestRemote(t *testing.T) {
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	api := handler(&admin.Server{Ledger: book}, &auth.Authenticator{JWT: names{
 		"o.p.s": {Kind: auth.ByIssuer, Grant: auth.Grant{Admin: true}},
 		"r.e.a": {Kind: auth.ByIssuer, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}},

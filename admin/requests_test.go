@@ -19,7 +19,7 @@ import (
 
 // Requests that are not understood are refused, and change nothing.
 func TestRequestsAreStrict(t *testing.T) {
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.0.0", "a")))
 	h := byOwner(handler(&admin.Server{Ledger: book}, nil))
 	module := vpc.String()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/ledger"
 )
 
 var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
@@ -17,14 +16,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func mustOpenBook(t *testing.T, dir string) *ledger.Log {
-	t.Helper()
-	book, err := ledger.Open(dir)
-	must(t, err)
-	t.Cleanup(func() { book.Close() })
-	return book
 }
 
 // An authenticated client is shown the records in its scopes.

@@ -65,7 +65,7 @@ func TestOpenLedger(t *testing.T) {
 	if _, err := BeginLedger(t.Context(), c); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a ledger was begun over another: %v", err)
 	}
-	if r, err := mustOpenBook(t, c.LedgerDir()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || !r.Is(ledgertest.Sum("a"), "modules/ü") {
+	if r, err := ledgertest.Open(t, c.LedgerDir()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || !r.Is(ledgertest.Sum("a"), "modules/ü") {
 		t.Errorf("recorded %v, %v", r, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestBeginLedgerAgain(t *testing.T) {
 	} {
 		conf := &config.Config{Data: t.TempDir()}
 		keepIn(t, conf, "a", "1.0.0", "2.0.0")
-		book := mustOpenBook(t, conf.LedgerDir())
+		book := ledgertest.Open(t, conf.LedgerDir())
 		for _, r := range c.has {
 			if r.Reason == "" {
 				must(t, book.Add(t.Context(), r))
@@ -103,7 +103,7 @@ func TestBeginLedgerAgain(t *testing.T) {
 		if c.goes {
 			want = 2
 		}
-		if got := mustOpenBook(t, conf.LedgerDir()).Tree().N; got != want {
+		if got := ledgertest.Open(t, conf.LedgerDir()).Tree().N; got != want {
 			t.Errorf("a ledger that has %s has %d records now, want %d", what, got, want)
 		}
 	}

@@ -25,16 +25,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func openLedger(t *testing.T, dir string) *ledger.Log {
-	t.Helper()
-	book, err := ledger.Open(dir)
-	must(t, err)
-	t.Cleanup(func() { book.Close() })
-	return book
-}
-
 func TestRemoteLedger(t *testing.T) {
-	book := openLedger(t, t.TempDir())
+	book := ledgertest.Open(t, t.TempDir())
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0-rc.1+b5"} {
 		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
@@ -61,7 +53,7 @@ func TestRemoteLedger(t *testing.T) {
 	if r, err := remote(book.VerifierKey()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("b") {
 		t.Errorf("record of what was accepted = %+v, %v", r, err)
 	}
-	other := openLedger(t, t.TempDir())
+	other := ledgertest.Open(t, t.TempDir())
 	if r, err := remote(other.VerifierKey()).Lookup(t.Context(), vpc.At("1.0.0")); err == nil {
 		t.Errorf("another key has signed it: %+v", r)
 	}

@@ -54,6 +54,17 @@ func newDrift(version, recorded, offered string) ledger.Drift {
 	}
 }
 
+// Open opens the log in dir, until the test ends.
+func Open(t testing.TB, dir string) *ledger.Log {
+	t.Helper()
+	l, err := ledger.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
 // Run tests a ledger. open gives n handles on one storage that is empty.
 func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	for name, test := range map[string]func(t *testing.T, a, b Handle){
