@@ -37,7 +37,10 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	err := r.prepare()
 	if errors.Is(err, errLayout) {
 		r.Problem = err.Error()
-		if _, err = r.setAside(r.path(layoutName)); err == nil {
+		if err = r.disk.MkdirAll(r.path(quarantineName)); err == nil {
+			_, err = r.setAside(r.path(layoutName))
+		}
+		if err == nil {
 			err = r.prepare()
 		}
 	}

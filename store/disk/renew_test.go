@@ -36,6 +36,10 @@ func TestRenew(t *testing.T) {
 		"layout": {func(index string) error {
 			return os.WriteFile(filepath.Join(filepath.Dir(index), "layout.json"), []byte("{"), 0o600)
 		}, "layout.json", 2, true},
+		"layout, and no quarantine": {func(index string) error {
+			dir := filepath.Dir(index)
+			return errors.Join(os.Remove(filepath.Join(dir, "quarantine")), os.WriteFile(filepath.Join(dir, "layout.json"), []byte("{"), 0o600))
+		}, "layout.json", 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
