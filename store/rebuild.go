@@ -19,7 +19,7 @@ type Keeper interface {
 	// VerifyData checks a blob that r needs, whose digest is right.
 	VerifyData(ctx context.Context, r Record, d modproxy.Digest, blob io.Reader) error
 	// Rebuild returns the records that need a blob, made from its bytes. A blob may be of another kind: then there are
-	// none.
+	// none. The error is that it is not known; without one of the blob itself it ends the rebuild.
 	Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 }
 
@@ -38,6 +38,7 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		return err
 	}
 	var made []Record
+	var failed error
 	blob, err := v.Blobs.Open(ctx, d)
 	if err == nil {
 		c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
@@ -45,7 +46,7 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		if b.needed {
 			v.verifyData(ctx, c, needing)
 		} else {
-			made = v.recordsOf(ctx, c)
+			made, failed = v.recordsOf(ctx, c)
 		}
 		err = c.check(ctx)
 	}
@@ -56,6 +57,9 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		}
 		v.reportBlob(ctx, r, d, err)
 		return nil
+	}
+	if failed != nil {
+		return failed
 	}
 	for _, r := range made {
 		r.Revision = 0
@@ -97,16 +101,20 @@ func (v *verification) verifyData(ctx context.Context, c *checkedReader, needing
 	}
 }
 
-// recordsOf returns the records that need a blob, as Kinds say. A kind that fails does not know it.
-func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []Record) {
-	for _, keeper := range v.Kinds {
-		if keeper != nil {
-			made, _ := keeper.Rebuild(ctx, c.want, c.size, c)
-			list = append(list, made...)
-			_, _ = c.Seek(0, io.SeekStart)
+// recordsOf returns the records that need a blob, as Kinds say.
+func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []Record, err error) {
+	for kind, keeper := range v.Kinds {
+		if keeper == nil {
+			continue
 		}
+		made, err := keeper.Rebuild(ctx, c.want, c.size, c)
+		if err != nil {
+			return nil, fmt.Errorf("whether blob %v is a %s: %w", c.want, kind, err)
+		}
+		list = append(list, made...)
+		_, _ = c.Seek(0, io.SeekStart)
 	}
-	return list
+	return list, nil
 }
 
 // countedBlob counts what is read, and ends with its context.

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -63,5 +65,41 @@ func TestRebuildFails(t *testing.T) {
 	w.Fail(full)
 	if _, err := w.store().Rebuild(t.Context(), w.check(store.Check{})); !errors.Is(err, full) {
 		t.Errorf("Rebuild = %v, want %v", err, full)
+	}
+}
+
+// failing is a keeper that cannot make records.
+type failing struct{ keeper }
+
+var errNoLedger = errors.New("no ledger")
+
+func (failing) Rebuild(context.Context, modproxy.Digest, int64, io.Reader) ([]store.Record, error) {
+	return nil, errNoLedger
+}
+
+// A kind that cannot tell whether a blob is its own has not made an orphan of it. A damaged blob is reported
+// all the same.
+func TestRebuildWithoutItsKeeper(t *testing.T) {
+	for name, run := range map[string]func(*store.Store, store.Check) (store.Verified, error){
+		"rebuild": func(s *store.Store, c store.Check) (store.Verified, error) { return s.Rebuild(t.Context(), c) },
+		"verify": func(s *store.Store, c store.Check) (store.Verified, error) {
+			c.Data, c.Repair = true, true
+			return s.Verify(t.Context(), c)
+		},
+	} {
+		for damaged, want := range map[bool]error{false: errNoLedger, true: nil} {
+			w := newWorld(t)
+			data, d := storetest.Bytes(1000, 1)
+			w.put(d, data, store.Record{Ref: store.Ref{Kind: "list", Key: "a"}})
+			if damaged {
+				w.Replace(d, make([]byte, 1000))
+			}
+			s := w.store()
+			s.Kinds = map[store.Kind]store.Keeper{packages: failing{w.keeper}}
+			out, err := run(s, w.check(store.Check{}))
+			if !errors.Is(err, want) || out.Orphans.Blobs != 0 || (out.Damage == 1) != damaged {
+				t.Errorf("%s, damaged %v: %+v, %v", name, damaged, out, err)
+			}
+		}
 	}
 }
