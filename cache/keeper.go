@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"strings"
-	"sync"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
@@ -24,10 +23,6 @@ type Keeper struct {
 	}
 	// Sum names the content of a package by its bytes.
 	Sum func(io.Reader) (modproxy.Sum, error)
-
-	load    sync.Once // sets what follows, for Rebuild
-	counts  map[modproxy.Sum][]modproxy.Record
-	loadErr error
 }
 
 var _ store.Keeper = (*Keeper)(nil)
@@ -68,43 +63,45 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest
 }
 
 // Rebuild implements [store.Keeper]. A package is of every version that the ledger has with its sum.
-func (k *Keeper) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
-	k.load.Do(func() { k.loadErr = k.loadLedger(ctx) })
-	if k.loadErr != nil {
-		return nil, k.loadErr
-	}
-	sum, err := k.Sum(blob)
+func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
+	counts, err := k.counts(ctx)
 	if err != nil {
-		return nil, nil // it is of another kind
+		return nil, err
 	}
-	for _, v := range k.counts[sum] {
-		p := Kept{ModuleVersion: v.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v)}
-		rec, err := p.record()
+	return func(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
+		sum, err := k.Sum(blob)
 		if err != nil {
-			return nil, err
+			return nil, nil // it is of another kind
 		}
-		list = append(list, rec)
-	}
-	return list, nil
+		for _, v := range counts[sum] {
+			p := Kept{ModuleVersion: v.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v)}
+			rec, err := p.record()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, rec)
+		}
+		return list, nil
+	}, nil
 }
 
-// loadLedger finds the records that count, by their sums.
-func (k *Keeper) loadLedger(ctx context.Context) error {
+// counts returns the records of the ledger that count, by their sums.
+func (k *Keeper) counts(ctx context.Context) (map[modproxy.Sum][]modproxy.Record, error) {
 	if k.Ledger == nil {
-		return nil
+		return nil, nil
 	}
 	last := map[modproxy.ModuleVersion]modproxy.Record{}
 	for rec, err := range k.Ledger.All(ctx) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		last[rec.ModuleVersion] = rec
 	}
-	k.counts = map[modproxy.Sum][]modproxy.Record{}
+	counts := map[modproxy.Sum][]modproxy.Record{}
 	for _, rec := range last {
-		k.counts[rec.Sum] = append(k.counts[rec.Sum], rec)
+		counts[rec.Sum] = append(counts[rec.Sum], rec)
 	}
-	return nil
+	return counts, nil
 }
 
 // subdirOf returns the directory of a record as a [modproxy.Package] has it.

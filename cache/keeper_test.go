@@ -81,8 +81,11 @@ func TestKeeperRebuilds(t *testing.T) {
 		f.fetch(t, "2.0.0")
 		f.next.change(func(n *next) { n.content = []byte("other") })
 		f.accept(t, "2.0.0")
-		k := f.keeper()
-		records, err := k.Rebuild(t.Context(), digestOf(content), int64(len(content)), bytes.NewReader(content))
+		rebuild, err := f.keeper().Rebuild(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := rebuild(t.Context(), digestOf(content), int64(len(content)), bytes.NewReader(content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,9 +98,36 @@ func TestKeeperRebuilds(t *testing.T) {
 		if want := []string{"registry.example.com/acme/vpc/aws/1.0.0", "registry.example.com/acme/vpc/aws/1.0.0+b"}; !slices.Equal(keys, want) {
 			t.Errorf("records of %q, want %q", keys, want)
 		}
-		if records, err := k.Rebuild(t.Context(), digestOf(nil), 0, bytes.NewReader(nil)); len(records) > 0 || err != nil {
+		if records, err := rebuild(t.Context(), digestOf(nil), 0, bytes.NewReader(nil)); len(records) > 0 || err != nil {
 			t.Errorf("of a blob of nothing: %v, %v", records, err)
 		}
+	})
+}
+
+// Every rebuild goes by what the ledger has by then, also after one that could not read it.
+func TestKeeperRebuildsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Registry.Store.Kinds = map[store.Kind]store.Keeper{cache.PackageKind: f.keeper(), cache.VersionsKind: nil}
+		repair := func(want int, wantErr error) {
+			t.Helper()
+			for _, rec := range f.packageRecords(t) {
+				if err := f.storage.Records().Delete(t.Context(), rec.Ref, rec.Revision); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := f.Registry.Store.Verify(t.Context(), store.Check{Data: true, Repair: true})
+			if got := len(f.packageRecords(t)); got != want || !errors.Is(err, wantErr) {
+				t.Errorf("%d records, %+v, %v; want %d, %v", got, out, err, want, wantErr)
+			}
+		}
+		f.fetch(t, "1.0.0")
+		f.ledger.Fail(io.ErrClosedPipe)
+		repair(0, io.ErrClosedPipe)
+		f.ledger.Fail(nil)
+		repair(1, nil)
+		f.fetch(t, "2.0.0")
+		repair(2, nil)
 	})
 }
 

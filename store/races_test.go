@@ -70,10 +70,12 @@ type removing struct {
 	blobs store.Blobs
 }
 
-func (k removing) Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
-	list, err := k.keeper.Rebuild(ctx, d, size, blob)
-	_, _ = k.blobs.Remove(ctx, store.Evict, d)
-	return list, err
+func (k removing) Rebuild(context.Context) (store.Rebuilder, error) {
+	return func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
+		list, err := k.keeper.rebuild(ctx, d, size, blob)
+		_, _ = k.blobs.Remove(ctx, store.Evict, d)
+		return list, err
+	}, nil
 }
 
 // A blob that is removed while its records are being made ends neither a rebuild nor a repair.

@@ -18,10 +18,14 @@ type Keeper interface {
 	Verify(ctx context.Context, r Record) (sizes []int64, err error)
 	// VerifyData checks a blob that r needs, whose digest is right.
 	VerifyData(ctx context.Context, r Record, d modproxy.Digest, blob io.Reader) error
-	// Rebuild returns the records that need a blob, made from its bytes. A blob may be of another kind: then there are
-	// none. The error is that it is not known; without one of the blob itself it ends the rebuild.
-	Rebuild(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
+	// Rebuild begins a rebuild, with what counts now.
+	Rebuild(ctx context.Context) (Rebuilder, error)
 }
+
+// Rebuilder returns the records that need a blob, made from its bytes. A blob may be of another kind: then there are
+// none. The error is that it is not known; without one of the blob itself it ends the rebuild. It is safe for
+// concurrent use.
+type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
 // verifyBlob compares a blob with its digest and with the records that need it. Of a blob that no record needs
 // it puts the records, if that is asked for.
@@ -103,11 +107,12 @@ func (v *verification) verifyData(ctx context.Context, c *checkedReader, needing
 
 // recordsOf returns the records that need a blob, as Kinds say.
 func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []Record, err error) {
-	for kind, keeper := range v.Kinds {
-		if keeper == nil {
-			continue
+	for kind, begin := range v.rebuilders {
+		rebuild, err := begin()
+		var made []Record
+		if err == nil {
+			made, err = rebuild(ctx, c.want, c.size, c)
 		}
-		made, err := keeper.Rebuild(ctx, c.want, c.size, c)
 		if err != nil {
 			return nil, fmt.Errorf("whether blob %v is a %s: %w", c.want, kind, err)
 		}

@@ -68,13 +68,21 @@ func TestRebuildFails(t *testing.T) {
 	}
 }
 
-// failing is a keeper that cannot make records.
-type failing struct{ keeper }
+// failing is a keeper that cannot begin a rebuild, or does not know a blob.
+type failing struct {
+	keeper
+	begins bool
+}
 
 var errNoLedger = errors.New("no ledger")
 
-func (failing) Rebuild(context.Context, modproxy.Digest, int64, io.Reader) ([]store.Record, error) {
-	return nil, errNoLedger
+func (k failing) Rebuild(context.Context) (store.Rebuilder, error) {
+	if !k.begins {
+		return nil, errNoLedger
+	}
+	return func(context.Context, modproxy.Digest, int64, io.Reader) ([]store.Record, error) {
+		return nil, errNoLedger
+	}, nil
 }
 
 // A kind that cannot tell whether a blob is its own has not made an orphan of it. A damaged blob is reported
@@ -87,18 +95,22 @@ func TestRebuildWithoutItsKeeper(t *testing.T) {
 			return s.Verify(t.Context(), c)
 		},
 	} {
-		for damaged, want := range map[bool]error{false: errNoLedger, true: nil} {
+		for _, c := range []struct{ begins, damaged bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+			var want error
+			if !c.damaged {
+				want = errNoLedger
+			}
 			w := newWorld(t)
 			data, d := storetest.Bytes(1000, 1)
 			w.put(d, data, store.Record{Ref: store.Ref{Kind: "list", Key: "a"}})
-			if damaged {
+			if c.damaged {
 				w.Replace(d, make([]byte, 1000))
 			}
 			s := w.store()
-			s.Kinds = map[store.Kind]store.Keeper{packages: failing{w.keeper}}
+			s.Kinds = map[store.Kind]store.Keeper{packages: failing{w.keeper, c.begins}}
 			out, err := run(s, w.check(store.Check{}))
-			if !errors.Is(err, want) || out.Orphans.Blobs != 0 || (out.Damage == 1) != damaged {
-				t.Errorf("%s, damaged %v: %+v, %v", name, damaged, out, err)
+			if !errors.Is(err, want) || out.Orphans.Blobs != 0 || (out.Damage == 1) != c.damaged {
+				t.Errorf("%s, %+v: %+v, %v", name, c, out, err)
 			}
 		}
 	}

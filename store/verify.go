@@ -78,6 +78,12 @@ func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, error) {
 	s.init()
 	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]*verifiedBlob{}, started: time.Now()}
+	v.rebuilders = map[Kind]func() (Rebuilder, error){}
+	for kind, keeper := range s.Kinds {
+		if keeper != nil {
+			v.rebuilders[kind] = sync.OnceValues(func() (Rebuilder, error) { return keeper.Rebuild(ctx) })
+		}
+	}
 	list, err := s.list(ctx)
 	for _, b := range list {
 		v.blobs[b.Digest] = &verifiedBlob{size: b.Size}
@@ -104,9 +110,10 @@ func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, er
 // verification is a call of Verify or Rebuild.
 type verification struct {
 	*Store
-	asked   Check
-	blobs   map[modproxy.Digest]*verifiedBlob
-	started time.Time
+	asked      Check
+	blobs      map[modproxy.Digest]*verifiedBlob
+	rebuilders map[Kind]func() (Rebuilder, error) // begun when the first blob is met that has no records
+	started    time.Time
 
 	mu   sync.Mutex // guards what follows, and calls of Found and Progress
 	out  Verified

@@ -56,7 +56,9 @@ func (k keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest,
 	return nil
 }
 
-func (k keeper) Rebuild(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
+func (k keeper) Rebuild(context.Context) (store.Rebuilder, error) { return k.rebuild, nil }
+
+func (k keeper) rebuild(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
 	sum, err := sumOf(blob)
 	for key, counts := range k {
 		if counts == sum {

@@ -27,7 +27,9 @@ func (keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, b
 	return nil
 }
 
-func (keeper) Rebuild(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]store.Record, error) {
+func (keeper) Rebuild(context.Context) (store.Rebuilder, error) { return rebuild, nil }
+
+func rebuild(_ context.Context, d modproxy.Digest, size int64, _ io.Reader) ([]store.Record, error) {
 	return []store.Record{{
 		Ref: store.Ref{Kind: "thing", Key: d.String()}, Value: fmt.Append(nil, size), Needs: []modproxy.Digest{d},
 	}}, nil
