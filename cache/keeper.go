@@ -42,7 +42,10 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 		return nil, err
 	}
 	for rec, errRead := range k.Ledger.All(ctx) {
-		if errRead == nil && rec.ModuleVersion == p.ModuleVersion && rec.Sum == p.Sum {
+		switch {
+		case errRead != nil:
+			return nil, errRead
+		case rec.ModuleVersion == p.ModuleVersion && rec.Sum == p.Sum:
 			return nil, err
 		}
 	}

@@ -2,8 +2,10 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -66,6 +68,28 @@ func TestKeeperVerifies(t *testing.T) {
 		f.accept(t, "1.0.0")
 		if err := verify(t, k, rec); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("superseded: %v", err)
+		}
+	})
+}
+
+// unreadable is a ledger that looks up versions, and cannot yield its records.
+type unreadable struct{ *ledgertest.Memory }
+
+func (unreadable) All(context.Context) iter.Seq2[modproxy.Record, error] {
+	return func(yield func(modproxy.Record, error) bool) { yield(modproxy.Record{}, io.ErrClosedPipe) }
+}
+
+// A package is not wrong because the ledger cannot be read that may have had it.
+func TestKeeperWithoutHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.fetch(t, "1.0.0")
+		rec := f.packageRecords(t)[0]
+		f.next.change(func(n *next) { n.content = []byte("other") })
+		f.accept(t, "1.0.0")
+		k := &cache.Keeper{Ledger: unreadable{f.ledger}, Sum: sumOfReader}
+		if err := verify(t, k, rec); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, store.ErrDamaged) {
+			t.Error(err)
 		}
 	})
 }
