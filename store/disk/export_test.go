@@ -46,3 +46,6 @@ func (d *Directory) FailCommit(fail func() error) {
 
 // Path returns where something of the layout is.
 func (d *Directory) Path(elem ...string) string { return d.path(elem...) }
+
+// Flushes reports whether a change of the index is flushed before it returns.
+func (d *Directory) Flushes() bool { return !d.db.NoSync }

@@ -51,7 +51,7 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 		err = durable.RemoveTemps(r.path(tempName), tempBase)
 	}
 	if err == nil {
-		// It is flushed once, at the end: until then nothing depends on it.
+		// It is flushed by Finish: until then nothing depends on it.
 		r.index = r.path(tempName, newIndexName)
 		err = r.openBolt(bbolt.Options{NoSync: true}, true)
 	}
@@ -116,6 +116,7 @@ func (r *Renewal) Finish() (aside string, err error) {
 	if err := r.db.Sync(); err != nil {
 		return "", err
 	}
+	r.db.NoSync = false
 	aside, err = r.setAside(r.old.index)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

@@ -59,7 +59,11 @@ func TestRenew(t *testing.T) {
 				must(t, err)
 			}
 			aside, err := r.Finish()
-			must(t, err, r.Close())
+			must(t, err)
+			if !r.Flushes() {
+				t.Error("what is kept from now on is not flushed")
+			}
+			must(t, r.Close())
 			if _, err := os.Lstat(aside); (err == nil) != c.aside {
 				t.Errorf("set aside as %q: %v", aside, err)
 			}
