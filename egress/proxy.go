@@ -141,12 +141,12 @@ func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ ne
 			conn.Close()
 		}
 	}()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if p.Scheme == "https" {
 		cfg := c.tls.Clone()
 		cfg.ServerName = p.Hostname()
 		conn = tls.Client(conn, cfg)
 	}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: hostport}, Host: hostport, Header: http.Header{}}
 	if p.User != nil {
 		password, _ := p.User.Password()

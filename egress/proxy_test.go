@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/egress/egresstest"
@@ -111,6 +113,23 @@ func TestProxyThatWantsNames(t *testing.T) {
 		_, err := fetch(t.Context(), c, egress.Request{URL: "https://" + name + "/"})
 		if err == nil || !strings.Contains(err.Error(), "egress.proxy_names") || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A request may end while a proxy by https is asked: the race detector looks on.
+func TestProxyThatDoesNotAnswer(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		t.Setenv("HTTPS_PROXY", scheme+"://"+l.Addr().String())
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := fetch(ctx, client(t, up()), egress.Request{URL: "https://up.test/"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", scheme, err)
 		}
 	}
 }
