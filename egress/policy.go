@@ -192,7 +192,7 @@ func special(ip netip.Addr) string {
 			return b.what
 		}
 	}
-	if ip.Is6() && !globalUnicast6.Contains(ip) {
+	if !ip.Is4() && !globalUnicast6.Contains(ip) {
 		return "not global unicast (RFC 4291)"
 	}
 	return ""

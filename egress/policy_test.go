@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"net/url"
@@ -130,5 +131,20 @@ func TestOwnListenersAreRefused(t *testing.T) {
 			t.Fatalf("another port: %v", err)
 		}
 		resp.Body.Close()
+	}
+}
+
+// anyAddr resolves every name to what it is.
+type anyAddr netip.Addr
+
+func (a anyAddr) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.Addr(a)}, nil
+}
+
+// What is not an address is not one on the internet either.
+func TestNoAddressIsRefused(t *testing.T) {
+	c := client(t, egress.Config{Resolver: anyAddr{}})
+	if got, err := c.Resolve(t.Context(), "zero.test", 443); !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("%v, %v; want ErrRefused", got, err)
 	}
 }
