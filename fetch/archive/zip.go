@@ -71,6 +71,9 @@ func checkZipEntries(files []*zip.File, source *zipSource, directory int64) erro
 		if err := checkZipHeader(p.f, source, p.header, p.data); err != nil {
 			return err
 		}
+		if err := checkZipDescriptor(p.f, source, p.data+int64(p.f.CompressedSize64), next); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -131,6 +134,7 @@ func (c *zipContent) Read(p []byte) (int, error) {
 
 // Records of zip (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT).
 const (
+	descriptorSignature   = "PK\x07\x08"
 	entrySignature        = "PK\x01\x02"
 	endSignature          = "PK\x05\x06"
 	end64Signature        = "PK\x06\x06"
@@ -272,6 +276,28 @@ func checkZipHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 		return differs("checksum and sizes")
 	}
 	return nil
+}
+
+// checkZipDescriptor compares an entry of the directory with what may follow its content, between at and next: the
+// checksum and the sizes, with or without a signature, in 32 or 64 bits each. archive/zip does not heed the sizes.
+func checkZipDescriptor(f *zip.File, in io.ReaderAt, at, next int64) error {
+	if f.Flags&flagDescriptor == 0 {
+		return nil
+	}
+	p := make([]byte, min(24, next-at))
+	if _, err := in.ReadAt(p, at); err != nil {
+		return err
+	}
+	same := func(p []byte) bool {
+		return len(p) >= 12 && little.Uint32(p) == f.CRC32 &&
+			uint64(little.Uint32(p[4:])) == f.CompressedSize64 && uint64(little.Uint32(p[8:])) == f.UncompressedSize64 ||
+			len(p) >= 20 && little.Uint32(p) == f.CRC32 &&
+				little.Uint64(p[4:]) == f.CompressedSize64 && little.Uint64(p[12:]) == f.UncompressedSize64
+	}
+	if same(p) || same(bytes.TrimPrefix(p, []byte(descriptorSignature))) {
+		return nil
+	}
+	return refuse("%.200q: the descriptor after it and the directory have not the same checksum and sizes", f.Name)
 }
 
 // checkZipExtra refuses a second name and second sizes in extra fields, which not all readers heed. It returns the

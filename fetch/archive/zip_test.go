@@ -269,9 +269,12 @@ func TestHostileZip(t *testing.T) {
 		{"patch", zipOf(t, nil, both(a, 6, 0x20)), "has the flags 0x20"},
 		{"unknown flags", zipOf(t, nil, both(a, 6, 0, 0x80)), "has the flags 0x8000"},
 		{"unknown method", zipOf(t, nil, both(a, 8, 12)), "unsupported compression algorithm"},
-		{"no descriptor", zipOf(t, nil, both(a, 6, 8)), "the content is not what its header says"},
-		{"wrong descriptor", zipOf(t, nil, change(both(a, 6, 8), func(p *part) { p.behind = make([]byte, 12) })), "the content is not what its header says"},
-		{"descriptor without its signature", zipOf(t, nil, change(both(a, 6, 8), func(p *part) { p.behind = make([]byte, 16) })), "the content is not what its header says"},
+		{"no descriptor", zipOf(t, nil, both(a, 6, 8)), "the descriptor after it and the directory"},
+		{"wrong descriptor", zipOf(t, nil, change(both(a, 6, 8), func(p *part) { p.behind = make([]byte, 12) })), "the descriptor after it and the directory"},
+		{"descriptor of another size", zipOf(t, nil, change(both(a, 6, 8), func(p *part) {
+			p.behind = append(binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(p.content))), 9, 0, 0, 0, 9, 0, 0, 0)
+		})), "the descriptor after it and the directory"},
+		{"descriptor without its signature", zipOf(t, nil, change(both(a, 6, 8), func(p *part) { p.behind = make([]byte, 16) })), "the descriptor after it and the directory"},
 		{"zip64 sizes without their field", zipOf(t, nil, change(a, func(p *part) { p.central = put(24, 255, 255, 255, 255) })), "have not the same checksum and sizes"},
 		{"zip64 sizes cut short", zipOf(t, nil, change(a, func(p *part) { p.central, p.extra = put(20, 255, 255, 255, 255), []byte("\x01\x00\x04\x00aaaa") })), "the directory cannot be read"},
 		{"impossible zip64 sizes", zipOf(t, nil, change(a, func(p *part) {
