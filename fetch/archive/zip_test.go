@@ -91,6 +91,12 @@ func zipOf(t testing.TB, end func(record []byte), parts ...part) []byte {
 
 func deflated(t testing.TB, content []byte) []byte {
 	t.Helper()
+	return deflatedBy(t, content, (*flate.Writer).Close)
+}
+
+// deflatedBy deflates content, which end ends.
+func deflatedBy(t testing.TB, content []byte, end func(*flate.Writer) error) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	w, err := flate.NewWriter(&out, flate.BestSpeed)
 	if err != nil {
@@ -99,7 +105,7 @@ func deflated(t testing.TB, content []byte) []byte {
 	if _, err := w.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
+	if err := end(w); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
