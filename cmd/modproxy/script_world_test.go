@@ -167,6 +167,10 @@ func runEnd(ts *testscript.TestScript, neg bool, args []string) {
 	proxy := w.proxy
 	w.proxy = nil
 	err := proxy.Stop()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err) // it had to be killed, which is no end that a script may want
+	}
 	if err != nil && !neg {
 		ts.Logf("%s", w.log())
 	}
@@ -222,6 +226,10 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TF_CLI_CONFIG_FILE", w.path(config))
 	err := ts.Exec(w.program, append([]string{"-chdir=" + args[1]}, verbs[args[0]]...)...)
 	ts.Setenv("TF_CLI_CONFIG_FILE", w.path("proxied.tfrc"))
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err) // it had to be killed, which is no end that a script may want
+	}
 	if err != nil && !neg {
 		ts.Logf("%s", w.log())
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy/test/rig"
 )
@@ -232,7 +233,8 @@ func (p *proxy) run(name string, f func(t *testing.T)) {
 func (p *proxy) stop() {
 	p.t.Helper()
 	delete(running, p.server.ID())
-	if err := p.server.Stop(); err != nil {
+	p.server.Signal(syscall.SIGTERM) // it may have ended, which Wait tells
+	if err := p.server.Wait(20 * time.Second); err != nil {
 		p.t.Errorf("the end of modproxy: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (w *World) runAll() error {
 		})
 	}
 	group.Wait()
-	return cmp.Or(failed...)
+	return errors.Join(failed...)
 }
 
 func value(name string) string { return flag.Lookup("test." + name).Value.String() }
