@@ -6,7 +6,7 @@
 //   - by the process that serves from the data directory, on a Unix socket in the
 //     directory, to which only its owner can connect ([Claim.Listen], [Reach]);
 //   - by the verb itself, which claims the directory while no process serves from
-//     it, and needs no network to reach its own Server ([Inside]);
+//     it ([Inside]);
 //   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's
 //     token ([Remote]).
 //
@@ -54,7 +54,49 @@ type Cache interface {
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
 }
 
-// A Route is one question of the API.
+// A Part is what a question needs of the data directory where no proxy serves from it.
+type Part int
+
+const (
+	LedgerNow    Part = iota // the ledger as it is, for reading, whatever another process does
+	LedgerChange             // the ledger, which must exist
+	LedgerAny                // the ledger, which is made if there is none
+	Packages                 // what is kept, and the ledger as far as it can be read
+	Registries               // all of a proxy
+)
+
+// A Question is something that the API is asked: with In, for any number of Items and then an End.
+type Question[In, Item, End any] struct {
+	Part         Part
+	method, path string
+	answer       func(s *Server, ctx context.Context, in In, each func(Item)) (End, error)
+}
+
+// The questions of the API.
+var (
+	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
+	LedgerDrift    = Question[Query, Drift, none]{LedgerNow, "GET", "ledger/drift", (*Server).drift}
+	LedgerKey      = Question[none, none, string]{LedgerNow, "GET", "ledger/key", (*Server).key}
+	LedgerExport   = Question[none, []byte, int64]{LedgerNow, "GET", "ledger/export", (*Server).export}
+	LedgerAccept   = Question[Acceptance, none, Accepted]{LedgerChange, "POST", "ledger/accept", (*Server).accept}
+	LedgerImport   = Question[Import, none, int64]{LedgerAny, "POST", "ledger/import", (*Server).importLedger}
+	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
+	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
+	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
+	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
+	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
+)
+
+// Routes returns what is to be answered to operators.
+func (s *Server) Routes() []Route {
+	return []Route{
+		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
+		LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
+		PackagesVerify.route(s),
+	}
+}
+
+// A Route is where a question is answered.
 type Route struct {
 	Method, Path string
 	// Handle answers, or returns why it does not; it has then written nothing.
@@ -67,31 +109,6 @@ const apiPath = "/-/api/"
 // answerHeader is in every answer of the API. An answer without it comes from
 // something else, or was refused before.
 const answerHeader = "Modproxy-Api"
-
-// Routes returns what is to be answered to operators.
-func (s *Server) Routes() []Route {
-	routes := []Route{
-		{"GET", "ledger/records", answer(s.records)},
-		{"GET", "ledger/drift", answer(s.drift)},
-		{"GET", "ledger/key", answer(s.key)},
-		{"GET", "ledger/export", answer(s.export)},
-		{"POST", "ledger/accept", answer(s.accept)},
-		{"POST", "ledger/import", s.importLedger},
-		{"POST", "modules/refresh", answer(s.refresh)},
-		{"GET", "packages", answer(s.packages)},
-		{"POST", "packages/remove", answer(s.remove)},
-		{"POST", "packages/tidy", answer(s.tidy)},
-		{"POST", "packages/verify", answer(s.verify)},
-	}
-	for i, route := range routes {
-		routes[i].Path = apiPath + route.Path
-		routes[i].Handle = func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set(answerHeader, "1")
-			return route.Handle(w, r)
-		}
-	}
-	return routes
-}
 
 // A Name names a version of a module in JSON; all of them, if Version is empty.
 type Name struct {
@@ -120,6 +137,10 @@ func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 const maxRequest = 64 << 10
 
 func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
+	if in, ok := in.(*Import); ok {
+		*in = Import{r.URL.Query()["key"], r.Body}
+		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
+	}
 	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
 	if r.Method != http.MethodPost {
 		fields := map[string]string{}
@@ -142,12 +163,6 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 	return nil
 }
 
-// setType sets the type of an answer, which is not to be kept.
-func setType(w http.ResponseWriter, contentType string) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-store")
-}
-
 // none is an empty request, item or end.
 type none = struct{}
 
@@ -158,11 +173,10 @@ type line[Item, End any] struct {
 	Error string `json:"error,omitempty"`
 }
 
-// answer answers with a line for each item of f, and one for its result.
-func answer[In, Item, End any](
-	f func(ctx context.Context, in In, each func(Item)) (End, error),
-) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// route answers q with a line for each item, and one for the end.
+func (q Question[In, Item, End]) route(s *Server) Route {
+	return Route{q.method, apiPath + q.path, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set(answerHeader, "1")
 		var in In
 		if err := readRequest(w, r, &in); err != nil {
 			return err
@@ -172,7 +186,8 @@ func answer[In, Item, End any](
 		begun, flushed := false, time.Now()
 		write := func(l line[Item, End]) {
 			if !begun {
-				setType(w, "application/x-ndjson")
+				w.Header().Set("Content-Type", "application/x-ndjson")
+				w.Header().Set("Cache-Control", "no-store")
 				begun = true
 			}
 			_ = out.Encode(l) // a client that is gone ends the context
@@ -181,7 +196,7 @@ func answer[In, Item, End any](
 				flushed = time.Now()
 			}
 		}
-		switch end, err := f(r.Context(), in, func(item Item) { write(line[Item, End]{Item: &item}) }); {
+		switch end, err := q.answer(s, r.Context(), in, func(item Item) { write(line[Item, End]{Item: &item}) }); {
 		case err == nil:
 			write(line[Item, End]{Done: &end})
 		case !begun:
@@ -190,5 +205,5 @@ func answer[In, Item, End any](
 			write(line[Item, End]{Error: err.Error()})
 		}
 		return nil
-	}
+	}}
 }

@@ -2,16 +2,15 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/hint"
@@ -19,18 +18,17 @@ import (
 
 // A Client asks the API of one proxy.
 type Client struct {
-	base  string
-	token string // empty for a proxy in this process or on this machine
-	http  *http.Client
+	inside *Server // in this process; nil for another
+	base   string
+	token  string // empty for a proxy on this machine
+	http   *http.Client
 }
 
-// newClient returns a client that connects by dial, or, if that is nil, over the network.
-func newClient(base, token string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if dial != nil {
-		transport = &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	}
-	return &Client{base, token, &http.Client{
+// Inside returns a client of a server in this process.
+func Inside(s *Server) *Client { return &Client{inside: s} }
+
+func newClient(base, token string, transport *http.Transport) *Client {
+	return &Client{base: base, token: token, http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -47,53 +45,28 @@ func Remote(server, token string) (*Client, error) {
 	case token == "":
 		return nil, hint.With(errors.New("no token is given"), tokenHint)
 	}
-	return newClient(strings.TrimRight(server, "/"), token, nil), nil
+	return newClient(strings.TrimRight(server, "/"), token, http.DefaultTransport.(*http.Transport).Clone()), nil
 }
 
 const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
 
-// localBase has the name under which every proxy answers on its own machine. What is
-// dialled does not depend on it.
-const localBase = "http://localhost"
-
-// Inside returns a client of a handler in this process, which no other process can
-// reach. done ends the handler's server; the client is not used after it.
-func Inside(handler http.Handler) (c *Client, done func() error) {
-	listener := make(inside)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(listener) // ends with Close
-	return newClient(localBase, "", listener.dial), server.Close
-}
-
-// inside is a [net.Listener] that only this process can connect to.
-type inside chan net.Conn
-
-func (l inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case l <- there:
-		return here, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// Ask asks q of c with in, calls each with every item of the answer, and returns its end.
+func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
+	if c.inside != nil {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		var failed error
+		end, err = q.answer(c.inside, ctx, in, func(item Item) {
+			if failed = cmp.Or(failed, ctx.Err()); failed == nil {
+				failed = each(item)
+			}
+			if failed != nil {
+				stop()
+			}
+		})
+		return end, cmp.Or(failed, err)
 	}
-}
-
-func (l inside) Accept() (net.Conn, error) {
-	if c, ok := <-l; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (l inside) Close() error { close(l); return nil }
-
-func (l inside) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "pipe"} }
-
-// ask sends in, calls each with every item of the answer, and returns its end.
-func ask[Item, End any](
-	ctx context.Context, c *Client, method, path string, in any, each func(Item) error,
-) (end End, err error) {
-	answer, err := c.send(ctx, method, path, in)
+	answer, err := c.send(ctx, q.method, q.path, in)
 	if err != nil {
 		return end, err
 	}
@@ -117,32 +90,31 @@ func ask[Item, End any](
 	}
 }
 
-// send sends in as JSON, in the query if the method is GET, or as it is if it is an
-// [io.Reader], unless it is nil. The caller closes the answer's body.
+// send sends in as JSON, or in the query if the method is GET. The caller closes the answer's body.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
-	body, ok := in.(io.Reader)
-	if in != nil && !ok {
-		text, err := json.Marshal(in)
-		if err != nil {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	var body io.Reader = bytes.NewReader(text)
+	query := url.Values{}
+	if export, ok := in.(Import); ok {
+		query["key"], body = export.Keys, export.From
+	} else if method == http.MethodGet {
+		var fields map[string]string
+		if err := json.Unmarshal(text, &fields); err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(text)
-		if method == http.MethodGet {
-			var fields map[string]string
-			if err := json.Unmarshal(text, &fields); err != nil {
-				return nil, err
-			}
-			query := url.Values{}
-			for name, value := range fields {
-				query.Set(name, value)
-			}
-			path, body = path+"?"+query.Encode(), nil
+		for name, value := range fields {
+			query.Set(name, value)
 		}
+		body = nil
 	}
 	r, err := http.NewRequestWithContext(ctx, method, c.base+apiPath+path, body)
 	if err != nil {
 		return nil, err
 	}
+	r.URL.RawQuery = query.Encode()
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}

@@ -2,13 +2,10 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -61,12 +58,6 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 	return done, nil
 }
 
-// Records calls each with the chosen records of the ledger, in the order in which they were added.
-func (c *Client) Records(ctx context.Context, q Query, each func(Record) error) error {
-	_, err := ask[Record, none](ctx, c, "GET", "ledger/records", q, each)
-	return err
-}
-
 // Drift is an observation of the ledger, and whether it is open.
 type Drift struct {
 	Name
@@ -96,19 +87,8 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 	return done, nil
 }
 
-// Drift calls each with the chosen observations of the ledger, in the order in which they were made.
-func (c *Client) Drift(ctx context.Context, q Query, each func(Drift) error) error {
-	_, err := ask[Drift, none](ctx, c, "GET", "ledger/drift", q, each)
-	return err
-}
-
 func (s *Server) key(context.Context, none, func(none)) (string, error) {
 	return s.Ledger.VerifierKey(), nil
-}
-
-// VerifierKey returns the key that verifies the ledger.
-func (c *Client) VerifierKey(ctx context.Context) (string, error) {
-	return ask[none, string](ctx, c, "GET", "ledger/key", nil, nil)
 }
 
 // export answers with the whole ledger in pieces, and with how many records and observations that has.
@@ -122,38 +102,23 @@ type pieces func([]byte)
 
 func (f pieces) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// Export writes the whole ledger, and returns how many records and observations that were.
-func (c *Client) Export(ctx context.Context, w io.Writer) (records int64, err error) {
-	return ask[[]byte, int64](ctx, c, "GET", "ledger/export", nil, func(p []byte) error {
-		_, err := w.Write(p)
-		return err
-	})
+// Import is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
+type Import struct {
+	Keys []string  `json:"-"`
+	From io.Reader `json:"-"`
 }
 
-func (s *Server) importLedger(w http.ResponseWriter, r *http.Request) error {
-	trust, err := ledger.Verifiers(append(r.URL.Query()["key"], s.Ledger.VerifierKey())...)
+// importLedger returns how many records and observations it has added.
+func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int64, error) {
+	trust, err := ledger.Verifiers(append(in.Keys, s.Ledger.VerifierKey())...)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
-		return err // an export is as long as it is
-	}
-	added, err := s.Ledger.Import(r.Context(), r.Body, trust)
-	if err != nil {
-		return err
-	}
-	if s.Cache != nil {
+	added, err := s.Ledger.Import(ctx, in.From, trust)
+	if err == nil && s.Cache != nil {
 		s.Cache.Forget(modproxy.ModuleVersion{})
 	}
-	setType(w, "application/json")
-	_ = json.NewEncoder(w).Encode(line[none, int64]{Done: &added}) // a client that is gone is no concern
-	return nil
-}
-
-// Import adds the records of an export that the ledger lacks, and returns how many
-// those were. The export is signed with the ledger's own key, or one of keys.
-func (c *Client) Import(ctx context.Context, from io.Reader, keys []string) (added int64, err error) {
-	return ask[none, int64](ctx, c, "POST", "ledger/import?"+url.Values{"key": keys}.Encode(), from, nil)
+	return added, err
 }
 
 // Acceptance is the content that a version has from now on.
@@ -231,9 +196,4 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err 
 		}
 	}
 	return ok, nil
-}
-
-// Accept makes other content of a version count.
-func (c *Client) Accept(ctx context.Context, in Acceptance) (Accepted, error) {
-	return ask[none, Accepted](ctx, c, "POST", "ledger/accept", in, nil)
 }

@@ -30,14 +30,14 @@ type Package struct {
 	Notes   []string        `json:"notes,omitempty"` // see package pack
 }
 
-// list says which packages to list: those whose modules match a pattern.
-type list struct {
+// List says which packages to list: those whose modules match a pattern.
+type List struct {
 	Pattern string `json:"pattern,omitempty"`
 }
 
 // packages lists what is kept, and then what the ledger has beside that. It returns how
 // many packages there are, and their bytes.
-func (s *Server) packages(ctx context.Context, in list, each func(Package)) (all store.Amount, err error) {
+func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all store.Amount, err error) {
 	pattern, err := ParsePattern(in.Pattern)
 	if err != nil {
 		return all, err
@@ -101,12 +101,6 @@ func (s *Server) counting(ctx context.Context, chosen func(modproxy.ModuleVersio
 	return slices.SortedFunc(maps.Values(last), byName), nil
 }
 
-// Packages calls each with every package whose module matches the pattern, and
-// returns how many there are, and their bytes.
-func (c *Client) Packages(ctx context.Context, pattern string, each func(Package) error) (store.Amount, error) {
-	return ask[Package, store.Amount](ctx, c, "GET", "packages", list{pattern}, each)
-}
-
 // ParsePattern reads a pattern of module addresses, in which * stands for any part of a
 // segment, for [path.Match]. Its hostname may be missing, and so may all of it.
 func ParsePattern(s string) (string, error) {
@@ -159,27 +153,16 @@ func (s *Server) remove(ctx context.Context, in Name, each func(Removed)) (done 
 	return done, nil
 }
 
-// Remove removes the packages of a version, or of all versions, and calls each with them.
-func (c *Client) Remove(ctx context.Context, v modproxy.ModuleVersion, each func(Removed) error) error {
-	_, err := ask[Removed, none](ctx, c, "POST", "packages/remove", NameOf(v), each)
-	return err
-}
-
 // orphanAge is how long packages without a record stay. They are what a crash left, or are about to have one.
 const orphanAge = time.Hour
 
+// tidy removes what is not needed, and the least recently used packages over a size.
 func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Collected, error) {
 	if in.MaxSize < 0 || in.AsideAge < 0 {
 		return store.Collected{}, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
 	in.OrphanAge = orphanAge
 	return s.Store.Collect(ctx, in)
-}
-
-// Tidy removes what is not needed, and the least recently used packages over a size.
-// The proxy sets the age of orphans.
-func (c *Client) Tidy(ctx context.Context, in store.GC) (store.Collected, error) {
-	return ask[none, store.Collected](ctx, c, "POST", "packages/tidy", in, nil)
 }
 
 // Refresh says which modules to ask registries for.
@@ -237,10 +220,4 @@ func (s *Server) keptModules(ctx context.Context) []modproxy.Module {
 		}
 	}
 	return list
-}
-
-// Refresh asks registries now which versions modules have, and calls each with every module.
-func (c *Client) Refresh(ctx context.Context, in Refresh, each func(Refreshed) error) error {
-	_, err := ask[Refreshed, none](ctx, c, "POST", "modules/refresh", in, each)
-	return err
 }

@@ -87,10 +87,23 @@ func (v versions) Refresh(ctx context.Context, m modproxy.Module) (cache.Refresh
 }
 
 func TestRefresh(t *testing.T) {
-	c := inside(t, &admin.Server{Cache: versions{}, Upstreams: upstreams{}})
+	for where, client := range map[string]func(*testing.T, *admin.Server) *admin.Client{
+		"inside":  func(_ *testing.T, s *admin.Server) *admin.Client { return admin.Inside(s) },
+		"outside": outside,
+	} {
+		t.Run(where, func(t *testing.T) { testRefresh(t, client) })
+	}
+}
+
+func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Client) {
+	refresh := func(ctx context.Context, c *admin.Client, in admin.Refresh, each func(admin.Refreshed) error) error {
+		_, err := admin.ModulesRefresh.Ask(ctx, c, in, each)
+		return err
+	}
+	c := client(t, &admin.Server{Cache: versions{}, Upstreams: upstreams{}})
 	var answers []string
 	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", "other.example/acme/vpc/aws"}}
-	must(t, c.Refresh(t.Context(), in, func(m admin.Refreshed) error {
+	must(t, refresh(t.Context(), c, in, func(m admin.Refreshed) error {
 		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, m.Error))
 		return nil
 	}))
@@ -103,15 +116,15 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("answers %q, want %q", answers, want)
 	}
 	stop := errors.New("stop")
-	if err := c.Refresh(t.Context(), in, func(admin.Refreshed) error { return stop }); !errors.Is(err, stop) {
+	if err := refresh(t.Context(), c, in, func(admin.Refreshed) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("after an error of the caller: %v", err)
 	}
-	if err := c.Refresh(t.Context(), admin.Refresh{Modules: []string{"vpc"}}, nil); err == nil {
+	if err := refresh(t.Context(), c, admin.Refresh{Modules: []string{"vpc"}}, nil); err == nil {
 		t.Error("what is no module was asked for")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c = inside(t, &admin.Server{Cache: versions{end: cancel}, Upstreams: upstreams{}})
-	if err := c.Refresh(ctx, admin.Refresh{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
+	c = client(t, &admin.Server{Cache: versions{end: cancel}, Upstreams: upstreams{}})
+	if err := refresh(ctx, c, admin.Refresh{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -123,23 +136,21 @@ func TestAnswersThatAreCut(t *testing.T) {
 		"a line":             `{"item": {"module": "a"}}` + "\n",
 		"the half of a line": `{"item": {"module":`,
 	} {
-		c, done := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Modproxy-Api", "1")
 			io.WriteString(w, answer)
 		}))
-		err := c.Refresh(t.Context(), admin.Refresh{}, func(admin.Refreshed) error { return nil })
+		_, err := admin.ModulesRefresh.Ask(t.Context(), c, admin.Refresh{}, func(admin.Refreshed) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "the answer was cut off") {
 			t.Errorf("%s: %v", what, err)
 		}
-		must(t, done())
 	}
-	c, done := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	c := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Modproxy-Api", "1")
 		fmt.Fprintf(w, "{\"item\": %q}\n", strings.Repeat("eHh4", 16<<10))
 		panic(http.ErrAbortHandler)
 	}))
-	if n, err := c.Export(t.Context(), io.Discard); err == nil {
+	if n, err := admin.LedgerExport.Ask(t.Context(), c, struct{}{}, func([]byte) error { return nil }); err == nil {
 		t.Errorf("an export that was cut off has %d records", n)
 	}
-	must(t, done())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -74,7 +75,9 @@ func Reach(ctx context.Context, dir string) (*Client, *Claim, error) {
 			return false
 		}
 		_ = conn.Close() // it has shown that a process listens
-		api = newClient(localBase, "", func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) })
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
+		// Every proxy answers on its own machine by this name, on which nothing that is dialled depends.
+		api = newClient("http://localhost", "", &http.Transport{DialContext: dial, DisableKeepAlives: true})
 		return true
 	})
 	if api != nil {

@@ -96,8 +96,3 @@ var NoLedgerHints = []string{
 	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
 	`or begin one with what the kept packages are: "modproxy ledger init"`,
 }
-
-// Verify looks for damage, and calls each with what it finds and how far it has come.
-func (c *Client) Verify(ctx context.Context, in Verify, each func(VerifyLine) error) (store.Verified, error) {
-	return ask[VerifyLine, store.Verified](ctx, c, "POST", "packages/verify", in, each)
-}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,6 +62,10 @@ func (a *App) handler() http.Handler {
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
 	}
+	mounts := sumDBMounts(a.Ledger)
+	for _, r := range a.api().Routes() {
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
+	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Providers:      a.providers,
@@ -76,7 +79,7 @@ func (a *App) handler() http.Handler {
 		TrustedProxies: c.TrustedProxies,
 		Log:            a.log,
 		Metrics:        a.metrics,
-		Mounts:         slices.Concat(sumDBMounts(a.Ledger), operatorMounts(a.api())),
+		Mounts:         mounts,
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 
 	"github.com/modproxy/modproxy"
@@ -15,7 +14,6 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -32,15 +30,6 @@ func (a *App) api() *admin.Server {
 	return server
 }
 
-// operatorMounts adds the operator's API to what a proxy answers.
-func operatorMounts(server *admin.Server) []proxy.Mount {
-	var mounts []proxy.Mount
-	for _, r := range server.Routes() {
-		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
-	}
-	return mounts
-}
-
 // ownerByConn makes the owner of the data directory the principal of what comes by the socket.
 func ownerByConn(ctx context.Context, conn net.Conn) context.Context {
 	if _, ok := conn.(*net.UnixConn); ok {
@@ -49,25 +38,14 @@ func ownerByConn(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// A Part is what a verb needs of the data directory while no proxy serves from it.
-type Part int
-
-const (
-	LedgerNow    Part = iota // the ledger as it is, for reading, whatever another process does
-	LedgerChange             // the ledger, which must exist
-	LedgerAny                // the ledger, which is made if there is none
-	Packages                 // what is kept, and the ledger as far as it can be read
-	Registries               // all of a proxy
-)
-
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
-// claimed, but for LedgerNow. done releases it.
-func OpenAPI(ctx context.Context, c *config.Config, part Part, o Options) (_ *admin.Client, done func() error, err error) {
+// claimed, but for [admin.LedgerNow]. done releases it.
+func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) (_ *admin.Client, done func() error, err error) {
 	a := inside(c, o)
 	switch part {
-	case Packages:
+	case admin.Packages:
 		err = a.openPackages()
-	case Registries:
+	case admin.Registries:
 		alone := *c
 		alone.Anonymous = true // only this process can ask
 		a.config = &alone
@@ -80,20 +58,16 @@ func OpenAPI(ctx context.Context, c *config.Config, part Part, o Options) (_ *ad
 	if err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
-	api := proxy.New(proxy.Config{Mounts: operatorMounts(a.api())})
-	client, end := admin.Inside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), auth.Owner)))
-	}))
-	return client, func() error { return errors.Join(end(), a.Close()) }, nil
+	return admin.Inside(a.api()), a.Close, nil
 }
 
 // openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
-func (a *App) openLedgerAlone(part Part) (err error) {
+func (a *App) openLedgerAlone(part admin.Part) (err error) {
 	dir, open := a.config.LedgerDir(), ledger.Open
-	if part == LedgerNow {
+	if part == admin.LedgerNow {
 		open = ledger.OpenReadOnly
 	}
-	if part != LedgerAny {
+	if part != admin.LedgerAny {
 		if err = admin.HaveData(a.config.Data); err == nil {
 			err = admin.HaveDir(dir, "ledger")
 		}
@@ -110,7 +84,7 @@ func (a *App) openPackages() error {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
-		a.damage = a.openLedgerAlone(LedgerNow)
+		a.damage = a.openLedgerAlone(admin.LedgerNow)
 	}
 	a.Cache = &cache.Registry{Store: a.Store}
 	if a.Ledger != nil && a.Ledger.Tree().N > 0 { // else it says nothing of what is kept

@@ -45,41 +45,43 @@ func (env *environment) settings() (*config.Config, error) {
 	return env.config, nil
 }
 
-// operate calls f with the operator's API: of the proxy at --server, else of the one that serves from the data
-// directory, else of this process, which opens part of the directory for it.
-func (env *environment) operate(ctx context.Context, part app.Part, f func(api *admin.Client) error) (err error) {
+// ask asks q of the proxy at --server, else of the one that serves from the data directory, else of this process,
+// which opens a part of the directory for it.
+func ask[In, Item, End any](
+	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+) (end End, err error) {
 	c, err := env.settings()
 	if err != nil {
-		return err
+		return end, err
 	}
 	if c == nil {
 		api, err := env.remote()
 		if err != nil {
-			return err
+			return end, err
 		}
-		return f(api)
+		return q.Ask(ctx, api, in, each)
 	}
-	if part != app.LedgerNow {
+	if q.Part != admin.LedgerNow {
 		api, claim, err := admin.Reach(ctx, c.Data)
 		if err != nil {
-			return err
+			return end, err
 		}
 		if api != nil {
-			return f(api)
+			return q.Ask(ctx, api, in, each)
 		}
 		defer func() { err = errors.Join(err, claim.Close()) }()
 	}
-	if part == app.Registries {
+	if q.Part == admin.Registries {
 		if c, err = env.load(); err != nil {
-			return err
+			return end, err
 		}
 	}
-	api, done, err := app.OpenAPI(ctx, c, part, app.Options{Version: buildVersion()})
+	api, done, err := app.OpenAPI(ctx, c, q.Part, app.Options{Version: buildVersion()})
 	if err != nil {
-		return err
+		return end, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return f(api)
+	return q.Ask(ctx, api, in, each)
 }
 
 // alone calls f while no other process works in the data directory.

@@ -53,11 +53,9 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 				return err
 			}
 			none, show := true, printer(env, recordText)
-			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
-				return api.Records(cmd.Context(), admin.Query{Name: admin.NameOf(v)}, func(r admin.Record) error {
-					none = false
-					return show(r)
-				})
+			_, err = ask(cmd.Context(), env, admin.LedgerRecords, admin.Query{Name: admin.NameOf(v)}, func(r admin.Record) error {
+				none = false
+				return show(r)
 			})
 			if err == nil && none && len(args) > 0 {
 				err = fmt.Errorf("the ledger has no record of %s", v)
@@ -115,16 +113,13 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 				q.Since = time.Now().Add(-since)
 			}
 			open, show := map[admin.Name]bool{}, printer(env, driftText)
-			err = env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
-				return api.Drift(cmd.Context(), q, func(d admin.Drift) error {
-					if d.Open {
-						open[d.Name] = true
-					}
-					if !d.Open && !all {
-						return nil
-					}
-					return show(d)
-				})
+			_, err = ask(cmd.Context(), env, admin.LedgerDrift, q, func(d admin.Drift) error {
+				if d.Open {
+					open[d.Name] = true
+				} else if !all {
+					return nil
+				}
+				return show(d)
 			})
 			if err == nil && len(open) > 0 {
 				err = fmt.Errorf("versions that were offered with other content than is recorded: %d", len(open))
@@ -161,13 +156,11 @@ func newLedgerKeyCommand(env *environment) *cobra.Command {
 other client of Go checksum databases. It is not secret, and stays the same as long
 as the ledger does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
-				key, err := api.VerifierKey(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return env.printf("%s\n", key)
-			})
+			key, err := ask(cmd.Context(), env, admin.LedgerKey, struct{}{}, nil)
+			if err != nil {
+				return err
+			}
+			return env.printf("%s\n", key)
 		},
 	}
 }
@@ -193,13 +186,11 @@ The first record stays in the ledger, and so does this one.`,
 				return misuse{hint.With(errors.New("--sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
 			}
 			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
-			return env.operate(cmd.Context(), app.LedgerChange, func(api *admin.Client) error {
-				out, err := api.Accept(cmd.Context(), in)
-				if err != nil {
-					return err
-				}
-				return env.printf("%s", acceptedText(in, out))
-			})
+			out, err := ask(cmd.Context(), env, admin.LedgerAccept, in, nil)
+			if err != nil {
+				return err
+			}
+			return env.printf("%s", acceptedText(in, out))
 		},
 	}
 	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
@@ -230,20 +221,21 @@ standard output. The file does not contain the private key: to keep the ledger's
 identity, back up its directory.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return env.operate(cmd.Context(), app.LedgerNow, func(api *admin.Client) error {
-				var n int64
-				export := func(w io.Writer) (err error) {
-					n, err = api.Export(cmd.Context(), w)
+			var n int64
+			export := func(w io.Writer) (err error) {
+				n, err = ask(cmd.Context(), env, admin.LedgerExport, struct{}{}, func(p []byte) error {
+					_, err := w.Write(p)
 					return err
-				}
-				if args[0] == "-" {
-					return export(env.stdout)
-				}
-				if err := publishFile(args[0], 0o600, export); err != nil {
-					return err
-				}
-				return env.printf("%d records and observations are in %s.\n", n, args[0])
-			})
+				})
+				return err
+			}
+			if args[0] == "-" {
+				return export(env.stdout)
+			}
+			if err := publishFile(args[0], 0o600, export); err != nil {
+				return err
+			}
+			return env.printf("%d records and observations are in %s.\n", n, args[0])
 		},
 	}
 }
@@ -271,13 +263,11 @@ An export of another ledger is signed with that ledger's key, which --key must n
 				}
 				defer from.Close()
 			}
-			return env.operate(cmd.Context(), app.LedgerAny, func(api *admin.Client) error {
-				added, err := api.Import(cmd.Context(), from, keys)
-				if err != nil {
-					return err
-				}
-				return env.printf("%d records and observations were added.\n", added)
-			})
+			added, err := ask(cmd.Context(), env, admin.LedgerImport, admin.Import{Keys: keys, From: from}, nil)
+			if err != nil {
+				return err
+			}
+			return env.printf("%d records and observations were added.\n", added)
 		},
 	}
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "another verifier `key` to accept, besides the ledger's own")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/store"
 )
@@ -42,30 +40,24 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 			if err != nil {
 				return misuse{err}
 			}
-			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return env.ls(cmd.Context(), api, pattern)
+			var list []admin.Package
+			all, err := ask(cmd.Context(), env, admin.PackagesList, admin.List{Pattern: pattern}, func(p admin.Package) error {
+				if env.json() {
+					return env.print(p, "", "")
+				}
+				list = append(list, p)
+				return nil
 			})
+			if err != nil || env.json() {
+				return err
+			}
+			if err := printPackages(env.stdout, list); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, sizeText(all.Bytes))
+			return err
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
-}
-
-func (env *environment) ls(ctx context.Context, api *admin.Client, pattern string) error {
-	var list []admin.Package
-	all, err := api.Packages(ctx, pattern, func(p admin.Package) error {
-		if env.json() {
-			return env.print(p, "", "")
-		}
-		list = append(list, p)
-		return nil
-	})
-	if err != nil || env.json() {
-		return err
-	}
-	if err := printPackages(env.stdout, list); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, sizeText(all.Bytes))
-	return err
 }
 
 // printPackages prints a table, and each note of a package in a line below it.
@@ -112,9 +104,8 @@ VERSION, the packages of all its versions are removed.`,
 			if err != nil {
 				return err
 			}
-			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return api.Remove(cmd.Context(), v, printer(env, removedText))
-			})
+			_, err = ask(cmd.Context(), env, admin.PackagesRemove, admin.NameOf(v), printer(env, removedText))
+			return err
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
 }
@@ -166,16 +157,14 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			if quarantine < 0 {
 				return misuse{errors.New("--quarantine: must not be less than 0")}
 			}
-			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				out, err := api.Tidy(cmd.Context(), in)
-				if err != nil {
-					return err
-				}
-				return env.print(struct {
-					store.Collected
-					DryRun bool `json:"dry_run,omitempty"`
-				}{out, dryRun}, "  ", collectedText(out, dryRun))
-			})
+			out, err := ask(cmd.Context(), env, admin.PackagesTidy, in, nil)
+			if err != nil {
+				return err
+			}
+			return env.print(struct {
+				store.Collected
+				DryRun bool `json:"dry_run,omitempty"`
+			}{out, dryRun}, "  ", collectedText(out, dryRun))
 		},
 	}, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
@@ -226,16 +215,14 @@ stands for every module of which a package is or was kept.`,
 			}
 			var failed problems
 			show := printer(env, refreshedText)
-			err := env.operate(cmd.Context(), app.Registries, func(api *admin.Client) error {
-				return api.Refresh(cmd.Context(), in, func(m admin.Refreshed) error {
-					if m.Error != "" {
-						failed = append(failed, errors.New(m.Error))
-						if !env.json() {
-							return nil
-						}
+			_, err := ask(cmd.Context(), env, admin.ModulesRefresh, in, func(m admin.Refreshed) error {
+				if m.Error != "" {
+					failed = append(failed, errors.New(m.Error))
+					if !env.json() {
+						return nil
 					}
-					return show(m)
-				})
+				}
+				return show(m)
 			})
 			if err == nil && len(failed) > 0 {
 				err = failed

@@ -26,9 +26,7 @@ and its content the sum. Nothing is changed without --repair.
 Exit code 0 means that nothing is wrong, or that everything was repaired; 1 means
 that something is wrong.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return env.operate(cmd.Context(), app.Packages, func(api *admin.Client) error {
-				return env.verify(cmd.Context(), api, in)
-			})
+			return env.verify(cmd.Context(), in)
 		},
 	}, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
@@ -36,11 +34,11 @@ that something is wrong.`,
 	return cmd
 }
 
-func (env *environment) verify(ctx context.Context, api *admin.Client, in admin.Verify) error {
+func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 	progress := newProgress(env.stderr)
 	defer progress.clear()
 	ledger := 0
-	done, err := api.Verify(ctx, in, func(line admin.VerifyLine) error {
+	done, err := ask(ctx, env, admin.PackagesVerify, in, func(line admin.VerifyLine) error {
 		if line.Progress != nil {
 			progress.show(verifyText(*line.Progress))
 			return nil
