@@ -4,9 +4,8 @@
 // connected to; what a name resolved to before, what a URL looked like and what a redirect promised do not
 // count. git, which connects by itself, is given a [Session] that holds it to the same policy.
 //
-// The policy allows globally reachable addresses, on port 443 and the ports of
-// [Config.Ports], with TLS. [Config.Allow] excepts what else is needed, and nothing
-// more: an internal address, another port or plain http.
+// The policy allows globally reachable addresses, on port 443 and the ports of [Config.Ports], with TLS.
+// [Config.Allow] excepts what else is needed, and nothing more: an internal address, another port or plain http.
 package egress
 
 import (
@@ -26,8 +25,7 @@ import (
 
 // Errors of this package, beside those of packages net, crypto/tls and context.
 var (
-	// ErrRefused: the policy does not allow the destination, or never follows such
-	// a URL. Trying again does not help.
+	// ErrRefused: the policy does not allow the destination, or never follows such a URL. Trying again does not help.
 	ErrRefused = errors.New("destination not allowed")
 	// ErrTooLarge: a body, or all that a session received, is larger than allowed.
 	ErrTooLarge = errors.New("larger than allowed")
@@ -43,10 +41,9 @@ var (
 // HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment of [New] say
 // which URLs are reached through a proxy, by http, https, socks5 or socks5h.
 type Config struct {
-	// Allow lists exceptions: a hostname ("git.example.com"), an address ("10.0.0.5", "fd00::5"), either with a
-	// port ("10.0.0.5:8443", "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port is for
-	// every port. A hostname is excepted with whatever it resolves to, but only when it is asked for by that
-	// name.
+	// Allow lists exceptions: a hostname ("git.example.com"), an address ("10.0.0.5", "fd00::5"), either with a port
+	// ("10.0.0.5:8443", "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port is for every port. A
+	// hostname is excepted with whatever it resolves to, but only when it is asked for by that name.
 	Allow []string
 	// Ports may be connected to beside 443.
 	Ports []int
@@ -162,8 +159,7 @@ func rootCertificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// roundTrip sends one request under the policy, over the transport that is right for
-// it. Nothing else sends requests.
+// roundTrip sends one request under the policy, over the transport that is right for it. Nothing else sends requests.
 func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
 	t, err := targetOf(r.URL)
 	if err != nil {
@@ -189,9 +185,8 @@ func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
 	return c.plain.RoundTrip(r)
 }
 
-// Transport returns c as an [http.RoundTripper]. It sends GET requests without a body
-// and without credentials, once each, and returns a redirect as an answer; the body
-// has at most maxBytes. Its errors are those of [Client.Get].
+// Transport returns c as an [http.RoundTripper]. It sends GET requests without a body and without credentials, once
+// each, and returns a redirect as an answer; the body has at most maxBytes. Its errors are those of [Client.Get].
 func (c *Client) Transport(maxBytes int64) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet || r.Body != nil && r.Body != http.NoBody {

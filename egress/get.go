@@ -18,9 +18,8 @@ import (
 	"time"
 )
 
-// Get asks for r.URL and follows redirects, each a request of its own under the
-// same policy. The answer may have any status; its Request.URL is the URL of the
-// last hop. The caller closes the body, which ctx governs until then.
+// Get asks for r.URL and follows redirects, each a request of its own under the same policy. The answer may have any
+// status; its Request.URL is the URL of the last hop. The caller closes the body, which ctx governs until then.
 //
 // The body ends with [ErrTooLarge], [ErrTooSlow] or [io.ErrUnexpectedEOF] rather
 // than early. Unless r.Archive is set, gzip is undone; its size is then unknown.
@@ -116,8 +115,7 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	}
 }
 
-// acceptable returns [ErrAnswer] for a success that is not what r asked for. Other
-// answers are the caller's to judge.
+// acceptable returns [ErrAnswer] for a success that is not what r asked for. Other answers are the caller's to judge.
 func acceptable(resp *http.Response, r Request) error {
 	if resp.StatusCode/100 != 2 {
 		return nil
@@ -134,8 +132,7 @@ func acceptable(resp *http.Response, r Request) error {
 	return nil
 }
 
-// isGzip reports whether the body of resp is compressed. Its error is [ErrAnswer] for
-// a coding that r did not ask for.
+// isGzip reports whether the body of resp is compressed. Its error is [ErrAnswer] for a coding that r did not ask for.
 func isGzip(resp *http.Response, r Request) (bool, error) {
 	switch coding := resp.Header.Get("Content-Encoding"); coding {
 	case "", "identity":

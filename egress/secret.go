@@ -98,8 +98,7 @@ type hidden struct {
 func (h *hidden) Error() string { return h.text }
 func (h *hidden) Unwrap() error { return h.err }
 
-// replaceFold replaces old by new, whatever the case of its ASCII letters. Both may
-// be any bytes: servers choose them.
+// replaceFold replaces old by new, whatever the case of its ASCII letters. Both may be any bytes: servers choose them.
 func replaceFold(text, old, new string) string {
 	folded, old := foldASCII(text), foldASCII(old)
 	var out strings.Builder

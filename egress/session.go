@@ -84,9 +84,8 @@ func (s *Session) URL() string {
 	return u.String()
 }
 
-// Refused returns the first reason for which a connection was not made, or was cut:
-// [ErrRefused], [ErrTooLarge], [ErrTooSlow] or an error of the network; nil if there
-// was none. A refusal takes precedence over what came before it.
+// Refused returns the first reason for which a connection was not made, or was cut: [ErrRefused], [ErrTooLarge],
+// [ErrTooSlow] or an error of the network; nil if there was none. A refusal takes precedence over what came before it.
 func (s *Session) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,8 +230,7 @@ func (s *Session) idle(hangUp func()) *time.Timer {
 	})
 }
 
-// counted counts what the session receives from r, and resets idle. At the session's
-// bound it ends all connections.
+// counted counts what the session receives from r, and resets idle. At the session's bound it ends all connections.
 func (s *Session) counted(r io.Reader, idle *time.Timer) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := r.Read(p)
