@@ -42,11 +42,12 @@ func begin(ctx context.Context) {
 	}
 }
 
-// result is what a try came to.
+// result is what a try came to, or that it is late.
 type result[T any] struct {
 	value T
 	err   error
 	sent  bool
+	late  bool // and goes on
 }
 
 // ask sends a question about something of a namespace through the gate, which waits a few seconds while the registry
@@ -55,26 +56,32 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	deadline := time.Now().Add(patience)
-	results, late := make(chan result[T], maxTries), make(chan struct{}, maxTries)
+	results := make(chan result[T])
+	tell := func(r result[T]) {
+		select {
+		case results <- r:
+		case <-ctx.Done():
+		}
+	}
 	underWay, pause := 0, againAfter
 	start := func() {
 		underWay++
-		go func() { results <- sendOnce(ctx, g, namespace, deadline, late, send) }()
+		go sendOnce(ctx, g, namespace, deadline, send, tell)
 	}
 	start()
-	next, waiting := time.NewTimer(patience), false // for the next try
-	next.Stop()
-	defer next.Stop()
+	var next <-chan time.Time // of the next try, unless that waits for nothing
 	for {
 		select {
-		case <-next.C:
-			waiting = false
+		case <-next:
+			next = nil
 			start()
-		case <-late:
-			if !waiting && underWay < maxTries && time.Now().Before(deadline) {
-				start()
-			}
 		case r := <-results:
+			if r.late {
+				if next == nil && underWay < maxTries && time.Now().Before(deadline) {
+					start()
+				}
+				continue
+			}
 			underWay--
 			why, _ := trouble(r.err)
 			later, isLater := errors.AsType[*modproxy.RetryLater](r.err)
@@ -90,11 +97,10 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 				wait = max(wait, time.Until(later.After))
 			}
 			switch {
-			case !waiting && r.sent && time.Now().Add(wait).Before(deadline) && !g.lasting(namespace):
-				waiting = true
-				next.Reset(wait)
+			case next == nil && r.sent && time.Now().Add(wait).Before(deadline) && !g.lasting(namespace):
+				next = time.After(wait)
 				pause = min(2*pause, againMost)
-			case !waiting && underWay == 0:
+			case next == nil && underWay == 0:
 				return r.value, r.err
 			}
 		case <-ctx.Done():
@@ -103,27 +109,26 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	}
 }
 
-// sendOnce sends the question when that may be.
+// sendOnce sends the question when that may be. It tells the result, and before that perhaps that it is late.
 func sendOnce[T any](
-	ctx context.Context, g *gate, namespace string, deadline time.Time, late chan<- struct{}, send func(context.Context) (T, error),
-) (r result[T]) {
+	ctx context.Context, g *gate, namespace string, deadline time.Time,
+	send func(context.Context) (T, error), tell func(result[T]),
+) {
+	var r result[T]
+	defer func() { tell(r) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &try{namespace: namespace, cancel: cancel}
 	leave, err := g.enter(ctx, t, deadline)
-	if err != nil {
-		return result[T]{err: err}
+	if r.err = err; err != nil {
+		return
 	}
 	// A try that is late makes place for others.
 	timer := time.AfterFunc(t.late, func() {
 		overdue := g.overdue(t)
 		leave()
-		if !overdue {
-			return
-		}
-		select {
-		case late <- struct{}{}:
-		default: // it is known
+		if overdue {
+			tell(result[T]{late: true})
 		}
 	})
 	defer func() {
@@ -139,7 +144,6 @@ func sendOnce[T any](
 	if r.value, r.err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
 		r.err = errLate
 	}
-	return r
 }
 
 // enter waits until t may be sent: for the end of an outage, for a turn, and as the rate demands, but no longer
