@@ -189,8 +189,6 @@ func trouble(err error) (why error, ofAll bool) {
 		late net.Error
 	)
 	switch {
-	case errors.Is(err, errLate):
-		return errSlow, false
 	case errors.As(err, &a):
 		switch a.Code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -207,7 +205,8 @@ func trouble(err error) (why error, ofAll bool) {
 		return fmt.Errorf("connection refused by %s", conn.Addr), true
 	case errors.As(err, &conn):
 		return fmt.Errorf("%s: %w", conn.Addr, conn.Err), true
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(), errors.Is(err, egress.ErrTooSlow):
+	case errors.Is(err, errSlow), errors.Is(err, egress.ErrTooSlow),
+		errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
 		return errSlow, false
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return errors.New("it ended the connection"), false
