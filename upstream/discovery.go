@@ -66,21 +66,19 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 		if err != nil {
 			found, _ = c.found.Get(s)
 			if found.base != nil && found.at.After(now) { // another one was sooner
-				return found, nil
+				return found.base, nil
 			}
 			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
 		}
 		c.found.Add(s, found)
-		return found, nil
+		return usable(found, now)
 	})
 	late := time.After(lateAfter)
 	for {
 		select {
 		case r := <-answer:
-			if r.Err != nil {
-				return nil, r.Err
-			}
-			return usable(r.Val.(discovered), now)
+			u, _ := r.Val.(*url.URL)
+			return u, r.Err
 		case <-late:
 			c.finding.Forget(s.String()) // the next question may find it sooner
 			if u, err := usable(known, now); u != nil {
