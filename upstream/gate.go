@@ -231,14 +231,3 @@ func (g *gate) concerned(t *try, err error) []*outage {
 	}
 	return []*outage{o}
 }
-
-// large waits for a turn to read a large answer. It needs no lock.
-func (g *gate) large(ctx context.Context) (leave func(), err error) {
-	select {
-	case g.heavy <- struct{}{}:
-		return func() { <-g.heavy }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w",
-			modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
-	}
-}

@@ -36,11 +36,14 @@ func (c *Client) readVersions(ctx context.Context, m modproxy.Module, res *http.
 	var document bytes.Buffer
 	n, err := document.ReadFrom(io.LimitReader(res.Body, ordinaryDocument))
 	if err == nil && n == ordinaryDocument {
-		leave, errTurn := c.gate(serviceOf{m.Host, modulesV1}).large(ctx)
-		if errTurn != nil {
-			return nil, errTurn
+		heavy := c.gate(serviceOf{m.Host, modulesV1}).heavy
+		select {
+		case heavy <- struct{}{}:
+			defer func() { <-heavy }()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %d other large answers of this registry are being read: %w",
+				modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
 		}
-		defer leave()
 		_, err = document.ReadFrom(res.Body)
 	}
 	if err != nil {
