@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/app"
-	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -72,11 +71,6 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 			if tool != "" && !slices.Contains(tools, tool) {
 				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
 			}
-			if base != "" {
-				if err := config.CheckURL(base); err != nil {
-					return misuse{fmt.Errorf("--url: %w", err)}
-				}
-			}
 			c, err := env.load()
 			if err != nil {
 				return err
@@ -89,7 +83,7 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 			return env.printf("%s", app.ClientConfig(base, tool, c))
 		},
 	}
-	cmd.Flags().StringVar(&base, "url", "", "`URL` under which clients see this proxy (public_url, else listen)")
+	addFlag(cmd, &base, "url", "`URL` under which clients see this proxy (public_url, else listen)", parseURL)
 	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu` (default both)")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 // verbFlags are the flags of keys that a verb has. A verb that is not here has "data".
@@ -110,19 +111,37 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &bare):
 		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
 	case errors.As(err, &bad):
-		want := errors.New("want true or false")
-		if bad.GetFlag().Value.Type() != "bool" {
-			_, want = config.ParseDuration("")
+		why := bad.Unwrap()
+		if bad.GetFlag().Value.Type() == "bool" {
+			why = fmt.Errorf("want true or false, not %.80q", bad.GetValue())
 		}
-		return fmt.Errorf("--%s: %w, not %.80q", bad.GetFlag().Name, want, bad.GetValue())
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, why)
 	}
 	return err
 }
 
-// addDurationFlag gives cmd a flag that [config.ParseDuration] reads into d.
-func addDurationFlag(cmd *cobra.Command, d *time.Duration, name, usage string) {
+// addFlag gives cmd a flag that parse reads into v. Its errors need not name the flag.
+func addFlag[T any](cmd *cobra.Command, v *T, name, usage string, parse func(string) (T, error)) {
 	cmd.Flags().Func(name, usage, func(s string) (err error) {
-		*d, err = config.ParseDuration(s)
+		*v, err = parse(s)
 		return err
 	})
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := config.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%w, not %.80q", err, s)
+	case d < 0:
+		return 0, errors.New("must not be less than 0")
+	}
+	return d, nil
+}
+
+func parseURL(s string) (string, error) { return s, config.CheckURL(s) }
+
+func parseKey(s string) (string, error) {
+	_, err := ledger.Verifiers(s)
+	return s, err
 }

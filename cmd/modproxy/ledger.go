@@ -128,7 +128,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 		},
 	}, `print JSON, one observation in a line: {"module": …, "version": …, "recorded": …, "offered": …, "open": …, …}`)
 	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
-	addDurationFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d")
+	addFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d", parseDuration)
 	return cmd
 }
 
@@ -253,9 +253,6 @@ An export of another ledger is signed with that ledger's key, which --key must n
 "modproxy ledger key" prints it where that ledger is.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if _, err := ledger.Verifiers(keys...); err != nil {
-				return misuse{fmt.Errorf("--key: %w", err)}
-			}
 			from := io.NopCloser(env.stdin)
 			if args[0] != "-" {
 				if from, err = os.Open(args[0]); err != nil {
@@ -270,7 +267,10 @@ An export of another ledger is signed with that ledger's key, which --key must n
 			return env.printf("%d records and observations were added.\n", added)
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "another verifier `key` to accept, besides the ledger's own")
+	addFlag(cmd, &keys, "key", "another verifier `key` to accept, besides the ledger's own", func(s string) ([]string, error) {
+		_, err := ledger.Verifiers(s)
+		return append(keys, s), err
+	})
 	return cmd
 }
 

@@ -56,16 +56,6 @@ copy is compared without them.`,
 			if f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger {
 				return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
 			}
-			if f.url != "" {
-				if err := config.CheckURL(f.url); err != nil {
-					return misuse{fmt.Errorf("--url: %w", err)}
-				}
-			}
-			if f.key != "" {
-				if _, err := ledger.Verifiers(f.key); err != nil {
-					return misuse{fmt.Errorf("--key: %w", err)}
-				}
-			}
 			calls, err := env.installed(dir)
 			if err != nil {
 				return err
@@ -77,8 +67,8 @@ copy is compared without them.`,
 		},
 	}
 	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and that with a ledger")
-	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the proxy whose ledger to ask")
-	cmd.Flags().StringVar(&f.key, "key", "", "the verifier `key` of that ledger (default: ask the proxy)")
+	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger to ask", parseURL)
+	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: ask the proxy)", parseKey)
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
 	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "use no ledger")
 	return cmd

@@ -123,9 +123,8 @@ func removedText(p admin.Removed) string {
 }
 
 func newGCCommand(env *environment) *cobra.Command {
-	var size string
-	var quarantine time.Duration
-	var dryRun bool
+	var size config.ByteSize
+	var in store.GC
 	cmd := withJSON(&cobra.Command{
 		Use:   "gc",
 		Short: "Remove unneeded data, and packages over the size limit",
@@ -140,23 +139,10 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			if err != nil {
 				return err
 			}
-			in := store.GC{AsideAge: quarantine, DryRun: dryRun}
-			if c != nil {
-				in.MaxSize = int64(c.Cache.MaxSize)
+			if size == 0 && c != nil {
+				size = c.Cache.MaxSize
 			}
-			if size != "" {
-				max, err := config.ParseByteSize(size)
-				if err == nil && max == 0 {
-					err = errors.New("want more than nothing: \"modproxy rm\" removes packages by their names")
-				}
-				if err != nil {
-					return misuse{fmt.Errorf("--max-size: %w", err)}
-				}
-				in.MaxSize = int64(max)
-			}
-			if quarantine < 0 {
-				return misuse{errors.New("--quarantine: must not be less than 0")}
-			}
+			in.MaxSize = int64(size)
 			out, err := ask(cmd.Context(), env, admin.PackagesTidy, in, nil)
 			if err != nil {
 				return err
@@ -164,13 +150,21 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 			return env.print(struct {
 				store.Collected
 				DryRun bool `json:"dry_run,omitempty"`
-			}{out, dryRun}, "  ", collectedText(out, dryRun))
+			}{out, in.DryRun}, "  ", collectedText(out, in.DryRun))
 		},
 	}, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
-	cmd.Flags().StringVar(&size, "max-size", "", "total `size` of the packages to keep, such as 50GiB (cache.max_size)")
-	addDurationFlag(cmd, &quarantine, "quarantine", "also remove what was set aside this `long` ago, such as 30d")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, and print what would be removed")
+	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)
+	addFlag(cmd, &in.AsideAge, "quarantine", "also remove what was set aside this `long` ago, such as 30d", parseDuration)
+	cmd.Flags().BoolVar(&in.DryRun, "dry-run", false, "remove nothing, and print what would be removed")
 	return cmd
+}
+
+func parseSize(s string) (config.ByteSize, error) {
+	size, err := config.ParseByteSize(s)
+	if err == nil && size == 0 {
+		err = errors.New("want more than nothing: \"modproxy rm\" removes packages by their names")
+	}
+	return size, err
 }
 
 // collectedText is what was removed, in a few lines.

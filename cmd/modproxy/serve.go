@@ -41,23 +41,18 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 			if err != nil {
 				return err
 			}
-			return env.serve(cmd.Context(), c, hangup)
+			env.tuneCollector(c)
+			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr}
+			a, err := app.New(cmd.Context(), c, o)
+			if err != nil {
+				return err
+			}
+			if err = env.announce(a, c); err == nil {
+				err = a.Serve(cmd.Context(), hangup)
+			}
+			return errors.Join(err, a.Close())
 		},
 	}
-}
-
-// serve runs the proxy until ctx ends.
-func (env *environment) serve(ctx context.Context, c *config.Config, hangup <-chan os.Signal) (err error) {
-	env.tuneCollector(c)
-	a, err := app.New(ctx, c, app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, a.Close()) }()
-	if err := env.announce(a, c); err != nil {
-		return err
-	}
-	return a.Serve(ctx, hangup)
 }
 
 // announce prints where the proxy is and what to do next.
@@ -84,7 +79,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 func listensEverywhere(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip := net.ParseIP(host)
-	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+	return err == nil && (host == "" || ip.IsUnspecified())
 }
 
 // A request leaves a few kilobytes of garbage, and live memory is a few tens of
@@ -120,11 +115,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			}
-			if base != "" {
-				if err := config.CheckURL(base); err != nil {
-					return misuse{fmt.Errorf("--url: %w", err)}
-				}
-			} else {
+			if base == "" {
 				c, err := env.settings()
 				if err != nil {
 					return err
@@ -142,7 +133,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 			return env.printf("ok\n")
 		},
 	}
-	cmd.Flags().StringVar(&base, "url", "", "`URL` of the proxy to ask (listen)")
+	addFlag(cmd, &base, "url", "`URL` of the proxy to ask (listen)", parseURL)
 	return cmd
 }
 

@@ -122,16 +122,10 @@ func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 
 // unknownHosts returns the hosts of scopes that are not among the upstreams.
 func unknownHosts(c *config.Config, t auth.Token) []string {
-	known := map[string]bool{}
-	for _, u := range c.Upstreams {
-		if u.Host == "*" {
-			return nil
-		}
-		known[normalised(u.Host)] = true
-	}
 	var unknown []string
 	for _, s := range t.Scopes {
-		if s.Host != "*" && !known[s.Host] {
+		known := func(u config.Upstream) bool { return u.Host == "*" || normalised(u.Host) == s.Host }
+		if s.Host != "*" && !slices.ContainsFunc(c.Upstreams, known) {
 			unknown = append(unknown, s.Host)
 		}
 	}
