@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,7 +214,6 @@ type certificate struct {
 	current atomic.Pointer[tls.Certificate]
 
 	mu     sync.Mutex // held while the files are read
-	stamp  string     // of the files that current came from
 	looked time.Time  // when the files were last looked at
 }
 
@@ -253,7 +251,7 @@ func (c *certificate) get() *tls.Certificate {
 	return c.current.Load()
 }
 
-// reload reads the files, if they have changed.
+// reload reads the files.
 func (c *certificate) reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,19 +261,8 @@ func (c *certificate) reload() error {
 // read is called with c.mu held.
 func (c *certificate) read() error {
 	c.looked = time.Now()
-	stamp, names := "", [2]string{c.paths.CertFile, c.paths.KeyFile}
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err != nil {
-			return err
-		}
-		stamp += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
-	}
-	if stamp == c.stamp {
-		return nil
-	}
 	var pem [2][]byte
-	for i, name := range names {
+	for i, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
 		var err error
 		if pem[i], err = durable.ReadRegular(name, 1<<20); err != nil {
 			return err
@@ -286,6 +273,5 @@ func (c *certificate) read() error {
 		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
 	}
 	c.current.Store(&pair)
-	c.stamp = stamp
 	return nil
 }
