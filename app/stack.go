@@ -242,13 +242,8 @@ func keeperOf(book *ledger.Log) *cache.Keeper {
 // readOnly is a registry above a data directory that is read-only. What is fetched could not be recorded, and might
 // be another the next time: nothing is.
 type readOnly struct {
-	Next modproxy.Registry
-	why  error
-}
-
-// Versions returns Next's answer.
-func (r readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	return r.Next.Versions(ctx, m)
+	modproxy.Registry
+	why error
 }
 
 // Location returns [modproxy.NoSpace].
