@@ -112,12 +112,9 @@ func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, err
 // Announce notes where this process serves, for the message of [ClaimToServe].
 func (c *Claim) Announce(url string) { c.say(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url)) }
 
-// say replaces the text of the lock file. Only messages need it: a full disk, for
-// example, is no reason to fail.
+// say replaces the text of the lock file. Only messages need it: a full disk, or no file that can be written, is no
+// reason to fail.
 func (c *Claim) say(text string) {
-	if c.file == nil || c.readOnly {
-		return
-	}
 	_ = c.file.Truncate(0)
 	_, _ = c.file.WriteAt([]byte(text), 0)
 }

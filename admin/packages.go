@@ -191,7 +191,12 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		modules = append(modules, m)
 	}
 	if in.All {
-		modules = append(modules, s.keptModules(ctx)...)
+		for p := range s.Cache.List(ctx, modproxy.Module{}) { // one that cannot be read names no module
+			if p.Module != (modproxy.Module{}) && s.Upstreams.HasUpstream(p.Module.Host) {
+				modules = append(modules, p.Module)
+			}
+		}
+		modules = slices.Compact(modules) // the versions of a module follow each other
 	}
 	for _, m := range modules {
 		if ctx.Err() != nil {
@@ -207,17 +212,4 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		each(out)
 	}
 	return done, nil
-}
-
-// keptModules returns the modules of which packages are or were kept, and of which the registry may be asked.
-func (s *Server) keptModules(ctx context.Context) []modproxy.Module {
-	var list []modproxy.Module
-	seen := map[modproxy.Module]bool{}
-	for p := range s.Cache.List(ctx, modproxy.Module{}) { // one that cannot be read names no module
-		if m := p.Module; m != (modproxy.Module{}) && !seen[m] && s.Upstreams.HasUpstream(m.Host) {
-			seen[m] = true
-			list = append(list, m)
-		}
-	}
-	return list
 }
