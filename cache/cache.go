@@ -74,9 +74,9 @@ type Registry struct {
 	packages  fetches[key, *Kept]
 	locations flights[key, modproxy.Location]
 
-	located *memory[key, modproxy.Location] // of packages that are being fetched
-	records *memory[key, *Kept]             // of packages, for recallFor
-	missing *memory[key, error]             // versions that Next does not have
+	located memory[key, modproxy.Location] // of packages that are being fetched
+	records memory[key, *Kept]             // of packages, for recallFor
+	missing memory[key, error]             // versions that Next does not have
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -100,9 +100,6 @@ func (r *Registry) start() {
 	r.asking = newBackground(ending, maxAsking)
 	r.fetching = newBackground(ending, 2*maxFetching) // those beyond maxFetching find no turn to wait for
 	r.turns = newTurns(r.Fetches)
-	r.located = newMemory[key, modproxy.Location](0)
-	r.records = newMemory[key, *Kept](0)
-	r.missing = newMemory[key, error](0)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,
 		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
@@ -111,7 +108,6 @@ func (r *Registry) start() {
 	r.packages = fetches[key, *Kept]{
 		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
-	r.packages.start()
 }
 
 // Close waits for what goes on in the background, at most until ctx ends; then it ends that work. Nothing is

@@ -34,12 +34,12 @@ type documents[K interface {
 	observe   func(Event)
 
 	flights flights[K, V]
-	hot     *memory[K, *answer[V]]
-	reading chan struct{}          // one for each document that is being read from the store
-	held    *memory[K, error]      // RetryLater of upstream
-	missing *memory[K, error]      // ErrNotFound of upstream
-	slow    *memory[string, error] // registries that answer late
-	grown   atomic.Int64           // bytes that were put since the documents were last trimmed
+	hot     memory[K, *answer[V]]
+	reading chan struct{}         // one for each document that is being read from the store
+	held    memory[K, error]      // RetryLater of upstream
+	missing memory[K, error]      // ErrNotFound of upstream
+	slow    memory[string, error] // registries that answer late
+	grown   atomic.Int64          // bytes that were put since the documents were last trimmed
 }
 
 // source asks for documents, and knows their form in a store.
@@ -94,11 +94,8 @@ var (
 )
 
 func (d *documents[K, V]) start() {
-	d.hot = newMemory[K, *answer[V]](maxHot)
+	d.hot.limit = maxHot
 	d.reading = make(chan struct{}, maxReading)
-	d.held = newMemory[K, error](0)
-	d.missing = newMemory[K, error](0)
-	d.slow = newMemory[string, error](0)
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
 
@@ -130,7 +127,7 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 
 // refused returns why upstream is not asked for k, or nil.
 func (d *documents[K, V]) refused(k K) error {
-	for _, known := range []*memory[K, error]{d.missing, d.held} {
+	for _, known := range []*memory[K, error]{&d.missing, &d.held} {
 		if err, ok := known.get(k); ok {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // fetches brings what never changes, a few at a time, each once however many wait for it. A failure is
-// remembered for a while. Its first fields are set before start.
+// remembered for a while. Its first fields are set before its use.
 type fetches[K interface {
 	comparable
 	question
@@ -24,7 +24,7 @@ type fetches[K interface {
 	observe func(Event)
 
 	flights flights[K, V]
-	failed  *memory[K, error] // [modproxy.FetchFailed]
+	failed  memory[K, error] // [modproxy.FetchFailed]
 }
 
 // fetchSource is what fetches asks.
@@ -42,8 +42,6 @@ const (
 	fixedPause   = 24 * time.Hour  // after a fetch that failed with what cannot change
 	storagePause = 5 * time.Second // after a fetch that the storage failed
 )
-
-func (f *fetches[K, V]) start() { f.failed = newMemory[K, error](0) }
 
 // begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again
 // only when it is damaged.

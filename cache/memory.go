@@ -8,11 +8,13 @@ import (
 )
 
 // memory remembers values for a while each. It is bounded in number, and in bytes if it has a limit; the values
-// that were not looked at for longest are forgotten. It is safe for concurrent use.
+// that were not looked at for longest are forgotten. Its zero value is empty. It is safe for concurrent use.
 type memory[K comparable, V any] struct {
-	mu          sync.Mutex
-	known       *simplelru.LRU[K, *remembered[V]]
-	used, limit int64 // bytes
+	limit int64 // bytes; zero: no bound
+
+	mu    sync.Mutex
+	known *simplelru.LRU[K, *remembered[V]]
+	used  int64 // bytes
 }
 
 // remembered is a value with the time until which it counts. The time is made from time.Now, so that a jump of
@@ -23,16 +25,16 @@ type remembered[V any] struct {
 	bytes int64
 }
 
-// newMemory returns a memory of limit bytes; zero: no bound.
-func newMemory[K comparable, V any](limit int64) *memory[K, V] {
-	m := &memory[K, V]{limit: limit}
-	m.known, _ = simplelru.NewLRU(maxKnown, func(_ K, e *remembered[V]) { m.used -= e.bytes })
-	return m
+func (m *memory[K, V]) lock() {
+	m.mu.Lock()
+	if m.known == nil {
+		m.known, _ = simplelru.NewLRU(maxKnown, func(_ K, e *remembered[V]) { m.used -= e.bytes })
+	}
 }
 
 // get returns the value for k, and whether it counts; after its time it is returned all the same.
 func (m *memory[K, V]) get(k K) (v V, ok bool) {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	e, ok := m.known.Get(k)
 	if !ok {
@@ -44,7 +46,7 @@ func (m *memory[K, V]) get(k K) (v V, ok bool) {
 // add remembers v of some bytes for d, if that is positive.
 func (m *memory[K, V]) add(k K, v V, d time.Duration, bytes int64) {
 	if d > 0 {
-		m.mu.Lock()
+		m.lock()
 		defer m.mu.Unlock()
 		m.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
 	}
@@ -53,7 +55,7 @@ func (m *memory[K, V]) add(k K, v V, d time.Duration, bytes int64) {
 // begin is called before a value for k is looked up. The value is added with remember, which does nothing if k
 // was dropped or added meanwhile, or is being looked up anew.
 func (m *memory[K, V]) begin(k K) (remember func(v V, d time.Duration, bytes int64)) {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	mark := &remembered[V]{}
 	if e, ok := m.known.Peek(k); ok {
@@ -61,7 +63,7 @@ func (m *memory[K, V]) begin(k K) (remember func(v V, d time.Duration, bytes int
 	}
 	m.put(k, mark)
 	return func(v V, d time.Duration, bytes int64) {
-		m.mu.Lock()
+		m.lock()
 		defer m.mu.Unlock()
 		if e, _ := m.known.Peek(k); e == mark && d > 0 {
 			m.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
@@ -79,14 +81,14 @@ func (m *memory[K, V]) put(k K, e *remembered[V]) {
 }
 
 func (m *memory[K, V]) drop(k K) {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	m.known.Remove(k)
 }
 
 // remove drops every value whose key matches.
 func (m *memory[K, V]) remove(match func(K) bool) {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	for _, k := range m.known.Keys() {
 		if match(k) {
