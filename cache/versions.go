@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"time"
 
@@ -56,7 +55,7 @@ type listing struct {
 	unlisted map[string]time.Time
 }
 
-var noListing = &listing{Versions: &modproxy.Versions{}}
+var noListing = &listing{Versions: &modproxy.Versions{Document: []byte(`{"modules":[{"versions":[]}]}`)}}
 
 func (l *listing) size() int64 {
 	const each = 160 // a Listed with its Version
@@ -132,11 +131,12 @@ func (r listings) learn(k key, l *listing) {
 // package of it is kept either.
 func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
+	if got == nil {
+		l.Versions = noListing.Versions
+	}
 	listed := map[string]bool{}
-	if got != nil {
-		for _, entry := range got.List {
-			listed[entry.Version.String()] = true
-		}
+	for _, entry := range l.List {
+		listed[entry.Version.String()] = true
 	}
 	var more []modproxy.Listed
 	for p, err := range r.kept(ctx, k.Module) {
@@ -159,21 +159,19 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 			more = append(more, entry)
 		}
 	}
-	var err error
-	switch {
-	case got == nil && len(more) == 0:
+	if got == nil && len(more) == 0 {
 		return nil, nil
-	case got == nil:
-		l.Versions, err = documentOf(more)
-	case len(more) > 0:
-		l.Versions, err = got.With(more)
 	}
-	if err == nil && l.Time.IsZero() {
-		answered := *l.Versions
+	with, err := l.With(more)
+	if err != nil {
+		return nil, err
+	}
+	answered := *with
+	if answered.Time.IsZero() {
 		answered.Time = now
-		l.Versions = &answered
 	}
-	return l, err
+	l.Versions = &answered
+	return l, nil
 }
 
 // entryOf returns an entry with nothing but a version, and whether version is one.
@@ -181,18 +179,6 @@ func entryOf(version string) (modproxy.Listed, bool) {
 	v, err := modproxy.ParseVersion(version)
 	entry, _ := json.Marshal(map[string]string{"version": version}) // strings do not fail
 	return modproxy.Listed{Version: v, Spelling: version, Entry: entry}, err == nil
-}
-
-// documentOf returns a versions document of entries.
-func documentOf(entries []modproxy.Listed) (*modproxy.Versions, error) {
-	text := []byte(`{"modules":[{"versions":[`)
-	for i, l := range entries {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, l.Entry...)
-	}
-	return modproxy.ParseVersions(append(text, "]}]}"...))
 }
 
 // listingHeader is the first line of a kept document. The document follows, in gzip form.
@@ -246,7 +232,7 @@ func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]t
 	if err != nil || a == nil {
 		return nil
 	}
-	return maps.Clone(a.kept.unlisted)
+	return a.kept.unlisted
 }
 
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
@@ -257,8 +243,6 @@ type Refreshed struct {
 	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
 }
 
-var errAsksNobody = fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
-
 // Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that
 // packages of it could not be fetched.
 //
@@ -268,7 +252,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
-		return Refreshed{}, k.wrap("versions", errAsksNobody)
+		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable))
 	}
 	a, err := r.versions.read(ctx, k)
 	if err != nil {
