@@ -67,9 +67,18 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest
 
 // Rebuild implements [store.Keeper]. A package is of every version that the ledger has with its sum.
 func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
-	counts, err := k.counts(ctx)
-	if err != nil {
-		return nil, err
+	last := map[modproxy.ModuleVersion]modproxy.Record{} // which is the one that counts
+	if k.Ledger != nil {
+		for rec, err := range k.Ledger.All(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			last[rec.ModuleVersion] = rec
+		}
+	}
+	counts := map[modproxy.Sum][]modproxy.Record{}
+	for _, rec := range last {
+		counts[rec.Sum] = append(counts[rec.Sum], rec)
 	}
 	return func(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
 		sum, err := k.Sum(blob)
@@ -86,25 +95,6 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 		}
 		return list, nil
 	}, nil
-}
-
-// counts returns the records of the ledger that count, by their sums.
-func (k *Keeper) counts(ctx context.Context) (map[modproxy.Sum][]modproxy.Record, error) {
-	if k.Ledger == nil {
-		return nil, nil
-	}
-	last := map[modproxy.ModuleVersion]modproxy.Record{}
-	for rec, err := range k.Ledger.All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		last[rec.ModuleVersion] = rec
-	}
-	counts := map[modproxy.Sum][]modproxy.Record{}
-	for _, rec := range last {
-		counts[rec.Sum] = append(counts[rec.Sum], rec)
-	}
-	return counts, nil
 }
 
 // subdirOf returns the directory of a record as a [modproxy.Package] has it.

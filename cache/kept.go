@@ -129,21 +129,6 @@ func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, 
 	}
 }
 
-// kept yields the packages of m that are kept and count. An error ends the sequence.
-func (r *Registry) kept(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
-	return func(yield func(*Kept, error) bool) {
-		for p, err := range r.all(ctx, m) {
-			p, err = r.compare(ctx, p, err)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if !yield(p, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 // Listing is a package that is kept, also one that does not count, with what else is known about it.
 type Listing struct {
 	Kept
@@ -159,17 +144,20 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
 		var of modproxy.Module
-		var unlisted map[string]time.Time
+		var versions *answer[*listing]
 		for p, err := range r.all(ctx, m) {
 			l := Listing{Kept: *p}
 			if err == nil {
-				if p.Module != of {
-					of, unlisted = p.Module, r.unlisted(ctx, p.Module)
-				}
 				if r.Ledger != nil {
 					l.Superseded = errors.Is(agrees(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
 				}
-				l.Unlisted = unlisted[p.Version]
+				if p.Module != of {
+					of = p.Module
+					versions, _ = r.versions.read(ctx, keyOf(of))
+				}
+				if versions != nil {
+					l.Unlisted = versions.kept.unlisted[p.Version]
+				}
 				blob, err := r.Store.Stat(ctx, p.Digest)
 				l.Used, l.Lost = blob.Used, lost(err)
 			}

@@ -139,16 +139,17 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 		listed[entry.Version.String()] = true
 	}
 	var more []modproxy.Listed
-	for p, err := range r.kept(ctx, k.Module) {
+	for p, err := range r.all(ctx, k.Module) {
+		p, err = r.compare(ctx, p, err)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && listed[p.Version] {
+			continue
+		}
+		if err != nil && got == nil { // whether packages are kept is not known
+			return nil, err
+		}
 		if err != nil {
-			if got == nil { // whether packages are kept is not known
-				return nil, err
-			}
 			r.observe(k.event(StoreFailed, err))
 			break
-		}
-		if listed[p.Version] {
-			continue
 		}
 		entry, ok := before.Find(p.Version)
 		if !ok {
@@ -225,15 +226,6 @@ func (listings) decode(text []byte) (*listing, error) {
 
 // maxDocument bounds a kept versions document in bytes, well over what upstream may send.
 const maxDocument = 64 << 20
-
-// unlisted returns since when upstream does not list versions of m that are kept.
-func (r *Registry) unlisted(ctx context.Context, m modproxy.Module) map[string]time.Time {
-	a, err := r.versions.read(ctx, keyOf(m))
-	if err != nil || a == nil {
-		return nil
-	}
-	return a.kept.unlisted
-}
 
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
