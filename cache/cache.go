@@ -187,8 +187,7 @@ func (k key) event(kind Kind, err error) Event {
 
 // wrap adds the question to err, unless a layer below has.
 func (k key) wrap(op string, err error) error {
-	var named *modproxy.Error
-	if errors.As(err, &named) {
+	if _, named := errors.AsType[*modproxy.Error](err); named {
 		return err
 	}
 	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}

@@ -19,12 +19,12 @@ var (
 // settle makes err, of a question that did not run in its caller's context, an answer to those who wait: the
 // context that ended was not theirs. A layer below has its own times, and says itself when one of them is over.
 func settle(err error) error {
-	var full *modproxy.NoSpace
-	if !errors.As(err, &full) {
-		for _, notWritable := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
-			if errors.Is(err, notWritable) {
-				return &modproxy.NoSpace{Err: err}
-			}
+	if _, full := errors.AsType[*modproxy.NoSpace](err); full {
+		return err
+	}
+	for _, notWritable := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		if errors.Is(err, notWritable) {
+			return &modproxy.NoSpace{Err: err}
 		}
 	}
 	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrUnauthorized, modproxy.ErrDenied,
@@ -60,11 +60,10 @@ func late(ctx context.Context, err error, timeout time.Duration) error {
 
 // holdFor returns how long err says not to ask again; zero when it does not say.
 func holdFor(err error) time.Duration {
-	var later *modproxy.RetryLater
-	if !errors.As(err, &later) {
-		return 0
+	if later, ok := errors.AsType[*modproxy.RetryLater](err); ok {
+		return max(0, min(time.Until(later.After), maxHold))
 	}
-	return max(0, min(time.Until(later.After), maxHold))
+	return 0
 }
 
 // retrySoon returns err for clients to try again in a second.

@@ -24,7 +24,7 @@ type fetches[K interface {
 	observe func(Event)
 
 	flights flights[K, V]
-	failed  memory[K, error] // [modproxy.FetchFailed]
+	failed  memory[K, *modproxy.FetchFailed]
 }
 
 // fetchSource is what fetches asks.
@@ -62,24 +62,25 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 			f.failed.drop(k)
 			return v, nil
 		}
-		pause, err := f.fail(k, err)
-		remember(err, pause, 0)
+		err = f.fail(k, err)
+		if failed, ok := errors.AsType[*modproxy.FetchFailed](err); ok {
+			remember(failed, failed.Again.Sub(failed.Time), 0)
+		}
 		return v, err
 	})
 }
 
 // failure returns why k is not fetched again yet, or nil.
 func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
-	err, ok := f.failed.get(k)
-	var failed *modproxy.FetchFailed
+	failed, ok := f.failed.get(k)
 	switch {
 	case !ok:
 		return nil
-	case errors.As(err, &failed) && !f.source.holds(ctx, k, failed):
+	case !f.source.holds(ctx, k, failed):
 		f.failed.drop(k)
 		return nil
 	}
-	return err
+	return failed
 }
 
 // inTurn waits for a turn and fetches k.
@@ -116,25 +117,25 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	return v, late(ctx, err, f.timeout)
 }
 
-// fail returns how long err, of a fetch of k, is remembered, and what those are told that wait. Being stopped is not a
-// failure.
-func (f *fetches[K, V]) fail(k K, err error) (pause time.Duration, failed error) {
+// fail returns what those are told that wait for a fetch of k that ended with err: a [modproxy.FetchFailed], unless
+// it was stopped or sent away.
+func (f *fetches[K, V]) fail(k K, err error) error {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
 	var fixed *modproxy.Fixed
-	settled := settle(err)
+	settled, pause := settle(err), f.pause
 	switch {
 	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
-		return 0, k.wrap("package", errClosing)
+		return k.wrap("package", errClosing)
 	case errors.Is(err, errCrowded):
-		return 0, k.wrap("package", err)
+		return k.wrap("package", err)
 	case errors.As(err, &storage), errors.As(settled, &full):
-		pause = min(f.pause, storagePause)
+		pause = min(pause, storagePause)
 	case errors.As(err, &fixed):
-		pause = max(f.pause, fixedPause)
+		pause = max(pause, fixedPause)
 	default:
-		pause = max(f.pause, holdFor(err))
+		pause = max(pause, holdFor(err))
 	}
 	now := time.Now()
-	return pause, &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}
+	return &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}
 }

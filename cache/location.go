@@ -87,8 +87,9 @@ func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, 
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
-	if err, _ := r.packages.failed.get(k); errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrChanged) {
-		return modproxy.Location{}, err
+	failed, _ := r.packages.failed.get(k) // or the time before
+	if failed != nil && (errors.Is(failed, modproxy.ErrInvalid) || errors.Is(failed, modproxy.ErrChanged)) {
+		return modproxy.Location{}, failed
 	}
 	return loc, nil
 }
