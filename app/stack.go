@@ -89,7 +89,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
-	a.Registry = &rewrite.Registry{Next: a.Cache}
+	a.Registry = &rewrite.Registry{Registry: a.Cache}
 	return a.newAuth(ctx)
 }
 

@@ -15,31 +15,21 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Registry answers like Next, but with locations at this proxy: paths from its root, which clients resolve against the URL
-// that they asked (internal/registry/client.go of both clients).
+// Registry answers like the one in it, but with locations at this proxy: paths from its root, which clients resolve
+// against the URL that they asked (internal/registry/client.go of both clients).
 type Registry struct {
-	Next modproxy.Registry
+	modproxy.Registry
 }
 
-// Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	return r.Next.Versions(ctx, m)
-}
-
-// Location returns where this proxy serves the package, with the subdirectory of Next's location. A glob is left out: the
-// root of the package is what it matches.
+// Location returns where this proxy serves the package, with the subdirectory of the registry's location. A glob is left
+// out: the root of the package is what it matches.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	l, err := r.Next.Location(ctx, v)
+	l, err := r.Registry.Location(ctx, v)
 	if err != nil {
 		return modproxy.Location{}, err
 	}
 	_, subdir := l.SplitGlob()
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
-}
-
-// Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return r.Next.Package(ctx, v)
 }
 
 const (

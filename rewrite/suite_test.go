@@ -15,6 +15,6 @@ func TestRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &rewrite.Registry{Next: next}
+		return &rewrite.Registry{Registry: next}
 	})
 }
