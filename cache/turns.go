@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -16,9 +16,7 @@ import (
 // first: packages that do not come to an end do not hold up those of others for long.
 type turns struct {
 	*fair.Turns
-
-	mu      sync.Mutex
-	yielded int // fetches that were ended for others and still have their turn
+	yielded atomic.Int64 // fetches that were ended for others and still have their turn
 }
 
 const (
@@ -66,16 +64,14 @@ func (t *turns) hold(ctx context.Context) (held context.Context, release func())
 	ctx, cancel := context.WithCancelCause(modproxy.WithMeter(ctx, meter))
 	go t.watch(ctx, meter, cancel)
 	return ctx, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if context.Cause(ctx) == errDrips {
-			t.yielded--
-		}
 		cancel(nil)
+		if context.Cause(ctx) == errDrips {
+			t.yielded.Add(-1)
+		}
 	}
 }
 
-// watch ends a fetch by cut when it is too slow.
+// watch ends a fetch by cut when it is too slow, unless as many are ending as others wait.
 func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, cut context.CancelCauseFunc) {
 	tick := time.NewTicker(slowTick)
 	defer tick.Stop()
@@ -90,20 +86,13 @@ func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, cut context.Ca
 		switch over := time.Since(since); {
 		case !receiving, t.Waiting() == 0, received-before >= int64(slowRate*slowWindow/time.Second):
 			since, before = time.Now(), received
-		case over >= slowWindow && t.yield(ctx, cut):
-			return
+		case over >= slowWindow:
+			if t.yielded.Add(1) <= int64(t.Waiting()) {
+				cut(errDrips)
+			}
+			if context.Cause(ctx) != errDrips { // it has ended by itself, or goes on
+				t.yielded.Add(-1)
+			}
 		}
 	}
-}
-
-// yield ends a fetch, unless as many are ending as others wait.
-func (t *turns) yield(ctx context.Context, cut context.CancelCauseFunc) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if ctx.Err() != nil || t.yielded >= t.Waiting() {
-		return false
-	}
-	t.yielded++
-	cut(errDrips)
-	return true
 }
