@@ -28,10 +28,14 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	}
 	for try := 0; ; try++ {
 		if err == nil {
-			var opened *modproxy.Package
-			if opened, err = r.open(ctx, k, p); err == nil {
-				return opened, nil
+			var body io.ReadSeekCloser
+			if body, err = r.Store.Open(ctx, p.Digest, p.Size); err == nil {
+				return &modproxy.Package{
+					ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
+					Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
+				}, nil
 			}
+			r.records.drop(k)
 		}
 		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
 			return nil, k.wrap("package", settleIn(ctx, err))
@@ -56,18 +60,6 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 // want of something else says nothing about it.
 func lost(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrUnreadable)
-}
-
-func (r *Registry) open(ctx context.Context, k key, p *Kept) (*modproxy.Package, error) {
-	body, err := r.Store.Open(ctx, p.Digest, p.Size)
-	if err != nil {
-		r.records.drop(k)
-		return nil, err
-	}
-	return &modproxy.Package{
-		ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
-		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
-	}, nil
 }
 
 // packages is what fetches brings: the packages of modules.
@@ -109,16 +101,10 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 		}
 	}
 	p, err := r.Next.Package(ctx, k.ModuleVersion)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case p == nil:
-		return nil, errors.New("no package")
 	}
 	defer p.Close()
-	if p.Sum == "" || p.Digest.IsZero() {
-		return nil, fmt.Errorf("%w: a package without sum and digest", modproxy.ErrInvalid)
-	}
 	if _, told := loc.SplitGlob(); p.Subdir != told {
 		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now",
 			modproxy.ErrChanged, told, p.Subdir)
