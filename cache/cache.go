@@ -181,8 +181,8 @@ func (k key) ref() store.Ref {
 func (k key) registry() string  { return k.Host }
 func (k key) publisher() string { return k.Host + "/" + k.Namespace }
 
-func (k key) event(kind Kind, err error) Event {
-	return Event{Kind: kind, Module: k.Module, Version: k.Version, Err: err}
+func (k key) event(kind Kind, took time.Duration, err error) Event {
+	return Event{Kind: kind, Module: k.Module, Version: k.Version, Duration: took, Err: err}
 }
 
 // wrap adds the question to err, unless a layer below has.

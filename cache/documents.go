@@ -151,7 +151,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 			}
 		}
 	}
-	d.observe(k.event(StaleServed, nil))
+	d.observe(k.event(StaleServed, 0, nil))
 	return a.stale, nil
 }
 
@@ -184,7 +184,7 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	if crowded == nil {
 		var err error
 		if a, err = d.load(context.WithoutCancel(ctx), k, seen); err != nil {
-			d.observe(k.event(StoreFailed, err))
+			d.observe(k.event(StoreFailed, 0, err))
 			a = seen
 		}
 	}
@@ -309,7 +309,7 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 		missing(err, d.missesFor-took, 0)
 		d.hot.drop(k)
 		if err := d.store.Records.Delete(ctx, k.ref(), revision); err != nil && !errors.Is(err, store.ErrConflict) {
-			d.observe(k.event(StoreFailed, err))
+			d.observe(k.event(StoreFailed, 0, err))
 		}
 		return v, err
 	}
@@ -350,7 +350,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 		revision = rec.Revision
 	}
 	if err != nil {
-		d.observe(k.event(StoreFailed, err))
+		d.observe(k.event(StoreFailed, 0, err))
 	}
 	d.missing.drop(k)
 	d.hot.add(k, a, recallFor, a.kept.size())

@@ -94,14 +94,13 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	defer cancel()
 	ctx, release := f.turns.hold(ctx)
 	defer release()
-	f.observe(k.event(FetchStarted, nil))
+	f.observe(k.event(FetchStarted, 0, nil))
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			err = k.wrap("package", modproxy.Fault(p))
 		}
-		e := k.event(FetchEnded, err)
-		e.Duration = time.Since(started)
+		e := k.event(FetchEnded, time.Since(started), err)
 		if err == nil {
 			e.Bytes = v.size()
 		}

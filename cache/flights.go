@@ -14,11 +14,11 @@ import (
 
 // question is a key of what is asked for.
 type question interface {
-	ref() store.Ref                   // the record of the answer
-	registry() string                 // hostname of the registry that answers
-	publisher() string                // a part of the registry that shares turns
-	event(kind Kind, err error) Event // about the question
-	wrap(op string, err error) error  // adds the question to err, once
+	ref() store.Ref    // the record of the answer
+	registry() string  // hostname of the registry that answers
+	publisher() string // a part of the registry that shares turns
+	event(kind Kind, took time.Duration, err error) Event
+	wrap(op string, err error) error // adds the question to err, once
 }
 
 // background is work that goes on when nobody waits for it any more.

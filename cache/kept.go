@@ -92,7 +92,7 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	if err == nil {
 		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
 			err = r.Record(ctx, p)
-			r.observe(key{p.ModuleVersion}.event(LedgerBehind, err))
+			r.observe(key{p.ModuleVersion}.event(LedgerBehind, 0, err))
 		}
 	}
 	kind := StoreFailed
@@ -102,7 +102,7 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	case !errors.Is(err, store.ErrDamaged):
 		return p, err
 	}
-	r.observe(key{p.ModuleVersion}.event(kind, err))
+	r.observe(key{p.ModuleVersion}.event(kind, 0, err))
 	return p, fmt.Errorf("%w: %v", fs.ErrNotExist, err)
 }
 

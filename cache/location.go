@@ -39,14 +39,13 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 // known returns where k is, as far as that is known without asking Next, or why Next is not asked.
 func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, known bool, err error) {
 	p, err := r.record(ctx, k)
+	if errors.Is(err, fs.ErrNotExist) && r.Next == nil {
+		err = r.notKept(ctx, k)
+	}
 	switch {
 	case err == nil:
 		return modproxy.Location{Subdir: p.Subdir, Kept: true}, true, nil
-	case errors.Is(err, fs.ErrNotExist) && r.Next != nil:
-	case errors.Is(err, fs.ErrNotExist):
-		err = r.notKept(ctx, k)
-		fallthrough
-	default:
+	case !errors.Is(err, fs.ErrNotExist):
 		return loc, false, k.wrap("location", settleIn(ctx, err))
 	}
 	if err := r.packages.failure(ctx, k); err != nil {
@@ -121,9 +120,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	if err != nil {
 		err = k.wrap("location", settle(late(ctx, err, askTimeout)))
 	}
-	e := k.event(LocationAsked, err)
-	e.Duration = time.Since(asked)
-	r.observe(e)
+	r.observe(k.event(LocationAsked, time.Since(asked), err))
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)

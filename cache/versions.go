@@ -90,12 +90,7 @@ type listings struct{ *Registry }
 func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
 	asked := time.Now()
 	v, err := r.Next.Versions(ctx, k.Module)
-	if err == nil && v == nil {
-		err = errors.New("no answer")
-	}
-	e := k.event(VersionsAsked, err)
-	e.Duration = time.Since(asked)
-	r.observe(e)
+	r.observe(k.event(VersionsAsked, time.Since(asked), err))
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
@@ -108,12 +103,12 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 	}
 	for version := range l.unlisted {
 		if _, was := before.unlisted[version]; !was {
-			r.observe(key{k.Module.At(version)}.event(VersionDropped, nil))
+			r.observe(key{k.Module.At(version)}.event(VersionDropped, 0, nil))
 		}
 	}
 	for version := range before.unlisted {
 		if _, is := l.unlisted[version]; !is && l.lists(version) {
-			r.observe(key{k.Module.At(version)}.event(VersionListed, nil))
+			r.observe(key{k.Module.At(version)}.event(VersionListed, 0, nil))
 		}
 	}
 	return l, nil
@@ -148,7 +143,7 @@ func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, befo
 			return nil, err
 		}
 		if err != nil {
-			r.observe(k.event(StoreFailed, err))
+			r.observe(k.event(StoreFailed, 0, err))
 			break
 		}
 		entry, ok := before.Find(p.Version)
