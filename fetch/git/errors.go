@@ -17,18 +17,15 @@ import (
 )
 
 // explain returns why git could not get something from r, by the session and the last HTTP answer instead of git's
-// prose. The result is an *exitError still where asking in another way may help.
+// prose. The result is an *exitError still where asking in another way may help. It sets r.mayPass.
 func (r *repository) explain(err error) error {
 	exit, ok := errors.AsType[*exitError](err)
 	if !ok {
 		return err
 	}
 	if r.session != nil && r.session.Refused() != nil {
-		refused := r.session.Refused()
-		if err = fetch.Outgoing(refused); egress.MayPass(refused) {
-			err = &passing{err}
-		}
-		return err
+		r.mayPass = egress.MayPass(r.session.Refused())
+		return fetch.Outgoing(r.session.Refused())
 	}
 	status, location, after := r.lastAnswer()
 	origin, said := r.at.origin(), scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
@@ -48,17 +45,11 @@ func (r *repository) explain(err error) error {
 	case status == 404 || status == 410:
 		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, origin, status)
 	case status >= 400:
-		err = fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, origin, status, said)
-		if fetch.MayPass(status) {
-			err = &passing{fetch.Later(err, after)}
-		}
-		return err
+		r.mayPass = fetch.MayPass(status)
+		return fetch.Later(fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, origin, status, said), after)
 	}
-	err = fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
-	if status == 0 && r.at.scheme != "ssh" { // no answer at all
-		err = &passing{err}
-	}
-	return err
+	r.mayPass = status == 0 && r.at.scheme != "ssh" // no answer at all
+	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
 }
 
 // broken returns why a git failed that needs nothing but what is here.
@@ -184,11 +175,6 @@ func bareURL(s string) string {
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed", limit)
 }
-
-// passing is an error that may pass: the next try may do better.
-type passing struct{ error }
-
-func (p *passing) Unwrap() error { return p.error }
 
 // errUnavailable returns err, unless that is nil, as [modproxy.ErrUnavailable].
 func errUnavailable(err error) error {

@@ -183,7 +183,7 @@ func (u *use) resolve(ctx context.Context, a address, ref string, commit *string
 			return false, trouble
 		}
 		trouble = err
-		return errors.As(err, new(*passing)), err
+		return r.mayPass, err
 	})
 	return r, err
 }

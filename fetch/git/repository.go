@@ -29,6 +29,7 @@ type repository struct {
 	session       *egress.Session // nil over ssh
 	hasCredential bool
 	secrets       []string // what must not be shown
+	mayPass       bool     // the trouble that the last connect had: the next try may do better
 }
 
 // open makes a repository in a new directory, ready to fetch from a, if the policy allows a.
@@ -128,6 +129,7 @@ func (r *repository) git(args ...string) command {
 func (r *repository) connect(ctx context.Context, c command) error {
 	c.dir, c.env = r.top, r.network
 	_ = os.Remove(r.trace) // of what connected before
+	r.mayPass = false
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	meter := modproxy.MeterOf(ctx)
