@@ -15,6 +15,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,23 +91,20 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	if size == 0 {
 		return refuse("it is empty")
 	}
-	in := &input{ctx: ctx, f: f}
-	out := &output{ctx: ctx, max: b.Limits().Bytes + room + int64(b.Limits().Entries)*roomForEntry}
-	if size <= out.max/maxRatio {
-		out.max = min(out.max, max(minExpanded, size*maxRatio))
+	in := &input{ctx: ctx, f: f, max: b.Limits().Bytes + room + int64(b.Limits().Entries)*roomForEntry}
+	if size <= in.max/maxRatio {
+		in.max = min(in.max, max(minExpanded, size*maxRatio))
 	}
 	unpack := unpackTar
 	if format == Zip {
 		unpack = unpackZip
 	}
-	err := unpack(in, size, format, out, b)
+	err := unpack(in, size, format, b)
 	switch {
 	case err == nil:
 		return nil
 	case in.err != nil:
 		return in.err
-	case out.err != nil:
-		return out.err
 	case errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
 		return err
 	}
@@ -131,19 +129,18 @@ const (
 	maxTarget    = 4096      // bytes of a symbolic link's target
 )
 
-// An input is the archive as it was fetched. It keeps its error, which decoders may report as the archive's fault.
+// An input is the archive as it was fetched, and counts what that expands to. It keeps the first error that stopped
+// it, which decoders may report as the archive's fault.
 type input struct {
-	ctx context.Context
-	f   io.ReaderAt
-	err error
+	ctx    context.Context
+	f      io.ReaderAt
+	n, max int64 // bytes that it expands to
+	err    error
 }
 
 func (in *input) ReadAt(p []byte, off int64) (int, error) {
-	if in.err == nil && in.ctx.Err() != nil {
-		in.err = fmt.Errorf("archive: %w", in.ctx.Err())
-	}
-	if in.err != nil {
-		return 0, in.err
+	if err := in.expand(0); err != nil {
+		return 0, err
 	}
 	n, err := in.f.ReadAt(p, off)
 	if n == len(p) {
@@ -152,31 +149,21 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // the size was given
 	}
-	in.err = fmt.Errorf("%w: archive: read: %w", modproxy.ErrUnavailable, err)
-	return n, in.err
+	return n, in.stop(fmt.Errorf("%w: archive: read: %w", modproxy.ErrUnavailable, err))
 }
 
-// An output counts what an archive expands to. It keeps the first error that stopped it, which others may wrap.
-type output struct {
-	ctx    context.Context
-	n, max int64
-	err    error
+// expand counts n more bytes.
+func (in *input) expand(n int) error {
+	if in.n += int64(n); in.n > in.max {
+		return in.stop(refuse("expands to more than the %d bytes that are allowed for its size", in.max))
+	}
+	if in.ctx.Err() != nil {
+		return in.stop(fmt.Errorf("archive: %w", in.ctx.Err()))
+	}
+	return in.err
 }
 
-func (o *output) add(n int) error {
-	o.n += int64(n)
-	if o.n > o.max {
-		return o.stop(refuse("expands to more than the %d bytes that are allowed for its size", o.max))
-	}
-	if o.ctx.Err() != nil {
-		return o.stop(fmt.Errorf("archive: %w", o.ctx.Err()))
-	}
-	return o.err
-}
-
-func (o *output) stop(err error) error {
-	if o.err == nil {
-		o.err = err
-	}
-	return o.err
+func (in *input) stop(err error) error {
+	in.err = cmp.Or(in.err, err)
+	return in.err
 }

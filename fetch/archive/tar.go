@@ -13,12 +13,12 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builder) error {
+func unpackTar(in *input, size int64, format Format, b *pack.Builder) error {
 	r, err := newDecompressor(format, bufio.NewReaderSize(io.NewSectionReader(in, 0, size), 64<<10))
 	if err != nil {
 		return err
 	}
-	s := &expanded{r: r, out: out}
+	s := &expanded{r: r, in: in}
 	if err := readTar(s, b); err != nil {
 		return err
 	}
@@ -32,8 +32,8 @@ func unpackTar(in *input, size int64, format Format, out *output, b *pack.Builde
 
 // An expanded is what a decompressor expands, within the limits.
 type expanded struct {
-	r   io.Reader
-	out *output
+	r  io.Reader
+	in *input
 
 	inTarHeader bool
 	header      int // bytes of the current tar header
@@ -41,12 +41,12 @@ type expanded struct {
 
 func (e *expanded) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
-	if err := e.out.add(n); err != nil {
+	if err := e.in.expand(n); err != nil {
 		return 0, err
 	}
 	if e.inTarHeader {
 		if e.header += n; e.header > maxHeader {
-			return 0, e.out.stop(refuse("more than the %d bytes that are allowed for one header", maxHeader))
+			return 0, e.in.stop(refuse("more than the %d bytes that are allowed for one header", maxHeader))
 		}
 	}
 	return n, err
@@ -133,79 +133,64 @@ type decompressor interface {
 func newDecompressor(format Format, compressed *bufio.Reader) (decompressor, error) {
 	switch format {
 	case TarBzip2:
-		b := &bzip2Reader{compressed: zeroEnded{Reader: compressed}}
-		b.r = bzip2.NewReader(&b.compressed)
+		b := &bzip2Reader{}
+		b.compressed.Reader = compressed
+		b.Reader = bzip2.NewReader(&b.compressed)
 		return b, nil
 	case TarXz:
-		return &xzReader{r: compressed}, nil
+		return &members{next: (&xzReader{r: compressed}).nextStream}, nil
 	case TarGzip:
-		r, err := gzip.NewReader(compressed)
-		if err != nil {
-			return nil, err
-		}
-		r.Multistream(false)
-		return &gzipReader{Reader: r, compressed: compressed}, nil
+		zr := new(gzip.Reader)
+		return &members{next: func() (io.Reader, error) {
+			err := zr.Reset(compressed)
+			zr.Multistream(false)
+			return zr, err
+		}}, nil
 	}
 	return nil, refuse("no archive format")
 }
 
-type gzipReader struct {
-	*gzip.Reader
-	compressed *bufio.Reader
-	isLast     bool
+// A members reads what next returns, until that returns io.EOF.
+type members struct {
+	next    func() (io.Reader, error)
+	current io.Reader
+	isLast  bool
 }
 
-func (g *gzipReader) last() { g.isLast = true }
+func (m *members) last() { m.isLast = true }
 
-func (g *gzipReader) Read(p []byte) (int, error) {
-	for {
-		n, err := g.Reader.Read(p)
-		if n > 0 || err != io.EOF || g.isLast {
-			return n, err
+func (m *members) Read(p []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		switch {
+		case m.current != nil:
+			if n, err = m.current.Read(p); err == io.EOF {
+				m.current, err = nil, nil
+			}
+		case m.isLast:
+			err = io.EOF
+		default:
+			m.current, err = m.next()
 		}
-		if err := g.Reset(g.compressed); err != nil {
-			return 0, err // io.EOF without another member
-		}
-		g.Multistream(false)
 	}
+	return n, err
 }
 
-// A bzip2Reader has two zeros follow the file: by them the decoder sees that there is no other member.
+// A bzip2Reader has two zeros follow the file after last: by them the decoder sees that there is no other member.
 type bzip2Reader struct {
-	r          io.Reader
-	compressed zeroEnded
+	io.Reader
+	compressed struct{ *bufio.Reader }
 	isLast     bool
-	err        error // of the last Read
 }
 
-const errNoMember = bzip2.StructuralError("bad magic value in continuation file")
-
-func (b *bzip2Reader) last() { b.isLast = true }
-
-func (b *bzip2Reader) Read(p []byte) (n int, err error) {
-	if b.err != nil {
-		return 0, b.err
-	}
-	n, b.err = b.r.Read(p)
-	if b.err == errNoMember && (b.isLast || b.compressed.zeros == maxZeros) {
-		b.err = io.EOF
-	}
-	return n, b.err
+func (b *bzip2Reader) last() {
+	b.isLast = true
+	b.compressed.Reader = bufio.NewReader(io.MultiReader(b.compressed.Reader, strings.NewReader("\x00\x00")))
 }
 
-// A zeroEnded is a file with zeros behind it.
-type zeroEnded struct {
-	*bufio.Reader
-	zeros int // that were read
-}
-
-const maxZeros = 2
-
-func (z *zeroEnded) ReadByte() (byte, error) {
-	c, err := z.Reader.ReadByte()
-	if err == io.EOF && z.zeros < maxZeros {
-		z.zeros++
-		return 0, nil
+func (b *bzip2Reader) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.isLast && err == bzip2.StructuralError("bad magic value in continuation file") {
+		err = io.EOF
 	}
-	return c, err
+	return n, err
 }

@@ -29,12 +29,9 @@ const xzMagic = "\xfd7zXZ\x00"
 // decoder of LZMA2 is that of ulikunitz/xz. Its reader of the container is not used: that makes a dictionary as
 // large as a block asks for, up to 4 GiB, and takes a file that ends between two blocks for a whole one.
 type xzReader struct {
-	r      *bufio.Reader
-	n      int64 // bytes taken from r
-	err    error
-	isLast bool // what follows this stream is not read
+	r *bufio.Reader
+	n int64 // bytes taken from r
 
-	streams      int
 	inStream     bool
 	check        byte
 	blocks       uint64
@@ -50,37 +47,32 @@ type xzReader struct {
 
 func xzError(what string) error { return errors.New("not a valid xz file: " + what) }
 
-func (x *xzReader) last() { x.isLast = true }
-
+// Read reads the content of a stream.
 func (x *xzReader) Read(p []byte) (n int, err error) {
 	// The decoder of LZMA2 panics at some input that is not valid.
 	defer func() {
 		if r := recover(); r != nil {
-			x.err = xzError(fmt.Sprint(r))
-			n, err = 0, x.err
+			n, err = 0, xzError(fmt.Sprint(r))
 		}
 	}()
-	for n == 0 && x.err == nil {
-		switch {
-		case x.block != nil:
-			n, x.err = x.block.Read(p)
-			x.uncompressed += int64(n)
-			if x.sum != nil {
-				x.sum.Write(p[:n])
-			}
-			if x.err == io.EOF {
-				x.err = x.endBlock()
-			}
-		case x.inStream:
-			x.err = x.nextBlock()
-		default:
-			x.err = x.nextStream()
+	for n == 0 && err == nil {
+		if x.block == nil {
+			err = x.nextBlock()
+			continue
 		}
-		if x.err == io.EOF && x.inStream {
-			x.err = io.ErrUnexpectedEOF
+		n, err = x.block.Read(p)
+		x.uncompressed += int64(n)
+		if x.sum != nil {
+			x.sum.Write(p[:n])
+		}
+		if err == io.EOF {
+			err = x.endBlock()
 		}
 	}
-	return n, x.err
+	if err == io.EOF && x.inStream {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // xzCompressed is what the decoder of LZMA2 reads, and counts.
@@ -99,32 +91,30 @@ func (x *xzReader) take(n int) ([]byte, error) {
 	return p, err
 }
 
-// nextStream reads the header of a stream, and the padding before it. It returns io.EOF where the file ends.
-func (x *xzReader) nextStream() error {
-	if x.isLast {
-		return io.EOF
-	}
-	word, err := x.r.Peek(4)
-	if x.streams > 0 && len(word) == 0 {
-		return err
-	}
-	if x.streams > 0 && bytes.Equal(word, make([]byte, 4)) {
-		_, err := x.take(4)
-		return err
+// nextStream reads the padding behind a stream and the header of the next one. It returns io.EOF where the file ends.
+func (x *xzReader) nextStream() (io.Reader, error) {
+	for x.n > 0 {
+		word, err := x.r.Peek(4)
+		if len(word) == 0 {
+			return nil, err
+		}
+		if string(word) != "\x00\x00\x00\x00" {
+			break
+		}
+		_, _ = x.r.Discard(4)
 	}
 	h, err := x.take(12)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if string(h[:6]) != xzMagic || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != little.Uint32(h[8:]) {
-		return xzError("stream header")
+		return nil, xzError("stream header")
 	}
 	if xzChecks[h[7]] == nil {
-		return xzError(fmt.Sprintf("unknown check %d", h[7]))
+		return nil, xzError(fmt.Sprintf("unknown check %d", h[7]))
 	}
-	x.streams++
 	x.inStream, x.check, x.blocks, x.records = true, h[7], 0, x.records[:0]
-	return nil
+	return x, nil
 }
 
 // nextBlock reads the header of a block (section 3.1), or the end of the stream.
@@ -211,7 +201,8 @@ func (x *xzReader) endBlock() error {
 	return nil
 }
 
-// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow from the blocks.
+// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow from the blocks. It returns
+// io.EOF.
 func (x *xzReader) endStream() error {
 	want := append(binary.AppendUvarint([]byte{0}, x.blocks), x.records...)
 	want = append(want, make([]byte, -len(want)&3)...)
@@ -226,5 +217,5 @@ func (x *xzReader) endStream() error {
 		return xzError("the index or the footer does not describe the blocks")
 	}
 	x.inStream = false
-	return nil
+	return io.EOF
 }

@@ -17,28 +17,28 @@ import (
 )
 
 // unpackZip reads a zip archive by archive/zip, as the clients do, unless other programs see other entries in it.
-func unpackZip(in *input, size int64, _ Format, out *output, b *pack.Builder) error {
-	end, err := readZipEnd(in, size, b.Limits().Entries)
+func unpackZip(in *input, size int64, _ Format, b *pack.Builder) error {
+	entries, directory, err := readZipEnd(in, size, b.Limits().Entries)
 	if err != nil {
 		return err
 	}
 	source := &zipSource{
 		ReaderAt:    io.NewSectionReader(in, 0, size),
-		inDirectory: true, bytes: maxZipDirectory, entries: end.entries + maxReadTwice,
+		inDirectory: true, bytes: maxZipDirectory, entries: entries + maxReadTwice,
 	}
 	r, err := zip.NewReader(source, size)
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // package pack checks the names
 		return fmt.Errorf("the directory cannot be read: %w", err)
 	}
-	if len(r.File) != end.entries {
-		return refuse("its directory has %d entries, but its end says %d", len(r.File), end.entries)
+	if len(r.File) != entries {
+		return refuse("its directory has %d entries, but its end says %d", len(r.File), entries)
 	}
 	source.inDirectory = false
-	if err := checkZipEntries(r.File, source, end.directory); err != nil {
+	if err := checkZipEntries(r.File, source, directory); err != nil {
 		return err
 	}
 	for _, f := range r.File {
-		if err := unpackZipEntry(f, out, b); err != nil {
+		if err := unpackZipEntry(f, in, b); err != nil {
 			return err
 		}
 	}
@@ -78,13 +78,13 @@ func checkZipEntries(files []*zip.File, source *zipSource, directory int64) erro
 	return nil
 }
 
-func unpackZipEntry(f *zip.File, out *output, b *pack.Builder) error {
+func unpackZipEntry(f *zip.File, in *input, b *pack.Builder) error {
 	content, err := f.Open()
 	if err != nil {
 		return fmt.Errorf("%.200q: %w", f.Name, err)
 	}
 	defer content.Close()
-	r := &zipContent{f: f, r: &expanded{r: content, out: out}}
+	r := &zipContent{f: f, r: &expanded{r: content, in: in}}
 	name, mode := cleanName(f.Name), f.Mode()
 	switch kind := mode.Type(); {
 	case kind == fs.ModeDir && !strings.HasSuffix(f.Name, "/"):
@@ -125,9 +125,9 @@ func (c *zipContent) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == io.EOF && c.crc != 0:
-		return n, c.r.out.stop(refuse("%.200q: %w", c.f.Name, zip.ErrChecksum))
+		return n, c.r.in.stop(refuse("%.200q: %w", c.f.Name, zip.ErrChecksum))
 	case err != nil && err != io.EOF:
-		return n, c.r.out.stop(refuse("%.200q: the content is not what its header says: %w", c.f.Name, err))
+		return n, c.r.in.stop(refuse("%.200q: the content is not what its header says: %w", c.f.Name, err))
 	}
 	return n, err
 }
@@ -187,21 +187,16 @@ func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// A zipEnd is what the end of an archive says.
-type zipEnd struct {
-	entries   int
-	directory int64 // where the directory begins, or later
-}
-
-// readZipEnd reads the last end that is there, as archive/zip does, whatever follows it.
-func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
+// readZipEnd reads the last end that is there, as archive/zip does, whatever follows it. It returns how many entries
+// there are, and where their directory begins, or later.
+func readZipEnd(in *input, size int64, maxEntries int) (int, int64, error) {
 	tail := make([]byte, min(size, 65<<10))
 	if _, err := in.ReadAt(tail, size-int64(len(tail))); err != nil {
-		return zipEnd{}, err
+		return 0, 0, err
 	}
 	i := bytes.LastIndex(tail[:max(0, len(tail)-endLength+len(endSignature))], []byte(endSignature))
 	if i < 0 {
-		return zipEnd{}, refuse("not a zip file, or not all of it")
+		return 0, 0, refuse("not a zip file, or not all of it")
 	}
 	at, end := size-int64(len(tail)-i), tail[i:]
 	entries, length, offset := uint64(little.Uint16(end[10:])), uint64(little.Uint32(end[12:])), uint64(little.Uint32(end[16:]))
@@ -209,15 +204,15 @@ func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
 	if before := at - end64LocatorLength - end64Length; before >= 0 {
 		record := make([]byte, end64Length+end64LocatorLength)
 		if _, err := in.ReadAt(record, before); err != nil {
-			return zipEnd{}, err
+			return 0, 0, err
 		}
 		if locator := record[end64Length:]; string(locator[:4]) == end64LocatorSignature {
 			entries64, length64, offset64 := little.Uint64(record[32:]), little.Uint64(record[40:]), little.Uint64(record[48:])
 			if string(record[:4]) != end64Signature || little.Uint64(locator[8:]) != uint64(before) {
-				return zipEnd{}, refuse("its zip64 end is not where its locator says")
+				return 0, 0, refuse("its zip64 end is not where its locator says")
 			}
 			if entries != entries64 && entries != max16 || length != length64 && length != max32 || offset != offset64 && offset != max32 {
-				return zipEnd{}, refuse("its zip64 end contradicts its end")
+				return 0, 0, refuse("its zip64 end contradicts its end")
 			}
 			parts = parts || little.Uint64(record[16:]) != 0 || !bytes.Equal(record[24:32], record[32:40])
 			at, entries, length = before, entries64, length64
@@ -225,13 +220,13 @@ func readZipEnd(in *input, size int64, maxEntries int) (zipEnd, error) {
 	}
 	switch {
 	case parts:
-		return zipEnd{}, refuse("part of a zip file in several parts")
+		return 0, 0, refuse("part of a zip file in several parts")
 	case entries > uint64(maxEntries):
-		return zipEnd{}, refuse("%d entries, more than the %d that are allowed", entries, maxEntries)
+		return 0, 0, refuse("%d entries, more than the %d that are allowed", entries, maxEntries)
 	case length > uint64(at):
-		return zipEnd{}, refuse("its directory is not where its end says")
+		return 0, 0, refuse("its directory is not where its end says")
 	}
-	return zipEnd{int(entries), at - int64(length)}, nil
+	return int(entries), at - int64(length), nil
 }
 
 // checkZipHeader compares an entry of the directory with the one before its content, between header and data.
