@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"time"
 
@@ -109,7 +108,7 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 }
 
 func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error) {
-	file, err := UnnamedFile(t.Scratch)
+	file, err := pack.UnnamedFile(t.Scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -125,16 +124,4 @@ func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error)
 	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
 	hash.Sum(p.Digest[:0])
 	return p, nil
-}
-
-// UnnamedFile opens a file in dir that has no name: it is gone when it is closed.
-func UnnamedFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
-	if err == nil {
-		if err = os.Remove(f.Name()); err == nil {
-			return f, nil
-		}
-		f.Close()
-	}
-	return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }

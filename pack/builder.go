@@ -32,15 +32,12 @@ type Builder struct {
 	size    int64 // of what was written to content
 }
 
-// New makes a Builder for one package. The content is kept in one temporary file in dir, which is unlinked at
-// once: nothing is left behind whatever happens, and no name of an entry ever becomes the name of a file.
+// New makes a Builder for one package. The content is kept in one [UnnamedFile] in dir: nothing is left behind
+// whatever happens, and no name of an entry ever becomes the name of a file.
 func New(dir string, l Limits) (*Builder, error) {
-	f, err := os.CreateTemp(dir, "package-*")
+	f, err := UnnamedFile(dir)
 	if err != nil {
-		return nil, unavailable(err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, unavailable(errors.Join(err, f.Close()))
+		return nil, err
 	}
 	b := &Builder{tally: tally{Limits: l.withDefaults()}, file: f}
 	// The file's own ReadFrom would take a buffer for every entry.
@@ -50,6 +47,19 @@ func New(dir string, l Limits) (*Builder, error) {
 
 // Limits returns the limits of the package, with their defaults.
 func (b *Builder) Limits() Limits { return b.tally.Limits }
+
+// UnnamedFile opens a file in dir that has no name: it is gone when it is closed. The error is
+// [modproxy.ErrUnavailable].
+func UnnamedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, unavailable(errors.Join(err, f.Close()))
+	}
+	return f, nil
+}
 
 func unavailable(err error) error {
 	return fmt.Errorf("%w: package: temporary file: %w", modproxy.ErrUnavailable, err)

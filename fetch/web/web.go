@@ -158,7 +158,7 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 		return nil, 0, again, err
 	}
 	defer res.Body.Close()
-	if file, err = fetch.UnnamedFile(v.Scratch); err != nil {
+	if file, err = pack.UnnamedFile(v.Scratch); err != nil {
 		return nil, 0, false, err
 	}
 	meter := modproxy.MeterOf(ctx)
