@@ -89,9 +89,7 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 	}
 	defer f.Close()
 	const tail = 256 << 10
-	if info, err := f.Stat(); err == nil {
-		_, _ = f.Seek(max(0, info.Size()-tail), io.SeekStart)
-	}
+	_, _ = f.Seek(-tail, io.SeekEnd) // stays at its beginning if there is less
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
 	last := trace[len(trace):]
 	for _, at := range statusPattern.FindAllSubmatchIndex(trace, -1) {
@@ -119,7 +117,22 @@ const maxSaid = 240 // bytes
 // scrub makes of git's stderr a short tail for an error: what it says is wrong, URLs without user information and
 // query, no control characters, none of the secrets. It is for people only.
 func scrub(stderr string, viaSSH bool, secrets ...string) string {
-	text := verdict(stderr, viaSSH)
+	var said []string // in which git says what is wrong
+	before := ""      // with ssh, the line before them is that of ssh
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		kind, text, _ := strings.Cut(line, ": ")
+		switch {
+		case kind == "fatal" || kind == "error":
+			said = append(said, text)
+		case line != "" && said == nil:
+			before = line
+		}
+	}
+	text := strings.Join(said, "; ")
+	if viaSSH && before != "" {
+		text = before
+	}
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "[redacted]")
@@ -139,26 +152,6 @@ func scrub(stderr string, viaSSH bool, secrets ...string) string {
 		text = strings.ToValidUTF8(text[:maxSaid], "") + " ..."
 	}
 	return ": " + text
-}
-
-// verdict returns the lines in which git says what is wrong; with ssh, the line before them, which is that of ssh.
-func verdict(stderr string, viaSSH bool) string {
-	var said []string
-	before := ""
-	for line := range strings.Lines(stderr) {
-		line = strings.TrimSpace(line)
-		kind, text, _ := strings.Cut(line, ": ")
-		switch {
-		case kind == "fatal" || kind == "error":
-			said = append(said, text)
-		case line != "" && said == nil:
-			before = line
-		}
-	}
-	if viaSSH && before != "" {
-		return before
-	}
-	return strings.Join(said, "; ")
 }
 
 func bareURL(s string) string {

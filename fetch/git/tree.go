@@ -3,7 +3,9 @@ package git
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -104,11 +106,9 @@ func parseEntry(line string) (name string, e entry, err error) {
 // there must be; what then is left of it are the submodules.
 func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t tree) error {
 	// This file goes before every .gitattributes: git archive leaves nothing out and puts nothing in.
-	attributes := filepath.Join(r.dir, "info", "attributes")
-	err := os.MkdirAll(filepath.Dir(attributes), 0o700)
-	if err == nil {
-		err = os.WriteFile(attributes, []byte("* -export-ignore -export-subst\n"), 0o600)
-	}
+	info := filepath.Join(r.dir, "info")
+	attributes := []byte("* -export-ignore -export-subst\n")
+	err := cmp.Or(os.MkdirAll(info, 0o700), os.WriteFile(filepath.Join(info, "attributes"), attributes, 0o600))
 	if err != nil {
 		return errUnavailable(err)
 	}
@@ -220,23 +220,15 @@ func (u *unpacking) read(stdout io.Reader) error {
 		case ok && e.mode == modeLink && kind == tar.TypeSymlink:
 			err = u.t.Link(u.prefix+name, header.Linkname)
 		case ok && e.mode != modeLink && e.mode != modeSubmodule && kind == tar.TypeReg:
-			err = u.t.File(u.prefix+name, e.mode == modeExecutable, archiveReader{archive})
+			err = u.t.File(u.prefix+name, e.mode == modeExecutable, archive)
 		default:
 			err = fmt.Errorf("%w: git archive printed %.80q, which the tree does not have so", modproxy.ErrUnavailable, name)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF): // git was cut short
+			return fmt.Errorf("%w: git archive: %w", modproxy.ErrUnavailable, err)
+		case err != nil:
 			return err
 		}
 	}
-}
-
-// archiveReader names git archive in its errors.
-type archiveReader struct{ r io.Reader }
-
-func (a archiveReader) Read(p []byte) (int, error) {
-	n, err := a.r.Read(p)
-	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: git archive: %w", modproxy.ErrUnavailable, err)
-	}
-	return n, err
 }
