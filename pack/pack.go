@@ -2,13 +2,11 @@
 //
 // # The form
 //
-// A package is what a client would have had on disk after fetching the same source
-// itself, written so that every client unpacks it to the same tree:
+// A package is what a client would have had on disk after fetching the same source itself, written so that every
+// client unpacks it to the same tree:
 //
-//   - The root of the archive is the root of the package, without a directory around it.
-//     Everything is in it but what the next rule names.
-//   - Files and directories called .git, at any level and in any case, are left out. A
-//     name that some file system takes for .git without its being spelled so is refused.
+//   - The root of the archive is the root of the package. Everything is in it but what the next rules name.
+//   - Files and directories called .git, at any level and in any case, are left out.
 //   - The archive has regular files only. A symbolic or hard link is written as the file it names, a link to a
 //     directory as the files below that directory: the clients turn a link in a tar archive into an empty file.
 //     A link to a directory that it is in itself is written once, and left out of the files that stand for it.
@@ -19,13 +17,12 @@
 //     being composed, in what follows a colon, or in dots and spaces at the end of a component.
 //     [Limits.StrictNames] refuses them.
 //   - Entries are sorted by name, byte by byte.
-//   - The mode is 0755 if the owner may execute the file at the source, else 0644. Other
-//     bits, owners, groups and times are zero or empty.
-//   - A header is USTAR, and PAX only where USTAR cannot hold the name.
+//   - The mode is 0755 if the owner may execute the file at the source, else 0644. Other bits, owners, groups and
+//     times are zero or empty. A header is USTAR, and PAX only where USTAR cannot hold the name.
 //   - There is one gzip member, without name, comment, extra field or time.
 //
-// One build of modproxy always packs the same tree to the same bytes. Another build may
-// compress differently: the [modproxy.Sum] names the content whatever its bytes are.
+// One build of modproxy always packs the same tree to the same bytes. Another build may compress differently: the
+// [modproxy.Sum] names the content whatever its bytes are.
 //
 // # What is refused
 //
@@ -33,24 +30,20 @@
 //
 //   - A name that is absolute, has an empty component, "." or "..", begins with a drive letter or has a
 //     backslash: some system unpacks it outside the directory that it is meant for.
-//   - A name that NTFS or HFS+ takes for .git without its being spelled so: a package
-//     that brings a repository of its own makes the user's git run its hooks.
-//   - A name with control characters, or those of bidirectional text (U+202A to
-//     U+202E, U+2066 to U+2069): a reviewer or a terminal sees another name, and a line
-//     break forges a line of the list that a sum is made of.
-//   - A name that is not UTF-8, a component of more than 255 bytes, a name of more
-//     than [Limits.Path] bytes: not every client can make such a file.
+//   - A name that NTFS or HFS+ takes for .git without its being spelled so: a package that brings a repository of
+//     its own makes the user's git run its hooks.
+//   - A name with control characters, or those of bidirectional text (U+202A to U+202E, U+2066 to U+2069): a
+//     reviewer or a terminal sees another name, and a line break forges a line of the list that a sum is made of.
+//   - A name that is not UTF-8, a component of more than 255 bytes, a name of more than [Limits.Path] bytes: not
+//     every client can make such a file.
 //   - A name that is both a file and a directory: no file system has both.
 //   - Links that lead back to themselves, or over more than 40 others: following them has no end.
+//   - What exceeds another limit: nothing is cut short. Memory grows with the number of entries.
 //
 // # Notes
 //
 // Notes say in words what differs from the source or on some file systems: names that are the same for some file
 // system, names that an archive has more than once, of which the last counts, and links that are left out.
-//
-// # Limits
-//
-// What exceeds a limit refuses the package; nothing is cut short. Memory grows with the number of entries.
 package pack
 
 import (
