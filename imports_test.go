@@ -18,6 +18,7 @@ var homes = map[string][]string{
 	"github.com/gorilla/mux":                     {"proxy"},
 	"github.com/prometheus/client_golang":        {"proxy"},
 	"go.etcd.io/bbolt":                           {"store/disk"},
+	"github.com/hashicorp/go-retryablehttp":      {"egress"},
 	"github.com/hashicorp/golang-lru":            {"cache", "store", "upstream", "proxy", "auth/oidc"},
 	"github.com/coreos/go-oidc":                  {"auth/oidc"},
 	"github.com/go-jose/go-jose":                 {"auth/oidc"},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
 )
 
 // Get asks for r.URL and follows redirects, each a request of its own under the same policy. The answer may have any
@@ -55,12 +56,11 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}()
 	for n := 0; ; n++ {
 		told = append(told, secretsOf(u)...)
-		resp, err := c.ask(ctx, r, u)
+		resp, location, err := c.ask(ctx, r, u)
 		if err != nil {
 			return nil, err
 		}
-		location := resp.Header.Get("Location")
-		if location == "" || r.Redirects == 0 || !slices.Contains(redirects, resp.StatusCode) {
+		if location == "" || r.Redirects == 0 {
 			if err := acceptable(resp, r); err != nil {
 				resp.Body.Close()
 				return nil, err
@@ -79,40 +79,39 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}
 }
 
-var redirects = []int{301, 302, 303, 307, 308} // the statuses
-
-// ask sends one request, more than once if need be. The body of an answer that is dropped stays unread, because that
-// may take long.
-func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+// ask sends one request, more than once if need be. The second result is where the answer redirects to.
+func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, string, error) {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
+		return nil, "", fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
 	req.Header = r.header(u, c.cfg.UserAgent)
-	for attempt := 1; ; attempt++ {
-		if err := r.Budget.take(); err != nil {
-			return nil, err
-		}
-		resp, err := c.roundTrip(req)
-		wait, again := pause(resp, err, attempt)
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-			again = false
-		}
-		if !again || attempt == r.Attempts || r.Budget.Spent() || ctx.Err() != nil {
-			if err == nil { // the server may put anything behind the number, also what it was told
-				resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
-			}
-			return resp, err
-		}
-		if err == nil {
-			resp.Body.Close()
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
+	retrying := &retryablehttp.Client{
+		HTTPClient:   &http.Client{Transport: h},
+		RetryMax:     r.Attempts,
+		RetryWaitMin: retryMin,
+		RetryWaitMax: retryMax,
+		CheckRetry:   h.again,
+		Backoff:      backoff,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
+	resp, err := retrying.Do(req)
+	if err != nil {
+		if withURL := (*url.Error)(nil); errors.As(err, &withURL) {
+			err = withURL.Err // the query of the URL may be secret
+		}
+		return nil, "", err
+	}
+	// The server may put anything behind the number, also what it was told.
+	resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
+	if h.location != "" {
+		resp.Header.Set("Location", h.location)
+	}
+	if slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
+		return resp, h.location, nil
+	}
+	return resp, "", nil
 }
 
 // acceptable returns [ErrAnswer] for a success that is not what r asked for. Other answers are the caller's to judge.
@@ -148,23 +147,54 @@ func isGzip(resp *http.Response, r Request) (bool, error) {
 }
 
 const (
-	retryPause = 100 * time.Millisecond // the shortest before the second attempt; longer each time
-	maxWaiting = 5 * time.Second        // for what a server says in Retry-After
+	retryMin   = 100 * time.Millisecond // before the second attempt; longer each time
+	retryMax   = 200 * time.Millisecond
+	maxWaiting = 5 * time.Second // for what a server says in Retry-After
 )
 
-// pause reports whether there is to be another attempt after the one with this outcome, and how long to wait for it:
-// what the server says, else longer each time.
-func pause(resp *http.Response, err error, attempt int) (wait time.Duration, again bool) {
-	wait = time.Duration(attempt) * (retryPause + rand.N(retryPause))
+// hop is one request, and the attempts at it.
+type hop struct {
+	client   *Client
+	budget   *Budget
+	attempts int    // that are left
+	location string // of a redirect
+}
+
+// RoundTrip makes one attempt. It hides the location of a redirect from package
+// net/http, which would follow it.
+func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := h.budget.take(); err != nil {
+		return nil, err
+	}
+	h.attempts--
+	resp, err := h.client.roundTrip(r)
 	if err != nil {
-		return wait, MayPass(err)
+		return nil, err
 	}
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		if told, ok := ParseRetryAfter(resp.Header.Get("Retry-After")); ok {
-			return told, told <= maxWaiting
-		}
+	h.location = resp.Header.Get("Location")
+	resp.Header.Del("Location")
+	return resp, nil
+}
+
+// again decides whether there is another attempt. It closes the body of an answer
+// that is dropped, unread, because that may take long.
+func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if h.attempts <= 0 || h.budget.Spent() || ctx.Err() != nil {
+		return false, nil
 	}
-	return wait, resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented
+	if err != nil {
+		return MayPass(err), nil
+	}
+	wait, told := retryAfter(resp)
+	if resp.StatusCode == http.StatusNotImplemented || resp.StatusCode < 500 && !told || wait > maxWaiting {
+		return false, nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false, nil
+	}
+	resp.Body.Close()
+	resp.Body = http.NoBody
+	return true, nil
 }
 
 // MayPass reports whether the next attempt may do better than err, an error of this package.
@@ -178,6 +208,22 @@ func MayPass(err error) bool {
 		return !dns.IsNotFound
 	}
 	return true
+}
+
+// backoff returns how long to wait: what the server says, else longer each time.
+func backoff(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
+	if wait, told := retryAfter(resp); told {
+		return wait
+	}
+	return retryablehttp.LinearJitterBackoff(least, most, attempt, resp)
+}
+
+// retryAfter returns what an answer that means a wait says about it.
+func retryAfter(resp *http.Response) (wait time.Duration, told bool) {
+	if resp == nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	return ParseRetryAfter(resp.Header.Get("Retry-After"))
 }
 
 // ParseRetryAfter reads the value of a Retry-After header, seconds or a date

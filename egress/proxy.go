@@ -118,7 +118,12 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 
 // askSOCKS asks the SOCKS proxy p for a connection to hostport.
 func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
-	dialer, err := proxy.FromURL(p, &net.Dialer{})
+	var auth *proxy.Auth
+	if p.User != nil {
+		password, _ := p.User.Password()
+		auth = &proxy.Auth{User: p.User.Username(), Password: password}
+	}
+	dialer, err := proxy.SOCKS5("tcp", proxyAddress(p), auth, &net.Dialer{})
 	if err != nil {
 		return nil, err
 	}
