@@ -21,11 +21,10 @@ var ErrShuttingDown = errors.New("modproxy is shutting down")
 // requestError is a fault of the request itself.
 type requestError struct {
 	status int
-	err    error
+	error
 }
 
-func (e *requestError) Error() string { return e.err.Error() }
-func (e *requestError) Unwrap() error { return e.err }
+func (e *requestError) Unwrap() error { return e.error }
 
 var (
 	errMethod = &requestError{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}

@@ -51,19 +51,16 @@ func later(wait time.Duration, err error) error {
 
 // admission holds requests to Limits.
 type admission struct {
-	turns    *fair.Turns   // of the requests that are answered, shared by clients; nil for no bound
+	turns    *fair.Turns   // of the requests that are answered, shared by clients
 	pacing   chan struct{} // an element for each request that waits for the rate of its client
 	rate     rate.Limit
 	limiters *lru.Cache[string, *rate.Limiter] // by client
 }
 
 func newAdmission(l Limits) *admission {
-	a := &admission{pacing: make(chan struct{}, cmp.Or(l.Requests, math.MaxInt32)), rate: rate.Limit(l.Rate)}
-	if l.Requests > 0 {
-		a.turns = fair.New(l.Requests, l.Requests, 0, l.Requests)
-	}
-	a.limiters, _ = lru.New[string, *rate.Limiter](maxClients) // its error is about the size
-	return a
+	n := cmp.Or(l.Requests, math.MaxInt32)
+	limiters, _ := lru.New[string, *rate.Limiter](maxClients) // its error is about the size
+	return &admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
 }
 
 // admit waits for a turn of the client that sent r. The context of the request that it returns has the name of the
@@ -73,14 +70,14 @@ func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *h
 	if err := h.admission.enter(r.Context(), client, patience); err != nil {
 		return r, nil, err
 	}
-	return r.WithContext(modproxy.WithAsker(r.Context(), client)), func() { h.admission.leave(client) }, nil
+	return r.WithContext(modproxy.WithAsker(r.Context(), client)), func() { h.admission.turns.Give(client) }, nil
 }
 
 // enter waits for a turn of client, or returns when to come back.
 func (a *admission) enter(ctx context.Context, client string, patience time.Duration) error {
 	limiter := a.limiter(client)
 	paced := limiter == nil || limiter.Allow()
-	if paced && a.try(client) {
+	if paced && a.turns.Try(client) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
@@ -89,23 +86,13 @@ func (a *admission) enter(ctx context.Context, client string, patience time.Dura
 	if !paced {
 		err = a.pace(waiting, limiter)
 	}
-	if err == nil && !a.try(client) && a.turns.Take(waiting, client) != nil { // Take refuses at the end of waiting
+	if err == nil && a.turns.Take(waiting, client) != nil { // Take refuses at the end of waiting
 		err = later(0, errBusy)
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
-}
-
-// try takes a turn of client if that need not wait for it.
-func (a *admission) try(client string) bool { return a.turns == nil || a.turns.Try(client) }
-
-// leave gives back a turn of client.
-func (a *admission) leave(client string) {
-	if a.turns != nil {
-		a.turns.Give(client)
-	}
 }
 
 // pace waits until limiter lets one more request pass. It does not wait if that is after the deadline of ctx.

@@ -40,7 +40,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(20 * time.Second)
-			a.leave("")
+			a.turns.Give("")
 		}()
 		if err := a.enter(t.Context(), "", packagePatience); err != nil {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -50,7 +50,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		if err := a.enter(gone, "", packagePatience); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that went: %v", err)
 		}
-		a.leave("")
+		a.turns.Give("")
 		if err := a.enter(t.Context(), "", patience); err != nil {
 			t.Error(err)
 		}

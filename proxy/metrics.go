@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -16,7 +17,7 @@ import (
 type Metrics struct {
 	http.Handler // serves
 
-	registry *prometheus.Registry
+	add promauto.Factory
 
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -48,11 +49,11 @@ type answerCounters struct {
 
 // NewMetrics makes a Metrics that has measured nothing.
 func NewMetrics() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &Metrics{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), add: promauto.With(registry)}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "modproxy_" + name, Help: help}, labels)
-		m.registry.MustRegister(c)
-		return c
+		return m.add.NewCounterVec(prometheus.CounterOpts{Name: "modproxy_" + name, Help: help}, labels)
 	}
 	m.requests = counter("requests_total", "Requests answered, by what was asked and the status.", "kind", "status")
 	m.bytes = counter("sent_bytes_total", "Bytes of answers, by what was asked.", "kind")
@@ -67,18 +68,15 @@ func NewMetrics() *Metrics {
 		m.ledger.WithLabelValues(event) // so that an alert sees the zero before the one
 	}
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
-	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.seconds = m.add.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
 		Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 4, 10, 60},
 	}, []string{"kind"})
-	m.took = prometheus.NewHistogram(prometheus.HistogramOpts{
+	m.took = m.add.NewHistogram(prometheus.HistogramOpts{
 		Name: "modproxy_fetch_seconds", Help: "Time to fetch, pack and keep a package.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
 	})
-	m.fetching = prometheus.NewGauge(prometheus.GaugeOpts{Name: "modproxy_fetches", Help: "Packages that are being fetched now."})
-	m.registry.MustRegister(m.seconds, m.took, m.fetching,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	m.fetching = m.add.NewGauge(prometheus.GaugeOpts{Name: "modproxy_fetches", Help: "Packages that are being fetched now."})
 	return m
 }
 
@@ -135,7 +133,7 @@ func (m *Metrics) Evicted(bytes int64) {
 func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int64) }, most int64) {
 	gauge := func(name, help string, value func(kept, reserved int64) int64) {
 		opts := prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}
-		m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(value(storage.Usage())) }))
+		m.add.NewGaugeFunc(opts, func() float64 { return float64(value(storage.Usage())) })
 	}
 	gauge("packages_kept_bytes", "Bytes of the packages that are kept.", func(kept, _ int64) int64 { return kept })
 	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.",

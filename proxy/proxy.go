@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -85,17 +86,11 @@ type Handler struct {
 
 // New makes a Handler.
 func New(cfg Config) *Handler {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
+	cfg.Process = cmp.Or[Process](cfg.Process, noProcess{})
+	cfg.Operators = cmp.Or(cfg.Operators, &auth.Authenticator{})
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
-	}
-	if cfg.Process == nil {
-		cfg.Process = noProcess{}
-	}
-	if cfg.Operators == nil {
-		cfg.Operators = &auth.Authenticator{}
 	}
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
 	h.modules, h.providers = h.reading(h.serveModules), h.reading(h.serveProvider)

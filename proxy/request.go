@@ -139,9 +139,6 @@ func (u *Upstreams) own(requestHost, namespace string) (string, error) {
 
 // byName returns the upstream whose hostname a request was sent to, by a site that points its DNS at the proxy, or "".
 func (u *Upstreams) byName(requestHost string) string {
-	if u.Hosts[requestHost] {
-		return requestHost
-	}
 	if host, err := hostname.Parse(requestHost); err == nil && u.Hosts[host] {
 		return host
 	}
