@@ -66,10 +66,7 @@ func isIdentifiers(s string) bool {
 // CanonicalVersion returns the spelling of s that clients put into a download path. Its error is [ErrInvalid].
 func CanonicalVersion(s string) (string, error) {
 	v, err := ParseVersion(s)
-	if err != nil {
-		return "", err
-	}
-	return v.String(), nil
+	return v.String(), err // the zero Version has no digits
 }
 
 // String returns the canonical spelling: no leading v, no leading zeros, at least three segments, with build metadata.

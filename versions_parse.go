@@ -7,155 +7,87 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"sync"
 )
 
 // maxListed bounds the number of versions of one module.
 const maxListed = 100_000
 
-// versionsParser copies a versions document without what clients ignore. It reads the document once and holds one value
-// of it at a time: strangers write documents, and many may be read at once.
-type versionsParser struct {
-	in      *json.Decoder
-	out     bytes.Buffer
-	more    []Listed        // to be listed after the entries of the document
-	value   json.RawMessage // the last one that was read
-	list    []Listed
-	spans   [][2]int // where the entries of list are in out
-	entries int      // of the document
-	modules bool     // the document has such a field
-}
-
-// parseVersions returns the document to serve for one of a registry, with more entries listed.
+// parseVersions returns the document to serve for one of a registry, with more entries listed. It copies the document
+// without what clients ignore, and decodes one entry at a time: strangers write documents, and many may be read at once.
 func parseVersions(document []byte, more []Listed) (*Versions, error) {
-	// This checks all of the syntax. What is read afterwards can have a wrong shape only.
-	if err := json.Unmarshal(document, &struct{}{}); err != nil {
+	if err := json.Unmarshal(document, &struct{}{}); err != nil { // which checks all of the syntax
 		return nil, shapeError("%w", err)
 	}
-	p := versionsParser{in: json.NewDecoder(bytes.NewReader(document)), more: more}
-	p.out.Grow(len(document))
-	if p.token() != json.Delim('{') {
-		return nil, shapeError("it is no object")
-	}
-	if err := p.object("modules", p.copyModules); err != nil {
+	beforeModules, modules, afterModules, err := around(bytes.TrimSpace(document), "modules")
+	if err != nil {
 		return nil, err
 	}
-	return p.versions()
+	if modules == nil {
+		return nil, shapeError("it has no modules")
+	}
+	before, versions, after, err := around(bytes.TrimSpace(modules[:end(modules)]), "versions") // of the first one
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	size := len(document)
+	for _, l := range more {
+		size += len(l.Entry) + 1
+	}
+	out.Grow(size) // so that entries stay parts of it
+	var list []Listed
+	enter := func(l Listed, entry []byte) {
+		if len(list) > 0 {
+			out.WriteByte(',')
+		}
+		from := out.Len()
+		json.Compact(&out, entry)
+		l.Entry = out.Bytes()[from:out.Len():out.Len()]
+		list = append(list, l)
+	}
+	out.Write(beforeModules)
+	out.WriteByte('[')
+	out.Write(before)
+	out.WriteByte('[')
+	entries := 0
+	for entry := range parts(versions) {
+		if entries++; entries > maxListed {
+			return nil, shapeError("more than the %d versions that are allowed", maxListed)
+		}
+		if l, ok := parseListed(entry); ok {
+			enter(l, entry)
+		}
+	}
+	for _, l := range more {
+		enter(l, l.Entry)
+	}
+	out.WriteByte(']')
+	out.Write(after)
+	out.WriteByte(']')
+	out.Write(afterModules)
+	switch {
+	case len(list) == 0 && entries > 0:
+		return nil, shapeError("none of its %d versions is one that a client can parse", entries)
+	case len(list) == 0 || versions == nil:
+		return nil, fmt.Errorf("%w: the versions document lists no version", ErrNotFound)
+	}
+	sum := sha256.Sum256(out.Bytes())
+	return &Versions{
+		Document:   out.Bytes(),
+		Compressed: compress(out.Bytes()),
+		ETag:       `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`,
+		List:       list,
+		Dropped:    entries + len(more) - len(list),
+	}, nil
 }
 
 func shapeError(format string, args ...any) error {
 	return fmt.Errorf("%w: versions document: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// token returns the next token. A number that is too large is an error, and as such no token that is looked for.
-func (p *versionsParser) token() json.Token {
-	t, err := p.in.Token()
-	if err != nil {
-		return err
-	}
-	return t
-}
-
-// object copies the rest of an object whose brace was read. special copies the value of the field of that name.
-func (p *versionsParser) object(name string, special func() error) error {
-	found := false
-	p.out.WriteByte('{')
-	for first := true; p.in.More(); first = false {
-		if !first {
-			p.out.WriteByte(',')
-		}
-		field := p.token()
-		key, _ := json.Marshal(field) // a string
-		p.out.Write(key)
-		p.out.WriteByte(':')
-		if field != name {
-			p.in.Decode(&p.value)
-			json.Compact(&p.out, p.value)
-			continue
-		}
-		if found {
-			return shapeError("it has %s twice", name)
-		}
-		found = true
-		if err := special(); err != nil {
-			return err
-		}
-	}
-	p.out.WriteByte('}')
-	p.token()
-	return nil
-}
-
-// array calls element for each element of an array. null is an empty one.
-func (p *versionsParser) array(name string, element func() error) error {
-	switch p.token() {
-	case nil:
-		return nil
-	case json.Delim('['):
-	default:
-		return shapeError("%s is no list", name)
-	}
-	for p.in.More() {
-		if err := element(); err != nil {
-			return err
-		}
-	}
-	p.token()
-	return nil
-}
-
-// copyModules copies the first module and passes over the others.
-func (p *versionsParser) copyModules() error {
-	p.modules = true
-	p.out.WriteByte('[')
-	defer p.out.WriteByte(']')
-	first := true
-	return p.array("modules", func() error {
-		if !first {
-			return p.in.Decode(&p.value)
-		}
-		first = false
-		switch p.token() {
-		case nil:
-			return nil
-		case json.Delim('{'):
-			return p.object("versions", p.copyEntries)
-		}
-		return shapeError("a module is no object")
-	})
-}
-
-// copyEntries copies the entries that clients can parse.
-func (p *versionsParser) copyEntries() error {
-	p.out.WriteByte('[')
-	defer p.out.WriteByte(']')
-	err := p.array("versions", func() error {
-		if p.entries++; p.entries > maxListed {
-			return shapeError("more than the %d versions that are allowed", maxListed)
-		}
-		p.in.Decode(&p.value)
-		if l, ok := parseListed(p.value); ok {
-			p.enter(l, p.value)
-		}
-		return nil
-	})
-	for _, l := range p.more {
-		p.enter(l, l.Entry)
-	}
-	return err
-}
-
-func (p *versionsParser) enter(l Listed, entry json.RawMessage) {
-	if len(p.list) > 0 {
-		p.out.WriteByte(',')
-	}
-	from := p.out.Len()
-	json.Compact(&p.out, entry)
-	p.list = append(p.list, l)
-	p.spans = append(p.spans, [2]int{from, p.out.Len()})
-}
-
-func parseListed(entry json.RawMessage) (Listed, bool) {
+func parseListed(entry []byte) (Listed, bool) {
 	var fields struct {
 		Version string `json:"version"`
 	}
@@ -166,28 +98,74 @@ func parseListed(entry json.RawMessage) (Listed, bool) {
 	return Listed{Version: version, Spelling: fields.Version}, err == nil
 }
 
-// versions returns what was copied.
-func (p *versionsParser) versions() (*Versions, error) {
-	switch {
-	case !p.modules:
-		return nil, shapeError("it has no modules")
-	case len(p.list) == 0 && p.entries > 0:
-		return nil, shapeError("none of its %d versions is one that a client can parse", p.entries)
-	case len(p.list) == 0:
-		return nil, fmt.Errorf("%w: the versions document lists no version", ErrNotFound)
+// around splits object, good JSON, around what is in the list that is the value of the field of that name. list is nil
+// without such a field. null, or nothing, is an empty object, and null an empty list.
+func around(object []byte, name string) (before, list, after []byte, err error) {
+	if len(object) == 0 || object[0] == 'n' {
+		return nil, nil, nil, nil
 	}
-	document := p.out.Bytes()
-	for i, at := range p.spans {
-		p.list[i].Entry = document[at[0]:at[1]:at[1]]
+	if object[0] != '{' {
+		return nil, nil, nil, shapeError("what should have %s is no object", name)
 	}
-	sum := sha256.Sum256(document)
-	return &Versions{
-		Document:   document,
-		Compressed: compress(document),
-		ETag:       `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`,
-		List:       p.list,
-		Dropped:    p.entries + len(p.more) - len(p.list),
-	}, nil
+	isName, found := true, false
+	for part := range parts(object[1 : len(object)-1]) {
+		switch {
+		case isName:
+			var key string
+			found = json.Unmarshal(part, &key) == nil && key == name
+		case found && list != nil:
+			return nil, nil, nil, shapeError("it has %s twice", name)
+		case found && part[0] == '[':
+			list = part[1 : len(part)-1]
+		case found && part[0] == 'n':
+			list = part[:0]
+		case found:
+			return nil, nil, nil, shapeError("%s is no list", name)
+		}
+		if found && !isName {
+			at := cap(object) - cap(part)
+			before, after = object[:at], object[at+len(part):]
+		}
+		isName = !isName
+	}
+	return before, list, after, nil
+}
+
+// parts yields the values in a list, or the names and values in an object: what is between commas and colons.
+func parts(inside []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(inside) > 0 {
+			n := end(inside)
+			if part := bytes.TrimSpace(inside[:n]); len(part) > 0 && !yield(part) {
+				return
+			}
+			inside = inside[min(n+1, len(inside)):]
+		}
+	}
+}
+
+// end returns where the value ends that good JSON begins with, and the space behind it.
+func end(text []byte) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',', ':':
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(text)
 }
 
 // compressors are *gzip.Writer; a new one takes most of a megabyte.
