@@ -6,8 +6,8 @@ import (
 )
 
 // TurnBack turns the wall clock back by d.
-func (t *Tokens) TurnBack(d time.Duration) { t.clock.wall = t.clock.wall.Add(d) }
-func (s *Signer) TurnBack(d time.Duration) { s.clock.wall = s.clock.wall.Add(d) }
+func (t *Tokens) TurnBack(d time.Duration) { t.file.clock.wall = t.file.clock.wall.Add(d) }
+func (s *Signer) TurnBack(d time.Duration) { s.keys.clock.wall = s.keys.clock.wall.Add(d) }
 
 // SegmentParts are the offsets of the parts of a segment, before its coding.
 var SegmentParts = []int{0, 1, expiryAt, idAt, macAt, segmentBytes}

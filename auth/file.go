@@ -39,8 +39,8 @@ type file[T any] struct {
 	path, format string
 	what         string         // for errors
 	check        func(*T) error // of what was read, and prepares it
-	start        time.Time      // with a monotonic reading
-	mu           sync.Mutex     // looks
+	clock        Clock
+	mu           sync.Mutex // looks
 	last         atomic.Pointer[seen[T]]
 }
 
@@ -48,29 +48,27 @@ type file[T any] struct {
 type seen[T any] struct {
 	value   *T
 	err     error
-	at      time.Duration // since the start
-	info    fs.FileInfo   // from before it was read; nil if there was no file
-	settled bool          // a change would have changed info
+	at      time.Time   // with a monotonic reading
+	info    fs.FileInfo // from before it was read; nil if there was no file
+	settled bool        // a change would have changed info
 }
 
-func (f *file[T]) open(start time.Time) error {
-	f.start = start
-	s := f.read(&seen[T]{}, 0)
-	f.last.Store(s)
-	return s.err
+// openFile opens the file at path. That there is none is no error.
+func openFile[T any](path, what, format string, check func(*T) error) (*file[T], error) {
+	f := &file[T]{path: path, what: what, format: format, check: check, clock: NewClock()}
+	return f, f.read(&seen[T]{}, f.clock.start).err
 }
 
 // get returns what the file has, as of at most maxUnseen before now. While one caller looks, the others go on
 // with what was seen before.
 func (f *file[T]) get(now time.Time) (*T, error) {
 	s := f.last.Load()
-	switch at := now.Sub(f.start); {
-	case (at - s.at).Abs() >= maxUnseen:
+	switch age := now.Sub(s.at).Abs(); {
+	case age >= maxUnseen:
 		return f.look(now, lookAgain)
-	case (at-s.at).Abs() >= lookAgain && f.mu.TryLock():
+	case age >= lookAgain && f.mu.TryLock():
 		defer f.mu.Unlock()
-		s = f.read(s, at)
-		f.last.Store(s)
+		s = f.read(s, now)
 	}
 	return s.value, f.wrong(s.err)
 }
@@ -79,10 +77,9 @@ func (f *file[T]) get(now time.Time) (*T, error) {
 func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at, s := now.Sub(f.start), f.last.Load()
-	if (at - s.at).Abs() >= recent {
-		s = f.read(s, at)
-		f.last.Store(s)
+	s := f.last.Load()
+	if now.Sub(s.at).Abs() >= recent {
+		s = f.read(s, now)
 	}
 	return s.value, f.wrong(s.err)
 }
@@ -94,8 +91,9 @@ func (f *file[T]) wrong(err error) error {
 	return err
 }
 
-func (f *file[T]) read(before *seen[T], at time.Duration) *seen[T] {
-	s := &seen[T]{value: new(T), at: at}
+func (f *file[T]) read(before *seen[T], now time.Time) *seen[T] {
+	s := &seen[T]{value: new(T), at: now}
+	defer f.last.Store(s)
 	info, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -106,13 +104,14 @@ func (f *file[T]) read(before *seen[T], at time.Duration) *seen[T] {
 	case err == nil && before.settled && os.SameFile(before.info, info) &&
 		before.info.ModTime().Equal(info.ModTime()) && before.info.Size() == info.Size():
 		*s = *before
-		s.at = at
+		s.at = now
 		return s
 	case err == nil:
 		err = f.decode(s.value)
 	}
 	if err != nil {
-		return &seen[T]{value: new(T), err: fmt.Errorf("%s: %w", f.path, err), at: at}
+		s.value, s.err = new(T), fmt.Errorf("%s: %w", f.path, err)
+		return s
 	}
 	s.info, s.settled = info, time.Since(info.ModTime()) > settling
 	return s

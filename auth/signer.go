@@ -54,9 +54,8 @@ func (c SignerConfig) Check() error {
 // ends with the token, and with the scope that covers the module. A principal known by an issuer cannot be looked
 // up again. While the process runs, turning the wall clock makes a path good for neither longer nor shorter.
 type Signer struct {
-	cfg   SignerConfig
-	clock Clock
-	keys  *file[keys]
+	cfg  SignerConfig
+	keys *file[keys]
 }
 
 // OpenSigner opens the key at path, 32 random bytes, and makes it if there is none.
@@ -73,8 +72,7 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	clock := NewClock()
-	f, err := openKeys(path, clock.start)
+	f, err := openKeys(path)
 	if err == nil {
 		err = f.change(ctx, func(old *keys) (*keys, error) {
 			if old.Current != nil {
@@ -83,7 +81,7 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 			return &keys{Current: newKey()}, nil
 		})
 	}
-	return &Signer{cfg, clock, f}, err
+	return &Signer{cfg, f}, err
 }
 
 // Check returns why no path can be signed or is good; nil if it can.
@@ -105,7 +103,7 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 		return "", errFile
 	}
 	life := int64(s.cfg.Life / time.Second)
-	expiry := (s.clock.Steady(now).Unix()/life + 2) * life
+	expiry := (s.keys.clock.Steady(now).Unix()/life + 2) * life
 	made := segment{0: segmentVersion, 1: byte(p.Kind)}
 	binary.BigEndian.PutUint32(made[expiryAt:], uint32(expiry))
 	copy(made[idAt:], p.ID)
@@ -150,7 +148,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	if !s.signed(keys, &given, path) {
 		return Principal{}, &Refused{"the package path was not signed here"}
 	}
-	at := s.clock.Steady(now)
+	at := s.keys.clock.Steady(now)
 	if !at.Before(given.expiry()) {
 		return Principal{}, &Refused{"the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
 	}
@@ -273,10 +271,8 @@ func (k *keys) check() error {
 	return nil
 }
 
-// openKeys opens the keys at path. That there is no file is no error.
-func openKeys(path string, start time.Time) (*file[keys], error) {
-	f := &file[keys]{path: path, what: "key of the package paths", format: "modproxy key 1", check: (*keys).check}
-	return f, f.open(start)
+func openKeys(path string) (*file[keys], error) {
+	return openFile(path, "key of the package paths", "modproxy key 1", (*keys).check)
 }
 
 func newKey() []byte {
@@ -289,7 +285,7 @@ func newKey() []byte {
 // was signed before stays good until it expires; after another rotation it does not. now is the wall clock's time.
 // Its error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {
-	f, err := openKeys(path, time.Now())
+	f, err := openKeys(path)
 	if err != nil {
 		return f.wrong(err)
 	}

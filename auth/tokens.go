@@ -45,14 +45,6 @@ func (t Token) Live(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-// ended returns when a token that is not live ended.
-func (t Token) ended() time.Time {
-	if t.Revoked.IsZero() || !t.Expires.IsZero() && t.Expires.Before(t.Revoked) {
-		return t.Expires
-	}
-	return t.Revoked
-}
-
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@"
 
 // check checks what the creator of a token chooses.
@@ -124,10 +116,7 @@ var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of
 
 // Tokens are the tokens in a file, which other processes may change at any time. While it is damaged, or is gone
 // after it was there, no token is good. It is safe for concurrent use.
-type Tokens struct {
-	clock Clock
-	file  file[tokenSet]
-}
+type Tokens struct{ file *file[tokenSet] }
 
 // tokenRecord is a token in the file.
 type tokenRecord struct {
@@ -156,9 +145,8 @@ func (s *tokenSet) check() error {
 // OpenTokens opens the file at path, which need not be there: then there are no tokens until [Tokens.Create]
 // makes one, here or in another process. A file that is damaged is an error.
 func OpenTokens(path string) (*Tokens, error) {
-	t := &Tokens{clock: NewClock()}
-	t.file.path, t.file.what, t.file.format, t.file.check = path, "tokens", "modproxy tokens 1", (*tokenSet).check
-	return t, t.file.open(t.clock.start)
+	f, err := openFile(path, "tokens", "modproxy tokens 1", (*tokenSet).check)
+	return &Tokens{f}, err
 }
 
 // Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned
@@ -208,7 +196,7 @@ func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	switch {
 	case !r.Revoked.IsZero():
 		return Principal{}, &Refused{p.String() + " was revoked"}
-	case !r.Live(t.clock.Latest(now)):
+	case !r.Live(t.file.clock.Latest(now)):
 		return Principal{}, &Refused{p.String() + " has expired"}
 	}
 	return p, nil
@@ -247,13 +235,14 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 	}
 	text, id, hash := newToken()
 	made = Token{ID: id, Name: spec.Name, Created: now, Expires: spec.Expires.UTC(), Scopes: spec.Scopes, Admin: spec.Admin}
+	goes := func(end time.Time) bool { return !end.IsZero() && !end.After(now.Add(-keepDead)) }
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
 		var records []tokenRecord
 		for _, r := range old.Tokens {
 			if r.Name == spec.Name && r.Live(now) {
 				return nil, fmt.Errorf("%w: token: there is one with the name %s; revoke it first, or take another name", modproxy.ErrInvalid, spec.Name)
 			}
-			if r.Live(now) || r.ended().After(now.Add(-keepDead)) {
+			if !goes(r.Revoked) && !goes(r.Expires) {
 				records = append(records, r)
 			}
 		}
