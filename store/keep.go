@@ -153,16 +153,19 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 
 // checkKept checks a blob that may be kept already. One that is damaged, or cannot be read, is set aside.
 func (s *Store) checkKept(ctx context.Context, b Content) error {
-	size, err := s.check(ctx, b.Digest)
-	switch {
+	switch err := s.Check(ctx, b.Digest); {
 	case errors.Is(err, ErrUnreadable): // its bytes are at hand
 		return s.damaged(ctx, b.Digest, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
 		return nil
-	case err == nil && size != b.Size:
-		return wrongSize(size, b.Size)
+	case err != nil:
+		return err
 	}
-	return err
+	is, err := s.Blobs.Stat(ctx, b.Digest)
+	if err == nil && is.Size != b.Size {
+		return wrongSize(is.Size, b.Size)
+	}
+	return failure(ctx, err)
 }
 
 // sizedReader ends with an error unless it is as long as was announced, and remembers an error of its reader.

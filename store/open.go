@@ -34,16 +34,16 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.Rea
 	if size <= s.memory.limit/8 {
 		r := s.memory.open(d)
 		if r == nil {
-			if _, err := s.share(ctx, &s.loads, d, func(ctx context.Context) (int64, error) { return 0, s.load(ctx, d, size) }); err != nil {
+			err := s.share(ctx, &s.loads, d, func(ctx context.Context) error { return s.load(ctx, d, size) })
+			if err != nil {
 				return nil, err
 			}
 			r = s.memory.open(d) // nil: there is no room, because of blobs that are being read
 		}
-		switch {
-		case r != nil && r.Size() != size:
+		if r != nil && r.Size() != size {
 			r.Close()
 			return nil, wrongSize(r.Size(), size)
-		case r != nil:
+		} else if r != nil {
 			s.room.touch(d)
 			return r, nil
 		}
@@ -93,7 +93,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 		}
 	}()
 	if unreadable {
-		if _, err := s.check(ctx, d); err != nil {
+		if err := s.Check(ctx, d); err != nil {
 			return nil, err
 		}
 	}
@@ -126,26 +126,20 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 // confirm checks a blob that was found damaged, so that it is set aside unless it was replaced meanwhile, and
 // returns what was found.
 func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) error {
-	if _, err := s.check(ctx, d); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.Check(ctx, d); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(found, err)
 	}
 	return found
 }
 
-// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told.
+// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told. In this
+// process only one goroutine at a time does it for a blob, so that what is set aside is what was seen to be
+// damaged, and not what was kept in its place.
 //
 // Errors: those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	s.init()
-	_, err := s.check(ctx, d)
-	return err
-}
-
-// check does what Check does, and returns the size of the blob. In this process only one goroutine at a time
-// does it for a blob, so that what is set aside is what was seen to be damaged, and not what was kept in its
-// place.
-func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err error) {
-	return s.share(ctx, &s.checks, d, func(ctx context.Context) (int64, error) {
+	return s.share(ctx, &s.checks, d, func(ctx context.Context) error {
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
 			c := newCheckedReader(blob, d, s.states, true)
@@ -155,13 +149,13 @@ func (s *Store) check(ctx context.Context, d modproxy.Digest) (size int64, err e
 		switch {
 		case err == nil:
 			s.room.edit(d, func(e *entry) { e.unreadable = false })
-			return blob.Size(), nil
+			return nil
 		case errors.Is(err, fs.ErrNotExist):
-			return 0, s.lost(ctx, d, err)
+			return s.lost(ctx, d, err)
 		case errors.Is(err, ErrDamaged):
-			return 0, cmp.Or(s.damaged(ctx, d, err), err)
+			return cmp.Or(s.damaged(ctx, d, err), err)
 		}
-		return 0, failure(ctx, err)
+		return failure(ctx, err)
 	})
 }
 

@@ -68,18 +68,18 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // run does work that Close ends and waits for.
-func (s *Store) run(work func(context.Context) (int64, error)) (n int64, err error) {
+func (s *Store) run(work func(context.Context) error) (err error) {
 	s.mu.Lock()
 	if err := s.ending.Err(); err != nil {
 		s.mu.Unlock()
-		return 0, err
+		return err
 	}
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
 	defer func() {
 		if p := recover(); p != nil {
-			n, err = 0, modproxy.Fault(p)
+			err = modproxy.Fault(p)
 		}
 	}()
 	return work(s.ending)
@@ -88,8 +88,7 @@ func (s *Store) run(work func(context.Context) (int64, error)) (n int64, err err
 // background does work that only Close waits for. Its error is observed.
 func (s *Store) background(work func(context.Context) error) {
 	go func() {
-		_, err := s.run(func(ctx context.Context) (int64, error) { return 0, work(ctx) })
-		if err != nil && s.ending.Err() == nil {
+		if err := s.run(work); err != nil && s.ending.Err() == nil {
 			s.observe(Event{Kind: StorageFailed, Err: err})
 		}
 	}()
@@ -98,17 +97,16 @@ func (s *Store) background(work func(context.Context) error) {
 // share does work once for all callers that want it for the same blob at the same time. It goes on when ctx
 // ends, until the Store is closed.
 func (s *Store) share(
-	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) (int64, error),
-) (int64, error) {
-	result := group.DoChan(string(d[:]), func() (any, error) { return s.run(work) })
+	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) error,
+) error {
 	select {
-	case r := <-result:
+	case r := <-group.DoChan(string(d[:]), func() (any, error) { return nil, s.run(work) }):
 		if errors.Is(r.Err, context.Canceled) {
-			return 0, &StorageError{errors.New("it is being closed")}
+			return &StorageError{errors.New("it is being closed")}
 		}
-		return r.Val.(int64), r.Err
+		return r.Err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return ctx.Err()
 	}
 }
 
