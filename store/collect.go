@@ -39,7 +39,7 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 		return out, err
 	}
 	defer s.room.turn.Release(1)
-	if s.Aside != nil && gc.AsideAge > 0 {
+	if gc.AsideAge > 0 {
 		purge := s.Aside.Purge
 		if gc.DryRun {
 			purge = s.Aside.Aside

@@ -53,9 +53,6 @@ func (s *Store) count(ctx context.Context) error {
 		})
 		m.load(list)
 	}
-	if s.Aside == nil {
-		return nil
-	}
 	all, err := s.Aside.Aside(ctx, 0)
 	m.mu.Lock()
 	defer m.mu.Unlock()

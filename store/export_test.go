@@ -1,5 +1,19 @@
 package store
 
+import (
+	"context"
+
+	"github.com/modproxy/modproxy"
+)
+
+// SetAside sets a blob aside as if it were damaged, and does not tell Observe.
+func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
+	s.init()
+	s.room.edit(d, func(e *entry) { e.removals++ })
+	_, err := s.remove(ctx, SetAside, []modproxy.Digest{d})
+	return err
+}
+
 // Held returns how many bytes of blobs are in memory, and how many of them could be
 // dropped.
 func (s *Store) Held() (used, idle int64) {

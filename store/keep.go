@@ -23,7 +23,7 @@ import (
 type Store struct {
 	Records Records
 	Blobs   Blobs
-	Aside   Aside // what was set aside; nil: damaged blobs are removed
+	Aside   Aside
 
 	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
 	// evicted. Nil: all are known. A nil Keeper knows nothing of their meaning.

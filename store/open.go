@@ -159,11 +159,12 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	})
 }
 
-// damaged sets a blob aside because of cause, and tells Observe.
+// damaged sets a blob aside because of cause, with the records that need it, and tells Observe.
 func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) error {
 	by, _, err := s.needing(ctx, d)
 	if err == nil {
-		err = s.SetAside(ctx, d)
+		s.room.edit(d, func(e *entry) { e.removals++ })
+		_, err = s.remove(ctx, SetAside, []modproxy.Digest{d})
 	}
 	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: cause})
 	if err != nil {
@@ -193,17 +194,5 @@ func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
 	if len(refs) > 0 {
 		s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: refs, Err: err})
 	}
-	return err
-}
-
-// SetAside keeps a blob apart, as evidence that it is damaged. The records that need it go with it.
-func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
-	s.init()
-	how := SetAside
-	if s.Aside == nil {
-		how = Evict
-	}
-	s.room.edit(d, func(e *entry) { e.removals++ })
-	_, err := s.remove(ctx, how, []modproxy.Digest{d})
 	return err
 }
