@@ -1,12 +1,10 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"github.com/modproxy/modproxy"
 )
@@ -14,7 +12,6 @@ import (
 // Discarded is a record that [Store.Discard] has deleted.
 type Discarded struct {
 	Record Record
-	Bytes  int64 // of the blobs that were removed with it
 	Shared []Ref // the records that still need some of its blobs
 }
 
@@ -38,8 +35,6 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 		list = append(list, Discarded{Record: r})
 		going = append(going, r.Needs...)
 	}
-	slices.SortFunc(going, func(a, b modproxy.Digest) int { return bytes.Compare(a[:], b[:]) })
-	going = slices.Compact(going)
 	// From here on nothing in this process comes to need them: it waits until they are gone.
 	if !s.room.beginRemoval(going...) {
 		return nil, fmt.Errorf("%w: what is to be removed is being fetched: try again", modproxy.ErrUnavailable)
@@ -50,21 +45,12 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 			break
 		}
 	}
-	removed, collecting := s.remove(ctx, Collect, going)
+	_, collecting := s.remove(ctx, Collect, going)
 	if err = errors.Join(failure(ctx, err), collecting); err != nil {
 		return list, err
 	}
-	sizes := map[modproxy.Digest]int64{}
-	for _, b := range removed {
-		sizes[b.Digest] = b.Size
-	}
 	for i := range list {
 		for _, d := range list[i].Record.Needs {
-			if size, ok := sizes[d]; ok {
-				list[i].Bytes += size
-				delete(sizes, d)
-				continue
-			}
 			s.room.edit(d, func(e *entry) { e.pinned = false }) // perhaps not any more
 			by, _, err := s.needing(ctx, d)
 			if err != nil {

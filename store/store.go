@@ -86,9 +86,9 @@ type Blobs interface {
 	// Stat returns what is known about a blob. Errors are those of Open.
 	Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error)
 	// Remove removes blobs in one of the ways of [Removal], and returns those that it has removed, also beside
-	// an error. One that is not there is no error. It works on a full disk. A crash may leave a blob whose
-	// records are gone, and on a full disk a record may stay whose blob is gone: to its readers that is
-	// [fs.ErrNotExist].
+	// an error. One that is not there, or listed twice, is no error. It works on a full disk. A crash may leave
+	// a blob whose records are gone, and on a full disk a record may stay whose blob is gone: to its readers
+	// that is [fs.ErrNotExist].
 	Remove(ctx context.Context, how Removal, list ...modproxy.Digest) (removed []BlobInfo, err error)
 	// Blobs yields what is there, each once and in any order, also what Open finds damaged. An error ends the
 	// sequence. Blobs may be put and removed meanwhile.

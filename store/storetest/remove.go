@@ -86,7 +86,7 @@ func testRemoval(t *testing.T, handles []Handle, how store.Removal) {
 		blob, err := a.Blobs.Open(ctx, d)
 		must(t, err)
 		defer blob.Close()
-		remove(1, d, absent)
+		remove(1, d, absent, d)
 		a.lacksBlob(t, d)
 		b.lacksBlob(t, d)
 		if rest, err := io.ReadAll(blob); err != nil || !bytes.Equal(rest, data) {
