@@ -134,7 +134,7 @@ func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[mo
 		for _, r := range records {
 			by[d] = append(by[d], r.Ref)
 		}
-		if slices.ContainsFunc(by[d], s.pinned) {
+		if slices.ContainsFunc(by[d], s.pins) {
 			s.room.edit(d, func(e *entry) { e.pinned = e.kept })
 			pinned = true
 		}
@@ -142,10 +142,10 @@ func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[mo
 	return by, pinned, nil
 }
 
-// pinned reports whether a record keeps its blobs from being evicted.
-func (s *Store) pinned(ref Ref) bool {
+// pins reports whether a record keeps its blobs from being evicted.
+func (s *Store) pins(ref Ref) bool {
 	_, known := s.Kinds[ref.Kind]
-	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
+	return s.Kinds != nil && !known || s.Pinned != nil && s.Pinned(ref)
 }
 
 // evict removes victims and the records that need them, or none if one of them turns out to be pinned: then

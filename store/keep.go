@@ -28,8 +28,8 @@ type Store struct {
 	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
 	// evicted. Nil: all are known. A nil Keeper knows nothing of their meaning.
 	Kinds map[Kind]Keeper
-	// Pins says which records keep their blobs from being evicted. Nil: none do.
-	Pins Pins
+	// Pinned reports whether a record keeps its blobs from being evicted. Nil: none does.
+	Pinned func(Ref) bool
 	// MaxSize bounds the bytes of all blobs, those that are being written and those that were set aside
 	// included. To make room, blobs are evicted that were not used for longest. Processes that share a storage
 	// keep to it as far as they know of each other's blobs. Zero: no bound.
@@ -53,11 +53,6 @@ type Store struct {
 	mu      sync.Mutex // guards what follows
 	written time.Time  // when uses were last written down
 	work    sync.WaitGroup
-}
-
-// Pins says which records keep their blobs from being evicted.
-type Pins interface {
-	Pinned(ref Ref) bool
 }
 
 // Content is the bytes of a blob.
