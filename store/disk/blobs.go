@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -129,74 +128,63 @@ func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, er
 	return blob{f, info.Size()}, nil
 }
 
-func (x blobs) Stat(ctx context.Context, digest modproxy.Digest) (info store.BlobInfo, err error) {
+func (x blobs) Stat(ctx context.Context, digest modproxy.Digest) (store.BlobInfo, error) {
 	file, err := lstatFile(x.d.blobPath(digest))
 	if err != nil {
-		return info, err
+		return store.BlobInfo{}, err
 	}
-	list := []store.BlobInfo{blobInfo(digest, file)}
-	err = x.addUses(ctx, list)
-	return list[0], err
+	return x.info(ctx, digest, file)
 }
 
-func blobInfo(digest modproxy.Digest, info fs.FileInfo) store.BlobInfo {
-	return store.BlobInfo{Digest: digest, Size: info.Size(), Time: info.ModTime(), Used: info.ModTime()}
+func blobInfo(digest modproxy.Digest, file fs.FileInfo) store.BlobInfo {
+	return store.BlobInfo{Digest: digest, Size: file.Size(), Time: file.ModTime(), Used: file.ModTime()}
 }
 
-// addUses adds what the index has of when they were used.
-func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
-	return x.d.view(ctx, func(tx *bbolt.Tx) error {
-		for i := range list {
-			if b := tx.Bucket(usesBucket).Get(list[i].Digest[:]); len(b) == 8 {
-				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(list[i].Time) {
-					list[i].Used = at
-				}
+// info is blobInfo with what the index has of when the blob was used.
+func (x blobs) info(ctx context.Context, digest modproxy.Digest, file fs.FileInfo) (store.BlobInfo, error) {
+	info := blobInfo(digest, file)
+	err := x.d.view(ctx, func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(usesBucket).Get(digest[:]); len(b) == 8 {
+			if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(info.Time) {
+				info.Used = at
 			}
 		}
 		return nil
 	})
+	return info, err
 }
 
-// Blobs passes over what does not have the name of a blob.
+// Blobs passes over what nothing looks for by its name.
 func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	return func(yield func(store.BlobInfo, error) bool) {
-		fans, err := os.ReadDir(x.d.path(blobsName))
-		for i := 0; i < len(fans) && err == nil; i++ {
-			var list []store.BlobInfo
-			list, err = x.in(ctx, fans[i])
-			for _, info := range list {
-				if !yield(info, nil) {
-					return
+		root := x.d.path(blobsName)
+		err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || name == root || entry.IsDir() && filepath.Dir(name) == root {
+				return err
+			}
+			if digest, err := modproxy.ParseDigest(entry.Name()); err == nil && name == x.d.blobPath(digest) {
+				file, err := entry.Info()
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				info, err := x.info(ctx, digest, file)
+				if err != nil {
+					return err
+				} else if !yield(info, nil) {
+					return fs.SkipAll
 				}
 			}
-		}
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		})
 		if err != nil {
 			yield(store.BlobInfo{}, err)
 		}
 	}
-}
-
-// in returns the blobs whose digests begin with the name of a directory.
-func (x blobs) in(ctx context.Context, fan fs.DirEntry) (list []store.BlobInfo, err error) {
-	if !fan.IsDir() {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(x.d.path(blobsName, fan.Name()))
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		digest, err := modproxy.ParseDigest(entry.Name())
-		if err != nil || !strings.HasPrefix(entry.Name(), fan.Name()) {
-			continue // nothing looks for it here
-		}
-		if info, err := entry.Info(); err == nil {
-			list = append(list, blobInfo(digest, info))
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	return list, x.addUses(ctx, list)
 }
 
 func (x blobs) Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error {
