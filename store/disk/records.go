@@ -62,12 +62,11 @@ func (x records) Put(ctx context.Context, r store.Record) (revision uint64, err 
 				return err
 			}
 		}
-		next := r
-		if next.Revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
+		if r.Revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
 			return err
 		}
-		revision = next.Revision
-		return errors.Join(remove(tx, old), insert(tx, next))
+		revision = r.Revision
+		return errors.Join(remove(tx, old), insert(tx, r))
 	})
 	return revision, err
 }

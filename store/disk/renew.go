@@ -65,10 +65,8 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 }
 
 func (r *Renewal) openOld() error {
-	err := r.old.prepare()
-	if err == nil {
-		err = r.old.openIndex()
-	}
+	r.old.layout = r.layout
+	err := r.old.openIndex()
 	var refused *indexError
 	switch {
 	case err == nil, errors.Is(err, errHeld), errors.Is(err, fs.ErrPermission):
