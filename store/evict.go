@@ -90,7 +90,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		reserved, victims, changed, what := m.reserve(blobs, true)
 		switch {
 		case len(victims) > 0:
-			if _, err := s.evict(ctx, victims); err != nil {
+			if err := s.evict(ctx, victims, new(Amount)); err != nil {
 				return 0, err
 			}
 			continue
@@ -150,20 +150,20 @@ func (s *Store) pins(ref Ref) bool {
 
 // evict removes victims and the records that need them, or none if one of them turns out to be pinned: then
 // others have to be chosen. It is called in its turn, and ends the removal of the victims.
-func (s *Store) evict(ctx context.Context, victims []modproxy.Digest) (done Amount, err error) {
+func (s *Store) evict(ctx context.Context, victims []modproxy.Digest, all *Amount) error {
 	by, pinned, err := s.needing(ctx, victims...)
 	if pinned || err != nil {
 		for _, d := range victims {
 			s.room.endRemoval(d, false, false)
 		}
-		return done, err
+		return err
 	}
 	removed, err := s.remove(ctx, Evict, victims)
 	for _, b := range removed {
-		done.add(b.Size)
+		all.add(b.Size)
 		s.observe(Event{Kind: BlobEvicted, Digest: b.Digest, Bytes: b.Size, Refs: by[b.Digest]})
 	}
-	return done, err
+	return err
 }
 
 // remove removes blobs, and ends their removal.
@@ -186,18 +186,14 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 // evictTo evicts until no more than limit bytes are kept, or nothing more may be evicted. It is called in its
 // turn.
 func (s *Store) evictTo(ctx context.Context, limit int64) (all Amount, err error) {
-	for err == nil {
-		m := s.room
+	for m := s.room; err == nil; {
 		m.mu.Lock()
 		victims := m.victims(m.sum.kept+m.aside-limit, batch)
 		m.mu.Unlock()
 		if len(victims) == 0 {
 			break
 		}
-		var done Amount
-		done, err = s.evict(ctx, victims)
-		all.Blobs += done.Blobs
-		all.Bytes += done.Bytes
+		err = s.evict(ctx, victims, &all)
 	}
 	return all, err
 }

@@ -95,11 +95,9 @@ func failure(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
 		return &modproxy.NoSpace{Err: err}
-	}
-	for _, known := range []error{fs.ErrNotExist, ErrConflict, ErrDamaged, modproxy.ErrInvalid, modproxy.ErrUnavailable} {
-		if errors.Is(err, known) {
-			return err
-		}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrConflict), errors.Is(err, ErrDamaged),
+		errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+		return err
 	}
 	return &StorageError{err}
 }
