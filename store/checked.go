@@ -20,15 +20,9 @@ const (
 	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/600 of the blobs that were checked
 )
 
-// checkedReader reads a blob and never gives all of one that is damaged. Read from start to end, bytes are
-// hashed as they go by, and the last piece is given only if the digest is right. To read only a part, seek
-// first: then the whole blob is checked before a byte is given, and each piece that is read after the check
-// must be what was checked.
-//
-// A part may begin at the start. Whoever wants such a part seeks to the start while being there, as
-// http.ServeContent does for every range; for the whole it does not, because it comes back from the end.
-//
-// It is not safe for concurrent use.
+// checkedReader is what [Store.Open] says of large blobs. Read from start to end, bytes are hashed as they go by.
+// A part that begins at the start is told from the whole by a seek to the start while being there: so does
+// http.ServeContent for every range; for the whole it comes back from the end.
 type checkedReader struct {
 	blob   Blob
 	size   int64
@@ -42,17 +36,14 @@ type checkedReader struct {
 	streamed int64 // how far the caller has read from the start without a check
 	part     bool  // the caller may want a part that begins at the start
 
-	// states are those of the blob's hash at the beginning of each piece, as far as they are known, one after
-	// the other. With the bytes of a piece one becomes the next.
-	states   []byte
+	states   []byte // of the blob's hash at the beginning of each piece, as far as they are known, one after the other
 	verified bool   // all states are known, and the last one leads to the digest
 	data     []byte // of the piece that was read last; nil if there is none
 	at       int64  // which piece that is
 	err      error  // what was found
 }
 
-// newCheckedReader returns a reader of blob. If again is true it does not rely on the states that an earlier
-// check has left in memory.
+// newCheckedReader returns a reader of blob. If again, it does not rely on what an earlier check left in memory.
 func newCheckedReader(blob Blob, want modproxy.Digest, memory *memory, again bool) *checkedReader {
 	c := &checkedReader{blob: blob, size: blob.Size(), want: want, memory: memory}
 	if !again {
@@ -64,7 +55,7 @@ func newCheckedReader(blob Blob, want modproxy.Digest, memory *memory, again boo
 	return c
 }
 
-// Close implements [io.Closer]. A second one does nothing.
+// Close does nothing the second time.
 func (c *checkedReader) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -75,7 +66,7 @@ func (c *checkedReader) Close() error {
 	return c.blob.Close()
 }
 
-// Seek implements [io.Seeker]. It reads nothing.
+// Seek reads nothing.
 func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -94,7 +85,6 @@ func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read implements [io.Reader].
 func (c *checkedReader) Read(p []byte) (int, error) {
 	if c.err != nil || len(p) == 0 {
 		return 0, c.err
@@ -135,8 +125,7 @@ func (c *checkedReader) check(ctx context.Context) error {
 	return c.err
 }
 
-// load reads a piece whose state is known. It is an error if the piece does not lead to the next state, or the
-// last piece to the digest.
+// load reads a piece whose state is known. The piece must lead to the next state, the last one to the digest.
 func (c *checkedReader) load(at int64) error {
 	begin, end := at*pieceSize, (at+1)*pieceSize
 	if at == c.last() {

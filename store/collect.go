@@ -10,15 +10,13 @@ import (
 
 // GC says what [Store.Collect] removes.
 type GC struct {
-	// MaxSize is what the blobs may have that stay, with what was set aside, in bytes. Those are evicted that
-	// were not used for longest. Zero: as many as there are.
+	// MaxSize bounds the bytes of the blobs that stay, with what was set aside. Zero: no bound.
 	MaxSize int64 `json:"max_size,omitempty"`
-	// OrphanAge is how long ago blobs were put that are removed because no record needs them. One that was put
-	// a moment ago may be about to have a record.
+	// OrphanAge is how long ago blobs were put that are removed because no record needs them: one that was put a
+	// moment ago may be about to have a record.
 	OrphanAge time.Duration `json:"-"`
-	// AsideAge is how long ago blobs were set aside that are removed. Zero: none.
-	AsideAge time.Duration `json:"aside_age,omitempty"`
-	DryRun   bool          `json:"dry_run,omitempty"` // remove nothing, and count
+	AsideAge  time.Duration `json:"aside_age,omitempty"` // how long ago blobs were set aside that are removed; zero: none
+	DryRun    bool          `json:"dry_run,omitempty"`   // remove nothing, and count
 }
 
 // Collected is what [Store.Collect] has removed, or would remove.
@@ -29,10 +27,8 @@ type Collected struct {
 	Kept    int64  `json:"kept_bytes"` // what is left
 }
 
-// Collect removes what is not needed any more: first what was set aside and what no record needs, and then what
-// is over the bound. Pinned blobs, and those that are open, are not evicted.
-//
-// Errors: that of the context, [StorageError]. What was removed before is removed.
+// Collect removes what was set aside and what no record needs, and then evicts what is over the bound: the blobs that
+// were not used for longest, and are neither pinned nor open. Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	s.init()
 	if err = s.room.turn.Acquire(ctx, 1); err != nil {

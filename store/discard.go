@@ -15,8 +15,8 @@ type Discarded struct {
 	Shared []Ref // the records that still need some of its blobs
 }
 
-// Discard deletes records, pinned or not, and removes the blobs that nothing needs any more. Readers of one
-// read on. Records that are not there are not in the answer.
+// Discard deletes records, pinned or not, and removes the blobs that nothing needs any more. Records that are not
+// there are not in the answer.
 //
 // Errors: [modproxy.ErrUnavailable] while one of the blobs is being kept, and then nothing is deleted;
 // [ErrConflict]; that of the context; [StorageError].

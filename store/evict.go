@@ -16,8 +16,8 @@ const (
 	batch          = 1000             // blobs that are removed at once
 )
 
-// Usage returns how many bytes the blobs have that are kept, and how many are reserved for those that are being
-// written. What was kept before counts soon after Start.
+// Usage returns the bytes of the blobs that are kept, and those that are reserved for blobs being written. What was
+// kept before counts soon after Start.
 func (s *Store) Usage() (kept, reserved int64) {
 	s.init()
 	s.room.mu.Lock()
@@ -25,7 +25,6 @@ func (s *Store) Usage() (kept, reserved int64) {
 	return s.room.sum.kept, s.room.reserved
 }
 
-// list returns all blobs.
 func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
 	for b, err := range s.Blobs.Blobs(ctx) {
 		if err != nil {
@@ -183,8 +182,7 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 	return removed, failure(ctx, err)
 }
 
-// evictTo evicts until no more than limit bytes are kept, or nothing more may be evicted. It is called in its
-// turn.
+// evictTo evicts in its turn until no more than limit bytes are kept, or nothing more may be evicted.
 func (s *Store) evictTo(ctx context.Context, limit int64) (all Amount, err error) {
 	for m := s.room; err == nil; {
 		m.mu.Lock()

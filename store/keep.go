@@ -15,30 +15,25 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Store keeps records and blobs in a storage, as the layers use it. Its fields are set before the first use and
-// not changed afterwards. It is safe for concurrent use.
-//
-// Several processes may share one storage. What one does to a blob is decided by the storage, so that a reader
-// of another finds a blob that is sound, or none.
+// Store keeps records and blobs in a storage, as the layers use it. Its fields are not changed after the first use.
+// It is safe for concurrent use, and other processes may use the same storage.
 type Store struct {
 	Records Records
 	Blobs   Blobs
 	Aside   Aside
 
-	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
-	// evicted. Nil: all are known. A nil Keeper knows nothing of their meaning.
+	// Kinds are those that this program knows. A blob that a record of another kind needs is not evicted. Nil: all
+	// are known. A nil Keeper knows nothing of their meaning.
 	Kinds map[Kind]Keeper
 	// Pinned reports whether a record keeps its blobs from being evicted. Nil: none does.
 	Pinned func(Ref) bool
-	// MaxSize bounds the bytes of all blobs, those that are being written and those that were set aside
-	// included. To make room, blobs are evicted that were not used for longest. Processes that share a storage
-	// keep to it as far as they know of each other's blobs. Zero: no bound.
+	// MaxSize bounds the bytes of all blobs that are kept, being written or set aside, as far as other processes'
+	// are known. To make room, blobs are evicted that were not used for longest. Zero: no bound.
 	MaxSize int64
-	// Memory bounds the bytes of blobs that are held in memory, those that are read from there included. No
-	// blob larger than an eighth of it is held. Zero means 64 MiB, a negative number none.
+	// Memory bounds the bytes of blobs that are held in memory, and that are read from there. No blob larger than
+	// an eighth of it is held. Zero means 64 MiB, a negative number none.
 	Memory int64
-	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once, and
-	// should be quick. Nil is fine.
+	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once. Nil is fine.
 	Observe func(Event)
 
 	once   sync.Once
@@ -62,7 +57,7 @@ type Content struct {
 	Reader io.Reader
 }
 
-// EventKind says what an [Event] tells. It is fit for the label of a metric.
+// EventKind says what an [Event] tells.
 type EventKind string
 
 const (
@@ -102,16 +97,15 @@ func failure(ctx context.Context, err error) error {
 	return &StorageError{err}
 }
 
-// Keep keeps blobs, and then the record that needs them, if it has the revision r.Revision now. It returns the
-// record with its next revision. All is durable when Keep returns nil. A blob that is there is checked before
-// it is relied on; if it is damaged it is set aside, and kept anew. None of them is evicted meanwhile by this
-// process.
+// Keep keeps blobs, and then the record that needs them, if it has the revision r.Revision now, durably. It returns
+// the record with its next revision. A blob that is there is checked first; if it is damaged it is set aside, and
+// kept anew. None of them is evicted meanwhile by this process.
 //
 // Errors: [ErrConflict]; [modproxy.NoSpace] if there is no room now; [modproxy.ErrDenied] if the blobs are
 // larger than MaxSize; [ErrDamaged] if bytes are not those that the digest names, or not Size long;
 // [fs.ErrNotExist] if a blob in r.Needs is not there, or was removed by another process meanwhile, so that the
 // content has to be read again; that of a Reader, as it is; that of the context; [StorageError]. After an error
-// blobs may stay; they count, and are evicted or collected like others.
+// blobs may stay, which are evicted or collected like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
 	s.init()
 	for _, b := range blobs {
@@ -185,8 +179,7 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stat returns what is known about a blob without reading it, and when this process last used it. The error is
-// [fs.ErrNotExist] if it is not there.
+// Stat is that of [Blobs], which does not know yet when this process last used a blob.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
 	s.init()
 	info, err := s.Blobs.Stat(ctx, d)

@@ -11,9 +11,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// memory holds bytes under the digests of blobs, those that were used last. Bytes count from when room for them
-// was reserved until they are dropped and not read any more, so that slow readers cannot make it larger than
-// its limit.
+// memory holds bytes under the digests of blobs, those that were used last. They count from when room for them was
+// reserved until they are dropped and not read any more: slow readers cannot make it larger than its limit.
 type memory struct {
 	limit int64
 
@@ -113,7 +112,7 @@ type memoryReader struct {
 	closed atomic.Bool
 }
 
-// Close lets go of the bytes; a second one does nothing.
+// Close does nothing the second time.
 func (r *memoryReader) Close() error {
 	if r.closed.Swap(true) {
 		return nil

@@ -11,9 +11,6 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// ErrUnreadable: the storage opened a blob and did not give its bytes.
-var ErrUnreadable = errors.New("the storage did not give its bytes")
-
 // Open opens a blob of that size at its start; the caller closes it. The reader is not safe for concurrent use.
 // It can be read to its end whatever happens to the blob.
 //
@@ -23,8 +20,8 @@ var ErrUnreadable = errors.New("the storage did not give its bytes")
 // first, also to the start; then all of it is checked before, unless it was not long ago and what is read now
 // is the same.
 //
-// Whenever damage is found the blob is set aside, so that the records go that need it, and Observe is told. One
-// that cannot be read stays, and is checked as a whole when it is opened next.
+// A damaged blob is set aside, and the records go that need it. One that cannot be read stays, and is checked as a
+// whole when it is opened next. Observe is told of both.
 //
 // Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader has
 // the same ones.
@@ -132,10 +129,8 @@ func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) err
 	return found
 }
 
-// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told. In this
-// process only one goroutine at a time does it for a blob, so that what is set aside is what was seen to be
-// damaged, and not what was kept in its place.
-//
+// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told. One goroutine
+// at a time does it for a blob: what is set aside was seen to be damaged, and was not kept in its place since.
 // Errors: those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	s.init()
@@ -173,8 +168,8 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	return nil
 }
 
-// lost deletes the records that need a blob that is not there, and tells Observe. It returns err, which says
-// so. Records that were put since are left alone: another process may have kept the blob again.
+// lost deletes the records that need a blob that is not there, as err says, and tells Observe. Records that were put
+// since stay: another process may have kept the blob again.
 func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
 	if !s.room.beginRemoval(d) { // it is being kept
 		return err

@@ -22,13 +22,11 @@ type Keeper interface {
 	Rebuild(ctx context.Context) (Rebuilder, error)
 }
 
-// Rebuilder returns the records that need a blob, made from its bytes. A blob may be of another kind: then there are
-// none. The error is that it is not known; without one of the blob itself it ends the rebuild. It is safe for
-// concurrent use.
+// Rebuilder returns the records that need a blob, made from its bytes, or none of a blob of another kind. An error ends
+// the rebuild, unless the blob is damaged. It is safe for concurrent use.
 type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
-// verifyBlob compares a blob with its digest and with the records that need it. Of a blob that no record needs
-// it puts the records, if that is asked for.
+// verifyBlob compares a blob with its digest and with the records that need it. If there are none it puts them, if asked.
 func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *verifiedBlob) error {
 	switch {
 	case b.damaged, b.needed && !v.asked.Data:

@@ -11,10 +11,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// room keeps account of the blobs and of their bytes, and knows which are the next ones to be evicted. A blob
-// counts once, however many records need it, from when room for it was reserved until it is removed.
-//
-// What it knows only saves work: whether a blob can be removed is decided by [Blobs].
+// room keeps account of the blobs and of their bytes, from when room for them was reserved until they are removed,
+// and knows which are evicted next. What it knows only saves work: whether a blob can be removed is decided by [Blobs].
 type room struct {
 	limit int64               // in bytes; zero: no bound
 	turn  *semaphore.Weighted // taken to make room: one goroutine at a time decides what is evicted
@@ -22,7 +20,7 @@ type room struct {
 	mu       sync.Mutex // guards what follows, and the entries
 	loaded   bool       // the account has what was kept at the start
 	entries  map[modproxy.Digest]*entry
-	order    list.List // of *entry: those that may be evicted sooner or later, the one used last in front
+	order    list.List // of *entry: those that are movable, the one used last in front
 	sum      amounts
 	reserved int64
 	aside    int64                         // bytes that were set aside
@@ -207,9 +205,8 @@ func (m *room) endRemoval(d modproxy.Digest, removed, aside bool) {
 }
 
 // reserve reserves the bytes of blobs, which the caller keeps, as far as they do not count yet. If they are not
-// free it returns the blobs whose removal frees them, which has begun. If those that may be evicted now do not
-// free enough, changed is closed when that may be different. Without its turn the caller gets no more than what
-// is always free.
+// free it returns the blobs whose removal frees them, which has begun, or a channel that is closed when there may be
+// more such blobs. Without its turn the caller gets no more than what is always free.
 func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -266,7 +263,7 @@ func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 	})
 }
 
-// victims begins to remove the blobs that choose returns. It is called with mu held.
+// victims begins to remove the blobs that choose returns.
 func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
 	for _, b := range m.choose(n, most) {
 		m.update(b.Digest, func(e *entry) { e.removals++ })
@@ -275,8 +272,8 @@ func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
 	return list
 }
 
-// choose returns the blobs that may be evicted now, were not used for longest and have n bytes together, but
-// not more than most. It is called with mu held.
+// choose returns the blobs that may be evicted now, were not used for longest and have n bytes together, but not more
+// than most. It is called with mu held, as is victims.
 func (m *room) choose(n int64, most int) (list []BlobInfo) {
 	for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {
 		if e := place.Value.(*entry); e.idle() {

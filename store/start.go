@@ -31,8 +31,7 @@ func (s *Store) observe(e Event) {
 	}
 }
 
-// Start counts what is kept and evicts what is over MaxSize, in the background: the bound may have been lowered
-// since.
+// Start counts what is kept and evicts what is over MaxSize, in the background.
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {

@@ -8,10 +8,10 @@
 // need it go with it. Nothing here is the only home of a fact: what is lost can be fetched again, and the
 // ledger knows what it has to be.
 //
-// [Records] and [Blobs] are what a storage implements. Several processes may share one: a record changes by
-// compare-and-swap, and no lock of one process protects it. [Store] is what the layers use: it reads blobs with
-// their digests checked, holds hot ones in memory, makes room, and collects, verifies and rebuilds what is
-// kept, for all kinds at once. Package store/disk keeps them in a directory.
+// A storage implements [Records], [Blobs] and [Aside]. Several processes may share one: a record changes by
+// compare-and-swap, and whether a blob goes is decided by the storage. [Store] is what the layers use: it reads
+// blobs with their digests checked, holds hot ones in memory, makes room, and collects, verifies and rebuilds
+// what is kept, for all kinds at once.
 package store
 
 import (
@@ -49,6 +49,8 @@ var (
 	ErrConflict = errors.New("the record has changed")
 	// ErrDamaged: what is kept is not what was put.
 	ErrDamaged = errors.New("damaged")
+	// ErrUnreadable: the storage opened a blob and did not give its bytes. It is an error of [Store].
+	ErrUnreadable = errors.New("the storage did not give its bytes")
 )
 
 // Records keeps records. Its methods are safe for concurrent use by many processes. A change is durable when

@@ -60,15 +60,14 @@ type Verified struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// Verify compares records with what their kinds say, and with the blobs that they need. The storage may be used
-// meanwhile: what has changed is not reported. The error is that it could not go on.
+// Verify compares records with what their kinds say, and with the blobs that they need. What changes meanwhile is not
+// reported. The error is that it could not go on.
 func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
 	return s.verify(ctx, c, false)
 }
 
-// Rebuild reads every blob and puts the records that need it, as Kinds say, unless they are there. Damaged blobs
-// are set aside. Of c only Found and Progress count. Records of the answer are those that were put, Kept the
-// blobs that records need now, and Orphans the others.
+// Rebuild reads every blob, sets damaged ones aside, and puts the records that need it, as Kinds say, unless they are
+// there. Of c only Found and Progress count; Records of the answer are those that were put.
 func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 	c.Data, c.Repair = true, true
 	return s.verify(ctx, c, true)
@@ -206,7 +205,6 @@ func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Dige
 	v.report(damage, repair)
 }
 
-// unchanged reports whether a record is what it was.
 func (v *verification) unchanged(ctx context.Context, r Record) bool {
 	is, err := v.Records.Get(ctx, r.Ref)
 	return err == nil && is.Revision == r.Revision
