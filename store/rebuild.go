@@ -26,7 +26,7 @@ type Keeper interface {
 // the rebuild, unless the blob is damaged. It is safe for concurrent use.
 type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
-// verifyBlob compares a blob with its digest and with the records that need it. If there are none it puts them, if asked.
+// verifyBlob compares a blob with its digest, and with the records that need it or, if asked, puts the ones that do.
 func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *verifiedBlob) error {
 	switch {
 	case b.damaged, b.needed && !v.asked.Data:

@@ -27,7 +27,6 @@ type indexError struct {
 	problem error // what it is or does, such as "is missing"
 }
 
-// remedy is what to do about it.
 const remedy = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
 
 func (e *indexError) Error() string {
@@ -97,8 +96,7 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	return err
 }
 
-// readIndex reads every key of the index, and so every page but those of large values.
-// It returns an error if there is one that bbolt cannot make sense of.
+// readIndex reads every key of the index, and so every page but those of large values: they make sense to bbolt.
 func (d *Directory) readIndex() error {
 	return d.view(context.Background(), func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
@@ -115,7 +113,7 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return d.contain(func() error { return d.db.View(f) })
 }
 
-// begin is called before the index is changed; done is called when the files that it is about have changed, too.
+// begin is change for the index; done is called when the files that it is about have changed, too.
 func (d *Directory) begin(ctx context.Context) (done func(), err error) {
 	unuse, err := d.change(ctx)
 	if err != nil {
@@ -138,8 +136,7 @@ func (d *Directory) update(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return d.write(f)
 }
 
-// write is update after begin. Transactions are not batched: bbolt commits a batch in a goroutine of its own,
-// where a panic cannot be contained.
+// write is update after begin. bbolt would commit a batch in a goroutine of its own, where no panic is contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
 	err := d.contain(func() error { return d.commit(f) })
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
@@ -149,8 +146,7 @@ func (d *Directory) write(f func(*bbolt.Tx) error) error {
 }
 
 // contain calls f, and makes an error of a panic. bbolt panics about pages that it cannot make sense of, and reads
-// beyond its mapping when a page says so, which without this would end the process; so would an error of the disk
-// while a page is read. Both hold for the calling goroutine.
+// beyond its mapping when a page says so; that, and an error of the disk while a page is read, would end the process.
 func (d *Directory) contain(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

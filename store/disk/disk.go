@@ -1,8 +1,8 @@
 // Package disk keeps records and blobs in a directory.
 //
 // Invariant: a name of the layout has all of its bytes, durably, or is not there. What is kept is written to a
-// temporary file on the same file system, flushed, renamed, and both directories are flushed, before a record
-// refers to it. A flush that fails is an error of what was to be kept, and nothing is made of it.
+// temporary file, flushed, renamed, and both directories are flushed, before a record refers to it. A flush that
+// fails is an error of what was to be kept.
 //
 // The layout, below the directory:
 //
@@ -13,9 +13,8 @@
 //	tmp/                          what is being written; emptied by Open
 //
 // The index is not trusted: bbolt has no checksums of records, so that each has one of its own, which covers
-// what the record is about. Blobs are not trusted either; their readers check them.
-//
-// One process at a time has a directory open for writing. The lock on index.db sees to that.
+// what the record is about. Blobs are not trusted either; their readers check them. One process at a time has a
+// directory open for writing: it locks index.db.
 package disk
 
 import (
@@ -66,17 +65,13 @@ type Directory struct {
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
 }
 
-// Open opens a directory, which it makes if it must. The caller closes it.
-//
-// It refuses a directory that another process has open, one of a newer layout, and one whose index is missing
-// beside what is kept, empty, cut short or damaged. The error says what to do, which is a rebuild.
+// Open opens a directory, which it makes if it must. It refuses one that another process has open, one of a newer
+// layout, and one whose index is missing beside what is kept, empty, cut short or damaged. The error says what to do.
 func Open(dir string) (*Directory, error) { return newDirectory(dir).opened() }
 
 // OpenReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is
-// [syscall.EROFS]. Several processes may have it open so, while none has it open to write. The caller closes
-// it.
-//
-// It refuses what [Open] refuses, and a directory in which nothing was ever kept.
+// [syscall.EROFS]. Several processes may have it open so, while none has it open to write. It refuses what [Open]
+// refuses, and a directory in which nothing was ever kept.
 func OpenReadOnly(dir string) (*Directory, error) {
 	d := newDirectory(dir)
 	d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
@@ -120,10 +115,8 @@ func (d *Directory) prepare() error {
 	return err
 }
 
-// Records returns the records in the directory.
 func (d *Directory) Records() store.Records { return records{d} }
 
-// Blobs returns the blobs in the directory.
 func (d *Directory) Blobs() store.Blobs { return blobs{d} }
 
 // ReadOnly returns why nothing can be changed. It is nil unless the directory was opened for reading.
@@ -163,7 +156,6 @@ func (d *Directory) keeps() (bool, error) {
 	return len(names) > 0, err
 }
 
-// errLayout: layout.json is not what was written.
 var errLayout = errors.New("damaged")
 
 // readLayout reads the version of the layout, and refuses one that it does not know.

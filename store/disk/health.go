@@ -19,8 +19,7 @@ type health struct {
 }
 
 // note records the outcome of a write, and returns its error. An error of a flush is final: nobody knows what is
-// on the disk, and the system may say so only once. A full disk, and errors that are not about the file system,
-// change nothing.
+// on the disk, and the system may say so only once. A full disk changes nothing.
 func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,8 +41,8 @@ func (h *health) get() (final, trouble error) {
 	return h.final, h.trouble
 }
 
-// Ready returns why nothing can be kept now, or nil. After an error of the file system it writes a file to see
-// whether that has passed. A flush that failed does not pass before the next Open.
+// Ready returns why nothing can be kept now, or nil. After an error of the file system, but not of a flush, it writes
+// a file to see whether that has passed.
 func (d *Directory) Ready() error {
 	done, err := d.change(context.Background())
 	if err != nil {

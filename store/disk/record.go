@@ -24,8 +24,7 @@ import (
 // record's key. Entries may be left from records that were damaged: what counts is what the record says. Its
 // sequence is the last revision.
 //
-// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds. It decides no more than
-// which blobs are evicted first.
+// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds.
 var (
 	recordsPrefix = []byte("v1/records/")
 	needsBucket   = []byte("v1/needs")
@@ -44,7 +43,6 @@ func makeBuckets(tx *bbolt.Tx) error {
 
 func bucketName(kind store.Kind) []byte { return append(bytes.Clone(recordsPrefix), kind...) }
 
-// check returns an error for a record that is beyond its bounds.
 func check(r store.Record) error {
 	if r.Kind != "" && len(r.Kind) <= 255 && !strings.ContainsRune(string(r.Kind), 0) &&
 		r.Key != "" && len(r.Key) <= 1<<10 && len(r.Value) <= 64<<20 {
@@ -91,7 +89,6 @@ func unseal(ref store.Ref, b []byte) (store.Record, error) {
 	return r, nil
 }
 
-// needKey returns the key in needsBucket.
 func needKey(d modproxy.Digest, ref store.Ref) []byte {
 	k := append(d[:len(d):len(d)], ref.Kind...)
 	return append(append(k, 0), ref.Key...)

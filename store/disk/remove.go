@@ -94,7 +94,7 @@ func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 	return os.RemoveAll(name) // a directory, which is no blob
 }
 
-// asideTime is how the time is written at the end of a name in the quarantine.
+// asideTime ends the names in the quarantine.
 const asideTime = ".20060102T150405.000000000Z"
 
 // setAside moves a file to the quarantine and returns its name there. An index stays, under both names, until

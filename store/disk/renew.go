@@ -26,11 +26,8 @@ type Renewal struct {
 const newIndexName = tempBase + ".index.tmp"
 
 // Renew opens a directory with a new index beside the old one, whatever that is. The new one has those records
-// of the old one whose blobs are there, as far as bbolt can read them. Others can be made from the blobs.
-// [Renewal.Finish] puts it in the old one's place. The caller closes it; before Finish that leaves the old
-// index as it is.
-//
-// No process may have the directory open. One that has is an error as long as the index can be opened.
+// of the old one whose blobs are there, as far as bbolt can read them. [Renewal.Finish] puts it in the old one's
+// place. No process may have the directory open; one that has is an error as long as the index can be opened.
 func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	r := &Renewal{Directory: newDirectory(dir), old: newDirectory(dir), Kept: map[store.Kind]int{}}
 	r.old.readOnly = errors.New("the old index is only read")
