@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
@@ -74,17 +76,15 @@ func (l *Log) createIfNew() error {
 			return err // likewise
 		}
 	}
-	var err error
-	if there(keyName) {
-		err = l.loadKey()
-	} else {
-		l.signer, err = newSigner()
+	private, _, err := note.GenerateKey(rand.Reader, "modproxy")
+	if err == nil {
+		l.signer, err = parseSigner([]byte(private + "\n"))
 	}
 	if err != nil {
 		return err
 	}
 	_, head, err := l.signer.head(nil, 0)
-	for _, f := range [][2]string{{headName, string(head)}, {keyName, string(l.signer.text)}, {logName, logHeader}} {
+	for _, f := range [][2]string{{headName, string(head)}, {keyName, private + "\n"}, {logName, logHeader}} {
 		if err == nil {
 			err = l.publish(f[0], strings.NewReader(f[1]))
 		}
@@ -95,13 +95,19 @@ func (l *Log) createIfNew() error {
 // read reads a small file that must be there.
 func (l *Log) read(name string) ([]byte, error) {
 	content, err := durable.ReadRegular(l.path(name), 64<<10)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, l.damaged("the file %q is missing", name)
-	}
-	return content, err
+	return content, l.missing(name, err)
 }
 
-func (l *Log) loadKey() error {
+func (l *Log) missing(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.damaged("the file %q is missing", name)
+	}
+	return err
+}
+
+// load reads everything. The head comes before the log: while a process has the log open, it has what any head that was
+// there says.
+func (l *Log) load() error {
 	text, err := l.read(keyName)
 	if err != nil {
 		return err
@@ -109,101 +115,67 @@ func (l *Log) loadKey() error {
 	if l.signer, err = parseSigner(text); err != nil {
 		return l.damaged("the file %q: %w", keyName, err)
 	}
-	return nil
-}
-
-// load reads everything. The head comes before the log: while a process has the log open, it has what any head that was
-// there says.
-func (l *Log) load() (err error) {
-	if err := l.loadKey(); err != nil {
-		return err
-	}
 	if l.head, err = l.read(headName); err != nil {
 		return err
 	}
 	if l.tree, err = openHead(l.head, l.signer.verifier); err != nil {
 		return l.damaged("the file %q is not what the key in the file %q signed: %w", headName, keyName, err)
 	}
-	if err := l.openFile(); err != nil {
-		return err
-	}
-	f, err := l.loadSigned()
-	if err != nil || l.lock == nil {
-		return err
-	}
-	signed := f.offset
-	if err := l.loadRest(f); err != nil || l.book.size() == l.tree.N {
-		return err
-	}
-	if err = l.cover(); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // give up what was not acknowledged
-		if err = l.file.Truncate(signed); err == nil {
-			l.end = signed
-			_, err = l.loadSigned()
-		}
-	}
-	return err
-}
-
-func (l *Log) openFile() (err error) {
 	flag := os.O_RDWR
 	if l.lock == nil {
 		flag = os.O_RDONLY
 	}
-	l.file, err = os.OpenFile(l.path(logName), flag, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return l.damaged("the file %q is missing", logName)
+	if l.file, err = os.OpenFile(l.path(logName), flag, 0); err != nil {
+		return l.missing(logName, err)
 	}
-	return err
-}
-
-// loadSigned reads the records that the head covers.
-func (l *Log) loadSigned() (f *frames, err error) {
+	var f *frames
 	l.book, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree)
 	switch {
 	case errors.Is(err, errNewer):
-		return nil, fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
+		return fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
 	case errors.Is(err, errBroken):
-		return nil, l.damaged("the file %q: %v", logName, err)
+		return l.damaged("the file %q: %v", logName, err)
+	case err != nil || l.lock == nil:
+		return err
 	}
-	return f, err
+	return l.loadRest(f)
 }
 
-// loadRest reads the whole records behind those that the head covers, and cuts off what follows them.
+// loadRest reads the whole records behind those that the head covers, cuts off what follows them, and publishes a head
+// for all of them. It writes the log anew: after a flush that failed, what is read may be in memory only, and another
+// flush of the same file finds nothing to do.
 func (l *Log) loadRest(f *frames) error {
-	for {
-		text, at, err := f.read()
-		l.end = f.offset
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case errors.Is(err, errBroken):
-			return errors.Join(l.file.Truncate(l.end), l.disk.Flush(l.file))
-		case err != nil:
-			return err
-		}
+	signed := f.offset
+	text, at, err := f.read()
+	for ; err == nil; text, at, err = f.read() {
 		if err := l.book.replay(text, at); err != nil {
 			return l.damaged("record %d: %v", f.next-1, err)
 		}
 	}
-}
-
-// cover publishes a head for all that was read. It writes the log anew: after a flush that failed, what is read may be in
-// memory only, and another flush of the same file finds nothing to do.
-func (l *Log) cover() error {
-	tree, head, err := l.signer.head(l.book.hashes, l.book.size())
+	l.end = f.offset
+	switch {
+	case errors.Is(err, errBroken):
+		err = errors.Join(l.file.Truncate(l.end), l.disk.Flush(l.file))
+	case errors.Is(err, io.EOF):
+		err = nil
+	}
+	if err != nil || l.book.size() == l.tree.N {
+		return err
+	}
+	_, head, err := l.signer.head(l.book.hashes, l.book.size())
 	if err == nil {
 		err = l.publish(logName, io.NewSectionReader(l.file, 0, l.end))
 	}
 	if err == nil {
-		err = errors.Join(l.file.Close(), l.openFile())
-	}
-	if err == nil {
 		err = l.publish(headName, bytes.NewReader(head))
 	}
-	if err == nil {
-		l.tree, l.head = tree, head
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = os.Truncate(l.path(logName), signed) // give up what was not acknowledged
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.file.Close(), l.load())
 }
 
 // Verify reads the directory again. It returns [ErrDamaged] when what was acknowledged is not there any more.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,30 +16,23 @@ import (
 
 var errKey = errors.New("it is not a signer's key")
 
-// signer signs tree heads. Its text is what note.GenerateKey gives, and a newline.
+// signer signs tree heads.
 type signer struct {
 	note.Signer
-	text     []byte
 	public   string // the verifier key
 	verifier note.Verifiers
 }
 
-func newSigner() (*signer, error) {
-	private, _, err := note.GenerateKey(rand.Reader, "modproxy")
-	if err != nil {
-		return nil, err
-	}
-	return parseSigner([]byte(private + "\n"))
-}
-
+// parseSigner reads what note.GenerateKey gives, and a newline.
 func parseSigner(text []byte) (*signer, error) {
-	s, err := note.NewSigner(strings.TrimSuffix(string(text), "\n"))
+	private := strings.TrimSuffix(string(text), "\n")
+	s, err := note.NewSigner(private)
 	if err != nil {
 		return nil, errKey
 	}
-	first := fmt.Sprintf("PRIVATE+KEY+%s+%08x+", s.Name(), s.KeyHash())
-	raw, err := base64.StdEncoding.DecodeString(string(text[min(len(first), len(text)):]))
-	if err != nil || first+base64.StdEncoding.EncodeToString(raw)+"\n" != string(text) {
+	raw, err := base64.StdEncoding.DecodeString(strings.SplitN(private, "+", 5)[4])
+	again := fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s\n", s.Name(), s.KeyHash(), base64.StdEncoding.EncodeToString(raw))
+	if err != nil || again != string(text) {
 		return nil, errKey
 	}
 	// Behind the number of the algorithm is the seed of an Ed25519 key, as note.NewSigner has checked.
@@ -48,8 +40,8 @@ func parseSigner(text []byte) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := note.NewVerifier(public)
-	return &signer{s, text, public, note.VerifierList(v)}, err
+	v, err := Verifiers(public)
+	return &signer{s, public, v}, err
 }
 
 // head returns the tree of the first n records, and its signed head. The same tree has the same head.
