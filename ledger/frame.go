@@ -3,11 +3,11 @@ package ledger
 import (
 	"bufio"
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -32,15 +32,8 @@ var (
 )
 
 func appendFrame(b []byte, number int64, text []byte) []byte {
-	b = appendFrameLine(b, number, text)
+	b = fmt.Appendf(b, "%d %d %v\n", number, len(text), tlog.RecordHash(text))
 	return append(append(b, text...), '\n')
-}
-
-func appendFrameLine(b []byte, number int64, text []byte) []byte {
-	hash := tlog.RecordHash(text)
-	b = append(strconv.AppendInt(b, number, 10), ' ')
-	b = append(strconv.AppendInt(b, int64(len(text)), 10), ' ')
-	return append(base64.StdEncoding.AppendEncode(b, hash[:]), '\n')
 }
 
 // frames reads a log behind its header.
@@ -48,7 +41,7 @@ type frames struct {
 	r      *bufio.Reader
 	next   int64 // the number of the next record
 	offset int64 // where its frame begins
-	text   []byte
+	frame  []byte
 }
 
 func readFrames(r io.Reader, offset int64) *frames {
@@ -65,30 +58,28 @@ func (f *frames) read() (text []byte, at place, err error) {
 	case err != nil:
 		return nil, at, err
 	}
-	length, first := 0, append(make([]byte, 0, maxFrameLine), first...) // the next read uses the buffer again
+	f.frame = append(f.frame[:0], first...)
+	length, end := 0, len(first)
 	if words := bytes.Split(first, []byte(" ")); len(words) == 3 {
 		length, _ = strconv.Atoi(string(words[1]))
 	}
 	if length <= 0 || length > maxText {
 		return nil, at, errBroken
 	}
-	if len(f.text) <= length {
-		f.text = make([]byte, max(4096, 2*length))
-	}
-	text = f.text[:length+1]
-	if _, err := io.ReadFull(f.r, text); isEnd(err) {
+	f.frame = slices.Grow(f.frame, length+1)[:end+length+1]
+	if _, err := io.ReadFull(f.r, f.frame[end:]); isEnd(err) {
 		return nil, at, errBroken
 	} else if err != nil {
 		return nil, at, err
 	}
-	want := appendFrameLine(make([]byte, 0, maxFrameLine), f.next, text[:length])
-	if !bytes.Equal(first, want) || text[length] != '\n' {
+	text = f.frame[end : end+length]
+	if !bytes.Equal(f.frame, appendFrame(make([]byte, 0, len(f.frame)), f.next, text)) {
 		return nil, at, errBroken
 	}
-	at = place{f.offset + int64(len(first)), int32(length)}
-	f.offset = at.offset + int64(length) + 1
+	at = place{f.offset + int64(end), int32(length)}
+	f.offset += int64(len(f.frame))
 	f.next++
-	return text[:length], at, nil
+	return text, at, nil
 }
 
 // readLog reads the records of the log that a head is about. The error is errBroken for any other log, errNewer, and that
