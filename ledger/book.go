@@ -53,12 +53,11 @@ type entry struct {
 	kind    kind
 	text    []byte
 	version id
-	sum     [sha256.Size]byte // of a record
-	subdir  string            // of a record
-	drift   id                // of a drift
-	at      place             // of a text that is written
-	done    bool              // it was decided and, if it is new, written
-	err     error             // the result, once it is done
+	pin           // of a record
+	drift   id    // of a drift
+	at      place // of a text that is written
+	done    bool  // it was decided and, if it is new, written
+	err     error // the result, once it is done
 }
 
 func newBook() *book { return &book{pins: map[id]pin{}, drifts: map[id][]id{}} }
@@ -73,8 +72,9 @@ func parseEntry(text []byte) (*entry, error) {
 		return &entry{kind: drift, text: text, version: versionID(d.ModuleVersion), drift: what}, err
 	}
 	r, err := ParseRecord(text)
-	e := &entry{text: text, version: versionID(r.ModuleVersion), subdir: strings.Clone(r.Subdir)}
+	e := &entry{text: text, version: versionID(r.ModuleVersion)}
 	e.sum, _ = r.Sum.Hash()
+	e.subdir = strings.Clone(r.Subdir)
 	if r.Reason != "" {
 		e.kind = acceptance
 	}
@@ -107,7 +107,8 @@ func (b *book) enter(e *entry) {
 	if e.kind == drift {
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
 	} else {
-		b.pins[e.version] = pin{b.size(), e.sum, e.subdir}
+		e.number = b.size()
+		b.pins[e.version] = e.pin
 	}
 	b.places = append(b.places, e.at)
 }
@@ -115,12 +116,11 @@ func (b *book) enter(e *entry) {
 // replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
 func (b *book) replay(text []byte, at place) error {
 	e, err := parseEntry(text)
-	known := false
 	if err == nil {
-		known, err = b.decide(e)
-	}
-	if known {
-		err = errors.New("a record that repeats another")
+		var known bool
+		if known, err = b.decide(e); known {
+			err = errors.New("a record that repeats another")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %v", errBroken, err)
@@ -147,13 +147,10 @@ func (s stored) root(n int64) (tlog.Tree, error) {
 	return tlog.Tree{N: n, Hash: h}, err
 }
 
-// ReadHashes implements [tlog.HashReader].
+// ReadHashes implements [tlog.HashReader] for what is in the tree.
 func (s stored) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	list := make([]tlog.Hash, len(indexes))
 	for i, at := range indexes {
-		if at < 0 || at >= int64(len(s)) {
-			return nil, fmt.Errorf("hash %d of %d: %w", at, len(s), fs.ErrNotExist)
-		}
 		list[i] = s[at]
 	}
 	return list, nil

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io/fs"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -16,16 +16,16 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Bounds of what is written down, in bytes.
 const (
+	driftPrefix = "drift "
+
+	// Bounds of what is written down, in bytes.
 	maxText   = 32 << 10
 	maxURL    = 16 << 10
 	maxCommit = 128
 	maxReason = 1024
 	maxSubdir = 1024
 )
-
-const driftPrefix = "drift "
 
 // The names of the lines that follow the first, in their order.
 var (
@@ -83,36 +83,34 @@ func FormatDrift(d Drift) ([]byte, error) {
 }
 
 // ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
-func ParseRecord(text []byte) (r Record, err error) {
+func ParseRecord(text []byte) (Record, error) {
 	first, value := parseText(text, recordLines)
-	if len(first) == 3 {
-		r.ModuleVersion, err = ParseKey(module.Version{Path: first[0], Version: first[1]})
-		r.Sum, r.Time = modproxy.Sum(first[2]), parseTime(value[0])
-		r.Source, r.Subdir, r.Reason = modproxy.Source{URL: value[1], Commit: value[2]}, value[3], value[4]
-	}
-	if again, errFormat := FormatRecord(r); err != nil || errFormat != nil || !bytes.Equal(again, text) {
-		return Record{}, badText(text)
-	}
-	return r, nil
+	v, err := ParseKey(module.Version{Path: first[0], Version: first[1]})
+	return whole(text, FormatRecord, err, Record{
+		ModuleVersion: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
+		Source: modproxy.Source{URL: value[1], Commit: value[2]}, Subdir: value[3], Reason: value[4],
+	})
 }
 
 // ParseDrift is the inverse of [FormatDrift]; its error is [modproxy.ErrInvalid].
-func ParseDrift(text []byte) (d Drift, err error) {
+func ParseDrift(text []byte) (Drift, error) {
 	first, value := parseText(text, driftLines)
-	if len(first) == 3 {
-		d.ModuleVersion, err = ParseKey(module.Version{Path: first[1], Version: first[2]})
-		d.Recorded, d.Offered, d.Subdir = modproxy.Sum(value[0]), modproxy.Sum(value[1]), value[2]
-		d.Time, d.Source = parseTime(value[3]), modproxy.Source{URL: value[4], Commit: value[5]}
+	v, err := ParseKey(module.Version{Path: first[1], Version: first[2]})
+	return whole(text, FormatDrift, err, Drift{
+		ModuleVersion: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
+		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]},
+	})
+}
+
+// whole returns value, unless there was an error or its text is another.
+func whole[T any](text []byte, format func(T) ([]byte, error), err error, value T) (T, error) {
+	if again, errFormat := format(value); err != nil || errFormat != nil || !bytes.Equal(again, text) {
+		return *new(T), fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text)
 	}
-	if again, errFormat := FormatDrift(d); err != nil || errFormat != nil || !bytes.Equal(again, text) {
-		return Drift{}, badText(text)
-	}
-	return d, nil
+	return value, nil
 }
 
 func isDrift(text []byte) bool { return bytes.HasPrefix(text, []byte(driftPrefix)) }
-
-func badText(text []byte) error { return fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text) }
 
 // formatText returns a first line, and a line of a name, a blank and a value for each value that is not empty.
 func formatText(first string, names []string, values ...string) ([]byte, error) {
@@ -129,16 +127,17 @@ func formatText(first string, names []string, values ...string) ([]byte, error) 
 }
 
 // parseText returns the words of the first line of a text, and the values of the lines with these names, empty where
-// there is none. Callers compare: formatting what was parsed gives the text again, or the text is not valid.
-func parseText(text []byte, names []string) (first, values []string) {
+// there is none. It passes over what it does not know: see whole.
+func parseText(text []byte, names []string) (first [3]string, values []string) {
 	line, rest, _ := strings.Cut(string(text), "\n")
+	copy(first[:], strings.SplitN(line, " ", 3))
 	values = make([]string, len(names))
 	for i, name := range names {
 		if behind, ok := strings.CutPrefix(rest, name+" "); ok {
 			values[i], rest, _ = strings.Cut(behind, "\n")
 		}
 	}
-	return strings.Split(line, " "), values
+	return first, values
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -163,8 +162,8 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	if t = t.UTC(); t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
 		return fmt.Errorf("%w: time %v", modproxy.ErrInvalid, t)
 	}
-	if s := subdir; s != "" && (s != path.Clean(s) || s[0] == '/' || s == ".." || strings.HasPrefix(s, "../") || len(s) > maxSubdir || !isLine(s)) {
-		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, s)
+	if subdir != "" && (!fs.ValidPath(subdir) || len(subdir) > maxSubdir || !isLine(subdir)) {
+		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, subdir)
 	}
 	u, err := url.Parse(source.URL)
 	if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(source.URL) > maxURL || !isLine(source.URL) {
