@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -40,11 +41,8 @@ var (
 //
 // The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
 func Key(v modproxy.ModuleVersion) (module.Version, error) {
-	if err := v.Check(); err != nil {
-		return module.Version{}, err
-	}
 	version, err := modproxy.CanonicalVersion(v.Version)
-	if err != nil {
+	if err := cmp.Or(v.Check(), err); err != nil {
 		return module.Version{}, err
 	}
 	if version != v.Version {

@@ -94,13 +94,12 @@ func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
 func each[T any](ctx context.Context, l *Log, drifts bool, parse func([]byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for i := range l.Tree().N {
-			text, err := l.text(i)
-			err = errors.Join(ctx.Err(), err)
-			if err == nil && isDrift(text) != drifts {
-				continue
-			}
 			var value T
-			if err == nil {
+			text, err := l.text(i)
+			if err = cmp.Or(ctx.Err(), err); err == nil {
+				if isDrift(text) != drifts {
+					continue
+				}
 				value, err = parse(text)
 			}
 			if !yield(value, err) || err != nil {
@@ -189,10 +188,10 @@ func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 // append writes the text of a record or an observation, unless it could not be formatted. The first caller of those that
 // wait while others write then writes the entries of all of them.
 func (l *Log) append(ctx context.Context, text []byte, err error) error {
-	var e *entry
-	if err == nil {
-		e, err = parseEntry(text)
+	if err != nil {
+		return err
 	}
+	e, err := parseEntry(text)
 	if err != nil {
 		return err
 	}
@@ -234,6 +233,9 @@ func (l *Log) writeWaiting() {
 		return true
 	})
 	l.mu.Unlock()
+	if len(now) == 0 {
+		return
+	}
 	if err := l.extend(now); err != nil {
 		for _, e := range now {
 			e.err = err
@@ -243,9 +245,6 @@ func (l *Log) writeWaiting() {
 
 // extend writes entries, durably, and enters them into the book.
 func (l *Log) extend(entries []*entry) (err error) {
-	if len(entries) == 0 {
-		return nil
-	}
 	var text []byte
 	hashes, n := l.book.hashes, l.book.size()
 	for _, e := range entries {

@@ -16,13 +16,8 @@ type Recheck struct {
 	Registry     *Registry
 	Every        time.Duration // for all versions; zero: never
 	FetchTimeout time.Duration // of one fetch
-	Turns        Turns
-}
-
-// Turns bounds how much is fetched at once.
-type Turns interface {
 	// Turn waits for a turn to fetch for a module, until ctx ends. The caller calls done after the fetch.
-	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
+	Turn func(ctx context.Context, m modproxy.Module) (done func(), err error)
 }
 
 const commitTimeout = time.Minute // of one question for a commit
@@ -38,11 +33,10 @@ func (r *Recheck) Run(ctx context.Context) {
 		pause := r.Every / time.Duration(len(records)+1)
 		sleep(ctx, pause)
 		for v, rec := range records {
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil {
+				seen[v] = r.recheck(ctx, rec, seen[v])
+				sleep(ctx, pause)
 			}
-			seen[v] = r.recheck(ctx, rec, seen[v])
-			sleep(ctx, pause)
 		}
 	}
 }
@@ -77,7 +71,7 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	}
 	var done func()
 	if err == nil {
-		done, err = r.Turns.Turn(ctx, rec.Module)
+		done, err = r.Turn(ctx, rec.Module)
 	}
 	if err != nil {
 		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
@@ -90,11 +84,10 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	if err == nil {
 		err = errors.Join(r.Registry.compare(fetching, rec.ModuleVersion, p), p.Close())
 	}
-	if ctx.Err() != nil {
-		return seen
+	if ctx.Err() == nil {
+		r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})
 	}
-	r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})
-	if errors.Is(err, modproxy.ErrUnavailable) { // it is not known what it has
+	if ctx.Err() != nil || errors.Is(err, modproxy.ErrUnavailable) { // it is not known what it has
 		return seen
 	}
 	return commit

@@ -60,28 +60,26 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 // Check compares what is installed with entries. Every error is about one version: [modproxy.ErrChanged] when it is not
 // the same, is missing, or is one too many, or what else is wrong with it.
 func Check(entries []Entry, calls []Call) (errs []error) {
-	locked := map[modproxy.ModuleVersion]Entry{}
-	for _, e := range entries {
-		locked[e.ModuleVersion] = e
-	}
+	locked := map[modproxy.ModuleVersion]bool{}
 	versions, by := group(calls)
-	for _, v := range versions {
-		if e, ok := locked[v]; !ok {
-			more := ""
-			if n := len(by[v]) - 1; n > 0 {
-				more = fmt.Sprintf(" and %d more", n)
-			}
-			errs = append(errs, different(v, "it is installed (module %s%s), and not locked", by[v][0].Key, more))
-		} else if _, err := compare(e, by[v]); err != nil {
+	for _, e := range entries {
+		locked[e.ModuleVersion] = true
+		installed := by[e.ModuleVersion]
+		if len(installed) == 0 {
+			errs = append(errs, different(e.ModuleVersion, "it is locked as %s, and not installed", e.Sum))
+		} else if _, err := compare(e, installed); err != nil {
 			errs = append(errs, err)
 		}
-		delete(locked, v)
 	}
-	for _, e := range entries {
-		if _, ok := locked[e.ModuleVersion]; ok {
-			errs = append(errs, different(e.ModuleVersion, "it is locked as %s, and not installed", e.Sum))
-			delete(locked, e.ModuleVersion)
+	for _, v := range versions {
+		if locked[v] {
+			continue
 		}
+		more := ""
+		if n := len(by[v]) - 1; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		errs = append(errs, different(v, "it is installed (module %s%s), and not locked", by[v][0].Key, more))
 	}
 	return errs
 }

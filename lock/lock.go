@@ -16,9 +16,8 @@
 package lock
 
 import (
-	"bytes"
 	"fmt"
-	"path"
+	"io/fs"
 	"slices"
 	"strings"
 	"unicode"
@@ -68,18 +67,20 @@ func (e Entry) line() string {
 func Parse(text []byte) ([]Entry, error) {
 	var entries []Entry
 	seen := map[modproxy.ModuleVersion]Entry{}
-	for i, line := range bytes.Split(text, []byte{'\n'}) {
-		s := strings.TrimSuffix(string(line), "\r")
+	for i, s := range strings.Split(string(text), "\n") {
+		s = strings.TrimSuffix(s, "\r")
 		if s == "" || s[0] == '#' {
 			continue
 		}
 		e, err := parseLine(s)
+		before, ok := seen[e.ModuleVersion]
+		if err == nil && ok && before != e {
+			err = fmt.Errorf("%w: %s has another sum or directory in a line above", modproxy.ErrInvalid, e.ModuleVersion)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
-		if before, ok := seen[e.ModuleVersion]; ok && before != e {
-			return nil, fmt.Errorf("line %d: %w: %s has another sum or directory in a line above", i+1, modproxy.ErrInvalid, e.ModuleVersion)
-		} else if !ok {
+		if !ok {
 			seen[e.ModuleVersion] = e
 			entries = append(entries, e)
 		}
@@ -88,12 +89,9 @@ func Parse(text []byte) ([]Entry, error) {
 }
 
 func parseLine(s string) (e Entry, err error) {
-	words := strings.SplitN(s, " ", 4)
-	if len(words) < 3 {
+	words := append(strings.SplitN(s, " ", 4), "")
+	if len(words) < 4 {
 		return e, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
-	}
-	if len(words) == 4 {
-		e.Subdir = words[3]
 	}
 	if e.Module, _, err = parseSource(words[0]); err != nil {
 		return e, err
@@ -101,7 +99,7 @@ func parseLine(s string) (e Entry, err error) {
 	if e.Version, err = modproxy.CanonicalVersion(words[1]); err != nil {
 		return e, err
 	}
-	e.Sum = modproxy.Sum(words[2])
+	e.Sum, e.Subdir = modproxy.Sum(words[2]), words[3]
 	if _, err = e.Sum.Hash(); err != nil || e.line() != s || e.Subdir != "" && !isSubdir(e.Subdir) {
 		return e, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
 	}
@@ -112,8 +110,7 @@ func parseLine(s string) (e Entry, err error) {
 // a remark.
 func isSubdir(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	return s != "." && s == path.Clean(s) && !strings.ContainsRune("/# ", rune(s[0])) && s != ".." && !strings.HasPrefix(s, "../") &&
-		!strings.ContainsFunc(s, unprintable)
+	return s != "." && fs.ValidPath(s) && !strings.ContainsRune("# ", rune(s[0])) && !strings.ContainsFunc(s, unprintable)
 }
 
 // parseSource reads the source address of a module in a registry. An address without a hostname is an error: it does not

