@@ -181,14 +181,9 @@ func refuseLinks(dir string) error {
 		"quarantine", "tmp", "scratch", "blobs", "blobs/v1", "blobs/v1/sha256",
 		"index.db", "layout.json", "ledger", "auth", lockName, socketName,
 	}
-	for _, name := range []string{"ledger", "auth"} {
-		entries, err := os.ReadDir(filepath.Join(dir, name))
-		if err != nil {
-			continue // its reader says so
-		}
-		for _, entry := range entries {
-			names = append(names, filepath.Join(name, entry.Name()))
-		}
+	for _, pattern := range []string{"ledger/*", "auth/*"} {
+		found, _ := fs.Glob(os.DirFS(dir), pattern) // without what cannot be read, of which its reader says so
+		names = append(names, found...)
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, filepath.FromSlash(name))

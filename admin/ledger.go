@@ -41,21 +41,33 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 	if err != nil {
 		return done, err
 	}
-	var list []modproxy.Record
+	list, err := s.history(ctx, chosen)
+	for _, rec := range list {
+		each(rec)
+	}
+	return done, err
+}
+
+// history returns the records of the chosen versions, in the order in which they were added. Without a ledger there
+// are none.
+func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) (list []Record, err error) {
+	if s.Ledger == nil {
+		return nil, nil
+	}
 	last := map[modproxy.ModuleVersion]int{}
 	for rec, err := range s.Ledger.All(ctx) {
 		if err != nil {
-			return done, err
+			return nil, err
 		}
 		if chosen(rec.ModuleVersion) {
 			last[rec.ModuleVersion] = len(list)
-			list = append(list, rec)
+			list = append(list, Record{NameOf(rec.ModuleVersion), rec, false})
 		}
 	}
-	for i, rec := range list {
-		each(Record{NameOf(rec.ModuleVersion), rec, last[rec.ModuleVersion] == i})
+	for _, i := range last {
+		list[i].Counts = true
 	}
-	return done, nil
+	return list, nil
 }
 
 // Drift is an observation of the ledger, and whether it is open.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -77,28 +76,17 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool { return !listed[v] && matches(v.Module) })
 	for _, rec := range gone {
 		all.Blobs++
-		each(Package{Name: NameOf(rec.ModuleVersion), State: "evicted", Sum: rec.Sum, Source: rec.Source})
+		each(Package{Name: rec.Name, State: "evicted", Sum: rec.Sum, Source: rec.Source})
 	}
 	return all, err
 }
 
-// counting returns the records of the chosen versions that count, in the order of their
-// names. Without a ledger there are none.
-func (s *Server) counting(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) ([]modproxy.Record, error) {
-	if s.Ledger == nil {
-		return nil, nil
-	}
-	last := map[modproxy.ModuleVersion]modproxy.Record{}
-	for rec, err := range s.Ledger.All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if chosen(rec.ModuleVersion) {
-			last[rec.ModuleVersion] = rec
-		}
-	}
-	byName := func(a, b modproxy.Record) int { return strings.Compare(a.String(), b.String()) }
-	return slices.SortedFunc(maps.Values(last), byName), nil
+// counting returns the records of the chosen versions that count, in the order of their names.
+func (s *Server) counting(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) ([]Record, error) {
+	list, err := s.history(ctx, chosen)
+	list = slices.DeleteFunc(list, func(r Record) bool { return !r.Counts })
+	slices.SortFunc(list, func(a, b Record) int { return strings.Compare(a.String(), b.String()) })
+	return list, err
 }
 
 // ParsePattern reads a pattern of module addresses, in which * stands for any part of a
@@ -138,7 +126,7 @@ func (s *Server) remove(ctx context.Context, in Name, each func(Removed)) (done 
 		chosen, _ := Query{Name: in}.choose()
 		records, errLedger := s.counting(ctx, chosen)
 		for _, rec := range records {
-			each(Removed{Name: NameOf(rec.ModuleVersion), Sum: rec.Sum})
+			each(Removed{Name: rec.Name, Sum: rec.Sum})
 		}
 		if errLedger != nil || len(records) > 0 {
 			err = errLedger
