@@ -40,7 +40,11 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 	if c != nil {
-		server.TLSConfig = c.config()
+		server.TLSConfig = &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
+		}
 	}
 	return server
 }
@@ -229,14 +233,6 @@ func newCertificate(paths config.TLS) (*certificate, error) {
 		return nil, config.Error{fmt.Errorf("tls: %w", err)}
 	}
 	return c, nil
-}
-
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
-	}
 }
 
 // get returns the certificate in the files as they are now, or the last good one. It does not wait for another
