@@ -17,24 +17,23 @@ import (
 )
 
 // addServerFlags gives verbs the flags for a proxy elsewhere.
-func addServerFlags(cmds ...*cobra.Command) {
+func (env *environment) addServerFlags(cmds ...*cobra.Command) {
 	for _, cmd := range cmds {
-		cmd.Flags().String("server", "", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory")
-		cmd.Flags().String("token-file", "", "`file` with an operator's token for --server (MODPROXY_TOKEN)")
+		addFlag(cmd, &env.server, "server", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory", parseURL)
+		cmd.Flags().StringVar(&env.tokenFile, "token-file", "", "`file` with an operator's token for --server (MODPROXY_TOKEN)")
 	}
 }
 
 // settings reads the configuration and does not check it as a whole: the proxy that serves may have had other
 // flags. With --server the configuration is the proxy's, and settings returns nil.
 func (env *environment) settings() (*config.Config, error) {
-	server := env.flags.Lookup("server")
 	switch {
 	case env.config != nil:
-	case server != nil && server.Value.String() != "":
+	case env.server != "":
 		if env.flags.Changed("data") {
 			return nil, misuse{errors.New("--server names a proxy elsewhere, and --data a directory here: give one of them")}
 		}
-	case server != nil && env.flags.Changed("token-file"):
+	case env.tokenFile != "":
 		return nil, misuse{errors.New("--token-file goes with --server")}
 	default:
 		var err error
@@ -102,18 +101,14 @@ func (env *environment) alone(ctx context.Context, f func(*config.Config) error)
 
 // remote returns the API of the proxy at --server.
 func (env *environment) remote() (*admin.Client, error) {
-	server := env.flags.Lookup("server").Value.String()
 	token := env.variable("MODPROXY_TOKEN")
-	if name := env.flags.Lookup("token-file").Value.String(); name != "" {
+	if env.tokenFile != "" {
 		var err error
-		if token, err = readToken(name); err != nil {
+		if token, err = readToken(env.tokenFile); err != nil {
 			return nil, err
 		}
 	}
-	if err := config.CheckURL(server); err != nil {
-		return nil, misuse{fmt.Errorf("--server: %w", err)}
-	}
-	api, err := admin.Remote(server, strings.TrimSpace(token))
+	api, err := admin.Remote(env.server, strings.TrimSpace(token))
 	if err != nil {
 		return nil, misuse{fmt.Errorf("--server: %w", err)}
 	}

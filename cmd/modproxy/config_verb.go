@@ -34,12 +34,7 @@ output is itself a configuration file.`,
 			return env.print(all, "  ", "")
 		},
 	}, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
-	cmd.AddCommand(newConfigCheckCommand(env))
-	return cmd
-}
-
-func newConfigCheckCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	cmd.AddCommand(&cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration",
 		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
@@ -54,7 +49,8 @@ and print everything that is wrong with it. Nothing is connected to.`,
 			}
 			return env.printf("The configuration is in order.\n")
 		},
-	}
+	})
+	return cmd
 }
 
 // tools are the clients that --tool can name.

@@ -32,7 +32,7 @@ directory, and with --server on a proxy elsewhere.`)
 		newLedgerShowCommand(env), newLedgerDriftCommand(env), newLedgerAcceptCommand(env), newLedgerKeyCommand(env),
 		newLedgerExportCommand(env), newLedgerImportCommand(env),
 	}
-	addServerFlags(verbs...)
+	env.addServerFlags(verbs...)
 	cmd.AddCommand(append(verbs, newLedgerInitCommand(env))...)
 	return cmd
 }

@@ -34,9 +34,10 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	flags   *pflag.FlagSet // of the verb
-	config  *config.Config // nil until settings has read it
-	started bool           // the command line was valid
+	flags             *pflag.FlagSet // of the verb
+	server, tokenFile string         // --server and --token-file, of the verbs that operate a proxy
+	config            *config.Config // nil until settings has read it
+	started           bool           // the command line was valid
 }
 
 // load reads the configuration and checks it: defaults, then the file, then
@@ -96,7 +97,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
 	anywhere := []*cobra.Command{newGCCommand(env), newLsCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env)}
-	addServerFlags(anywhere...)
+	env.addServerFlags(anywhere...)
 	root.AddCommand(append(anywhere,
 		newConfigCommand(env), newClientConfigCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
 		newLockCommand(env), newRebuildCommand(env), newServeCommand(env), newTokenCommand(env), newVersionCommand(env))...)
