@@ -26,10 +26,9 @@ type Listed struct {
 	Entry    json.RawMessage // the whole entry; of a parsed document, a part of Document
 }
 
-// ParseVersions reads a registry's versions document
-// (https://opentofu.org/docs/internals/module-registry-protocol/). Of several modules the first counts, as for the
-// clients. Entries whose version no client can parse are dropped and counted. It takes about three times the document in
-// memory, and 160 bytes for each version.
+// ParseVersions reads a registry's versions document (https://opentofu.org/docs/internals/module-registry-protocol/).
+// Of several modules the first counts, as for the clients. Entries whose version no client can parse are dropped and
+// counted. It takes about three times the document in memory, and 160 bytes for each version.
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
 func ParseVersions(document []byte) (*Versions, error) { return parseVersions(document, nil) }

@@ -47,8 +47,7 @@ type Grant struct {
 // MayRead reports whether one of the scopes covers m.
 func (g Grant) MayRead(m modproxy.Module) bool { return g.Scopes.Covers(m) }
 
-// MayReadOf reports whether one of the scopes covers modules of a namespace of host, or of any namespace when
-// that is empty.
+// MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any.
 func (g Grant) MayReadOf(host, namespace string) bool {
 	return slices.ContainsFunc(g.Scopes, func(s Scope) bool {
 		return covers(s.Host, host) && (namespace == "" || covers(s.Namespace, namespace))
@@ -102,8 +101,7 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, &p)
 }
 
-// PrincipalOf returns the principal that sent the request of ctx; the zero Principal unless [WithPrincipal]
-// gave it one.
+// PrincipalOf returns the principal that [WithPrincipal] gave ctx, or the zero Principal.
 func PrincipalOf(ctx context.Context) Principal {
 	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
 		return *p
@@ -234,11 +232,9 @@ type Authenticator struct {
 	Signer *Signer  // nil: no signed path is good
 }
 
-// Identify returns the principal that sent a request with the given header. The credential is a token, either
-// as a bearer token, which is how clients show what they have for the registry's host, or as the password of
-// basic authentication with any user name, which is how they show what .netrc has. now is from [time.Now].
-//
-// The error is a [*Refused], or [modproxy.ErrUnavailable] when the principal cannot be known.
+// Identify returns the principal that sent a request with the given header. The credential is a token: a bearer token,
+// as clients show what they have for the registry's host, or the password of basic authentication with any user name,
+// as they show what .netrc has. now is from [time.Now]. Errors: a [*Refused], [modproxy.ErrUnavailable].
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	values := header["Authorization"]
 	switch len(values) {
@@ -272,10 +268,9 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 	return nil
 }
 
-// Package returns the principal that asks for the package of m at path, in its one spelling. It is identified
-// by the segment that was before the path, as [CutSegment] returns it, and without one by the header.
-//
-// Errors: those of Identify, and [modproxy.ErrNotFound], with the principal, if it may not read m.
+// Package returns the principal that asks for the package of m at path, in its one spelling. It is identified by the
+// segment before the path, as [CutSegment] returns it, and without one by the header. Errors are those of Identify, and
+// [modproxy.ErrNotFound], with the principal, if it may not read m.
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {

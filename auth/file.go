@@ -59,8 +59,7 @@ func openFile[T any](path, what, format string, check func(*T) error) (*file[T],
 	return f, f.read(&seen[T]{}, f.clock.start).err
 }
 
-// get returns what the file has, as of at most maxUnseen before now. While one caller looks, the others go on
-// with what was seen before.
+// get returns what the file has, at most maxUnseen before now. While one caller looks, others get what was seen before.
 func (f *file[T]) get(now time.Time) (*T, error) {
 	s := f.last.Load()
 	switch age := now.Sub(s.at).Abs(); {

@@ -34,8 +34,7 @@ type SignerConfig struct {
 	Life time.Duration
 	// Tokens are those that paths are signed for. Nil: no path that was signed for a token is good.
 	Tokens *Tokens
-	// Rules stands for what principals known [ByIssuer] may do: paths that were signed under other rules are not
-	// good.
+	// Rules stands for what principals known [ByIssuer] may do. A path is good under the rules it was signed under.
 	Rules string
 }
 
@@ -90,10 +89,9 @@ func (s *Signer) Check() error {
 	return err
 }
 
-// Path returns path with the segment that is signed for p before it. path is that of a package which p may read,
-// from the root and in its one spelling. now is from [time.Now].
-//
-// Errors: [modproxy.ErrUnauthorized] for [Nobody], [modproxy.ErrUnavailable] while the key cannot be used.
+// Path returns path with the segment that is signed for p before it. path is that of a package which p may read, from
+// the root and in its one spelling. now is from [time.Now]. Errors: [modproxy.ErrUnauthorized] for [Nobody],
+// [modproxy.ErrUnavailable] while the key cannot be used.
 func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
 		return "", &Refused{"nothing is signed for " + p.String()}
@@ -111,8 +109,7 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	return "/" + segmentPrefix + segmentCoding.EncodeToString(made[:]) + path, nil
 }
 
-// mac returns the HMAC-SHA-256 of a segment before a path: over what makes it one thing and no other, each part
-// behind its length.
+// mac returns the HMAC-SHA-256 of a segment before a path, over parts that can be read in one way only.
 func (s *Signer) mac(key []byte, of *segment, path string) []byte {
 	text := appendPart(make([]byte, 0, 512), "modproxy package path")
 	for _, part := range [][]byte{of[:expiryAt], of[expiryAt:idAt], of[idAt:macAt]} {
@@ -131,11 +128,9 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(part))), part...)
 }
 
-// Redeem returns the principal that the segment text before path was signed for. path is that of a package of
-// m, in its one spelling, and now is from [time.Now]. The principal is good for this package only.
-//
-// Errors: [modproxy.ErrNotFound], with the principal, if it may no longer read m, a [*Refused] for whatever
-// else is wrong with the segment, and [modproxy.ErrUnavailable] while a file cannot be used.
+// Redeem returns the principal, good for this package only, that the segment text before path was signed for. path is
+// that of a package of m, in its one spelling, and now is from [time.Now]. Errors: [modproxy.ErrNotFound], with the
+// principal, if it may no longer read m, else a [*Refused], and [modproxy.ErrUnavailable] while a file cannot be used.
 func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
@@ -170,8 +165,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	return p, err
 }
 
-// signed reports whether one of the keys made the MAC. The previous one may have, of what does not last longer
-// than what it last signed.
+// signed reports whether one of the keys made the MAC: the previous one only of what it may have signed.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
 	by := func(key []byte) bool { return hmac.Equal(given[macAt:], s.mac(key, given, path)) }
 	return by(keys.Current) ||
@@ -281,9 +275,8 @@ func newKey() []byte {
 	return key
 }
 
-// RotateKey replaces the key at path by a new one, which signs from now on in every process that has it open. What
-// was signed before stays good until it expires; after another rotation it does not. now is the wall clock's time.
-// Its error is [modproxy.ErrUnavailable].
+// RotateKey replaces the key at path, in every process that has it open. What was signed before stays good until it
+// expires, but not after another rotation. now is the wall clock's time. Its error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {
 	f, err := openKeys(path)
 	if err != nil {

@@ -28,8 +28,7 @@ const (
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is what is kept of a token; its text is not. The creator chooses the name, when it expires, and what it
-// may do.
+// Token is what is kept of a token, without its text. The creator chooses name, expiry and rights.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"` // for people: 1 to 64 letters, digits, -, _, . and @; no other token that is live has it
@@ -94,8 +93,7 @@ func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
 	return id, sha256.Sum256([]byte(rest[1:])), rest[0] == '_' && isID(id)
 }
 
-// IDOf returns the id of a principal, in the form of the ids of tokens. It is made of what makes the principal
-// unique, and hides that.
+// IDOf returns the id, in the form of the ids of tokens, of a principal that parts make unique. It hides them.
 func IDOf(parts ...string) string {
 	var text []byte
 	for _, part := range parts {
@@ -149,10 +147,8 @@ func OpenTokens(path string) (*Tokens, error) {
 	return &Tokens{f}, err
 }
 
-// Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned
-// back while the process runs makes no token last longer.
-//
-// Its error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot be used.
+// Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned back makes
+// no token last longer. Errors: a [*Refused], and [modproxy.ErrUnavailable] while the file cannot be used.
 func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	id, hash, ok := parseToken(text)
 	if !ok {
@@ -224,9 +220,7 @@ func (t *Tokens) List() ([]Token, error) {
 	return list, nil
 }
 
-// Create makes a token with the name, the expiry and the rights of spec. Its text is in nothing but the answer.
-// The token is durable when Create has returned without an error.
-//
+// Create makes a token with the name, expiry and rights of spec, durably. Its text is in nothing but the answer.
 // Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
@@ -257,10 +251,8 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 	return text, made, nil
 }
 
-// Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were
-// signed for it. To revoke again does nothing.
-//
-// Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
+// Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were signed
+// for it. To revoke again does nothing. Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {

@@ -231,8 +231,7 @@ func (c *Config) LocalURL() (string, error) {
 	return scheme + net.JoinHostPort(host, port), nil
 }
 
-// CheckURL returns what keeps s from being an absolute URL to which paths can be added. It does not repeat s,
-// which may carry a credential.
+// CheckURL returns what keeps s from being an absolute URL to add paths to, without s, which may carry a credential.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	switch {

@@ -43,8 +43,7 @@ func Default() *Config {
 	return c
 }
 
-// Load reads the configuration as [Read] does, and checks it: hostnames are normalised and secrets read from their
-// files. Its error is an [Error].
+// Load is [Read], and checks: hostnames are normalised and secrets read from their files. Its error is an [Error].
 func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	c, err := Read(file, variables, flags)
 	if err == nil {
@@ -108,8 +107,7 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, nil
 }
 
-// Reload reads the configuration again, from where it came. It returns the keys whose values differ, or what is
-// wrong with it now. c stays as it is.
+// Reload reads the configuration again and returns the keys that differ, or what is wrong now. c stays as it is.
 func (c *Config) Reload() (changed []string, err error) {
 	if c.again == nil {
 		return nil, nil // it was not read
@@ -147,8 +145,7 @@ func ownVariables(variables []string) map[string]string {
 	return own
 }
 
-// set sets a key to what the variable or the flag of that name says. A list is values with commas between them, or
-// YAML, of which JSON is a part.
+// set sets a key to what a variable or flag says. A list is values with commas between them, or YAML, or JSON.
 func (c *Config) set(k Key, name, text string) Error {
 	if k.value.Kind() != reflect.Slice {
 		if err := setText(k.value, text); err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Print writes c as a configuration file that can be read again, but for its secrets, with the source of each key
-// beside it.
+// Print writes c as a file that can be read again, but for its secrets, with the source of each key beside it.
 func (c *Config) Print(w io.Writer) error {
 	var out strings.Builder
 	groups := "" // of the last key
@@ -108,8 +107,7 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) string {
 
 var plain = regexp.MustCompile(`^[\pL\d_./:*@=+ -]+$`)
 
-// quote returns s as YAML on one line. The library alone leaves some texts bare that do not read the same in a
-// list.
+// quote returns s as YAML on one line. The library leaves some texts bare that read differently in a list.
 func quote(s string) []byte {
 	if text, err := yaml.Marshal(s); err == nil && string(text) == s+"\n" && plain.MatchString(s) {
 		return []byte(s)

@@ -21,15 +21,11 @@ import (
 const (
 	// What DNS allows for a name and each of its labels, in bytes.
 	maxName, maxLabel = 253, 63
-	// What is looked at, in bytes: a name in Unicode takes three times as many as in punycode at most, and the
-	// port takes 6.
+	// What is looked at, in bytes: Unicode takes three times as many as punycode at most, and the port takes 6.
 	maxLength = 3*maxName + 6
 )
 
-// Parse normalises a hostname with an optional port. The result is ASCII: an internationalised name is in its
-// punycode form.
-//
-// Its error is [modproxy.ErrInvalid].
+// Parse normalises a hostname with an optional port, to punycode if need be. Its error is [modproxy.ErrInvalid].
 func Parse(s string) (string, error) {
 	if isPlain(s) {
 		return s, nil
@@ -63,8 +59,7 @@ func normalise(s string) (string, error) {
 	return string(h), nil
 }
 
-// display returns how h is shown. There are names that can be compared and not shown, for which the clients'
-// code panics.
+// display returns how h is shown. The clients' code panics for some names that can be compared and not shown.
 func display(h svchost.Hostname) (shown string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -74,8 +69,7 @@ func display(h svchost.Hostname) (shown string, ok bool) {
 	return h.ForDisplay(), true
 }
 
-// isPlain reports whether s is in its normalised spelling already, for the many that are plainly so; it may be
-// wrong only in saying no.
+// isPlain reports whether s is plainly in its normalised spelling already; it may be wrong only in saying no.
 func isPlain(s string) bool {
 	name, port, hasPort := strings.Cut(s, ":")
 	if hasPort {

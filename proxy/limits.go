@@ -20,11 +20,9 @@ import (
 
 // Limits bound what clients may ask for. A zero field is no bound.
 type Limits struct {
-	// Requests is how many requests are answered at the same time. It includes those that wait for a package to be
-	// fetched.
+	// Requests is how many requests are answered at the same time, with those that wait for a package to be fetched.
 	Requests int
-	// Rate is how many requests a second one client may send, and how many at once. A client is the principal of a
-	// credential, or else an address.
+	// Rate is how many requests a second, and at once, one client may send: a principal, or else an address.
 	Rate int
 }
 
@@ -142,17 +140,15 @@ const (
 	maxDocuments  = 64 << 20 // the bytes of large documents that are sent, with their compressed forms
 )
 
-// documents bounds the memory of the documents that are sent. A slow client holds one for as long as it takes, and a
-// registry may have many that are all large. One that several clients are sent counts once. The zero value is ready. Its
-// methods are safe for concurrent use.
+// documents bounds the memory of the documents that are sent, which slow clients hold for as long as they take. One
+// that several clients are sent counts once. The zero value is ready, and safe for concurrent use.
 type documents struct {
 	mu   sync.Mutex
 	used int64
 	sent map[*byte]int // how many clients are sent the document that begins there
 }
 
-// hold must be called before document is sent, and release after it. compressed is the size of its compressed form. The
-// error says when to come back.
+// hold must be called before document is sent, and release after it. The error says when to come back.
 func (d *documents) hold(document []byte, compressed int) (release func(), err error) {
 	size := int64(len(document) + compressed)
 	if size < largeDocument {

@@ -41,8 +41,7 @@ func (h *Handler) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(h.cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// clientAddress returns the address that r came from: that of the connection, or if that is a trusted proxy's, the one
-// that it names, and so on.
+// clientAddress returns the address that r came from, before all the trusted proxies that passed it on.
 func (h *Handler) clientAddress(r *http.Request) string {
 	remote, ok := parseAddress(r.RemoteAddr)
 	if !ok || !h.trusts(remote) {
@@ -85,8 +84,7 @@ func forwardedFor(header http.Header) []string {
 	return elements
 }
 
-// standard returns the lines of Forwarded (RFC 7239), which few proxies write. Beside a header of the other kind, which
-// most write, they may be the client's.
+// standard returns the lines of Forwarded (RFC 7239). Beside X-Forwarded headers they may be the client's.
 func standard(header http.Header) []string {
 	for name := range header {
 		if strings.HasPrefix(name, "X-Forwarded-") {
@@ -96,8 +94,7 @@ func standard(header http.Header) []string {
 	return header["Forwarded"]
 }
 
-// forwarded returns what the nearest proxy says of the request that it got: the last element of X-Forwarded-Proto and
-// X-Forwarded-Host, or else of Forwarded.
+// forwarded returns what the nearest proxy says of the request that it got, in X-Forwarded headers or in Forwarded.
 func forwarded(header http.Header) (scheme, host string) {
 	if lines := header["X-Forwarded-Host"]; len(lines) > 0 {
 		return strings.ToLower(backward(header["X-Forwarded-Proto"])[0]), backward(lines)[0]

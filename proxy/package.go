@@ -10,8 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// servePackage serves the package of a version: GET, HEAD, ranges, conditions. It ends when the client that asks is no
-// longer identified.
+// servePackage serves the package of a version, with ranges and conditions, for as long as the client is identified.
 func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request, segment string) error {
 	r, stop := h.whileIdentified(r, segment)
 	defer stop()

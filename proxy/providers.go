@@ -23,8 +23,7 @@ const (
 
 // Providers answers questions about providers.
 type Providers interface {
-	// Provider returns the document at path, below the providers.v1 base URL of host. Errors are those of a
-	// [modproxy.Registry].
+	// Provider returns the document at path, below the providers.v1 base URL of host. Errors: see [modproxy.Registry].
 	Provider(ctx context.Context, host, path string) (document []byte, err error)
 }
 
@@ -117,8 +116,7 @@ func (u *Upstreams) parseProvider(requestHost, path string) (host, below string,
 	return host, strings.Join(parts, "/"), nil
 }
 
-// isProviderName reports whether s can be a segment of a provider's path: a namespace or type, which may have letters of
-// any script, a version, or a platform.
+// isProviderName reports whether s can be in a provider's path: namespace or type in any script, version, platform.
 func isProviderName(s string) bool {
 	for i, c := range s {
 		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && (i == 0 || !strings.ContainsRune("-_.+", c)) {

@@ -39,8 +39,7 @@ type Config struct {
 	// one, and asks for what any web page says, under any name that leads here. So requests are answered only under
 	// an address, localhost, and the names of PublicURL, Process and Upstreams.
 	Local bool
-	// Auth identifies clients. Registry must then give them only what they may read: see [auth.Registry]. Nil:
-	// clients need no credential.
+	// Auth identifies clients; Registry must heed them, as [auth.Registry] does. Nil: they need no credential.
 	Auth *auth.Authenticator
 	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is one.
 	Operators *auth.Authenticator
@@ -62,8 +61,7 @@ type Process interface {
 	HasName(host string) bool
 	// Problems returns what keeps the process from its work.
 	Problems() []Problem
-	// Home returns the text for a person who opens the proxy in a browser. base is the proxy's URL, or empty if that
-	// is not known.
+	// Home returns the text for a person with a browser. base is the proxy's URL, or empty if that is not known.
 	Home(base string) string
 }
 
@@ -106,8 +104,7 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// ServeHTTP answers a request. The registry protocols have paths of their own and do not go through the router, which
-// copies every request twice.
+// ServeHTTP answers a request. Those of the registry protocols do not go through the router, which copies them twice.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		// net/http does not say whether there was a Content-Length, too (RFC 9112, 6.1).

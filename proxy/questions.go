@@ -107,8 +107,7 @@ func matches(header, etag string) bool {
 	return false
 }
 
-// serveLocation answers where the package of a version is: 204 and an absolute X-Terraform-Get, the one answer that
-// every client understands.
+// serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
 func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
 	l, err := h.locate(r.Context(), &q.ModuleVersion)
 	e.Version = q.Version

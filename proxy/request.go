@@ -17,15 +17,13 @@ import (
 type Upstreams struct {
 	// Hosts are the registries that may be asked.
 	Hosts map[string]bool
-	// Private are those of Hosts that get a token: what they answer about a namespace is for clients that may read
-	// modules of it.
+	// Private are those of Hosts that get a token: their answers are for clients that may read of the namespace.
 	Private map[string]bool
 	// Any allows every registry that a path names.
 	Any bool
 	// Default answers for the proxy's own hostname.
 	Default string
-	// Namespaces has, by namespace, the upstream that answers for the proxy's own hostname instead of Default. No other
-	// upstream is asked for such a namespace.
+	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default.
 	Namespaces map[string]string
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// A client must take a piece of pieceSize bytes in pieceTime, or it is cut off: it takes a place among the requests that
-// are answered at the same time.
+// A client must take pieceSize bytes in pieceTime, or it is cut off: others wait for its turn.
 const (
 	pieceSize = 64 << 10
 	pieceTime = 60 * time.Second
@@ -35,9 +34,8 @@ type response struct {
 	why  error      // the client was cut off because of this
 }
 
-// extend gives the client time for what is written next, or returns why it was cut off. That may also be what is written
-// after the handler has ended: headers, and what is left in a buffer. The deadline stays with the connection, so every
-// request sets its own.
+// extend gives the client time for what is written next, also after the handler, or returns why it was cut off. The
+// deadline stays with the connection, so every request sets its own.
 func (w *response) extend() error {
 	var deadline time.Time
 	if w.limit > 0 {

@@ -113,8 +113,7 @@ func (h *Handler) serveAlive(w *response, r *http.Request, e *Event) error {
 	return err
 }
 
-// serveReady answers whether the proxy can do its work, and the problems: their states to everybody, all of them to
-// operators and the log.
+// serveReady answers whether the proxy can do its work. All of a problem but its state is for operators and the log.
 func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 	e.Kind = "health"
 	answer, ready := "ready\n", true

@@ -55,8 +55,7 @@ type attempt struct {
 	err    error // how it ended
 }
 
-// VerifySignature returns the payload of a token that one of the keys signed. The verifier, which calls it, has held
-// the token to the allowed algorithms.
+// VerifySignature returns the payload of a token that one of the keys signed. The verifier has allowed its algorithm.
 func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []byte, err error) {
 	defer func() { a.err = err }()
 	jws, err := jose.ParseSignedCompact(text, algorithms)
@@ -206,8 +205,7 @@ func parseDiscovery(document []byte, issuer string) (string, error) {
 	return d.Keys, nil
 }
 
-// parseKeys returns the keys of a JSON Web Key Set that sign. It passes over others, as RFC 7517, section 5,
-// wants it.
+// parseKeys returns the keys of a JSON Web Key Set that sign, without the others (RFC 7517, section 5).
 func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

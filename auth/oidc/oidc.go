@@ -90,10 +90,8 @@ func New(cfg Config) (*Verifier, error) {
 // Rules stands for all that the issuers' tokens may do: it changes with the configuration.
 func (v *Verifier) Rules() string { return v.rules }
 
-// Verify returns the principal that has the token text. A token that was good is not looked at again for a
-// minute, or until it expires.
-//
-// Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys are not known and cannot be
+// Verify returns the principal that has the token text. One that was good is not looked at again for a minute, or until
+// it expires. Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys cannot be
 // had. ctx ends the wait for them, not the fetch, which others may wait for.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
 	latest, hash := v.clock.Latest(now), sha256.Sum256([]byte(text))
