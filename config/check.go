@@ -106,14 +106,13 @@ func (k *checker) fields() {
 			k.failIf(!secret.IsZero(), path, "%s and %s_file are both set", keyName(f), keyName(f))
 		}
 		for rule := range strings.SplitSeq(f.Tag.Get("check"), ",") {
-			wrong, why := false, ""
 			switch rule {
 			case "positive":
-				wrong, why = v.Int() <= 0, "must be more than 0"
+				k.failIf(v.Int() <= 0, path, "must be more than 0")
 			case "natural":
-				wrong, why = v.Int() < 0, "must not be less than 0"
+				k.failIf(v.Int() < 0, path, "must not be less than 0")
 			case "required":
-				wrong, why = v.Len() == 0, "missing"
+				k.failIf(v.Len() == 0, path, "missing")
 			case "url":
 				if err := CheckURL(v.String()); v.String() != "" {
 					k.fail(path, err)
@@ -127,10 +126,9 @@ func (k *checker) fields() {
 				v.SetString(host)
 			case "unique":
 				at := index.ReplaceAllString(path, "") + " " + v.String()
-				wrong, why = seen[at], fmt.Sprintf("%.200s appears twice", v)
+				k.failIf(seen[at], path, "%.200s appears twice", v)
 				seen[at] = true
 			}
-			k.failIf(wrong, path, "%s", why)
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package hint is for errors whose remedy is known, and for what a misspelt name
-// was meant to be.
+// Package hint is for errors whose remedy is known, and for what a misspelt name was meant to be.
 package hint
 
 import "errors"

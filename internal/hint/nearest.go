@@ -2,8 +2,7 @@ package hint
 
 import "fmt"
 
-// Nearest returns the candidate that is fewest edits away from s, or empty when none
-// is near enough to be meant. Of equally near ones it is the first.
+// Nearest returns the first candidate that is fewest edits away from s, or empty when none is near enough to be meant.
 func Nearest(s string, candidates []string) string {
 	best, least := "", 1+max(1, len(s)/3)
 	for _, c := range candidates {
@@ -22,30 +21,27 @@ func DidYouMean(s string, candidates []string, otherwise string) string {
 	return otherwise
 }
 
-// distance is the number of edits, an exchange of neighbours being one, that
-// turn a into b; limit, when there are at least as many.
+// distance is the number of edits, an exchange of neighbours being one, that turn a into b, or limit if that is less.
 func distance(a, b string, limit int) int {
 	if diff := len(a) - len(b); diff >= limit || -diff >= limit {
 		return limit
 	}
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	before, last, row := rows[0], rows[1], rows[2]
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
+	rows := make([][]int, len(a)+1) // by how much of a, and of b
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j], rows[i][j-1], rows[i-1][j-1])
 			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
 			}
 		}
-		before, last, row = last, row, before
 	}
-	return min(last[len(b)], limit)
+	return min(rows[len(a)][len(b)], limit)
 }
