@@ -65,13 +65,6 @@ type Process interface {
 	Home(base string) string
 }
 
-// noProcess is a process of which nothing is known.
-type noProcess struct{}
-
-func (noProcess) HasName(string) bool { return false }
-func (noProcess) Problems() []Problem { return nil }
-func (noProcess) Home(string) string  { return "" }
-
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
 	cfg       Config
@@ -85,7 +78,6 @@ type Handler struct {
 // New makes a Handler.
 func New(cfg Config) *Handler {
 	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
-	cfg.Process = cmp.Or[Process](cfg.Process, noProcess{})
 	cfg.Operators = cmp.Or(cfg.Operators, &auth.Authenticator{})
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()

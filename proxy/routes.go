@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -68,8 +68,7 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 // serveHome tells a person what this is and how to configure a client. The text names every upstream.
 func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 	e.Kind = "home"
-	text := h.cfg.Process.Home(h.origin(r))
-	if text == "" {
+	if h.cfg.Process == nil {
 		return h.serveNothing(w, r, e)
 	}
 	if _, err := h.identify(r, e); err != nil {
@@ -77,7 +76,7 @@ func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, err := w.Write([]byte(text))
+	_, err := io.WriteString(w, h.cfg.Process.Home(h.origin(r)))
 	return err
 }
 
@@ -116,10 +115,10 @@ func (h *Handler) serveAlive(w *response, r *http.Request, e *Event) error {
 // serveReady answers whether the proxy can do its work. All of a problem but its state is for operators and the log.
 func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 	e.Kind = "health"
-	answer, ready := "ready\n", true
-	if problems := h.cfg.Process.Problems(); len(problems) > 0 {
+	answer, ready := "ready", true
+	if h.cfg.Process != nil {
 		var states, details []string
-		for _, p := range problems {
+		for _, p := range h.cfg.Process.Problems() {
 			states = append(states, p.State)
 			if p.Err != nil {
 				p.State += ": " + p.Err.Error()
@@ -127,17 +126,19 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 			details = append(details, p.State)
 			ready = ready && p.Minor
 		}
-		shown := states
-		if h.isOperator(r, e) {
-			shown = details
+		shown := strings.Join(states, "; ")
+		if len(states) > 0 && h.isOperator(r, e) {
+			shown = strings.Join(details, "; ")
 		}
-		answer = fmt.Sprintf("ready, but %s\n", strings.Join(shown, "; "))
 		if !ready {
 			e.Err = errors.New(strings.Join(details, "; "))
-			return &requestError{http.StatusServiceUnavailable, errors.New(strings.Join(shown, "; "))}
+			return &requestError{http.StatusServiceUnavailable, errors.New(shown)}
+		}
+		if shown != "" {
+			answer += ", but " + shown
 		}
 	}
-	_, err := w.Write([]byte(answer))
+	_, err := io.WriteString(w, answer+"\n")
 	return err
 }
 
