@@ -20,8 +20,7 @@ func of[T any](ctx context.Context) T {
 
 type asker string
 
-// WithAsker returns a context for the questions of the client with that name, which no other has. Layers that can do
-// only so much at a time share their turns by it.
+// WithAsker returns a context for the questions of the client with that name, by which layers share their turns.
 func WithAsker(ctx context.Context, name string) context.Context { return with(ctx, asker(name)) }
 
 // AskerOf returns the name of the client that asks, or an empty one.

@@ -70,8 +70,7 @@ func (e *NoSpace) Error() string {
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Fixed is an [ErrInvalid] about content that cannot change, because a commit or checksum names it. Fetching it again
-// gives the same error, unless other limits are set.
+// Fixed is an [ErrInvalid] about content that a commit or checksum names. It stays, unless other limits are set.
 type Fixed struct {
 	Err error // what is wrong; not nil
 }

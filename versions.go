@@ -51,8 +51,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	return merged, nil
 }
 
-// Latest returns the version of highest precedence that is not a pre-release, or if there is none, the pre-release of
-// highest precedence. It reports whether there is any version.
+// Latest returns the version of highest precedence, a pre-release only if there is nothing else, and if there is any.
 func (v *Versions) Latest() (best Version, found bool) {
 	for _, l := range v.List {
 		better := !found || l.Version.Compare(best) > 0

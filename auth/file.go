@@ -33,8 +33,7 @@ var (
 	errDamaged = errors.New("damaged, or changed by hand: put its backup back")
 )
 
-// file is a T that is kept in a file, which other processes may replace at any time. That there is no file is
-// an error only once it has been there; else the T is zero.
+// file is a T in a file, which other processes may replace. Without one it is zero; one that goes is an error.
 type file[T any] struct {
 	path, format string
 	what         string         // for errors
@@ -212,8 +211,7 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes the directory for the files, unless it is there, with mode 0700 and the owner of the directory that
-// it is in. Its error is [modproxy.ErrUnavailable].
+// MakeDir makes dir, unless it is there, with mode 0700 and its parent's owner. Its error is [modproxy.ErrUnavailable].
 func MakeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

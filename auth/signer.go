@@ -28,9 +28,8 @@ const (
 
 // SignerConfig is how a [Signer] is set up.
 type SignerConfig struct {
-	// Life is the length of the periods into which time is cut. A path is good to the end of the period after the
-	// one in which it was signed, so a client that asks again within a period is given the same path, which caches
-	// on its side know. From a minute to 7 days; 0 is an hour.
+	// Life is the length of the periods into which time is cut. A path is good to the end of the period after the one
+	// in which it was signed, and the same within it, for caches. From a minute to 7 days; 0 is an hour.
 	Life time.Duration
 	// Tokens are those that paths are signed for. Nil: no path that was signed for a token is good.
 	Tokens *Tokens
@@ -212,8 +211,7 @@ func (s *segment) expiry() time.Time {
 
 func (s *segment) id() string { return string(s[idAt:macAt]) }
 
-// CutSegment cuts a signed segment, good or not, off the beginning of a path from the root. If the first
-// segment does not have its form, the segment is empty and rest is path.
+// CutSegment cuts a signed segment, good or not, off the beginning of a path from the root. Without one, rest is path.
 func CutSegment(path string) (segment, rest string) {
 	if !strings.HasPrefix(path, "/"+segmentPrefix) {
 		return "", path
@@ -225,9 +223,8 @@ func CutSegment(path string) (segment, rest string) {
 	return path[1:end], path[end:]
 }
 
-// Redact returns a path, or a text with parts of a request, without secrets, for a log or an answer. It redacts
-// a segment at the beginning of a path, good or not, and what looks like a signed segment, a token or a JSON
-// Web Token anywhere else, where people have put it by mistake.
+// Redact returns a path, or a text with parts of a request, without segments, good or not, and without what looks like
+// a token or a JSON Web Token anywhere in it, where people have put it by mistake.
 func Redact(text string) string {
 	segment, rest := CutSegment(text)
 	lower := strings.ToLower(rest)

@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// The text of a token is mp_{id}_{secret}; what is in braces is base32 in lower case, so that a double click
-// selects it whole and a secret scanner finds it.
+// The text of a token is mp_{id}_{secret} in lower-case base32: a double click selects it, a secret scanner finds it.
 const (
 	tokenPrefix = "mp_"
 	idLength    = 16 // 80 random bits

@@ -63,8 +63,7 @@ func (c *Config) Describe() (map[string]Described, error) {
 	return all, nil
 }
 
-// yamlText returns v as YAML without a newline at its end. Of the entries of a list of groups it has what is set,
-// without secrets that are read from a file.
+// yamlText returns v as YAML, of the entries of a list what is set, but no secrets that are read from a file.
 func yamlText(v reflect.Value) string {
 	options := []yaml.EncodeOption{yaml.Flow(true)}
 	if isList(v.Type()) && v.Len() > 0 {

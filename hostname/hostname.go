@@ -99,8 +99,7 @@ func Display(normalised string) string {
 	return svchost.ForDisplay(normalised)
 }
 
-// ParseModule reads a module address as people write it. Without a hostname it is at host, unless that is
-// empty. The error is [modproxy.ErrInvalid].
+// ParseModule reads a module address as people write it, by default at host. Its error is [modproxy.ErrInvalid].
 func ParseModule(s, host string) (m modproxy.Module, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && host != "" {

@@ -68,8 +68,7 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 
 const onlyPackages = "only the path of a package is signed"
 
-// explainToken adds to err, of a client without a good token, where a person sets one: for the host of the source
-// address, which the path names, or else for the proxy's own.
+// explainToken adds to err where a person sets a token: for the host that the path names, or else for the proxy's own.
 func (h *Handler) explainToken(r *http.Request, err error) error {
 	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
 	if !ok {

@@ -27,8 +27,7 @@ type Limits struct {
 }
 
 const (
-	// patience is how long a request waits for its turn. Clients give versions and download ten seconds or less, and try
-	// once more after the time that they are told.
+	// patience is how long a request waits: for versions and download, clients wait ten seconds or less, and try twice.
 	patience = 3 * time.Second
 	// packagePatience is the same for packages, to which clients give any time, and no other try.
 	packagePatience = 30 * time.Second
@@ -61,8 +60,7 @@ func newAdmission(l Limits) *admission {
 	return &admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
 }
 
-// admit waits for a turn of the client that sent r. The context of the request that it returns has the name of the
-// client, for layers that share turns, too. leave gives the turn back.
+// admit waits for a turn of the client that sent r, until leave. Its request has the client's name for other layers.
 func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *http.Request, leave func(), err error) {
 	client := clientOf(r.Context(), e.Client)
 	if err := h.admission.enter(r.Context(), client, patience); err != nil {
@@ -123,8 +121,7 @@ func (a *admission) limiter(client string) *rate.Limiter {
 	return limiter
 }
 
-// clientOf returns the name of the client that sends requests from an address: the principal if it is known, else the
-// address. The owner of an address of version 6 has 2⁶⁴ of them.
+// clientOf returns the name of a client: the principal if known, else the address, of version 6 the network of 2⁶⁴.
 func clientOf(ctx context.Context, address string) string {
 	if p := auth.PrincipalOf(ctx); p.ID != "" {
 		return p.Kind.String() + " " + p.ID

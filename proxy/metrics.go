@@ -128,8 +128,7 @@ func (m *Metrics) Evicted(bytes int64) {
 	m.freed.Add(float64(bytes))
 }
 
-// MeasureStorage adds how many bytes a storage of packages has and has reserved, as its Usage says, and how many it may
-// have; zero for no bound. It is called once.
+// MeasureStorage adds the bytes of a storage of packages, and how many it may have; 0 for no bound. It is called once.
 func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int64) }, most int64) {
 	gauge := func(name, help string, value func(kept, reserved int64) int64) {
 		opts := prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}

@@ -128,9 +128,8 @@ var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
 	"this proxy needs no credential, and so answers only under a name that is known to be its own: " +
 		"set public_url to the URL that clients use, or ask for its address")}
 
-// checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name. The owner of such a name can have
-// it lead here. A page of theirs, in a browser on this machine, is then of the same origin as the proxy (DNS rebinding).
-// An address, or a name that nobody owns, cannot be used for that.
+// checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
+// so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address.
 func (h *Handler) checkName(r *http.Request) error {
 	if !h.cfg.Local || h.hasName(r.Host) {
 		return nil

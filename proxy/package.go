@@ -53,9 +53,8 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 	return content.err
 }
 
-// openPackage opens the package that r is for. A package that is sent as a whole is checked on the way; any other
-// answer is about a package that has been checked. One that turns out to be damaged is asked for once more, to be had
-// when it is mended: clients send HEAD before they ask for the package.
+// openPackage opens the package that r is for. One that is sent as a whole is checked on the way, any other before. One
+// that turns out to be damaged is asked for once more, when it is mended: clients send HEAD before they ask for it.
 func (h *Handler) openPackage(r *http.Request, q request) (*modproxy.Package, error) {
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(r.Context(), q.ModuleVersion)

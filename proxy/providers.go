@@ -27,8 +27,7 @@ type Providers interface {
 	Provider(ctx context.Context, host, path string) (document []byte, err error)
 }
 
-// serveProvider hands on what an upstream answers about a provider. Nothing of it is kept. The client fetches the package
-// from the URL in the answer, and sends no credential there.
+// serveProvider hands on what an upstream answers about a provider. Clients fetch it from there, and nothing is kept.
 func (h *Handler) serveProvider(w *response, r *http.Request, e *Event) error {
 	e.Kind = "provider"
 	host, path, malformed := h.cfg.Upstreams.parseProvider(r.Host, r.URL.EscapedPath())

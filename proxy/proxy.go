@@ -125,8 +125,7 @@ func (h *Handler) reading(f handler) http.HandlerFunc {
 	})
 }
 
-// answering returns f with its error answered, and each request logged and measured. A client that takes longer than
-// limit for a piece of its answer is cut off.
+// answering returns f with its error answered, each request logged and measured, and clients slower than limit cut off.
 func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Time: time.Now(), Client: h.clientAddress(r)}

@@ -127,8 +127,7 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 		w.Header()["Cache-Control"] = cachePrivate
 		w.Header().Set("Vary", "Authorization, User-Agent")
 		if l.Kept && l.Subdir == "" && takesCredentials(r) {
-			// OpenTofu fetches this location with its token, so that no secret is in it. It gives up after ten seconds and
-			// takes no subdirectory: this is for packages that are here, and whole.
+			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
 			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})
 		}
 	}

@@ -79,8 +79,7 @@ func (w *response) Write(p []byte) (written int, err error) {
 // Unwrap is for [http.ResponseController].
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// recheckTime is how often the principal of a long request is checked. A change of the tokens is seen a second later at
-// most, so that a request ends within five.
+// recheckTime is how often the principal of a long request is checked. The request ends within five seconds.
 const recheckTime = time.Second
 
 // whileIdentified returns r with a context that ends when the principal of r is no longer identified, because its token
@@ -114,8 +113,7 @@ func endOf(ctx context.Context) error {
 	return nil
 }
 
-// cutWhenEnded cuts the client off when ctx ends because of its principal. stop must be called when the handler ends:
-// the connection then belongs to the next request.
+// cutWhenEnded cuts the client off when ctx ends because of its principal, until the handler ends and calls stop.
 func (w *response) cutWhenEnded(ctx context.Context) (stop func()) {
 	unregister := context.AfterFunc(ctx, func() {
 		why := endOf(ctx)

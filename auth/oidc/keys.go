@@ -96,9 +96,8 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// get returns the keys, and whether the last attempt to fetch them failed. It starts an attempt if they are
-// old, or if the key that a token names is missing. It waits for the end of the attempt if the key is missing,
-// or if the last attempt is long ago; else the old keys still count.
+// get returns the keys, and whether the last attempt to fetch them failed. It starts one if they are old or lack what a
+// token names, and waits for it if the key is missing or the last one is long ago; else the old keys still count.
 func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

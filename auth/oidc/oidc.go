@@ -145,8 +145,7 @@ func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time)
 	}, nil
 }
 
-// issuerOf returns the issuer that a token names, before anything of it is believed. A token has one spelling:
-// its parts are base64 without a bit to spare.
+// issuerOf returns the issuer that a token names, unverified. A token has one spelling: base64 without a bit to spare.
 func issuerOf(text string) (string, error) {
 	if len(text) > maxToken {
 		return "", errors.New("too long")
