@@ -43,23 +43,7 @@ func (c *Claim) Listen() (net.Listener, error) {
 		return nil, err
 	}
 	defer done()
-	l, err := listenPrivately(path)
-	if err != nil {
-		return nil, err
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // the path may be gone by then
-	return &socket{l, name}, nil
-}
-
-type socket struct {
-	net.Listener
-	name string
-}
-
-// Close implements [net.Listener].
-func (s *socket) Close() error {
-	_ = os.Remove(s.name) // the next process that serves replaces what stays
-	return s.Listener.Close()
+	return listenPrivately(path) // when it is closed, it removes what is still found by that path
 }
 
 // Reach returns a client of the process that serves from the data directory. If no
