@@ -127,33 +127,27 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				// its answer counts, and certificates seldom name the loopback address.
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 			}
-			if err := health(cmd.Context(), client, strings.TrimRight(base, "/")); err != nil {
+			base = strings.TrimRight(base, "/")
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
+			if err != nil {
 				return err
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				if u, ok := err.(*url.Error); ok {
+					err = u.Err
+				}
+				return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("health of %s: %s", base, resp.Status)
 			}
 			return env.printf("ok\n")
 		},
 	}
 	addFlag(cmd, &base, "url", "`URL` of the proxy to ask (listen)", parseURL)
 	return cmd
-}
-
-func health(ctx context.Context, client *http.Client, base string) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		if u, ok := err.(*url.Error); ok {
-			err = u.Err
-		}
-		return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("health of %s: %s", base, resp.Status)
-	}
-	return nil
 }

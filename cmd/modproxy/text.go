@@ -117,14 +117,7 @@ func (m misuse) Unwrap() error { return m.error }
 type problems []error
 
 func (p problems) Unwrap() []error { return p }
-
-func (p problems) Error() string {
-	lines := make([]string, len(p))
-	for i, err := range p {
-		lines[i] = err.Error()
-	}
-	return strings.Join(lines, "; ")
-}
+func (p problems) Error() string   { return config.Error(p).Error() }
 
 func exitCode(err error) int {
 	var m misuse
