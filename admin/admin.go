@@ -1,18 +1,14 @@
 // Package admin is the operator's API of a proxy: one [Server] and one [Client].
 //
-// The verbs that look into the data directory, or change it, use the API. It makes
-// no difference to them where it is answered:
+// The verbs that look into the data directory, or change it, use the API, wherever it is answered:
 //
-//   - by the process that serves from the data directory, on a Unix socket in the
-//     directory, to which only its owner can connect ([Claim.Listen], [Reach]);
-//   - by the verb itself, which claims the directory while no process serves from
-//     it ([Inside]);
-//   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's
-//     token ([Remote]).
+//   - by the process that serves from the data directory, on a Unix socket in the directory, to which only its owner
+//     can connect ([Claim.Listen], [Reach]);
+//   - by the verb itself, which claims the directory while no process serves from it ([Inside]);
+//   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's token ([Remote]).
 //
-// A request is a JSON object, or its fields are in the query. An answer is a stream
-// of JSON objects, one in a line, of which the last has "done" or "error": one without
-// was cut off. The API is for one version of modproxy at both ends.
+// A request is a JSON object, or its fields are in the query. An answer is a stream of JSON objects, one in a line, of
+// which the last has "done" or "error": one without was cut off. The API is for one version of modproxy at both ends.
 package admin
 
 import (
@@ -99,15 +95,13 @@ func (s *Server) Routes() []Route {
 // A Route is where a question is answered.
 type Route struct {
 	Method, Path string
-	// Handle answers, or returns why it does not; it has then written nothing.
-	// [modproxy.ErrInvalid] and [fs.ErrNotExist] are faults of the request.
+	// Handle is as in a Mount of package proxy.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
 const apiPath = "/-/api/"
 
-// answerHeader is in every answer of the API. An answer without it comes from
-// something else, or was refused before.
+// answerHeader is in every answer of the API. One without it comes from something else, or was refused before.
 const answerHeader = "Modproxy-Api"
 
 // A Name names a version of a module in JSON; all of them, if Version is empty.

@@ -17,8 +17,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// lockName is the file in the data directory that its process has locked. It says
-// which process that is, for messages.
+// lockName is the file in the data directory that its process has locked, and says of itself in for messages.
 const lockName = "lock"
 
 // ErrClaimed is the error when another process works in the data directory.
@@ -93,8 +92,7 @@ const (
 	claimPause = 20 * time.Millisecond
 )
 
-// claimUnless claims the data directory. While another process has it, claimUnless waits
-// for that to be done, or for stop to be true; the error is then [ErrClaimed].
+// claimUnless claims the data directory. It waits for another process to be done, or stop, which is [ErrClaimed].
 func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, error) {
 	for end := time.Now().Add(claimWait); ; {
 		c, err := ClaimData(dir)
@@ -112,8 +110,7 @@ func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, err
 // Announce notes where this process serves, for the message of [ClaimToServe].
 func (c *Claim) Announce(url string) { c.say(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url)) }
 
-// say replaces the text of the lock file. Only messages need it: a full disk, or no file that can be written, is no
-// reason to fail.
+// say replaces the text of the lock file, if it can be written: only messages need it.
 func (c *Claim) say(text string) {
 	_ = c.file.Truncate(0)
 	_, _ = c.file.WriteAt([]byte(text), 0)
@@ -142,8 +139,7 @@ func (c *Claim) Close() error {
 // DataHint says what to do where a directory is missing.
 const DataHint = "--data names the data directory"
 
-// HaveData returns nil if there is a data directory. A verb that looks into it does
-// not make one: its name may be a mistake.
+// HaveData returns nil if there is a data directory. It makes none: the name may be a mistake.
 func HaveData(dir string) error {
 	if err := HaveDir(dir, "data directory"); err != nil {
 		return err
@@ -173,9 +169,8 @@ func MakeData(dir string) error {
 	return refuseLinks(dir)
 }
 
-// refuseLinks returns an error if there are symbolic links in the data directory
-// where modproxy has directories and files of its own: the owner of the directory
-// need not be trusted by the user that runs this. The directory itself may be a link.
+// refuseLinks returns an error if a directory or file of modproxy's in the data directory is a symbolic link: the
+// owner of the data directory, which may be one itself, need not be trusted by the user that runs this.
 func refuseLinks(dir string) error {
 	names := []string{
 		"quarantine", "tmp", "scratch", "blobs", "blobs/v1", "blobs/v1/sha256",

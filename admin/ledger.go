@@ -48,8 +48,7 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 	return done, err
 }
 
-// history returns the records of the chosen versions, in the order in which they were added. Without a ledger there
-// are none.
+// history returns the records of the chosen versions, in the order in which they were added; none without a ledger.
 func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) (list []Record, err error) {
 	if s.Ledger == nil {
 		return nil, nil
@@ -182,8 +181,7 @@ type absent string
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
-// offered reports whether an upstream has offered what rec says for its version. It
-// adds the source of that to rec, and the directory if rec has none.
+// offered reports whether an upstream has offered rec. It adds the source to it, and the directory if it has none.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err error) {
 	wanted := rec.Subdir
 	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source) bool {

@@ -34,8 +34,7 @@ type List struct {
 	Pattern string `json:"pattern,omitempty"`
 }
 
-// packages lists what is kept, and then what the ledger has beside that. It returns how
-// many packages there are, and their bytes.
+// packages lists what is kept, then what the ledger has beside that, and counts both.
 func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all store.Amount, err error) {
 	pattern, err := ParsePattern(in.Pattern)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// socketName is the socket in the data directory on which the process that serves
-// answers the directory's owner.
+// socketName is the socket in the data directory on which the process that serves answers the directory's owner.
 const socketName = "modproxy.sock"
 
 // maxSocketPath is the longest path that every system takes as a socket's address, in bytes.
@@ -46,8 +45,7 @@ func (c *Claim) Listen() (net.Listener, error) {
 	return listenPrivately(path) // when it is closed, it removes what is still found by that path
 }
 
-// Reach returns a client of the process that serves from the data directory. If no
-// process does, it returns a claim of the directory instead.
+// Reach returns a client of the process that serves from the data directory, or a claim of it if none does.
 func Reach(ctx context.Context, dir string) (*Client, *Claim, error) {
 	if err := HaveData(dir); err != nil {
 		return nil, nil, err

@@ -86,8 +86,7 @@ func (s *Server) checkLedger(ctx context.Context) *store.Damage {
 	return nil
 }
 
-// ErrNoLedger is the error where packages are kept beside a ledger without records:
-// to go on would accept any content for them.
+// ErrNoLedger is that packages are kept beside a ledger without records: to go on would accept any content for them.
 var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
 
 // NoLedgerHints say what to do about [ErrNoLedger].
