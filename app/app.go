@@ -77,8 +77,7 @@ type App struct {
 	draining atomic.Bool
 }
 
-// New opens what c describes, and listens for clients. The log has what goes wrong without keeping it from
-// working.
+// New opens what c describes, and listens for clients. The log has what does not keep it from working.
 func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a := inside(c, o)
 	a.log, a.flush = newLog(o.Log, c.Log.Level)
@@ -171,9 +170,8 @@ func (a *App) logStarted() {
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
-// reload reads the certificate again, and logs which keys of the configuration have changed. What was read before
-// goes on to count where there is an error, and for the configuration until a restart; tokens and keys are followed
-// without being told.
+// reload reads the certificate again, unless there is an error in it, and logs which keys of the configuration have
+// changed, which count from the next start. Tokens and keys are followed without being told.
 func (a *App) reload() {
 	if a.tls == nil {
 		a.log.Warn("reloaded", zap.Strings("what", nil),
@@ -228,8 +226,7 @@ const (
 	lastWords  = 500 * time.Millisecond // for sending the answer that the proxy ends
 )
 
-// serveUntil serves until ctx ends, and then until all requests and fetches have ended or the time of the key
-// shutdown is over.
+// serveUntil serves until ctx ends, then until all requests and fetches do, or the time of the key shutdown is over.
 func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)

@@ -23,9 +23,8 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// newServer returns a server with the certificate c, which may be nil. It speaks HTTP/1.1 only: clients print
-// the reason phrase of an error, which HTTP/2 does not have, and ask for one thing after another. The time of an
-// answer is not bounded: packages may be large.
+// newServer returns a server with the certificate c, or nil. It speaks HTTP/1.1 only: clients print the reason phrase
+// of an error, which HTTP/2 does not have. The time of an answer is not bounded: packages may be large.
 func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -86,9 +85,8 @@ func (a *App) handler() http.Handler {
 	})
 }
 
-// connections returns how many clients may be connected: as many as are configured, unless files would be
-// lacking for what is kept and fetched then. limit is how many files the process may have open, or zero if that
-// is not known.
+// connections returns how many clients may be connected: as many as are configured, unless what is kept and fetched
+// would lack files then. limit is how many files the process may have open, or zero if that is not known.
 func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections
@@ -211,8 +209,7 @@ func mayLookUp(p auth.Principal, path string) error {
 	return nil
 }
 
-// certificate is the TLS certificate in force. It follows its files: a changed pair is used from the next connection
-// on, and a broken one is not.
+// certificate is the TLS certificate in force. It follows its files, unless the pair in them is broken.
 type certificate struct {
 	paths   config.TLS
 	current atomic.Pointer[tls.Certificate]
@@ -235,8 +232,7 @@ func newCertificate(paths config.TLS) (*certificate, error) {
 	return c, nil
 }
 
-// get returns the certificate in the files as they are now, or the last good one. It does not wait for another
-// connection that reads the files.
+// get returns the last good certificate in the files. It does not wait for another connection that reads them.
 func (c *certificate) get() *tls.Certificate {
 	if c.mu.TryLock() {
 		defer c.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// levels has the level at which events of a kind are logged. Other kinds are logged at Info, or at Warn with an
-// error.
+// levels are those at which events of a kind are logged. For other kinds it is Info, or Warn with an error.
 var levels = map[any]zapcore.Level{
 	cache.FetchStarted:    zap.DebugLevel,
 	cache.VersionDropped:  zap.WarnLevel,
@@ -74,8 +73,7 @@ func (a *App) observe(e cache.Event) {
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
 
-// observeStore measures and logs what happens to what is kept. Of several versions with the same content it names
-// one.
+// observeStore measures and logs what happens to what is kept. It names one of the versions with the same content.
 func (a *App) observeStore(e store.Event) {
 	switch e.Kind {
 	case store.BlobDamaged:

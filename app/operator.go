@@ -93,8 +93,7 @@ func (a *App) openPackages() error {
 	return nil
 }
 
-// BeginLedger makes a ledger of the kept packages, if there is none or one of which that was begun. It returns
-// how many records that has then.
+// BeginLedger makes a ledger of the kept packages, or goes on making it, and returns how many records that has then.
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
 	a := inside(c, Options{})
 	defer func() { err = errors.Join(err, a.Close()) }()

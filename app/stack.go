@@ -70,9 +70,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		if err != nil {
 			return err
 		}
-		// A version is recorded before its package is kept. A record without a package does no harm: the next
-		// fetch must match it. The other way round, what is refused because it is not what is recorded would
-		// fill the disk.
+		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
+		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
 		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = client
 		reg = pinned
@@ -132,8 +131,7 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 	return all
 }
 
-// openEgress makes what makes every connection that leaves this process, but none to listening, which is this proxy.
-// That is nil if it does not listen.
+// openEgress makes what makes every connection from this process, but none to listening: itself, or nil.
 func (a *App) openEgress(listening net.Addr) (err error) {
 	c, own := a.config, netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {
@@ -149,9 +147,8 @@ func (a *App) openEgress(listening net.Addr) (err error) {
 	return err
 }
 
-// emptyScratch makes the directory in which packages are fetched and packed, and removes what a process that
-// was killed left in it. The data directory is open. A directory stays: on a full disk there may be no room for
-// another.
+// emptyScratch makes the directory in which packages are fetched and packed, and removes what a process that was
+// killed left in it. A directory stays: on a full disk there may be no room for another.
 func emptyScratch(scratch string) error {
 	if info, err := os.Lstat(scratch); err != nil || !info.IsDir() {
 		return errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700))
@@ -203,8 +200,7 @@ func (a *App) openStore() (err error) {
 	return nil
 }
 
-// openLedger opens the ledger. Where packages are kept it has had records: to go on with none would unpin every
-// version.
+// openLedger opens the ledger. It has had records of what is kept: to go on with none would unpin every version.
 func (a *App) openLedger(ctx context.Context) (err error) {
 	dir := a.config.LedgerDir()
 	a.Ledger, err = ledger.Open(dir)
@@ -234,8 +230,7 @@ func keeperOf(book *ledger.Log) *cache.Keeper {
 	return k
 }
 
-// readOnly is a registry above a data directory that is read-only. What is fetched could not be recorded, and might
-// be another the next time: nothing is.
+// readOnly fetches nothing: in a data directory that is read-only it could not be recorded, and be another next time.
 type readOnly struct {
 	modproxy.Registry
 	why error
@@ -294,8 +289,7 @@ func (a *App) authReady() error {
 	return cmp.Or(a.auth.Tokens.Check(), a.auth.Signer.Check())
 }
 
-// NobodyHasToken reports whether clients need a token and nobody can have one: none was made, and no issuer
-// makes any.
+// NobodyHasToken reports whether clients need a token, none was made, and no issuer makes any.
 func (a *App) NobodyHasToken() bool {
 	if a.auth == nil || a.auth.JWT != nil {
 		return false
