@@ -24,8 +24,8 @@ func (env *environment) addServerFlags(cmds ...*cobra.Command) {
 	}
 }
 
-// settings reads the configuration and does not check it as a whole: the proxy that serves may have had other
-// flags. With --server the configuration is the proxy's, and settings returns nil.
+// settings reads the configuration and does not check it as a whole: the proxy that serves may have had other flags.
+// It returns nil with --server.
 func (env *environment) settings() (*config.Config, error) {
 	switch {
 	case env.config != nil:
@@ -134,8 +134,7 @@ func (env *environment) variable(name string) string {
 	return ""
 }
 
-// chosen reads MODULE and VERSION if they are given. A module without its hostname is
-// one of the first upstream.
+// chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
 	c, err := env.settings()
 	if err != nil || len(args) == 0 {

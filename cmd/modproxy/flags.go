@@ -28,8 +28,7 @@ var verbFlags = map[string][]string{
 	"version":       nil,
 }
 
-// addConfigFlags adds the flags of keys to every verb below root. A verb that does not say how many arguments it
-// takes has none.
+// addConfigFlags adds the flags of keys to every verb below root, and no arguments where a verb does not say so.
 func addConfigFlags(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		addConfigFlags(cmd)

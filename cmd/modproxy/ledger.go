@@ -295,8 +295,7 @@ modproxy must not be serving from the data directory.`,
 	}
 }
 
-// publishFile writes a file as a whole, durably. When it fails the old file is still
-// there, unless only the flush of the directory failed.
+// publishFile writes a file as a whole, durably, or leaves the old one, unless only the directory's flush fails.
 func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	err := durable.Disk{}.WriteFile(name, func(f *os.File) error { return errors.Join(write(f), f.Chmod(mode)) })
 	if _, missing := os.Stat(filepath.Dir(name)); err != nil && errors.Is(missing, fs.ErrNotExist) {

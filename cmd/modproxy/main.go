@@ -40,14 +40,12 @@ type environment struct {
 	started           bool           // the command line was valid
 }
 
-// load reads the configuration and checks it: defaults, then the file, then
-// variables, then flags. The error is a [config.Error].
+// load reads the configuration and checks it. The error is a [config.Error].
 func (env *environment) load() (*config.Config, error) {
 	return config.Load(env.configFile(), env.variables, env.keyFlags())
 }
 
-// run runs a command line without its program's name, and returns the exit code.
-// It returns soon after ctx has ended.
+// run runs a command line without its program's name, and returns the exit code, soon after ctx has ended.
 func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := &environment{variables: variables, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := newRootCommand(env)
@@ -146,8 +144,7 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
-// version is set by the linker (-X main.version=v1.2.3) where the source is not in a
-// repository, such as in a container build.
+// version is set by the linker (-X main.version=v1.2.3) where the source is not in a repository, as for a container.
 var version string
 
 // buildVersion returns the version of this program that the linker or Go itself has set, else "(devel)".

@@ -82,9 +82,8 @@ func listensEverywhere(listen string) bool {
 	return err == nil && (host == "" || ip.IsUnspecified())
 }
 
-// A request leaves a few kilobytes of garbage, and live memory is a few tens of
-// megabytes: with Go's default the collector would run some tens of times a second
-// under load. It runs less often, unless memory use comes near a bound.
+// A request leaves a few kilobytes of garbage, and live memory is a few tens of megabytes: with Go's default the
+// collector would run tens of times a second under load. It runs less often, unless memory use comes near a bound.
 const (
 	garbagePercent = 400
 	garbageRoom    = 256 * config.MiB // beside twice cache.memory

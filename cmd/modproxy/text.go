@@ -15,9 +15,8 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// shellQuote returns s as one word of a POSIX shell, on one line and without
-// characters that a terminal obeys. Whatever is printed as a part of a command goes
-// through it: names may come from strangers, and directories have spaces.
+// shellQuote returns s as one word of a POSIX shell, on one line and without characters that a terminal obeys. All that
+// is printed as a part of a command goes through it: names may come from strangers, and directories have spaces.
 func shellQuote(s string) string {
 	switch {
 	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) }):
@@ -61,8 +60,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// progress shows how far something long has come: on a terminal in one line that
-// changes, elsewhere in a line now and then.
+// progress shows how far something has come: on a terminal in a line that changes, elsewhere in one now and then.
 type progress struct {
 	w        io.Writer
 	terminal bool

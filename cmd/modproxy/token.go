@@ -27,8 +27,7 @@ that serves from it notices changes within five seconds.`)
 	return cmd
 }
 
-// tokens opens the tokens in the data directory, which must exist. The rest of the
-// configuration may be wrong: revoking a token must not wait for that.
+// tokens opens the tokens in the data directory, which must exist. All else that is configured may be wrong.
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {

@@ -69,8 +69,7 @@ func scopesText(scopes []auth.Scope) string {
 	return strings.Join(all, " ")
 }
 
-// tokenHelp says what a new token is for and how clients show it. The token itself is
-// not in it: standard error may go to a log.
+// tokenHelp says how clients show a new token, and not the token itself: standard error may go to a log.
 func tokenHelp(c *config.Config, t auth.Token) string {
 	var b strings.Builder
 	end := "It never expires"
@@ -132,8 +131,7 @@ func unknownHosts(c *config.Config, t auth.Token) []string {
 	return unknown
 }
 
-// normalised returns the normal form of a host in a configuration that was not
-// checked, or an empty string if it is not a host.
+// normalised returns the normal form of a host that was not checked, or an empty string if it is none.
 func normalised(host string) string {
 	h, _ := hostname.Parse(host) // empty with an error
 	return h
