@@ -92,10 +92,11 @@ func New(cfg Config) (*Client, error) {
 // answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace.
 func question[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, limit int64,
-	read func(_ context.Context, _ *http.Response, asked *url.URL) (T, error),
+	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
 ) (T, error) {
 	namespace, _, _ := strings.Cut(path, "/")
-	return ask(ctx, c.gate(s), namespace, func(ctx context.Context) (answer T, err error) {
+	g := c.gate(s)
+	return ask(ctx, g, namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
 		if err != nil {
 			return answer, err
@@ -119,7 +120,12 @@ func question[T any](
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
 			return answer, c.refusal(s.host, res)
 		}
-		return read(ctx, res, asked)
+		document, leave, err := g.receive(ctx, res.Body)
+		defer leave()
+		if err != nil {
+			return answer, fetch.Outgoing(err)
+		}
+		return read(res, asked, document)
 	})
 }
 

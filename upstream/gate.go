@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -230,4 +232,25 @@ func (g *gate) concerned(t *try, err error) []*outage {
 		return []*outage{&g.whole, o}
 	}
 	return []*outage{o}
+}
+
+// ordinaryAnswer is the size up to which any number of answers is read at once. Most have some 10 KiB.
+const ordinaryAnswer = 512 << 10
+
+// receive reads an answer. What is made of it takes several times its size, so that large ones wait for a turn, until
+// leave is called. It needs no lock.
+func (g *gate) receive(ctx context.Context, answer io.Reader) (document []byte, leave func(), err error) {
+	var all bytes.Buffer
+	n, err := all.ReadFrom(io.LimitReader(answer, ordinaryAnswer))
+	if err != nil || n < ordinaryAnswer {
+		return all.Bytes(), func() {}, err
+	}
+	select {
+	case g.heavy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, func() {}, fmt.Errorf("%w: %d other large answers of this registry are being read: %w",
+			modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
+	}
+	_, err = all.ReadFrom(answer)
+	return all.Bytes(), func() { <-g.heavy }, err
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
@@ -65,11 +64,7 @@ func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 }
 
 func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
-	read := func(_ context.Context, res *http.Response, asked *url.URL) (s fetch.Source, err error) {
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			return s, fetch.Outgoing(err)
-		}
+	read := func(res *http.Response, asked *url.URL, body []byte) (s fetch.Source, err error) {
 		l, own, err := parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
 		s = fetch.Source{Location: l, Module: v.Module, Direct: own != nil}
 		if own != nil && *own {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
-	"github.com/modproxy/modproxy/fetch"
 )
 
 const (
@@ -41,11 +39,7 @@ func (c *Client) Provider(ctx context.Context, host, path string) ([]byte, error
 	}
 }
 
-func readProvider(_ context.Context, res *http.Response, _ *url.URL) ([]byte, error) {
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, fetch.Outgoing(err)
-	}
+func readProvider(res *http.Response, _ *url.URL, body []byte) ([]byte, error) {
 	document, err := absoluteURLs(res.Request.URL, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
