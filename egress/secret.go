@@ -101,16 +101,12 @@ func (h *hidden) Unwrap() error { return h.err }
 // replaceFold replaces old by new, whatever the case of its ASCII letters. Both may be any bytes: servers choose them.
 func replaceFold(text, old, new string) string {
 	folded, old := foldASCII(text), foldASCII(old)
-	var out strings.Builder
 	for {
-		i := strings.Index(folded, old)
+		i := strings.LastIndex(folded, old)
 		if i < 0 {
-			out.WriteString(text)
-			return out.String()
+			return text
 		}
-		out.WriteString(text[:i])
-		out.WriteString(new)
-		text, folded = text[i+len(old):], folded[i+len(old):]
+		text, folded = text[:i]+new+text[i+len(old):], folded[:i]
 	}
 }
 
