@@ -83,8 +83,8 @@ func (b *body) Close() error {
 	return b.Closer.Close()
 }
 
-// pace reads from a network and gives up when too little comes. What counts is
-// the time spent waiting for bytes: a reader that takes its time costs nothing.
+// pace reads from a network and gives up when too little comes; it is not read again after that. What counts is the
+// time spent waiting for bytes: a reader that takes its time costs nothing.
 type pace struct {
 	r      io.Reader
 	need   int64         // bytes in each window
@@ -93,7 +93,6 @@ type pace struct {
 
 	got  int64         // in this window
 	left time.Duration // of this window
-	err  error
 }
 
 // newPace wants rate bytes per second, on average over a window, but one at least.
@@ -103,9 +102,6 @@ func newPace(r io.Reader, rate int64, window time.Duration, abort func()) *pace 
 }
 
 func (p *pace) Read(b []byte) (int, error) {
-	if p.err != nil {
-		return 0, p.err
-	}
 	patience := p.left
 	if p.got >= p.need { // this window has enough, and the next may bring nothing
 		patience += p.window
@@ -122,11 +118,8 @@ func (p *pace) Read(b []byte) (int, error) {
 		slow = slow || p.got < p.need
 		p.got, p.left = 0, p.window
 	}
-	if slow {
-		p.err = fmt.Errorf("%w: less than %d bytes in %v", ErrTooSlow, p.need, p.window)
-	}
 	if slow && (aborted || err != io.EOF) { // late but whole is good; after an abort an end proves nothing
-		return n, p.err
+		err = fmt.Errorf("%w: less than %d bytes in %v", ErrTooSlow, p.need, p.window)
 	}
 	return n, err
 }
