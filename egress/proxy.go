@@ -180,11 +180,3 @@ type bufferedConn struct {
 }
 
 func (c bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
-
-// CloseWrite tells the other end that nothing more will come.
-func (c bufferedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}

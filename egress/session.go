@@ -191,8 +191,9 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// relay copies between client and server until both have ended, the session ends, its bound is reached or
-// nothing has moved for too long. An error ends both directions, because what follows could not be whole.
+// relay copies between client and server until both have ended, the session ends, its bound is reached or nothing has
+// moved for too long. An error ends both directions, because what follows could not be whole, and so does an end that
+// the other side cannot be told of alone: the client never can, and would wait.
 func (s *Session) relay(client, server net.Conn) {
 	hangUp := func() {
 		client.Close()

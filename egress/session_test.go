@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -197,5 +198,28 @@ func TestSessionRefusesWhatIsNoTarget(t *testing.T) {
 		if !bytes.HasPrefix(answer, []byte("HTTP/1.1 403 ")) {
 			t.Errorf("%s: got %.40q", line, answer)
 		}
+	}
+}
+
+// What ends without saying so in TLS is cut at once, not when the session has been idle.
+func TestSessionEndsWithTheServer(t *testing.T) {
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nxxxxx")
+		conn.(*tls.Conn).NetConn().Close()
+	})
+	session := open(t, client(t, up()), 1<<20)
+	defer session.Close()
+	begin := time.Now()
+	resp, err := through(t, session).Get(s.at("https", "up.test", "/"))
+	if err == nil {
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+	}
+	if took := time.Since(begin); err == nil || took > 10*time.Second {
+		t.Errorf("after %v: %v", took, err)
 	}
 }
