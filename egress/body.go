@@ -66,8 +66,7 @@ func (b *body) fail(err error) error {
 		// A server that sees the connection go may well write a proper end.
 		err = context.Cause(b.ctx)
 	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if errors.As(err, new(*http.MaxBytesError)) {
 		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.max)
 	}
 	if err != nil && err != io.EOF {

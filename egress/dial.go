@@ -52,7 +52,8 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	if p != nil {
 		return c.connectThrough(ctx, p, t)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("%s: no connection within %v", t.hostport(), connectTimeout))
+	late := fmt.Errorf("%s: no connection within %v", t.hostport(), connectTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, late)
 	defer cancel()
 	addrs, err := c.addresses(ctx, t)
 	if err != nil {

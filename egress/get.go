@@ -200,9 +200,9 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 // MayPass reports whether the next attempt may do better than err, an error of this package.
 func MayPass(err error) bool {
 	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooSlow), errors.Is(err, ErrAnswer), errors.As(err, &cert):
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooSlow), errors.Is(err, ErrAnswer),
+		errors.As(err, new(*tls.CertificateVerificationError)):
 		return false
 	case errors.As(err, &dns):
 		return !dns.IsNotFound

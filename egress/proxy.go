@@ -53,10 +53,6 @@ func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
 
 var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-func proxyAddress(p *url.URL) string {
-	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
-}
-
 func isSOCKS(p *url.URL) bool { return strings.HasPrefix(p.Scheme, "socks5") }
 
 // byName reports whether p is asked for t's name, and so for what the name is there.
@@ -109,8 +105,7 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 	conn, err := race(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		return ask(ctx, p, addr.String())
 	})
-	var answer connectError
-	if errors.As(err, &answer) && !t.ip.IsValid() {
+	if errors.As(err, new(connectError)) && !t.ip.IsValid() {
 		err = fmt.Errorf("%w (that is for %s; with egress.proxy_names the proxy is asked for the name)", err, t.hostport())
 	}
 	return conn, err
@@ -118,12 +113,7 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 
 // askSOCKS asks the SOCKS proxy p for a connection to hostport.
 func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
-	var auth *proxy.Auth
-	if p.User != nil {
-		password, _ := p.User.Password()
-		auth = &proxy.Auth{User: p.User.Username(), Password: password}
-	}
-	dialer, err := proxy.SOCKS5("tcp", proxyAddress(p), auth, &net.Dialer{})
+	dialer, err := proxy.FromURL(p, &net.Dialer{})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +122,8 @@ func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error
 
 // askHTTP asks the proxy p, by http or https, for a tunnel to hostport.
 func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ net.Conn, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(p))
+	addr := net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
