@@ -14,26 +14,26 @@ func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 // PackageAt is Package, but of what the repository has at commit, unless that is empty, wherever the ref in the
 // location points. What has no commits is [modproxy.ErrInvalid].
 func (c *Client) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
-	s, known := c.located.Get(v)
+	var p *modproxy.Package
 	var err error
+	s, known := c.located.Get(v)
 	if !known {
 		s, err = c.locate(ctx, v)
 	}
-	if err != nil {
-		return nil, failed("package", v, err)
+	if err == nil {
+		s.Commit = commit
+		p, err = c.cfg.Fetch.Package(ctx, s)
 	}
-	s.Commit = commit
-	p, err := c.cfg.Fetch.Package(ctx, s)
 	return p, failed("package", v, err)
 }
 
 // Commit returns the commit at which v's registry says now that v is. The result is empty where that cannot be
 // known without fetching it. Errors are those of Location.
 func (c *Client) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
+	var commit string
 	s, err := c.locate(ctx, v)
-	if err != nil {
-		return "", failed("location", v, err)
+	if err == nil {
+		commit, err = c.cfg.Fetch.Commit(ctx, s)
 	}
-	commit, err := c.cfg.Fetch.Commit(ctx, s)
 	return commit, failed("location", v, err)
 }

@@ -68,9 +68,7 @@ func absoluteURLs(final *url.URL, document []byte) ([]byte, error) {
 		if err != nil || u.IsAbs() {
 			continue // the client will say what is wrong with it
 		}
-		if members[name], err = json.Marshal(final.ResolveReference(u).String()); err != nil {
-			return nil, err
-		}
+		members[name], _ = json.Marshal(final.ResolveReference(u).String()) // of a string there is no error
 		changed = true
 	}
 	if !changed {
