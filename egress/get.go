@@ -56,11 +56,12 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}()
 	for n := 0; ; n++ {
 		told = append(told, secretsOf(u)...)
-		resp, location, err := c.ask(ctx, r, u)
+		resp, err := c.ask(ctx, r, u)
 		if err != nil {
 			return nil, err
 		}
-		if location == "" || r.Redirects == 0 {
+		location := resp.Header.Get("Location")
+		if location == "" || r.Redirects == 0 || !slices.Contains(redirects, resp.StatusCode) {
 			if err := acceptable(resp, r); err != nil {
 				resp.Body.Close()
 				return nil, err
@@ -79,11 +80,13 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}
 }
 
-// ask sends one request, more than once if need be. The second result is where the answer redirects to.
-func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, string, error) {
+var redirects = []int{301, 302, 303, 307, 308} // the statuses
+
+// ask sends one request, more than once if need be.
+func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, error) {
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
+		return nil, fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
 	req.Header = r.header(u, c.cfg.UserAgent)
 	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
@@ -101,17 +104,14 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 		if withURL := (*url.Error)(nil); errors.As(err, &withURL) {
 			err = withURL.Err // the query of the URL may be secret
 		}
-		return nil, "", err
+		return nil, err
 	}
 	// The server may put anything behind the number, also what it was told.
 	resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
 	if h.location != "" {
 		resp.Header.Set("Location", h.location)
 	}
-	if slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
-		return resp, h.location, nil
-	}
-	return resp, "", nil
+	return resp, nil
 }
 
 // acceptable returns [ErrAnswer] for a success that is not what r asked for. Other answers are the caller's to judge.
