@@ -41,7 +41,7 @@ func New(dir string, l Limits) (*Builder, error) {
 	}
 	b := &Builder{tally: tally{Limits: l.withDefaults()}, file: f}
 	// The file's own ReadFrom would take a buffer for every entry.
-	b.content = bufio.NewWriterSize(struct{ io.Writer }{f}, 128<<10)
+	b.content = bufio.NewWriterSize(struct{ io.Writer }{f}, bufferSize)
 	return b, nil
 }
 

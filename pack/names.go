@@ -114,15 +114,9 @@ func describeAlike(a, b string) string {
 
 // newDirs yields the directories that name is in and last, the name before it in ascending order, is not.
 func newDirs(last, name string) iter.Seq[string] {
-	shared := 0 // both names are in this directory
-	for i := 0; i < len(name) && i < len(last) && name[i] == last[i]; i++ {
-		if name[i] == '/' {
-			shared = i + 1
-		}
-	}
 	return func(yield func(string) bool) {
-		for i := shared; i < len(name); i++ {
-			if name[i] == '/' && !yield(name[:i]) {
+		for i := range len(name) {
+			if name[i] == '/' && !strings.HasPrefix(last, name[:i+1]) && !yield(name[:i]) {
 				return
 			}
 		}

@@ -48,25 +48,22 @@ func (n *node) path() string {
 // insert puts n at name, which was checked and counted, and makes the directories above it, each counted by t.
 func (root *node) insert(name string, n *node, t *tally) error {
 	dir := root
-	for begin := 0; ; {
-		part, _, more := strings.Cut(name[begin:], "/")
-		if !more {
-			return dir.put(part, n)
-		}
-		end := begin + len(part)
+	for above := range newDirs("", name) {
+		part := path.Base(above)
 		have := dir.children[part]
 		if have == nil {
-			if err := t.entry(name[:end], 0); err != nil {
+			if err := t.entry(above, 0); err != nil {
 				return err
 			}
 			have = &node{kind: directory}
 			dir.put(part, have)
 		}
 		if have.kind != directory {
-			return refuse("%q: is %s, and a directory as well", have.path(), have.kind)
+			return refuse("%q: is %s, and a directory as well", above, have.kind)
 		}
-		dir, begin = have, end+1
+		dir = have
 	}
+	return dir.put(path.Base(name), n)
 }
 
 // put makes n a child of dir. A directory that is there already stays; another entry is replaced.
