@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -37,11 +36,11 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 		return strings.ToLower(ref), nil
 	}
 	u := g.use(s, nil)
-	err = u.run(ctx, func(ctx context.Context) error {
-		return redirected(a, func(at address) (err error) {
-			commit, err = u.listed(ctx, at, ref)
-			return err
-		})
+	ctx, stop := u.bound(ctx)
+	defer stop()
+	err = redirected(a, func(at address) (err error) {
+		commit, err = u.listed(ctx, at, ref)
+		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("git ls-remote %s ref %s: %w", a, cmp.Or(ref, "HEAD"), err)
@@ -64,10 +63,9 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 		got.From.URL = egress.Redact(u)
 	}
 	u := g.use(s, t)
-	err = u.run(ctx, func(ctx context.Context) (err error) {
-		got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
-		return err
-	})
+	ctx, stop := u.bound(ctx)
+	defer stop()
+	got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
 	switch {
 	case err != nil && ref != "":
 		err = fmt.Errorf("git fetch %s ref %s: %w", a, ref, err)
@@ -90,7 +88,6 @@ type use struct {
 	*Getter
 	credentials fetch.Credentials // that may be used for the module
 	limits      Limits
-	dir         string
 	tree        tree
 	received    int64
 	submodules  int // repositories beside the first
@@ -100,16 +97,10 @@ func (g *Getter) use(s fetch.Source, t tree) *use {
 	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
 }
 
-// run calls visit, with a directory and within the time that there is.
-func (u *use) run(ctx context.Context, visit func(context.Context) error) (err error) {
-	ctx, stop := context.WithTimeoutCause(ctx, u.limits.Time,
+// bound returns ctx with the time that there is.
+func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, u.limits.Time,
 		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time))
-	defer stop()
-	if u.dir, err = os.MkdirTemp(u.Dir, "git-"); err != nil {
-		return errUnavailable(err)
-	}
-	err = visit(ctx)
-	return cmp.Or(err, errUnavailable(os.RemoveAll(u.dir)))
 }
 
 // listed returns the commit that ref is in the list of refs of the repository at a; empty if only a fetch would tell.

@@ -27,7 +27,7 @@ import (
 
 // Getter is a [fetch.Getter] for git repositories. Fetches share nothing. The caller bounds how many run at once.
 type Getter struct {
-	Dir         string // where each fetch makes a directory of its own; the system's temporary directory if empty
+	Dir         string // where each fetch makes directories of its own; the system's for temporary files if empty
 	Network     Network
 	CAFile      string // a PEM file of root certificates to trust beside the system's
 	Credentials fetch.Credentials

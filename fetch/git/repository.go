@@ -37,7 +37,7 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err := u.allow(ctx, a); err != nil {
 		return nil, err
 	}
-	top, err := os.MkdirTemp(u.dir, "repository-")
+	top, err := os.MkdirTemp(u.Dir, "git-")
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
