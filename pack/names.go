@@ -92,13 +92,8 @@ func windowsName(part string) string {
 func foldCase(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
-		if r >= utf8.RuneSelf {
-			for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-				least = min(least, next)
-			}
-		}
-		if 'A' <= least && least <= 'Z' {
-			return least + 'a' - 'A' // most names are lower-case, and stay as they are
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
 		}
 		return least
 	}, name)
