@@ -27,11 +27,10 @@ const (
 )
 
 func (t *Table) getter(s Source) (Getter, error) {
-	g, ok := t.Getters[s.Getter]
-	switch {
-	case ok:
+	if g, ok := t.Getters[s.Getter]; ok {
 		return g, nil
-	case s.Getter == "file":
+	}
+	if s.Getter == "file" {
 		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
 	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+

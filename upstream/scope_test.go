@@ -61,7 +61,7 @@ func TestCredentialIsForModules(t *testing.T) {
 		Egress: out, Scratch: scratch, MaxReceived: 1 << 20,
 		Credentials: fetch.Credentials{{
 			Host: strings.TrimPrefix(files.URL, "https://"), Username: "modproxy", Password: egress.NewSecret("secret-password"),
-			Scope: namespace("acme"),
+			Covers: namespace("acme").Covers,
 		}},
 	}
 	c, err := upstream.New(upstream.Config{
