@@ -219,11 +219,7 @@ func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
 		}
 		sum.endFile(f.name)
 	}
-	err := tw.Close()
-	if err == nil {
-		err = zw.Close()
-	}
-	if err != nil {
+	if err := cmp.Or(tw.Close(), zw.Close()); err != nil {
 		return "", fmt.Errorf("package: %w", err)
 	}
 	return sum.sum(), nil

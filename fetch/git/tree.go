@@ -35,52 +35,46 @@ const (
 
 const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
 
-// entries returns the whole tree of commit by path.
-func (r *repository) entries(ctx context.Context, commit string, l Limits) (tree map[string]entry, err error) {
-	c := r.git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
-	c.stdout = func(stdout io.Reader) (err error) {
-		tree, err = readEntries(stdout, l)
-		return err
-	}
-	return tree, broken(c.run(ctx))
-}
-
-// readEntries reads what git ls-tree prints. A few kilobytes can describe trees without end: an error ends git.
-func readEntries(stdout io.Reader, l Limits) (map[string]entry, error) {
+// entries returns the whole tree of commit by path. A few kilobytes can describe trees without end: an error ends git.
+func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[string]entry, error) {
 	tree := make(map[string]entry)
 	var total int64
 	paths := 0
 	longPath := invalid("the tree has a path of more than the %d bytes that are allowed", l.Path)
-	for lines := bufio.NewReaderSize(stdout, maxMeta+l.Path); ; {
-		line, err := lines.ReadSlice(0)
-		switch {
-		case err == io.EOF && len(line) == 0:
-			return tree, nil
-		case err == bufio.ErrBufferFull:
-			return nil, longPath
-		case err != nil:
-			return nil, fmt.Errorf("%w: git ls-tree: %w", modproxy.ErrUnavailable, err)
-		}
-		name, e, err := parseEntry(string(line[:len(line)-1]))
-		if err != nil {
-			return nil, err
-		}
-		_, twice := tree[name]
-		tree[name] = e
-		paths, total = paths+len(name), total+e.size
-		switch {
-		case twice:
-			return nil, invalid("the tree has %.80q twice", name)
-		case len(name) > l.Path:
-			return nil, longPath
-		case len(tree) > l.Entries:
-			return nil, invalid("the tree has more than the %d entries that are allowed", l.Entries)
-		case paths > l.Paths:
-			return nil, invalid("the paths of the tree are longer together than the %d bytes that are allowed", l.Paths)
-		case total > l.Content:
-			return nil, invalid("the files are larger than the %d bytes that are allowed", l.Content)
+	c := r.git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	c.stdout = func(stdout io.Reader) error {
+		for lines := bufio.NewReaderSize(stdout, maxMeta+l.Path); ; {
+			line, err := lines.ReadSlice(0)
+			switch {
+			case err == io.EOF && len(line) == 0:
+				return nil
+			case err == bufio.ErrBufferFull:
+				return longPath
+			case err != nil:
+				return fmt.Errorf("%w: git ls-tree: %w", modproxy.ErrUnavailable, err)
+			}
+			name, e, err := parseEntry(string(line[:len(line)-1]))
+			if err != nil {
+				return err
+			}
+			_, twice := tree[name]
+			tree[name] = e
+			paths, total = paths+len(name), total+e.size
+			switch {
+			case twice:
+				return invalid("the tree has %.80q twice", name)
+			case len(name) > l.Path:
+				return longPath
+			case len(tree) > l.Entries:
+				return invalid("the tree has more than the %d entries that are allowed", l.Entries)
+			case paths > l.Paths:
+				return invalid("the paths of the tree are longer together than the %d bytes that are allowed", l.Paths)
+			case total > l.Content:
+				return invalid("the files are larger than the %d bytes that are allowed", l.Content)
+			}
 		}
 	}
+	return tree, broken(c.run(ctx))
 }
 
 // parseEntry reads one line of git ls-tree -l: mode, type, id, size, tab, path.
