@@ -17,13 +17,10 @@ import (
 )
 
 const (
-	// maxDictionary bounds the memory that a block may ask for: what xz -9 uses.
-	maxDictionary = 64 << 20
-	// maxDictionaries bounds what all blocks ask for, one after the other.
-	maxDictionaries = 4 << 30
+	xzMagic         = "\xfd7zXZ\x00"
+	maxDictionary   = 64 << 20 // bytes of memory that a block may ask for: what xz -9 uses
+	maxDictionaries = 4 << 30  // bytes that all blocks ask for, one after the other
 )
-
-const xzMagic = "\xfd7zXZ\x00"
 
 // An xzReader decompresses the .xz container (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The
 // decoder of LZMA2 is that of ulikunitz/xz. Its reader of the container is not used: that makes a dictionary as
@@ -166,11 +163,9 @@ func (x *xzReader) nextBlock() error {
 var xzChecks = map[byte]func() hash.Hash{
 	0:  func() hash.Hash { return nil },
 	1:  func() hash.Hash { return crc32.NewIEEE() },
-	4:  func() hash.Hash { return crc64.New(crc64Table) },
+	4:  func() hash.Hash { return crc64.New(crc64.MakeTable(crc64.ECMA)) },
 	10: sha256.New,
 }
-
-var crc64Table = crc64.MakeTable(crc64.ECMA)
 
 // endBlock checks what follows the content of a block, and notes it for the index.
 func (x *xzReader) endBlock() error {

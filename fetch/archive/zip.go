@@ -145,10 +145,8 @@ const (
 	end64Length        = 56
 	end64LocatorLength = 20
 
-	// maxZipDirectory bounds the memory that names take.
-	maxZipDirectory = 32 << 20
-	// maxReadTwice is more entries than fit into the 66 KiB in which archive/zip looks for the end first.
-	maxReadTwice = 4096
+	maxZipDirectory = 32 << 20 // bytes: names take memory
+	maxReadTwice    = 4096     // more entries than fit into the 66 KiB in which archive/zip looks for the end first
 
 	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly, with masked headers
 	flagDescriptor = 1 << 3
