@@ -17,7 +17,7 @@ import (
 // enters it when it is durable.
 type book struct {
 	hashes stored  // of the tree, in tlog's order; only ever appended to
-	places []place // of the texts, by their number
+	ends   []int64 // of the header, and of each frame, in the log
 	pins   map[id]pin
 	drifts map[id][]id // by the version
 }
@@ -32,12 +32,6 @@ type pin struct {
 	number int64
 	sum    [sha256.Size]byte
 	subdir string
-}
-
-// place is where a text is in a log.
-type place struct {
-	offset int64
-	length int32
 }
 
 type kind int
@@ -55,14 +49,19 @@ type entry struct {
 	version id
 	pin           // of a record
 	drift   id    // of a drift
-	at      place // of a text that is written
+	end     int64 // of its frame in the log
 	done    bool  // it was decided and, if it is new, written
 	err     error // the result, once it is done
 }
 
-func newBook() *book { return &book{pins: map[id]pin{}, drifts: map[id][]id{}} }
+func newBook() *book {
+	return &book{ends: []int64{int64(len(logHeader))}, pins: map[id]pin{}, drifts: map[id][]id{}}
+}
 
-func (b *book) size() int64 { return int64(len(b.places)) }
+func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
+
+// end returns where the log ends.
+func (b *book) end() int64 { return b.ends[b.size()] }
 
 // parseEntry reads the text of a record or an observation.
 func parseEntry(text []byte) (*entry, error) {
@@ -110,11 +109,11 @@ func (b *book) enter(e *entry) {
 		e.number = b.size()
 		b.pins[e.version] = e.pin
 	}
-	b.places = append(b.places, e.at)
+	b.ends = append(b.ends, e.end)
 }
 
 // replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
-func (b *book) replay(text []byte, at place) error {
+func (b *book) replay(text []byte, end int64) error {
 	e, err := parseEntry(text)
 	if err == nil {
 		var known bool
@@ -125,7 +124,7 @@ func (b *book) replay(text []byte, at place) error {
 	if err != nil {
 		return fmt.Errorf("%w: %v", errBroken, err)
 	}
-	e.at = at
+	e.end = end
 	if b.hashes, err = b.hashes.grow(b.size(), e); err == nil {
 		b.enter(e)
 	}

@@ -18,11 +18,11 @@ func OpenSync(dir string, sync func(*os.File) error) (*Log, error) {
 func ReadFrames(log []byte) (texts [][]byte, end int64, err error) {
 	f := readFrames(bytes.NewReader(log), 0)
 	for {
-		text, at, err := f.read()
+		text, err := f.read()
 		if err != nil {
-			return texts, f.offset, err
+			return texts, f.end, err
 		}
-		if !bytes.Equal(log[at.offset:at.offset+int64(at.length)], text) {
+		if !bytes.HasSuffix(log[:f.end-1], text) {
 			return nil, 0, errors.New("the text is in another place")
 		}
 		texts = append(texts, bytes.Clone(text))

@@ -38,48 +38,47 @@ func appendFrame(b []byte, number int64, text []byte) []byte {
 
 // frames reads a log behind its header.
 type frames struct {
-	r      *bufio.Reader
-	next   int64 // the number of the next record
-	offset int64 // where its frame begins
-	frame  []byte
+	r     *bufio.Reader
+	next  int64 // the number of the next record
+	end   int64 // of what was read
+	frame []byte
 }
 
-func readFrames(r io.Reader, offset int64) *frames {
-	return &frames{r: bufio.NewReaderSize(r, 256<<10), offset: offset}
+func readFrames(r io.Reader, begin int64) *frames {
+	return &frames{r: bufio.NewReaderSize(r, 256<<10), end: begin}
 }
 
 // read reads one frame; the text is good until the next call. The error is io.EOF at the end of the log, errBroken for
 // anything that is not a whole frame, and that of the reader.
-func (f *frames) read() (text []byte, at place, err error) {
+func (f *frames) read() (text []byte, err error) {
 	first, err := f.r.ReadSlice('\n')
 	switch {
 	case isEnd(err) && len(first) > 0, errors.Is(err, bufio.ErrBufferFull), len(first) > maxFrameLine:
-		return nil, at, errBroken
+		return nil, errBroken
 	case err != nil:
-		return nil, at, err
+		return nil, err
 	}
 	f.frame = append(f.frame[:0], first...)
-	length, end := 0, len(first)
+	length, begin := 0, len(first)
 	if words := bytes.Split(first, []byte(" ")); len(words) == 3 {
 		length, _ = strconv.Atoi(string(words[1]))
 	}
 	if length <= 0 || length > maxText {
-		return nil, at, errBroken
+		return nil, errBroken
 	}
-	f.frame = slices.Grow(f.frame, length+1)[:end+length+1]
-	if _, err := io.ReadFull(f.r, f.frame[end:]); isEnd(err) {
-		return nil, at, errBroken
+	f.frame = slices.Grow(f.frame, length+1)[:begin+length+1]
+	if _, err := io.ReadFull(f.r, f.frame[begin:]); isEnd(err) {
+		return nil, errBroken
 	} else if err != nil {
-		return nil, at, err
+		return nil, err
 	}
-	text = f.frame[end : end+length]
+	text = f.frame[begin : begin+length]
 	if !bytes.Equal(f.frame, appendFrame(make([]byte, 0, len(f.frame)), f.next, text)) {
-		return nil, at, errBroken
+		return nil, errBroken
 	}
-	at = place{f.offset + int64(end), int32(length)}
-	f.offset += int64(len(f.frame))
+	f.end += int64(len(f.frame))
 	f.next++
-	return text, at, nil
+	return text, nil
 }
 
 // readLog reads the records of the log that a head is about. The error is errBroken for any other log, errNewer, and that
@@ -97,15 +96,15 @@ func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 	}
 	f, b := readFrames(r, int64(len(logHeader))), newBook()
 	for b.size() < tree.N {
-		text, at, err := f.read()
+		text, err := f.read()
 		if errors.Is(err, io.EOF) {
 			return nil, nil, fmt.Errorf("%w: it has %d records and should have %d, as its signed head says", errBroken, b.size(), tree.N)
 		}
 		if err == nil {
-			err = b.replay(text, at)
+			err = b.replay(text, f.end)
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("record %d, at byte %d: %w", b.size(), f.offset, err)
+			return nil, nil, fmt.Errorf("record %d, at byte %d: %w", b.size(), b.end(), err)
 		}
 	}
 	if is, err := b.hashes.root(tree.N); err != nil || is != tree {

@@ -39,7 +39,6 @@ type Log struct {
 	lock    *os.File // nil when it was opened for reading
 	file    *os.File
 	writing chan struct{} // has an element while something is appended
-	end     int64         // of the log, in bytes; guarded by writing
 
 	mu      sync.RWMutex // guards what follows; all but waiting is only written with writing held as well
 	book    *book
@@ -112,12 +111,13 @@ func each[T any](ctx context.Context, l *Log, drifts bool, parse func([]byte) (T
 // text returns the text of an entered record, as it was when it was entered.
 func (l *Log) text(number int64) ([]byte, error) {
 	l.mu.RLock()
-	at, want := l.book.places[number], l.book.hashes[tlog.StoredHashIndex(0, number)]
+	begin, end, want := l.book.ends[number], l.book.ends[number+1], l.book.hashes[tlog.StoredHashIndex(0, number)]
 	l.mu.RUnlock()
-	text := make([]byte, at.length)
-	if _, err := l.file.ReadAt(text, at.offset); err != nil {
+	frame := make([]byte, end-begin)
+	if _, err := l.file.ReadAt(frame, begin); err != nil {
 		return nil, fmt.Errorf("%w: record %d: %w", modproxy.ErrUnavailable, number, err)
 	}
+	_, text, _ := bytes.Cut(frame[:len(frame)-1], []byte("\n"))
 	if tlog.RecordHash(text) != want {
 		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, l.damaged("record %d is not what it was", number))
 	}
@@ -249,7 +249,7 @@ func (l *Log) extend(entries []*entry) (err error) {
 	hashes, n := l.book.hashes, l.book.size()
 	for _, e := range entries {
 		text = appendFrame(text, n, e.text)
-		e.at = place{l.end + int64(len(text)-1-len(e.text)), int32(len(e.text))}
+		e.end = l.book.end() + int64(len(text))
 		if hashes, err = hashes.grow(n, e); err != nil {
 			return err
 		}
@@ -276,7 +276,8 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 	if err != nil {
 		return err
 	}
-	size, err := io.Copy(io.NewOffsetWriter(l.file, l.end), r)
+	end := l.book.end()
+	_, err = io.Copy(io.NewOffsetWriter(l.file, end), r)
 	if err == nil {
 		err = l.disk.Flush(l.file)
 	}
@@ -284,7 +285,7 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 		err = l.publish(headName, bytes.NewReader(head))
 	}
 	if err != nil && !errors.Is(err, durable.ErrSync) {
-		cut := l.file.Truncate(l.end)
+		cut := l.file.Truncate(end)
 		if cut == nil {
 			return fmt.Errorf("%w: the ledger: %w", modproxy.ErrUnavailable, err)
 		}
@@ -293,7 +294,6 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 	if err != nil {
 		return l.fail(fmt.Errorf("%w: the ledger takes nothing more until modproxy is restarted: %w", modproxy.ErrUnavailable, err))
 	}
-	l.end += size
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	enter()

@@ -145,17 +145,16 @@ func (l *Log) load() error {
 // for all of them. It writes the log anew: after a flush that failed, what is read may be in memory only, and another
 // flush of the same file finds nothing to do.
 func (l *Log) loadRest(f *frames) error {
-	signed := f.offset
-	text, at, err := f.read()
-	for ; err == nil; text, at, err = f.read() {
-		if err := l.book.replay(text, at); err != nil {
+	signed := f.end
+	text, err := f.read()
+	for ; err == nil; text, err = f.read() {
+		if err := l.book.replay(text, f.end); err != nil {
 			return l.damaged("record %d: %v", f.next-1, err)
 		}
 	}
-	l.end = f.offset
 	switch {
 	case errors.Is(err, errBroken):
-		err = errors.Join(l.file.Truncate(l.end), l.disk.Flush(l.file))
+		err = errors.Join(l.file.Truncate(f.end), l.disk.Flush(l.file))
 	case errors.Is(err, io.EOF):
 		err = nil
 	}
@@ -164,7 +163,7 @@ func (l *Log) loadRest(f *frames) error {
 	}
 	_, head, err := l.signer.head(l.book.hashes, l.book.size())
 	if err == nil {
-		err = l.publish(logName, io.NewSectionReader(l.file, 0, l.end))
+		err = l.publish(logName, io.NewSectionReader(l.file, 0, f.end))
 	}
 	if err == nil {
 		err = l.publish(headName, bytes.NewReader(head))

@@ -60,7 +60,7 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 		return 0, fmt.Errorf("import: %w: %w", modproxy.ErrUnavailable, err)
 	}
 	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
-	other, end, err := readExport(bufio.NewReader(r), spool, trust)
+	other, err := readExport(bufio.NewReader(r), spool, trust)
 	if errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrDenied) {
 		return 0, fmt.Errorf("import: %w", err)
 	} else if err != nil {
@@ -82,45 +82,46 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 		return 0, nil
 	}
 	// The spool and the log are the same bytes as far as both go.
-	err = l.put(io.NewSectionReader(spool, l.end, end-l.end), other.hashes, other.size(), func() { l.book = other })
+	end := l.book.end()
+	err = l.put(io.NewSectionReader(spool, end, other.end()-end), other.hashes, other.size(), func() { l.book = other })
 	if err != nil {
 		return 0, fmt.Errorf("import: %w", err)
 	}
 	return other.size() - n, nil
 }
 
-// readExport reads an export, and copies the log in it to spool. It returns where the log ends.
-func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (_ *book, end int64, err error) {
+// readExport reads an export, and copies the log in it to spool.
+func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*book, error) {
 	first, err := r.ReadSlice('\n')
 	if err != nil && !isEnd(err) && !errors.Is(err, bufio.ErrBufferFull) {
-		return nil, 0, err
+		return nil, err
 	}
 	if newer.Match(first) {
-		return nil, 0, errNewer
+		return nil, errNewer
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(first), "\n"), exportPrefix)
 	length, err := strconv.Atoi(digits)
 	if !ok || err != nil || length < 0 || length > maxHead {
-		return nil, 0, fmt.Errorf("%w: this is not an export of a ledger", modproxy.ErrInvalid)
+		return nil, fmt.Errorf("%w: this is not an export of a ledger", modproxy.ErrInvalid)
 	}
 	head := make([]byte, length)
 	if _, err := io.ReadFull(r, head); err != nil && !isEnd(err) {
-		return nil, 0, err
+		return nil, err
 	}
 	tree, err := openHead(head, trust)
 	if errors.As(err, new(*note.UnverifiedNoteError)) {
-		return nil, 0, fmt.Errorf("%w: the export is not signed by a key that is trusted", modproxy.ErrDenied)
+		return nil, fmt.Errorf("%w: the export is not signed by a key that is trusted", modproxy.ErrDenied)
 	} else if err != nil {
-		return nil, 0, fmt.Errorf("%w: the signed head: %w", modproxy.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the signed head: %w", modproxy.ErrInvalid, err)
 	}
 	other, f, err := readLog(io.TeeReader(r, spool), tree)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the log: %w", err)
+		return nil, fmt.Errorf("the log: %w", err)
 	}
 	if _, err := f.r.Peek(1); err == nil {
-		return nil, 0, fmt.Errorf("%w: more follows the %d records that its head is about", modproxy.ErrInvalid, tree.N)
+		return nil, fmt.Errorf("%w: more follows the %d records that its head is about", modproxy.ErrInvalid, tree.N)
 	} else if !isEnd(err) {
-		return nil, 0, err
+		return nil, err
 	}
-	return other, f.offset, nil
+	return other, nil
 }
