@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// book is what a log says, in short: enough to decide about new entries, and to find the texts of the others. An entry
-// enters it when it is durable.
+// book is what a log durably says, in short: enough to decide about new entries, and to find the texts of the others.
 type book struct {
 	hashes stored  // of the tree, in tlog's order; only ever appended to
 	ends   []int64 // of the header, and of each frame, in the log

@@ -49,7 +49,7 @@ func readFrames(r io.Reader, begin int64) *frames {
 }
 
 // read reads one frame; the text is good until the next call. The error is io.EOF at the end of the log, errBroken for
-// anything that is not a whole frame, and that of the reader.
+// anything that is not a whole frame, or the reader's.
 func (f *frames) read() (text []byte, err error) {
 	first, err := f.r.ReadSlice('\n')
 	switch {
@@ -81,8 +81,7 @@ func (f *frames) read() (text []byte, err error) {
 	return text, nil
 }
 
-// readLog reads the records of the log that a head is about. The error is errBroken for any other log, errNewer, and that
-// of the reader.
+// readLog reads the records that a head is about. The error is errBroken for any other log, errNewer, or the reader's.
 func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 	header := make([]byte, len(logHeader))
 	if _, err := io.ReadFull(r, header); err != nil && !isEnd(err) {

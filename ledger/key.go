@@ -29,8 +29,7 @@ var (
 )
 
 // Key returns the Go module path and version under which a version of a module is in a ledger:
-// host/namespace/name/system and v1.2.3. Different versions, and versions of different modules, have different keys, and
-// [ParseKey] is the inverse.
+// host/namespace/name/system and v1.2.3. No two versions have the same key, and [ParseKey] is the inverse.
 //
 //	registry.example.com:8443         registry.example.com/_8443/…   a port is an element of its own
 //	localhost, con.example, gopkg.in  xx--.localhost/…               a host that Go's rules refuse

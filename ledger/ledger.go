@@ -5,9 +5,8 @@
 // ledger is not a cache: it is trusted, and a program or person who can change it can change what a version is.
 //
 // The records are the leaves of a transparency log, as golang.org/x/mod/sumdb defines it, under keys that are Go module
-// paths and versions (see [Key]). A [Log] keeps them in a directory, and sumdb.NewServer serves it by [Log.ServerOps]. A
-// sumdb client that has seen a later tree detects that the whole directory was replaced by an older copy, which a Log
-// cannot see by itself.
+// paths and versions (see [Key]). A [Log] keeps them in a directory, and sumdb.NewServer serves it by [Log.ServerOps].
+// That the whole directory was replaced by an older copy only a sumdb client can see that has seen a later tree.
 //
 // [Registry] is the layer that compares packages with the ledger, and [Recheck] asks upstream whether tags have moved.
 package ledger
@@ -22,14 +21,12 @@ import (
 )
 
 // Ledger keeps records. Its methods are safe for concurrent use. What was added, accepted or observed is durable when the
-// method returns nil; after an error it may or may not be there. Package ledgertest has the suite that every
-// implementation passes.
+// method returns nil; after an error it may or may not be there. Every implementation passes the suite in ledgertest.
 //
 // Errors are [modproxy.ErrInvalid] for what cannot be written down, [modproxy.ErrUnavailable] when the storage fails,
 // those of the context, and those that the methods name.
 type Ledger interface {
-	// Lookup returns the record that counts for a version: the first one, or the one that was accepted last. The error
-	// is [fs.ErrNotExist] when there is none.
+	// Lookup returns the record that counts for a version, which is the first or was accepted last, or [fs.ErrNotExist].
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error)
 	// Add records the first sight of a version; r has no Reason. A version whose record has the same Sum and Subdir
 	// keeps that record. When it has others the error is [modproxy.ErrChanged], and nothing is added.
@@ -65,8 +62,7 @@ type Drift struct {
 // time does not fill the storage. The error for one more is [modproxy.ErrUnavailable].
 const MaxDrifts = 64
 
-// ErrDamaged means that a ledger is not what was written. The text names the remedy. A damaged ledger is never opened as
-// an empty one, nor as a part of what it was.
+// ErrDamaged means that a ledger is not what was written. It is not opened. The text of the error names the remedy.
 var ErrDamaged = errors.New("the ledger is damaged")
 
 var _ Ledger = (*Log)(nil)

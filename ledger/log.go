@@ -214,8 +214,7 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	return e.err
 }
 
-// writeWaiting decides about the first waiting entry of each version and writes those that are new, with one flush. The
-// others depend on them, and go on waiting.
+// writeWaiting decides about the first waiting entry of each version and writes those that are new, with one flush.
 func (l *Log) writeWaiting() {
 	var now []*entry
 	taken := map[id]bool{}

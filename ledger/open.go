@@ -27,9 +27,8 @@ import (
 // process has open is [modproxy.ErrUnavailable]; a log that a newer modproxy has written is [modproxy.ErrInvalid].
 func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
-// OpenReadOnly opens the log in a directory for reading, also while a process has it open: it has what that had
-// acknowledged at the time. Nothing is written; methods that would add something return [modproxy.ErrUnavailable]. The
-// caller closes it.
+// OpenReadOnly opens the log in a directory for reading, with what a process that has it open had acknowledged at the
+// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it.
 func OpenReadOnly(dir string) (*Log, error) {
 	l := &Log{dir: dir, writing: make(chan struct{}, 1), failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
 	if err := l.load(); err != nil {
@@ -105,8 +104,7 @@ func (l *Log) missing(name string, err error) error {
 	return err
 }
 
-// load reads everything. The head comes before the log: while a process has the log open, it has what any head that was
-// there says.
+// load reads everything. The head is first: the log, which another process may write, has what any earlier head says.
 func (l *Log) load() error {
 	text, err := l.read(keyName)
 	if err != nil {
@@ -141,9 +139,8 @@ func (l *Log) load() error {
 	return l.loadRest(f)
 }
 
-// loadRest reads the whole records behind those that the head covers, cuts off what follows them, and publishes a head
-// for all of them. It writes the log anew: after a flush that failed, what is read may be in memory only, and another
-// flush of the same file finds nothing to do.
+// loadRest reads the whole records behind those that the head covers, cuts off what follows, and publishes them in a new
+// file: after a flush that failed, what is read may be in memory only, and another flush finds nothing to do.
 func (l *Log) loadRest(f *frames) error {
 	signed := f.end
 	text, err := f.read()

@@ -15,8 +15,7 @@ import (
 // durable before Package returns. Where Next has another commit of the recorded repository, or finds nothing any more,
 // Package returns what Next has at the recorded commit, if that is what the ledger has.
 //
-// Errors: those of Next; [modproxy.ErrChanged] when the content is not what is recorded; [modproxy.ErrUnavailable] when the
-// ledger does not answer.
+// Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	if r.Next == nil {
 		return nil, asked("package", v, errOffline)

@@ -10,8 +10,7 @@ import (
 
 // Recheck asks upstream, again and again, whether versions are still at the commit that is recorded, so that a moved tag
 // is known before a package has to be fetched again. It asks about one version after the other, evenly over Every. One
-// that is at another commit is fetched and compared, which keeps an observation of other content. The same content at
-// another commit is only observed.
+// that is at another commit is fetched and compared, which keeps an observation if the content is another.
 type Recheck struct {
 	Registry     *Registry
 	Every        time.Duration // for all versions; zero: never
@@ -57,8 +56,7 @@ func (r *Recheck) records(ctx context.Context) map[modproxy.ModuleVersion]Record
 	return records
 }
 
-// recheck compares one version with its record. Seen is what the last recheck of the version returned: the other commit
-// whose content is known by now.
+// recheck compares one version with its record. It returns the other commit whose content is known now; seen was that.
 func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	asking, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()

@@ -14,8 +14,7 @@ type Upstream interface {
 	// PackageAt opens what the git repository of a version has at a commit, wherever the ref in the version's location
 	// points by now. Errors are those of Package.
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
-	// Commit returns the git commit at which a version is now. It is empty where only a fetch could tell. Errors are
-	// those of Location.
+	// Commit returns the git commit of a version now, empty where only a fetch could tell. Errors are those of Location.
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 }
 

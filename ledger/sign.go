@@ -68,8 +68,7 @@ func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 	return tlog.ParseTree([]byte(n.Text))
 }
 
-// Verifiers returns the verifiers of verifier keys, each of which may be given more
-// than once. The error is [modproxy.ErrInvalid].
+// Verifiers returns the verifiers of verifier keys, which may be repeated. The error is [modproxy.ErrInvalid].
 func Verifiers(keys ...string) (note.Verifiers, error) {
 	var list []note.Verifier
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {

@@ -33,9 +33,8 @@ var (
 	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit"}
 )
 
-// FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The first line is one of go.sum
-// and all that the client looks at; the others begin with a word that is no module path. Lines with an empty value are
-// left out:
+// FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The client looks at the first
+// line, which is one of go.sum; others begin with a word that is no module path, and are left out if they are empty:
 //
 //	registry.example.com/acme/vpc/aws v1.2.3 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	time 2026-03-04T05:06:07Z
@@ -57,8 +56,7 @@ func FormatRecord(r Record) ([]byte, error) {
 		formatTime(r.Time), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
 }
 
-// FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum. Lines
-// with an empty value are left out:
+// FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum:
 //
 //	drift registry.example.com/acme/vpc/aws v1.2.3
 //	recorded h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=

@@ -22,8 +22,7 @@ const (
 	maxHead      = 16 << 10 // bytes
 )
 
-// Export writes the whole log, as of now, and the signed head that proves its records and their order. Records can be
-// added meanwhile.
+// Export writes the log, as of now, and the head that proves its records and their order. It does not hold up others.
 func (l *Log) Export(w io.Writer) error {
 	l.mu.RLock()
 	head, size := l.head, l.tree.N

@@ -187,8 +187,7 @@ type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
-// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], or why the ledger
-// does not answer.
+// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], or the ledger's.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.ModuleVersion

@@ -106,8 +106,7 @@ func parseLine(s string) (e Entry, err error) {
 	return e, nil
 }
 
-// isSubdir reports whether s can be the directory of a module in its package. People would take one that begins with # for
-// a remark.
+// isSubdir reports whether s can be the directory of a module in its package. One that begins with # would be a remark.
 func isSubdir(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	return s != "." && fs.ValidPath(s) && !strings.ContainsRune("# ", rune(s[0])) && !strings.ContainsFunc(s, unprintable)

@@ -27,8 +27,7 @@ type record struct{ Key, Source, Version, Dir string }
 const maxManifest = 64 << 20 // bytes
 
 // Read reads what a client has installed for the configuration in dir. Data is its data directory, relative to dir:
-// ".terraform" unless TF_DATA_DIR says another. Others are the keys of calls of modules that come from somewhere else,
-// and are not compared.
+// ".terraform" unless TF_DATA_DIR says another. Others are the keys of modules from elsewhere, which are not compared.
 //
 // The error is [fs.ErrNotExist] when there is no manifest. It is [modproxy.ErrInvalid] when a directory is not where a
 // client installs it: the client would load something else than what is compared.
@@ -129,12 +128,9 @@ func isKey(s string) bool {
 	return !strings.ContainsFunc(s, unfit) && !slices.Contains(strings.Split(s, "."), "")
 }
 
-// isRegistry reports whether a source address is that of a module in a registry, with its hostname or, as older clients
-// write it, without.
+// isRegistry reports whether a source is in a registry, with its hostname or, as older clients write it, without.
 func isRegistry(source string) bool {
 	_, _, err := parseSource(source)
-	if err != nil {
-		_, _, err = parseSource("registry.terraform.io/" + source)
-	}
-	return err == nil
+	_, _, errWithout := parseSource("registry.terraform.io/" + source)
+	return err == nil || errWithout == nil
 }

@@ -23,9 +23,8 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A RemoteLedger is the ledger of a proxy, asked one question at a time. The client that the go command has for
-// checksum databases checks it: a sum that it gives is in the tree that the proxy has signed, and every tree that it
-// has seen is a beginning of the next.
+// A RemoteLedger is the ledger of a proxy, asked one question at a time. The client of the go command for checksum
+// databases checks it: a sum is in the tree that the proxy has signed, and every tree is a beginning of the next.
 type RemoteLedger struct {
 	client *sumdb.Client
 	ops    *clientOps

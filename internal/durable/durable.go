@@ -34,8 +34,7 @@ func (d Disk) Flush(f *os.File) error {
 	return nil
 }
 
-// FlushDir flushes the names in a directory, where the system and the file system can do that. Its error is
-// [ErrSync].
+// FlushDir flushes the names in a directory, where the system and the file system can do that. Its error is [ErrSync].
 func (d Disk) FlushDir(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -111,8 +110,7 @@ func RemoveTemps(dir, base string) error {
 	return err
 }
 
-// MkdirAll makes a directory, and those above it, with mode 0700. It returns an error where there is something
-// else by the name.
+// MkdirAll makes a directory, and those above it, with mode 0700. Something else by the name is an error.
 func (d Disk) MkdirAll(name string) error {
 	err := os.Mkdir(name, 0o700)
 	above := filepath.Dir(name)

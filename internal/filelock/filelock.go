@@ -1,6 +1,5 @@
-// Package filelock locks files between processes, with flock. A lock ends when the file is closed. Two handles in
-// one process exclude each other like two processes. On systems without flock every function returns
-// [errors.ErrUnsupported].
+// Package filelock locks files between processes, with flock, or returns [errors.ErrUnsupported] where there is none. A
+// lock ends when the file is closed. Two handles in one process exclude each other like two processes.
 package filelock
 
 import (
