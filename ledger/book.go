@@ -124,25 +124,24 @@ func (b *book) replay(text []byte, end int64) error {
 		return fmt.Errorf("%w: %v", errBroken, err)
 	}
 	e.end = end
-	if b.hashes, err = b.hashes.grow(b.size(), e); err == nil {
-		b.enter(e)
-	}
-	return err
+	b.hashes = b.hashes.grow(b.size(), e)
+	b.enter(e)
+	return nil
 }
 
-// stored is the hashes of a tree.
+// stored is the hashes of a tree. Reading them does not fail.
 type stored []tlog.Hash
 
 // grow returns s with the hashes that e as record n adds. It may write behind the end of s, and nowhere else.
-func (s stored) grow(n int64, e *entry) (stored, error) {
-	more, err := tlog.StoredHashes(n, e.text, s)
-	return append(s, more...), err
+func (s stored) grow(n int64, e *entry) stored {
+	more, _ := tlog.StoredHashes(n, e.text, s)
+	return append(s, more...)
 }
 
 // root returns the tree of the first n records.
-func (s stored) root(n int64) (tlog.Tree, error) {
-	h, err := tlog.TreeHash(n, s)
-	return tlog.Tree{N: n, Hash: h}, err
+func (s stored) root(n int64) tlog.Tree {
+	h, _ := tlog.TreeHash(n, s)
+	return tlog.Tree{N: n, Hash: h}
 }
 
 // ReadHashes implements [tlog.HashReader] for what is in the tree.

@@ -106,7 +106,7 @@ func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
 			return nil, nil, fmt.Errorf("record %d, at byte %d: %w", b.size(), b.end(), err)
 		}
 	}
-	if is, err := b.hashes.root(tree.N); err != nil || is != tree {
+	if b.hashes.root(tree.N) != tree {
 		return nil, nil, fmt.Errorf("%w: its %d records are not those that its signed head is about", errBroken, tree.N)
 	}
 	return b, f, nil

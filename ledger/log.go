@@ -232,10 +232,8 @@ func (l *Log) writeWaiting() {
 		return true
 	})
 	l.mu.Unlock()
-	if len(now) == 0 {
-		return
-	}
-	if err := l.extend(now); err != nil {
+	if len(now) > 0 {
+		err := l.extend(now)
 		for _, e := range now {
 			e.err = err
 		}
@@ -243,15 +241,13 @@ func (l *Log) writeWaiting() {
 }
 
 // extend writes entries, durably, and enters them into the book.
-func (l *Log) extend(entries []*entry) (err error) {
+func (l *Log) extend(entries []*entry) error {
 	var text []byte
 	hashes, n := l.book.hashes, l.book.size()
 	for _, e := range entries {
 		text = appendFrame(text, n, e.text)
 		e.end = l.book.end() + int64(len(text))
-		if hashes, err = hashes.grow(n, e); err != nil {
-			return err
-		}
+		hashes = hashes.grow(n, e)
 		n++
 	}
 	return l.put(bytes.NewReader(text), hashes, n, func() {

@@ -139,8 +139,8 @@ func (l *Log) load() error {
 	return l.loadRest(f)
 }
 
-// loadRest reads the whole records behind those that the head covers, cuts off what follows, and publishes them in a new
-// file: after a flush that failed, what is read may be in memory only, and another flush finds nothing to do.
+// loadRest reads the whole records behind those that the head covers, cuts off what follows, and publishes them in a
+// new file: after a flush that failed, what is read may be in memory only, and another flush finds nothing to do.
 func (l *Log) loadRest(f *frames) error {
 	signed := f.end
 	text, err := f.read()
@@ -190,8 +190,8 @@ func (l *Log) Verify() error {
 	if !os.SameFile(opened, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
 		return l.damaged("it is another one, or an older copy, than that which is open, and has %d records", was.N)
 	}
-	if is, err := now.book.hashes.root(was.N); err != nil || is != was {
-		return errors.Join(err, l.damaged("its records are not the %d of the one that is open", was.N))
+	if now.book.hashes.root(was.N) != was {
+		return l.damaged("its records are not the %d of the one that is open", was.N)
 	}
 	return nil
 }

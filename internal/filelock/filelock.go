@@ -14,17 +14,10 @@ import (
 var ErrLocked = errors.New("another process has it locked")
 
 // TryLock takes an exclusive lock, or returns [ErrLocked].
-func TryLock(f *os.File) error { return named(f, try(f, true)) }
+func TryLock(f *os.File) error { return try(f, true) }
 
 // TryRLock takes a shared lock, or returns [ErrLocked] when another process has an exclusive one.
-func TryRLock(f *os.File) error { return named(f, try(f, false)) }
-
-func named(f *os.File, err error) error {
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return nil
-}
+func TryRLock(f *os.File) error { return try(f, false) }
 
 // Lock takes an exclusive lock. It waits for those that have one, and ends with ctx.
 func Lock(ctx context.Context, f *os.File) error {

@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -16,10 +17,13 @@ func try(f *os.File, exclusive bool) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how)
 		switch {
+		case err == nil:
+			return nil
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return ErrLocked
-		case !errors.Is(err, syscall.EINTR):
-			return err
+			err = ErrLocked
+		case errors.Is(err, syscall.EINTR):
+			continue
 		}
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 }
