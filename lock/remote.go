@@ -73,11 +73,8 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 	// The client keeps what it has checked, and gives the line of the sum alone.
 	path, _ := module.EscapePath(key.Path) // every key of a ledger can be
 	version, _ := module.EscapeVersion(key.Version)
-	checked, err := l.ops.ReadCache(l.ops.name + "/lookup/" + path + "@" + version)
-	if err != nil {
-		return r, err
-	}
-	_, text, _, _ := tlog.ParseRecord(checked) // as the client has read it
+	checked, _ := l.ops.ReadCache(l.ops.name + "/lookup/" + path + "@" + version)
+	_, text, _, _ := tlog.ParseRecord(checked)
 	r, err = ledger.ParseRecord(text)
 	if err == nil && r.ModuleVersion != v {
 		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.ModuleVersion)

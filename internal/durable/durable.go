@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -112,25 +113,21 @@ func RemoveTemps(dir, base string) error {
 
 // MkdirAll makes a directory, and those above it, with mode 0700. Something else by the name is an error.
 func (d Disk) MkdirAll(name string) error {
-	err := os.Mkdir(name, 0o700)
-	above := filepath.Dir(name)
-	if errors.Is(err, fs.ErrNotExist) && above != name {
-		if err = d.MkdirAll(above); err == nil {
-			err = os.Mkdir(name, 0o700)
+	var above []string // where something is missing
+	for at, up := name, filepath.Dir(name); at != up; at, up = up, filepath.Dir(up) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
+		above = append(above, up)
 	}
-	switch {
-	case err == nil:
-		return d.FlushDir(above)
-	case !errors.Is(err, fs.ErrExist):
-		return err
+	err := os.MkdirAll(name, 0o700)
+	if link := (*fs.PathError)(nil); errors.Is(err, fs.ErrExist) && errors.As(err, &link) {
+		return fmt.Errorf("%s: symbolic link to nothing: %w", link.Path, fs.ErrNotExist)
 	}
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: symbolic link to nothing: %w", name, fs.ErrNotExist)
-	case err == nil && !info.IsDir():
-		return fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
+	for _, dir := range slices.Backward(above) {
+		if err == nil {
+			err = d.FlushDir(dir)
+		}
 	}
 	return err
 }
