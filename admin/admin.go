@@ -127,15 +127,12 @@ func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 	return v, err
 }
 
-// maxRequest bounds a JSON object that the API is sent, in bytes.
-const maxRequest = 64 << 10
-
 func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 	if in, ok := in.(*Import); ok {
 		*in = Import{r.URL.Query()["key"], r.Body}
 		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
 	}
-	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
+	var body io.Reader = http.MaxBytesReader(w, r.Body, 64<<10)
 	if r.Method != http.MethodPost {
 		fields := map[string]string{}
 		for name, values := range r.URL.Query() {
@@ -143,10 +140,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 				fields[name] = values[0]
 			}
 		}
-		text, err := json.Marshal(fields)
-		if err != nil {
-			return err
-		}
+		text, _ := json.Marshal(fields) // strings always marshal
 		body = bytes.NewReader(text)
 	}
 	d := json.NewDecoder(body)

@@ -86,21 +86,16 @@ func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
 	return nil, hint.With(err, "end that one, or use another directory (--data)")
 }
 
-// How long another process may take to listen, or to be done.
-const (
-	claimWait  = 3 * time.Second
-	claimPause = 20 * time.Millisecond
-)
-
-// claimUnless claims the data directory. It waits for another process to be done, or stop, which is [ErrClaimed].
+// claimUnless claims the data directory. It waits a little for another process to be done, or for stop to be true.
+// The error is then [ErrClaimed].
 func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, error) {
-	for end := time.Now().Add(claimWait); ; {
+	for end := time.Now().Add(3 * time.Second); ; {
 		c, err := ClaimData(dir)
 		if !errors.Is(err, ErrClaimed) || stop() || time.Now().After(end) {
 			return c, err
 		}
 		select {
-		case <-time.After(claimPause):
+		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -81,8 +81,7 @@ func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each
 			return end, errors.New(l.Error)
 		case l.Done != nil:
 			return *l.Done, nil
-		case l.Item == nil:
-		default:
+		case l.Item != nil:
 			if err := each(*l.Item); err != nil {
 				return end, err
 			}

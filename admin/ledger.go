@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,9 +164,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 	if out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
 	}
-	if rec.Subdir == "" {
-		rec.Subdir = before.Subdir
-	}
+	rec.Subdir = cmp.Or(rec.Subdir, before.Subdir)
 	if rec.Subdir != before.Subdir {
 		out.Subdir = rec.Subdir
 	}

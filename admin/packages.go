@@ -140,15 +140,12 @@ func (s *Server) remove(ctx context.Context, in Name, each func(Removed)) (done 
 	return done, nil
 }
 
-// orphanAge is how long packages without a record stay. They are what a crash left, or are about to have one.
-const orphanAge = time.Hour
-
 // tidy removes what is not needed, and the least recently used packages over a size.
 func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Collected, error) {
 	if in.MaxSize < 0 || in.AsideAge < 0 {
 		return store.Collected{}, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
-	in.OrphanAge = orphanAge
+	in.OrphanAge = time.Hour // packages without a record are what a crash left, or are about to have one
 	return s.Store.Collect(ctx, in)
 }
 

@@ -16,9 +16,6 @@ import (
 // socketName is the socket in the data directory on which the process that serves answers the directory's owner.
 const socketName = "modproxy.sock"
 
-// maxSocketPath is the longest path that every system takes as a socket's address, in bytes.
-const maxSocketPath = 103
-
 // Listen listens on the socket in the data directory, to which only the directory's owner can connect. One that
 // a process has left behind is replaced. The listener is nil where the file system is read-only.
 func (c *Claim) Listen() (net.Listener, error) {
@@ -84,7 +81,8 @@ func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 // socketPath returns a path of the socket that is short enough to be its address, by a link in a directory of
 // its own if the data directory has a longer one. done removes that.
 func socketPath(dir string) (path string, done func(), err error) {
-	if path = filepath.Join(dir, socketName); len(path) <= maxSocketPath {
+	const longest = 103 // bytes that every system takes as a socket's address
+	if path = filepath.Join(dir, socketName); len(path) <= longest {
 		return path, func() {}, nil
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
