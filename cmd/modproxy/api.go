@@ -140,11 +140,10 @@ func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err er
 	if err != nil || len(args) == 0 {
 		return v, err
 	}
-	host := ""
+	host, n := "", admin.Name{Module: args[0]}
 	if c != nil {
 		host = c.DefaultHost()
 	}
-	n := admin.Name{Module: args[0]}
 	if len(args) > 1 {
 		if n.Version = args[1]; n.Version == "" {
 			return v, misuse{errors.New("VERSION is empty")}

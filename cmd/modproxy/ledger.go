@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,13 +82,7 @@ func recordText(r admin.Record) string {
 }
 
 func sourceText(s modproxy.Source) string {
-	switch {
-	case s.URL == "":
-		return "- -"
-	case s.Commit == "":
-		return s.URL + " -"
-	}
-	return s.URL + " " + s.Commit
+	return cmp.Or(s.URL, "-") + " " + cmp.Or(s.Commit, "-")
 }
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {

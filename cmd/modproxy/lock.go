@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,10 +51,7 @@ copy a package for a second call, they leave out names that begin with a dot; su
 copy is compared without them.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "."
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := cmp.Or(strings.Join(args, ""), ".")
 			if f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger {
 				return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
 			}
@@ -76,11 +75,7 @@ copy is compared without them.`,
 
 // installed returns what the client has installed for the configuration in dir, and prints what is not locked.
 func (env *environment) installed(dir string) ([]lock.Call, error) {
-	data := env.variable("TF_DATA_DIR")
-	if data == "" {
-		data = ".terraform"
-	}
-	calls, others, err := lock.Read(dir, data)
+	calls, others, err := lock.Read(dir, cmp.Or(env.variable("TF_DATA_DIR"), ".terraform"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hint.With(fmt.Errorf("no modules are installed: %w", err), `"terraform init" and "terraform get" install them, or the same of tofu`)
 	} else if err != nil {

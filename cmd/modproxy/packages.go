@@ -228,11 +228,9 @@ stands for every module of which a package is or was kept.`,
 	return cmd
 }
 
-// maxShown is how many versions are listed by name.
-const maxShown = 20
-
 // refreshedText says in one line what a registry answered.
 func refreshedText(m admin.Refreshed) string {
+	const maxShown = 20 // by name
 	name := func(list []string) string {
 		more := ""
 		if n := len(list) - maxShown; n > 0 {

@@ -82,25 +82,17 @@ func listensEverywhere(listen string) bool {
 	return err == nil && (host == "" || ip.IsUnspecified())
 }
 
-// A request leaves a few kilobytes of garbage, and live memory is a few tens of megabytes: with Go's default the
-// collector would run tens of times a second under load. It runs less often, unless memory use comes near a bound.
-const (
-	garbagePercent = 400
-	garbageRoom    = 256 * config.MiB // beside twice cache.memory
-)
-
-// tuneCollector says how often to collect garbage, unless GOGC or GOMEMLIMIT do.
+// tuneCollector says how often to collect garbage, unless GOGC or GOMEMLIMIT do. A request leaves a few kilobytes of it,
+// and live memory is a few tens of megabytes: with Go's default the collector would run tens of times a second under
+// load. It runs less often, unless memory use comes near a bound.
 func (env *environment) tuneCollector(c *config.Config) {
 	if env.variable("GOGC") == "" { // empty is not set for Go, too
-		debug.SetGCPercent(garbagePercent)
+		debug.SetGCPercent(400)
 	}
 	if env.variable("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(2*c.Cache.Memory + garbageRoom))
+		debug.SetMemoryLimit(int64(2*c.Cache.Memory + 256*config.MiB))
 	}
 }
-
-// healthTimeout is how long the proxy may take to answer.
-const healthTimeout = 5 * time.Second
 
 func newHealthCommand(env *environment) *cobra.Command {
 	var base string
@@ -127,7 +119,7 @@ at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 			}
 			base = strings.TrimRight(base, "/")
-			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
 			if err != nil {

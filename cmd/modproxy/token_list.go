@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -59,14 +60,11 @@ func stateOf(t auth.Token, now time.Time) string {
 }
 
 func scopesText(scopes []auth.Scope) string {
-	if len(scopes) == 0 {
-		return "-"
+	var all []string
+	for _, s := range scopes {
+		all = append(all, s.String())
 	}
-	all := make([]string, len(scopes))
-	for i, s := range scopes {
-		all[i] = s.String()
-	}
-	return strings.Join(all, " ")
+	return cmp.Or(strings.Join(all, " "), "-")
 }
 
 // tokenHelp says how clients show a new token, and not the token itself: standard error may go to a log.
