@@ -74,7 +74,7 @@ func (m *memory) remove(d modproxy.Digest) {
 	m.lru.Remove(d)
 }
 
-// reserve makes room for n bytes more, unless too much is being read.
+// reserve makes room for n bytes more, unless too much is being read; for fewer if n is negative.
 func (m *memory) reserve(n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,13 +86,6 @@ func (m *memory) reserve(n int64) bool {
 	}
 	m.used += n
 	return true
-}
-
-// free gives back what was reserved.
-func (m *memory) free(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.used -= n
 }
 
 // add holds data, for which room was reserved.

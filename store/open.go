@@ -41,7 +41,7 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.Rea
 			r.Close()
 			return nil, wrongSize(r.Size(), size)
 		} else if r != nil {
-			s.room.touch(d)
+			s.room.edit(d, s.room.use)
 			return r, nil
 		}
 	}
@@ -64,7 +64,7 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	held := false
 	defer func() {
 		if !held {
-			s.memory.free(size)
+			s.memory.reserve(-size)
 		}
 	}()
 	r, err := s.open(ctx, d, size)

@@ -118,9 +118,6 @@ func (m *room) beginRead(d modproxy.Digest) (unreadable bool) {
 
 func (m *room) endRead(d modproxy.Digest) { m.edit(d, func(e *entry) { e.readers-- }) }
 
-// touch records that the blob of d is used now.
-func (m *room) touch(d modproxy.Digest) { m.edit(d, m.use) }
-
 // use records that a blob is used now. It is called with mu held.
 func (m *room) use(e *entry) {
 	m.used[e.digest] = time.Now()

@@ -61,7 +61,7 @@ func TestVictimInUse(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for !end.Load() {
-			m.touch(d)
+			m.edit(d, m.use)
 		}
 	}()
 	for i := range 20_000 {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"syscall"
@@ -15,11 +16,8 @@ const usesPause = 5 * time.Minute // between writing down when blobs were last u
 
 func (s *Store) init() {
 	s.once.Do(func() {
-		limit := s.Memory
-		if limit == 0 {
-			limit = 64 << 20
-		}
-		s.room, s.memory, s.states = newRoom(s.MaxSize), newMemory(max(0, limit)), newMemory(maxStates)
+		s.room = newRoom(s.MaxSize)
+		s.memory, s.states = newMemory(max(0, cmp.Or(s.Memory, 64<<20))), newMemory(maxStates)
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.written = time.Now()
 	})

@@ -93,13 +93,10 @@ func (r *reader) Read(p []byte) (n int, err error) {
 // lstatFile returns [store.ErrDamaged] for what is not a regular file.
 func lstatFile(name string) (fs.FileInfo, error) {
 	info, err := os.Lstat(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: %s is not a regular file", store.ErrDamaged, name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is not a regular file", store.ErrDamaged, name)
 	}
-	return info, nil
+	return info, err
 }
 
 type blob struct {

@@ -93,9 +93,3 @@ func needKey(d modproxy.Digest, ref store.Ref) []byte {
 	k := append(d[:len(d):len(d)], ref.Kind...)
 	return append(append(k, 0), ref.Key...)
 }
-
-// parseNeed returns the record that a key in needsBucket is of.
-func parseNeed(k []byte) (ref store.Ref, ok bool) {
-	kind, key, ok := strings.Cut(string(k[len(modproxy.Digest{}):]), "\x00")
-	return store.Ref{Kind: store.Kind(kind), Key: key}, ok
-}

@@ -121,11 +121,8 @@ func (x records) Needing(ctx context.Context, d modproxy.Digest) (list []store.R
 func needing(tx *bbolt.Tx, d modproxy.Digest) (list []store.Record) {
 	c := tx.Bucket(needsBucket).Cursor()
 	for k, _ := c.Seek(d[:]); bytes.HasPrefix(k, d[:]); k, _ = c.Next() {
-		ref, ok := parseNeed(k)
-		if !ok {
-			continue
-		}
-		r, err := get(tx, ref)
+		kind, key, _ := bytes.Cut(k[len(d):], []byte{0})
+		r, err := get(tx, store.Ref{Kind: store.Kind(kind), Key: string(key)})
 		if err == nil && slices.Contains(r.Needs, d) || errors.Is(err, store.ErrDamaged) {
 			r.Value = nil
 			list = append(list, r)
