@@ -99,7 +99,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
 	m := s.room
 	m.mu.Lock()
-	over, line := m.sum.kept+m.aside-limit, m.choose(m.sum.idle, len(m.entries))
+	over, line := m.kept+m.aside-limit, m.choose(m.idle, len(m.entries))
 	m.mu.Unlock()
 	for _, b := range line {
 		if over <= all.Bytes {

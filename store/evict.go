@@ -22,7 +22,7 @@ func (s *Store) Usage() (kept, reserved int64) {
 	s.init()
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	return s.room.sum.kept, s.room.reserved
+	return s.room.kept, s.room.reserved
 }
 
 func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
@@ -175,7 +175,6 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 	for _, d := range list {
 		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
 			s.memory.remove(d)
-			s.states.remove(d)
 		}
 		s.room.endRemoval(d, gone[d], how == SetAside)
 	}
@@ -186,7 +185,7 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 func (s *Store) evictTo(ctx context.Context, limit int64) (all Amount, err error) {
 	for m := s.room; err == nil; {
 		m.mu.Lock()
-		victims := m.victims(m.sum.kept+m.aside-limit, batch)
+		victims := m.victims(m.kept+m.aside-limit, batch)
 		m.mu.Unlock()
 		if len(victims) == 0 {
 			break

@@ -22,7 +22,7 @@ type Keeper interface {
 	Rebuild(ctx context.Context) (Rebuilder, error)
 }
 
-// Rebuilder returns the records that need a blob, made from its bytes, or none of a blob of another kind. An error ends
+// Rebuilder returns new records that need a blob, made from its bytes, or none of a blob of another kind. An error ends
 // the rebuild, unless the blob is damaged. It is safe for concurrent use.
 type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
@@ -60,11 +60,10 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		v.reportBlob(ctx, r, d, err)
 		return nil
 	}
-	if failed != nil {
+	if failed != nil || b.needed {
 		return failed
 	}
 	for _, r := range made {
-		r.Revision = 0
 		switch _, err := v.Records.Put(ctx, r); {
 		case err == nil:
 			v.count(func(out *Verified) { out.Records++ })
@@ -73,9 +72,6 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		case !errors.Is(err, ErrConflict):
 			return err
 		}
-	}
-	if b.needed {
-		return nil
 	}
 	needing, err = v.Records.Needing(ctx, d)
 	v.count(func(out *Verified) {

@@ -21,7 +21,9 @@ type room struct {
 	loaded   bool       // the account has what was kept at the start
 	entries  map[modproxy.Digest]*entry
 	order    list.List // of *entry: those that are movable, the one used last in front
-	sum      amounts
+	kept     int64     // bytes
+	movable  int64     // of them, those that may be evicted now or later
+	idle     int64     // of those, those that may be evicted now
 	reserved int64
 	aside    int64                         // bytes that were set aside
 	writers  int                           // reservations that have not ended
@@ -43,13 +45,6 @@ type entry struct {
 	place      *list.Element // in room.order
 }
 
-// amounts are numbers of bytes.
-type amounts struct {
-	kept    int64
-	movable int64 // of it, what may be evicted now or later
-	idle    int64 // of that, what may be evicted now
-}
-
 func newRoom(limit int64) *room {
 	return &room{
 		limit: limit, turn: semaphore.NewWeighted(1),
@@ -65,12 +60,12 @@ func (e *entry) busy() bool { return e.readers+e.keeps+e.removals > 0 }
 func (e *entry) idle() bool { return e.movable() && !e.busy() }
 
 func (m *room) add(e *entry, sign int64) {
-	m.sum.kept += sign * e.size
+	m.kept += sign * e.size
 	if e.movable() {
-		m.sum.movable += sign * e.size
+		m.movable += sign * e.size
 	}
 	if e.idle() {
-		m.sum.idle += sign * e.size
+		m.idle += sign * e.size
 	}
 }
 
@@ -88,7 +83,7 @@ func (m *room) update(d modproxy.Digest, change func(*entry)) {
 		e = &entry{digest: d}
 		m.entries[d] = e
 	}
-	before := m.sum
+	kept, idle := m.kept, m.idle
 	m.add(e, -1)
 	change(e)
 	m.add(e, 1)
@@ -98,7 +93,7 @@ func (m *room) update(d modproxy.Digest, change func(*entry)) {
 		m.order.Remove(e.place)
 		e.place = nil
 	}
-	if m.sum.kept < before.kept || m.sum.idle > before.idle {
+	if m.kept < kept || m.idle > idle {
 		m.wake()
 	}
 	if m.loaded && !e.kept && !e.busy() {
@@ -213,7 +208,7 @@ func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.
 			n -= min(b.Size, e.size)
 		}
 	}
-	over := m.sum.kept + m.aside + m.reserved + n - m.limit
+	over := m.kept + m.aside + m.reserved + n - m.limit
 	switch {
 	case m.limit == 0 || n == 0 || turn && over <= 0:
 		m.reserved += n
@@ -221,11 +216,11 @@ func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.
 		return n, nil, nil, waitNot
 	case !turn:
 		return 0, nil, nil, waitNever
-	case m.sum.idle >= over:
+	case m.idle >= over:
 		return 0, m.victims(over, len(m.entries)), nil, waitNot
 	case m.writers > 0:
 		return 0, nil, m.changed, waitWriters
-	case m.sum.movable >= over:
+	case m.movable >= over:
 		return 0, nil, m.changed, waitReaders
 	}
 	return 0, nil, nil, waitNever

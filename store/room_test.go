@@ -85,8 +85,8 @@ func TestRemovedWhileCounting(t *testing.T) {
 	m.endRemoval(a, true, false)
 	m.keep(b, 100, new(int64))
 	m.load(found)
-	if m.sum.kept != 200 || m.sum.idle != 200 || len(m.entries) != 2 {
-		t.Errorf("%+v of %d", m.sum, len(m.entries))
+	if m.kept != 200 || m.idle != 200 || len(m.entries) != 2 {
+		t.Errorf("%d kept, %d idle, of %d", m.kept, m.idle, len(m.entries))
 	}
 }
 
@@ -100,8 +100,8 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 	m.keep(d, 1000, &reserved)
 	m.release(&reserved)
 	m.endKeep(d)
-	if m.sum.kept != 1000 || m.reserved != 0 || what != waitNot {
-		t.Errorf("%+v, %d reserved, waiting %d", m.sum, m.reserved, what)
+	if m.kept != 1000 || m.reserved != 0 || what != waitNot {
+		t.Errorf("%d kept, %d reserved, waiting %d", m.kept, m.reserved, what)
 	}
 }
 
