@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -40,9 +41,10 @@ func (d *Directory) refuse(format string, args ...any) error {
 
 // openIndex opens the index, or makes one where nothing is kept yet.
 func (d *Directory) openIndex() error {
-	kept, err := d.keeps()
-	if err != nil {
-		return err
+	kept := d.layout > 0
+	if !kept { // it is written after the index
+		names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is no error
+		kept = len(names) > 0
 	}
 	info, err := os.Stat(d.index)
 	switch {

@@ -147,15 +147,6 @@ func (d *Directory) path(elem ...string) string {
 	return filepath.Join(append([]string{d.dir}, elem...)...)
 }
 
-// keeps reports whether anything may be kept: a layout is written after the index.
-func (d *Directory) keeps() (bool, error) {
-	if d.layout > 0 {
-		return true, nil
-	}
-	names, err := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*")
-	return len(names) > 0, err
-}
-
 var errLayout = errors.New("damaged")
 
 // readLayout reads the version of the layout, and refuses one that it does not know.

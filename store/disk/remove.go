@@ -136,14 +136,13 @@ func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount,
 func (d *Directory) eachAside(ctx context.Context, age time.Duration, f func(name string) error) (all store.Amount, err error) {
 	entries, err := os.ReadDir(d.path(quarantineName))
 	for _, entry := range entries {
-		if ctx.Err() != nil {
-			return all, errors.Join(err, ctx.Err())
-		}
 		info, failed := entry.Info()
-		if errors.Is(failed, fs.ErrNotExist) || failed == nil && age > 0 && time.Since(asideAt(info)) < age {
+		switch {
+		case ctx.Err() != nil:
+			return all, errors.Join(err, ctx.Err())
+		case errors.Is(failed, fs.ErrNotExist), failed == nil && age > 0 && time.Since(asideAt(info)) < age:
 			continue
-		}
-		if failed == nil {
+		case failed == nil:
 			failed = f(entry.Name())
 		}
 		if failed != nil {

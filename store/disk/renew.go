@@ -94,12 +94,11 @@ func (r *Renewal) takeOver(ctx context.Context) error {
 				continue
 			}
 			record.Revision = 0
-			if _, err := r.Records().Put(ctx, record); errors.Is(err, fs.ErrNotExist) {
-				continue
-			} else if err != nil {
+			if _, err := r.Records().Put(ctx, record); err == nil {
+				r.Kept[kind]++
+			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			r.Kept[kind]++
 		}
 	}
 	return nil
