@@ -13,7 +13,7 @@ type GC struct {
 	// MaxSize bounds the bytes of the blobs that stay, with what was set aside. Zero: no bound.
 	MaxSize int64 `json:"max_size,omitempty"`
 	// OrphanAge is how long ago blobs were put that are removed because no record needs them: one that was put a
-	// moment ago may be about to have a record.
+	// moment ago may be about to have a record. Negative: none.
 	OrphanAge time.Duration `json:"-"`
 	AsideAge  time.Duration `json:"aside_age,omitempty"` // how long ago blobs were set aside that are removed; zero: none
 	DryRun    bool          `json:"dry_run,omitempty"`   // remove nothing, and count
@@ -65,6 +65,9 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 
 // collectOrphans removes blobs that no record needs, or finds them.
 func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found map[modproxy.Digest]bool, err error) {
+	if gc.OrphanAge < 0 {
+		return nil, nil
+	}
 	list, err := s.list(ctx)
 	old := slices.DeleteFunc(list, func(b BlobInfo) bool { return time.Since(b.Time) < gc.OrphanAge })
 	found = map[modproxy.Digest]bool{}

@@ -53,11 +53,8 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 		err = c.check(ctx)
 	}
 	if err != nil {
-		var r Record
-		if len(needing) > 0 {
-			r.Ref = needing[0].Ref
-		}
-		v.reportBlob(ctx, r, d, err)
+		needing = append(needing, Record{}) // it may have none
+		v.reportBlob(ctx, Record{Ref: needing[0].Ref}, d, err)
 		return nil
 	}
 	if failed != nil || b.needed {

@@ -33,14 +33,7 @@ func (s *Store) observe(e Event) {
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {
-		if err := s.room.turn.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		defer s.room.turn.Release(1)
-		err := s.count(ctx)
-		if err == nil && s.MaxSize > 0 {
-			_, err = s.evictTo(ctx, s.MaxSize)
-		}
+		_, err := s.Collect(ctx, GC{MaxSize: s.MaxSize, OrphanAge: -1})
 		return err
 	})
 }
