@@ -1,14 +1,14 @@
 // Package rewrite is a registry whose locations point at this proxy.
 //
-// Invariant: one version of one module has one package path, and every package path names one version of one module:
-// [PackagePath] and [ParsePackagePath] are each other's inverse. The path ends in .tar.gz and has neither query nor glob,
-// which is the one form that every client takes.
+// Invariant: one version of one module has one package path, and every package path names one version of one module.
+// The path ends in .tar.gz and has neither query nor glob, which is the one form that every client takes.
 package rewrite
 
 import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -32,35 +32,30 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
 }
 
-const (
-	protocol = "v1/modules" // below the hostname
-	suffix   = ".tar.gz"
-)
-
 // PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:
 //
 //	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
 // The module was checked and the version is canonical.
 func PackagePath(v modproxy.ModuleVersion) string {
-	return strings.Join([]string{"", v.Host, protocol, v.Namespace, v.Name, v.System, v.Version, fileName(v)}, "/")
+	return strings.Join(segments(v), "/")
 }
 
-func fileName(v modproxy.ModuleVersion) string {
-	return v.Name + "-" + v.System + "-" + v.Version + suffix
+func segments(v modproxy.ModuleVersion) []string {
+	file := v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
+	return []string{"", v.Host, "v1", "modules", v.Namespace, v.Name, v.System, v.Version, file}
 }
 
-var wanted = PackagePath(modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}.At("{version}"))
-
-// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters may
-// be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
+// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters
+// may be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
 func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	bad := func(why string) (modproxy.ModuleVersion, error) {
 		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
 	}
 	parts := strings.Split(escaped, "/")
-	if len(parts) != 9 || parts[0] != "" {
-		return bad("want " + wanted)
+	if len(parts) != 9 {
+		m := modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}
+		return bad("want " + PackagePath(m.At("{version}")))
 	}
 	for i := range parts {
 		var err error
@@ -71,9 +66,6 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	if host, err := hostname.Parse(hostname.Display(parts[1])); err != nil || host != parts[1] {
 		return bad("the hostname is not in its normal spelling")
 	}
-	if parts[2]+"/"+parts[3] != protocol {
-		return bad("want " + protocol)
-	}
 	v := modproxy.Module{Host: parts[1], Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
 	if err := v.Check(); err != nil {
 		return modproxy.ModuleVersion{}, err
@@ -81,8 +73,8 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
 		return bad("the version is not in its canonical spelling")
 	}
-	if parts[8] != fileName(v) {
-		return bad("want " + fileName(v))
+	if !slices.Equal(parts, segments(v)) {
+		return bad("want " + PackagePath(v))
 	}
 	return v, nil
 }
