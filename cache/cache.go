@@ -97,8 +97,9 @@ const (
 func (r *Registry) start() {
 	ending, end := context.WithCancel(context.Background())
 	r.end = end
-	r.asking = newBackground(ending, maxAsking)
-	r.fetching = newBackground(ending, 2*maxFetching) // those beyond maxFetching find no turn to wait for
+	r.asking = &background{ending: ending, limit: maxAsking, of: map[string]int{}}
+	// Those beyond maxFetching find no turn to wait for.
+	r.fetching = &background{ending: ending, limit: 2 * maxFetching, of: map[string]int{}}
 	r.turns = newTurns(r.Fetches)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,

@@ -35,11 +35,11 @@ type documents[K interface {
 
 	flights flights[K, V]
 	hot     memory[K, *answer[V]]
-	reading chan struct{}         // one for each document that is being read from the store
-	held    memory[K, error]      // RetryLater of upstream
-	missing memory[K, error]      // ErrNotFound of upstream
-	slow    memory[string, error] // registries that answer late
-	grown   atomic.Int64          // bytes that were put since the documents were last trimmed
+	reading chan struct{}        // one for each document that is being read from the store
+	held    memory[K, error]     // RetryLater of upstream
+	missing memory[K, error]     // ErrNotFound of upstream
+	slow    memory[string, bool] // registries that answer late
+	grown   atomic.Int64         // bytes that were put since the documents were last trimmed
 }
 
 // source asks for documents, and knows their form in a store.
@@ -86,11 +86,6 @@ const (
 	maxReading   = 4                // documents that are read from the store at the same time
 	maxHot       = 32 << 20         // bytes of documents in memory
 	maxTries     = 3                // of something that another process can get in the way of
-)
-
-var (
-	errSlow    = errors.New("the registry did not answer soon")
-	errReading = errors.New("many other documents are being read from the store")
 )
 
 func (d *documents[K, V]) start() {
@@ -147,7 +142,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
 			case time.Since(call.began) >= soon:
-				d.slow.add(k.registry(), errSlow, slowPause, 0)
+				d.slow.add(k.registry(), true, slowPause, 0)
 			}
 		}
 	}
@@ -168,7 +163,7 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	case d.reading <- struct{}{}:
 		defer func() { <-d.reading }()
 	case <-time.After(patience):
-		crowded = errReading
+		crowded = errors.New("many other documents are being read from the store")
 	case <-ctx.Done():
 		crowded = context.Cause(ctx)
 	}
@@ -297,7 +292,7 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	took := time.Since(asked)
 	switch {
 	case took >= soon:
-		d.slow.add(k.registry(), errSlow, slowPause, 0)
+		d.slow.add(k.registry(), true, slowPause, 0)
 	case err == nil:
 		d.slow.drop(k.registry())
 	}
@@ -339,8 +334,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 			break
 		}
 		var rec store.Record
-		rec, err = d.store.Records.Get(ctx, k.ref())
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
+		if rec, err = d.store.Records.Get(ctx, k.ref()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
 			rec, err = store.Record{}, nil
 		}
 		if newer, errParse := d.parse(rec); errParse == nil && newer.asked.After(asked) {

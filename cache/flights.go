@@ -33,10 +33,6 @@ type background struct {
 	work    sync.WaitGroup
 }
 
-func newBackground(ending context.Context, limit int) *background {
-	return &background{ending: ending, limit: limit, of: map[string]int{}}
-}
-
 // start runs work in a goroutine, unless there is too much or b is closed. One asker never has more work under
 // way than there is room left for; the empty one has no such bound.
 func (b *background) start(asker string, work func()) error {
