@@ -1,14 +1,12 @@
 // Package cache is a registry that keeps what another registry answers.
 //
-// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its
-// bytes are those that its record names. The ledger says what a version is; a kept package with another sum is
-// not served.
+// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
+// are those that its record names. A kept package whose sum is not the ledger's is not served.
 //
 // A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
 // Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
 //
-// Several caches may share a store. A record that is remembered in memory is read again after three seconds,
-// and [Registry.Forget] drops it at once.
+// Several caches may share a store. A record that is remembered in memory is read again after three seconds.
 //
 // The parts do not know modules: documents keeps answers that get old, and fetches brings what never changes.
 // [Registry] is made of one of each.
@@ -23,6 +21,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -36,16 +35,15 @@ const (
 type Ledger interface {
 	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
-	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another
-	// record.
+	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another record.
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
-// Registry keeps the answers and packages of Next. Its fields are set before the first question and not changed
-// afterwards. It is safe for concurrent use.
+// Registry keeps the answers and packages of Next. Its fields are set before the first question. It is safe for
+// concurrent use.
 type Registry struct {
-	// Next is asked for what is not kept. What it gives is in Ledger when it gives it. Nil means offline:
-	// nothing is asked, and what is kept is served whatever its age.
+	// Next is asked for what is not kept. What it gives is in Ledger by then. Nil means offline: nothing is asked, and
+	// what is kept is served whatever its age.
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
@@ -55,12 +53,10 @@ type Registry struct {
 	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
 	FetchTimeout time.Duration // ends one fetch of a package
 	Fetches      int           // packages fetched at the same time; further ones wait their turn
-	// MaxVersions is how many bytes the kept versions documents may have, which may be exceeded by an eighth
-	// for a while. Those of modules without a kept package go first, and of these those that were asked for
-	// longest ago. Zero: any number.
+	// MaxVersions is how many bytes the kept versions documents may have, and for a while an eighth more. Those of
+	// modules without a kept package go first, then those that were asked for longest ago. Zero: any number.
 	MaxVersions int64
-	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once, and
-	// should be quick. Nil is fine.
+	// Observe is told what happens, in the middle of the work and by many goroutines at once. Nil is fine.
 	Observe func(Event)
 
 	once sync.Once
@@ -85,7 +81,7 @@ const (
 	askTimeout = time.Minute             // of one detached question for versions or a location
 	patience   = 3 * time.Second         // how long a client waits for Next, or the store; then it has to try again
 	recallFor  = 3 * time.Second         // how long a record counts without being read again
-	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: clients give it ten seconds, some five
+	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: some clients give it five seconds
 	closeGrace = time.Second             // for background work to notice that it was ended
 	maxHold    = 24 * time.Hour          // the longest RetryLater that is obeyed
 
@@ -100,7 +96,7 @@ func (r *Registry) start() {
 	r.asking = &background{ending: ending, limit: maxAsking, of: map[string]int{}}
 	// Those beyond maxFetching find no turn to wait for.
 	r.fetching = &background{ending: ending, limit: 2 * maxFetching, of: map[string]int{}}
-	r.turns = newTurns(r.Fetches)
+	r.turns = &turns{Turns: fair.New(r.Fetches, max(1, r.Fetches*3/4), r.Fetches/8, maxFetching-r.Fetches)}
 	r.versions = documents[key, *listing]{
 		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,
 		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
@@ -111,9 +107,8 @@ func (r *Registry) start() {
 	}
 }
 
-// Close waits for what goes on in the background, at most until ctx ends; then it ends that work. Nothing is
-// asked of Next afterwards; what is kept is still served. Its error tells that work was ended. The store is
-// closed after it.
+// Close waits for what goes on in the background, and ends it when ctx ends, which is an error. Nothing is asked of
+// Next afterwards; what is kept is still served. The store is closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
 	defer r.end()
@@ -148,9 +143,8 @@ func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	return all
 }
 
-// Forget drops what is remembered in memory of a version, so that the next question reads its record again, and
-// asks Next if it must. An empty version stands for every version of the module, and the zero value for
-// everything. What is kept stays.
+// Forget drops what is remembered in memory of a version, so that the next question reads its record again, and asks
+// Next if it must. An empty version stands for every version of the module, and the zero value for everything.
 func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.once.Do(r.start)
 	match := func(k key) bool {
@@ -162,6 +156,39 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.packages.failed.remove(match)
 	if v.Version == "" {
 		r.versions.missing.remove(match)
+	}
+}
+
+// Kind says what an [Event] tells. It is fit for the name of a metric's label.
+type Kind string
+
+const (
+	VersionsAsked   Kind = "versions_asked"   // Next was asked; Duration, Err
+	LocationAsked   Kind = "location_asked"   // Next was asked; Duration, Err
+	FetchStarted    Kind = "fetch_started"    // after the fetch had its turn
+	FetchEnded      Kind = "fetch_ended"      // Duration, Bytes, Err
+	StaleServed     Kind = "stale_served"     // a versions document older than Fresh was served
+	VersionDropped  Kind = "version_dropped"  // upstream does not list a version whose package is kept
+	VersionListed   Kind = "version_listed"   // upstream lists such a version again
+	VersionsTrimmed Kind = "versions_gone"    // versions documents were removed to keep to MaxVersions; Bytes
+	LedgerDisagrees Kind = "ledger_disagrees" // a kept package is not what the ledger says, and is not served; Err
+	LedgerBehind    Kind = "ledger_behind"    // the ledger did not know a kept package, and does now; Err
+	StoreFailed     Kind = "index_failed"     // an answer was served but could not be kept or read; Err
+)
+
+// Event is something that happened in a [Registry]. Fields that its Kind does not mention are zero.
+type Event struct {
+	Kind     Kind
+	Module   modproxy.Module
+	Version  string // empty for questions about versions
+	Duration time.Duration
+	Bytes    int64
+	Err      error // nil: it went well
+}
+
+func (r *Registry) observe(e Event) {
+	if r.Observe != nil {
+		r.Observe(e)
 	}
 }
 

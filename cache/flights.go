@@ -66,8 +66,7 @@ func (b *background) close() {
 	b.closed = true
 }
 
-// detach returns a context with the values of ctx that ends after timeout, or when the background is ended, but
-// not with ctx.
+// detach returns a context with the values of ctx that ends after timeout, or with the background, but not with ctx.
 func (b *background) detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	stop := context.AfterFunc(b.ending, cancel)
@@ -77,9 +76,8 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 	}
 }
 
-// flights shares one call for each key among all that want its result. Unlike package singleflight its keys are
-// values, a caller that stops waiting leaves nothing behind, so that a call that hangs does not gather memory,
-// and a panic ends the call, not the process.
+// flights shares one call for each key among all that want its result. Unlike in package singleflight, a caller that
+// stops waiting leaves nothing behind, and a panic ends the call, not the process.
 type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
@@ -94,8 +92,8 @@ type call[V any] struct {
 	err   error
 }
 
-// join returns the call for k that is under way, or starts one. The work begins by looking whether it is done
-// already: the call before it may have ended a moment ago. Its context has the values of ctx.
+// join returns the call for k that is under way, or starts one. The work begins by looking whether it is done already:
+// the call before may have ended a moment ago. Its context has the values of ctx.
 func (f *flights[K, V]) join(
 	ctx context.Context, b *background, asker string, k K, work func(context.Context) (V, error),
 ) (*call[V], error) {
@@ -128,22 +126,19 @@ func (f *flights[K, V]) join(
 	return c, nil
 }
 
-// underWay returns the calls that are under way.
 func (f *flights[K, V]) underWay() map[K]*call[V] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.calls)
 }
 
-// has reports whether the call for k is under way.
 func (f *flights[K, V]) has(k K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[k] != nil
 }
 
-// within waits for the call, but no longer than limit, and no longer than ctx. Its error is then a
-// [modproxy.RetryLater] about q.
+// within waits for the call until limit has passed, or ctx ends. The error is then a [modproxy.RetryLater] about q.
 func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
 	var why error
 	select {

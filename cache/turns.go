@@ -11,31 +11,26 @@ import (
 	"github.com/modproxy/modproxy/fair"
 )
 
-// turns bound the fetches that run at the same time. A publisher, the namespace of a registry, has three
-// quarters of them at most, the last one is for publishers that have none, and publishers with fewer are served
-// first: packages that do not come to an end do not hold up those of others for long.
+// turns bound the fetches that run at the same time. A publisher, the namespace of a registry, has three quarters of
+// them at most, and the last eighth is for those that have none: packages that do not come to an end do not hold up
+// those of others for long.
 type turns struct {
 	*fair.Turns
 	yielded atomic.Int64 // fetches that were ended for others and still have their turn
 }
 
 const (
-	// A fetch receives at least slowRate bytes a second while others wait for a turn, on average over
-	// slowWindow. It is looked at every slowTick.
+	// A fetch receives slowRate bytes a second, on average over slowWindow, or gives up its turn if others wait.
 	slowRate   = 16 << 10
 	slowWindow = 30 * time.Second
-	slowTick   = 3 * time.Second
+	slowTick   = 3 * time.Second // between two looks
 )
 
 // errCrowded is about the moment, and not about the package.
 var errCrowded = errors.New("too many packages are being fetched or wait for a turn")
 
-func newTurns(n int) *turns {
-	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
-}
-
-// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of
-// them. give gives it back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
+// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of them.
+// give gives it back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
 func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
 	r.once.Do(r.start)
 	return r.turns.take(ctx, keyOf(m).publisher())
@@ -57,8 +52,8 @@ func (t *turns) take(ending context.Context, publisher string) (give func(), err
 var errDrips = fmt.Errorf("%w: it came at less than %d KiB/s for %v, while other packages waited for their turn",
 	modproxy.ErrUnavailable, slowRate>>10, slowWindow)
 
-// hold returns a context for a fetch that has a turn. It ends with [errDrips] when others wait and hardly
-// anything comes. release is called before the turn is given back.
+// hold returns a context for a fetch that has a turn. It ends with errDrips when others wait and hardly anything comes.
+// release is called before the turn is given back.
 func (t *turns) hold(ctx context.Context) (held context.Context, release func()) {
 	meter := &modproxy.Meter{}
 	ctx, cancel := context.WithCancelCause(modproxy.WithMeter(ctx, meter))
