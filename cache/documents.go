@@ -13,11 +13,9 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// documents keeps answers that get old. An answer younger than fresh is served as it is. After that upstream is
-// asked again, and the kept answer, up to maxStale, is served and marked as stale when the new one does not
-// come within a second, or the question fails. After a question that failed there is a short pause, in which
-// stale answers are served and nothing is asked; after one that took long, stale answers are served at once for
-// a while. Its first fields are set before start.
+// documents keeps answers that get old, see [Registry.Versions]. After a question that failed there is a short pause,
+// in which stale answers are served and nothing is asked; after one that took long, stale answers are served at once
+// for a while. Its first fields are set before start.
 type documents[K interface {
 	comparable
 	question
@@ -44,8 +42,8 @@ type documents[K interface {
 
 // source asks for documents, and knows their form in a store.
 type source[K comparable, V any] interface {
-	// ask returns the document as it is from now on, given what is kept, which may be zero.
-	// [modproxy.ErrNotFound] means that there is no document any more.
+	// ask returns the document as it is from now on, given what is kept, which may be zero. [modproxy.ErrNotFound] means
+	// that there is none any more.
 	ask(ctx context.Context, k K, kept V) (V, error)
 	// learn is called with a document that was not known before, of upstream or of another process.
 	learn(k K, v V)
@@ -72,8 +70,7 @@ func newAnswer[V document[V]](v V, asked time.Time, revision uint64) *answer[V] 
 	return &answer[V]{kept: v.marked(false), stale: v.marked(true), revision: revision, asked: asked}
 }
 
-// fresh reports whether a needs no refresh. An answer from the future, as it is seen after the clock was set
-// back, is not fresh.
+// fresh reports whether a needs no refresh. An answer from the future, as after the clock was set back, does.
 func (a *answer[V]) fresh(limit time.Duration) bool {
 	age := time.Since(a.asked)
 	return !a.old.Load() && age >= 0 && age < limit
@@ -130,8 +127,8 @@ func (d *documents[K, V]) refused(k K) error {
 	return nil
 }
 
-// refreshed returns the answer for k when a, which is kept, is not fresh: the one of upstream if it comes soon,
-// else a. A client that installs ten modules does not wait ten times for a registry that is down.
+// refreshed returns the answer for k when a, which is kept, is not fresh: the one of upstream if it comes soon, else a.
+// A client that installs ten modules does not wait ten times for a registry that is down.
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.again.Load()
 	if _, held := d.held.get(k); !held && (again == nil || !time.Now().Before(*again)) {
@@ -150,10 +147,9 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 	return a.stale, nil
 }
 
-// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the
-// store every recallFor; while that fails, it counts. Few documents are read at the same time, because reading
-// takes several times their size: the error is [modproxy.RetryLater] when it is not k's turn for longer than
-// patience.
+// read returns what is known about k without asking upstream, or nil. What is in memory is compared with the store
+// every recallFor; while that fails, it counts. Few documents are read at the same time, because that takes several
+// times their size: the error is [modproxy.RetryLater] when it is not k's turn within patience.
 func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	if a, ok := d.hot.get(k); ok {
 		return a, nil
@@ -191,8 +187,8 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	return a, nil
 }
 
-// load returns the answer for k that is kept, or nil. It returns what was seen in memory if that is the same,
-// or newer and could not be kept.
+// load returns the answer for k that is kept, or nil; or what was seen in memory if that is the same, or newer and
+// could not be kept.
 func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answer[V], error) {
 	rec, err := d.store.Records.Get(ctx, k.ref())
 	switch {
@@ -249,8 +245,7 @@ func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*cal
 	})
 }
 
-// askAnew asks upstream for k. The answer to a question that was under way before is not good enough: it may be
-// older.
+// askAnew asks upstream for k. The answer to a question that was under way before may be too old.
 func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (V, error) {
 	for {
 		own := false
@@ -316,8 +311,8 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	return v, err
 }
 
-// keep keeps v and returns it, or a newer answer that another process has kept meanwhile. A store that fails is
-// told of, but does not make an answer unfit to be served.
+// keep keeps v and returns it, or a newer answer that another process has kept meanwhile. The answer is served also
+// when the store fails.
 func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, revision uint64) V {
 	a := newAnswer(v, asked, 0)
 	text, err := d.source.encode(v)
@@ -352,8 +347,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 	return v
 }
 
-// outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until a
-// document is read for it.
+// outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.
 func (d *documents[K, V]) outdate(k K, current func(V) bool) {
 	look := func(a *answer[V]) {
 		if !current(a.kept) {

@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// fetches brings what never changes, a few at a time, each once however many wait for it. A failure is
-// remembered for a while. Its first fields are set before its use.
+// fetches brings what never changes, a few at a time, and remembers a failure for a while. Its first fields are set
+// before its use.
 type fetches[K interface {
 	comparable
 	question
@@ -27,12 +27,10 @@ type fetches[K interface {
 	failed  memory[K, *modproxy.FetchFailed]
 }
 
-// fetchSource is what fetches asks.
 type fetchSource[K comparable, V any] interface {
-	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist]
-	// when k has to be fetched.
+	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist] when k
+	// has to be fetched.
 	sound(ctx context.Context, k K) (V, error)
-	// fetch fetches and keeps k.
 	fetch(ctx context.Context, k K) (V, error)
 	// holds reports whether a fetch that failed would fail again.
 	holds(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
@@ -43,8 +41,7 @@ const (
 	storagePause = 5 * time.Second // after a fetch that the storage failed
 )
 
-// begin starts the fetch of k, unless it is under way. What is kept is looked at instead, and fetched again
-// only when it is damaged.
+// begin starts the fetch of k, unless it is under way, or k is kept and sound.
 func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
 		v, err := f.source.sound(ctx, k)

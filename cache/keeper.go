@@ -97,12 +97,11 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 	}, nil
 }
 
-// subdirOf returns the directory of a record as a [modproxy.Package] has it.
+// subdirOf returns the directory of rec as a [modproxy.Package] has it.
 func subdirOf(rec modproxy.Record) string { return strings.TrimPrefix(rec.Subdir, ".") }
 
-// agrees compares p with what the ledger says of the version, and takes over what the ledger knows besides:
-// here, and nowhere else, is decided whether a kept package counts. The error is [modproxy.ErrChanged] when it
-// does not, [fs.ErrNotExist] when the ledger does not know the version, and else that of the ledger.
+// agrees decides by the ledger whether p counts, and takes over what the ledger knows besides. The error is
+// [modproxy.ErrChanged] when it does not count, else that of the ledger.
 func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	counts, err := l.Lookup(ctx, p.ModuleVersion)
 	switch {

@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kept is a package that is kept. What the version is, the ledger says; its record has the Subdir for a proxy that
-// has lost its ledger.
+// Kept is a package that is kept. Its record has the Subdir for a proxy that has lost its ledger.
 type Kept struct {
 	modproxy.ModuleVersion `json:"-"`
 	Digest                 modproxy.Digest `json:"-"`
@@ -36,8 +35,8 @@ func (p *Kept) record() (store.Record, error) {
 	return store.Record{Ref: key{p.ModuleVersion}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
-// parseKept reads a record of [PackageKind], without what the ledger knows. An error of reading the record, or
-// [store.ErrDamaged], comes with what its name says.
+// parseKept reads a record of [PackageKind], without what the ledger knows. An error, be it err or [store.ErrDamaged],
+// comes with what the name of the record says.
 func parseKept(rec store.Record, err error) (*Kept, error) {
 	v, ok := VersionOf(rec.Ref)
 	p := &Kept{ModuleVersion: v}
@@ -85,9 +84,9 @@ func (r *Registry) lookup(ctx context.Context, k key) (*Kept, error) {
 	return r.compare(ctx, p, err)
 }
 
-// compare compares a package that is kept, unless err tells that it could not be read, with the ledger. A
-// version that the ledger does not know is recorded with the sum that is kept: the ledger is an older copy. The
-// error is [fs.ErrNotExist] when the package does not count.
+// compare compares p, unless err tells that it could not be read, with the ledger. A version that the ledger does not
+// know is recorded with the sum that is kept: the ledger is an older copy. The error is [fs.ErrNotExist] when p does
+// not count.
 func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, error) {
 	if err == nil {
 		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
@@ -112,9 +111,7 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	return r.Ledger.Add(ctx, rec)
 }
 
-// all yields the packages that are kept of m, or of every module when m is the zero Module, also those that do
-// not count, without what the ledger knows. [store.ErrDamaged] comes with a version; any other error ends the
-// sequence.
+// all yields what [Registry.List] does, without what others than the records know.
 func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
 	prefix := ""
 	if m != (modproxy.Module{}) {
@@ -138,8 +135,8 @@ type Listing struct {
 	Unlisted   time.Time // since when upstream does not list the version; zero while it does
 }
 
-// List yields the packages that are kept of m, or of every module when m is the zero Module. A record that is
-// damaged comes with its version and [store.ErrDamaged]. Any other error ends the sequence.
+// List yields the packages that are kept of m, or of every module when m is the zero Module. A record that is damaged
+// comes with its version and [store.ErrDamaged]. Any other error ends the sequence.
 func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listing, error] {
 	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
@@ -174,12 +171,11 @@ type Discarded struct {
 	Shared []string // what else needs the bytes, which therefore stay
 }
 
-// Discard removes the packages of a version, or of every version of its module when the version is empty, also
-// those that do not count. Bytes that another record needs stay. What the ledger knows stays: what is fetched
-// again must be what it was.
+// Discard removes the packages of a version, or of every version of its module when the version is empty, also those
+// that do not count. Bytes that another record needs stay, and so does what the ledger knows.
 //
-// Errors: [fs.ErrNotExist] when no package of it is kept, [modproxy.ErrUnavailable] while one of them is being
-// fetched, and those of the store.
+// Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one of them is being fetched, and those of
+// the store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Discarded, error) {
 	r.once.Do(r.start)
 	r.Forget(v) // what could not be fetched is tried again at once
@@ -192,7 +188,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 		case v.Version != "" && p.Version != v.Version:
 			continue
 		case r.packages.flights.has(k):
-			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.ModuleVersion)
+			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, k)
 		}
 		refs = append(refs, k.ref())
 	}

@@ -9,11 +9,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Location says where the package of one version is. Of a kept package only the Subdir is answered, and Next is
-// not asked. Otherwise Next is asked, and the package is fetched in the background from then on. The fetch is
-// waited for a little, because clients show a person the error of this question, and of Package nothing but the
-// status. A version need not be listed: if Next has one that the kept document does not list, the next question
-// for the versions asks Next.
+// Location says where the package of one version is. Of a kept package only the Subdir is answered, and Next is not
+// asked. Otherwise Next is asked, and the package is fetched in the background from then on. The fetch is waited for a
+// little, because clients show a person the error of this question, and of Package nothing but the status. If Next has
+// a version that the kept document does not list, the next question for the versions asks Next.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
 // [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.ErrUnavailable] when offline
@@ -68,10 +67,11 @@ func (r *Registry) refused(k key) error {
 	return nil
 }
 
-// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or
-// why that could not be fetched, or loc while it is fetched. While a package that was refused for its content
-// is fetched again, the answer is why it was: most often it still is.
-func (r *Registry) fetchSoon(ctx context.Context, k key, loc modproxy.Location, asked time.Time) (modproxy.Location, error) {
+// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or why it
+// could not be fetched, or loc meanwhile, unless the package was refused for its content before: most often it still is.
+func (r *Registry) fetchSoon(
+	ctx context.Context, k key, loc modproxy.Location, asked time.Time,
+) (modproxy.Location, error) {
 	call, err := r.packages.begin(ctx, k)
 	if err != nil {
 		return modproxy.Location{}, k.wrap("location", err)

@@ -12,9 +12,9 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Package opens what one version contains. A package that is not kept is fetched, or the fetch under way is
-// waited for, until ctx ends; the fetch goes on after that. Its bytes are checked while they are read, see
-// [store.Store.Open]. A package that is missing or damaged is fetched again, and must have the same content.
+// Package opens what one version contains. A package that is not kept, or damaged, is fetched, which goes on when ctx
+// ends; it must have the content that the ledger says. Its bytes are checked while they are read, see
+// [store.Store.Open].
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
 // ledger says; [modproxy.ErrUnavailable] when offline and not kept.
@@ -56,17 +56,15 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	}
 }
 
-// lost reports whether err says that a package is not kept, or not as it was. That it could not be opened for
-// want of something else says nothing about it.
+// lost reports whether err says that a package is not kept, or not as it was.
 func lost(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrUnreadable)
 }
 
-// packages is what fetches brings: the packages of modules.
+// packages is the source of packages.
 type packages struct{ *Registry }
 
-// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable
-// again.
+// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable again.
 func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
 	p, err := r.lookup(ctx, k)
 	if err == nil {
@@ -112,8 +110,7 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	return r.keep(ctx, k, p)
 }
 
-// keep keeps a package that was fetched. Of several processes that do so at once, one does; the others find the
-// same content.
+// keep keeps a package that was fetched. Of several processes that do so at once, the others find what one has kept.
 func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
 	kept := &Kept{
 		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,

@@ -16,10 +16,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is
-// asked again; the kept document, up to MaxStale, is served and marked Stale when the answer does not come
-// within a second, or the question fails. A version whose package is kept is listed, whatever upstream lists.
-// Offline, a document is served whatever its age; where none is kept, the packages that are kept make one.
+// Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is asked
+// again; the kept document, up to MaxStale, is served and marked Stale when the answer does not come within a second,
+// or the question fails. A version whose package is kept is listed, whatever upstream lists. Offline, a document is
+// served whatever its age; where none is kept, the packages that are kept make one.
 //
 // Errors: those of Next; [modproxy.RetryLater] when Next takes longer than three seconds or than ctx;
 // [modproxy.ErrUnavailable] when offline and nothing is kept.
@@ -35,7 +35,6 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return nil, err
 }
 
-// versionsOffline makes a document of the packages that are kept of m.
 func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
 	switch {
@@ -50,8 +49,7 @@ func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*mod
 // listing is the versions document of a module as it is kept and served.
 type listing struct {
 	*modproxy.Versions
-	// unlisted are the versions that upstream does not list, and since when. They are listed because their
-	// packages were kept when upstream was asked.
+	// unlisted are the versions that upstream does not list, and since when, and whose packages are kept.
 	unlisted map[string]time.Time
 }
 
@@ -121,10 +119,11 @@ func (r listings) learn(k key, l *listing) {
 	}
 }
 
-// merge returns what is served of got, the versions of a module as upstream lists them now: got with the
-// versions whose packages are kept. A nil got means that upstream has no such module; the result is nil when no
-// package of it is kept either.
-func (r listings) merge(ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time) (*listing, error) {
+// merge returns got, the versions of a module as upstream lists them now, with those whose packages are kept. A nil got
+// means that upstream has no such module; the result is nil when no package of it is kept either.
+func (r listings) merge(
+	ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time,
+) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	if got == nil {
 		l.Versions = noListing.Versions
@@ -230,11 +229,9 @@ type Refreshed struct {
 	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
 }
 
-// Refresh asks Next for the versions of m now. It forgets that m or versions of it were absent, and that
-// packages of it could not be fetched.
+// Refresh asks Next for the versions of m now. What [Registry.Forget] forgets of m is forgotten.
 //
-// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when
-// offline.
+// Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when offline.
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
@@ -265,7 +262,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	return out, nil
 }
 
-// without returns the versions of list that are not in other.
+// without returns what of list is not in other.
 func without(list, other []string) []string {
 	in := make(map[string]bool, len(other))
 	for _, version := range other {
