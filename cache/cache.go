@@ -215,7 +215,7 @@ func (k key) event(kind Kind, took time.Duration, err error) Event {
 
 // wrap adds the question to err, unless a layer below has.
 func (k key) wrap(op string, err error) error {
-	if _, named := errors.AsType[*modproxy.Error](err); named {
+	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
 	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}

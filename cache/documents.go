@@ -16,10 +16,7 @@ import (
 // documents keeps answers that get old, see [Registry.Versions]. After a question that failed there is a short pause,
 // in which stale answers are served and nothing is asked; after one that took long, stale answers are served at once
 // for a while. Its first fields are set before start.
-type documents[K interface {
-	comparable
-	question
-}, V document[V]] struct {
+type documents[K question, V document[V]] struct {
 	source    source[K, V]
 	store     *store.Store
 	work      *background
@@ -96,7 +93,7 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	a, err := d.read(ctx, k)
 	switch {
 	case err != nil:
-		return none, k.wrap("versions", err)
+		return none, err
 	case a == nil && d.offline:
 		return none, fs.ErrNotExist
 	case a == nil:
@@ -112,9 +109,9 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	}
 	call, err := d.ask(ctx, k, a)
 	if err != nil {
-		return none, k.wrap("versions", err)
+		return none, err
 	}
-	return call.within(ctx, patience, "versions", k)
+	return call.within(ctx, patience)
 }
 
 // refused returns why upstream is not asked for k, or nil.
@@ -134,7 +131,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 	if _, held := d.held.get(k); !held && (again == nil || !time.Now().Before(*again)) {
 		call, err := d.ask(ctx, k, a)
 		if _, slow := d.slow.get(k.registry()); err == nil && !slow { // else the next question finds the answer
-			v, err := call.within(ctx, soon-time.Since(call.began), "versions", k)
+			v, err := call.within(ctx, soon-time.Since(call.began))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
@@ -255,9 +252,9 @@ func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (
 		})
 		if err != nil {
 			var none V
-			return none, k.wrap("versions", err)
+			return none, err
 		}
-		v, err := call.within(ctx, askTimeout+time.Second, "versions", k)
+		v, err := call.within(ctx, askTimeout+time.Second)
 		select {
 		case <-call.done:
 			if own {

@@ -12,10 +12,7 @@ import (
 
 // fetches brings what never changes, a few at a time, and remembers a failure for a while. Its first fields are set
 // before its use.
-type fetches[K interface {
-	comparable
-	question
-}, V interface{ size() int64 }] struct {
+type fetches[K question, V interface{ size() int64 }] struct {
 	source  fetchSource[K, V]
 	work    *background
 	turns   *turns

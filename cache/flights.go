@@ -14,6 +14,7 @@ import (
 
 // question is a key of what is asked for.
 type question interface {
+	comparable
 	ref() store.Ref    // the record of the answer
 	registry() string  // hostname of the registry that answers
 	publisher() string // a part of the registry that shares turns
@@ -138,8 +139,8 @@ func (f *flights[K, V]) has(k K) bool {
 	return f.calls[k] != nil
 }
 
-// within waits for the call until limit has passed, or ctx ends. The error is then a [modproxy.RetryLater] about q.
-func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q question) (V, error) {
+// within waits for the call until limit has passed, or ctx ends. The error is then a [modproxy.RetryLater].
+func (c *call[V]) within(ctx context.Context, limit time.Duration) (V, error) {
 	var why error
 	select {
 	case <-c.done:
@@ -153,5 +154,5 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration, op string, q 
 		why = ctx.Err()
 	}
 	var none V
-	return none, retrySoon(q.wrap(op, why))
+	return none, retrySoon(why)
 }

@@ -23,16 +23,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	k := key{v}
 	loc, known, err := r.known(ctx, k)
 	if !known && err == nil {
-		var call *call[modproxy.Location]
-		if call, err = r.locate(ctx, k); err != nil {
-			return loc, k.wrap("location", err)
-		}
-		loc, err = call.within(ctx, patience, "location", k)
+		loc, err = r.locate(ctx, k)
 	}
-	if err != nil || loc.Kept {
-		return loc, err
+	if err == nil && !loc.Kept {
+		loc, err = r.fetchSoon(ctx, k, loc, asked)
 	}
-	return r.fetchSoon(ctx, k, loc, asked)
+	return loc, k.wrap("location", err)
 }
 
 // known returns where k is, as far as that is known without asking Next, or why Next is not asked.
@@ -45,7 +41,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	case err == nil:
 		return modproxy.Location{Subdir: p.Subdir, Kept: true}, true, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return loc, false, k.wrap("location", settleIn(ctx, err))
+		return loc, false, settleIn(ctx, err)
 	}
 	if err := r.packages.failure(ctx, k); err != nil {
 		return loc, false, err
@@ -68,13 +64,13 @@ func (r *Registry) refused(k key) error {
 }
 
 // fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or why it
-// could not be fetched, or loc meanwhile, unless the package was refused for its content before: most often it still is.
+// could not be fetched, or loc meanwhile; or why the package was refused for its content, which it most often still is.
 func (r *Registry) fetchSoon(
 	ctx context.Context, k key, loc modproxy.Location, asked time.Time,
 ) (modproxy.Location, error) {
 	call, err := r.packages.begin(ctx, k)
 	if err != nil {
-		return modproxy.Location{}, k.wrap("location", err)
+		return modproxy.Location{}, err
 	}
 	select {
 	case <-call.done:
@@ -94,8 +90,9 @@ func (r *Registry) fetchSoon(
 }
 
 // locate asks Next where the package of k is, unless that is under way, and starts the fetch.
-func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location], error) {
-	return r.locations.join(ctx, r.asking, modproxy.AskerOf(ctx), k, func(ctx context.Context) (modproxy.Location, error) {
+func (r *Registry) locate(ctx context.Context, k key) (loc modproxy.Location, err error) {
+	asker := modproxy.AskerOf(ctx)
+	call, err := r.locations.join(ctx, r.asking, asker, k, func(ctx context.Context) (modproxy.Location, error) {
 		if loc, known, err := r.known(ctx, k); known || err != nil {
 			return loc, err
 		}
@@ -107,6 +104,10 @@ func (r *Registry) locate(ctx context.Context, k key) (*call[modproxy.Location],
 		}
 		return loc, err
 	})
+	if err != nil {
+		return loc, err
+	}
+	return call.within(ctx, patience)
 }
 
 // askLocation asks Next and remembers what it says until the fetch has ended.

@@ -32,7 +32,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
 		return r.versionsOffline(ctx, m)
 	}
-	return nil, err
+	return nil, keyOf(m).wrap("versions", err)
 }
 
 func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
@@ -218,8 +218,7 @@ func (listings) decode(text []byte) (*listing, error) {
 	return &listing{v, h.Unlisted}, nil
 }
 
-// maxDocument bounds a kept versions document in bytes, well over what upstream may send.
-const maxDocument = 64 << 20
+const maxDocument = 64 << 20 // bytes of a kept versions document, well over what upstream may send
 
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
@@ -250,7 +249,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	r.versions.held.drop(k)
 	l, err := r.versions.askAnew(ctx, k, a)
 	if err != nil {
-		return Refreshed{}, err
+		return Refreshed{}, k.wrap("versions", err)
 	}
 	after := l.offered()
 	out := Refreshed{Versions: len(l.List), New: without(after, before), Gone: without(before, after)}
