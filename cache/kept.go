@@ -174,8 +174,7 @@ type Discarded struct {
 // Discard removes the packages of a version, or of every version of its module when the version is empty, also those
 // that do not count. Bytes that another record needs stay, and so does what the ledger knows.
 //
-// Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one of them is being fetched, and those of
-// the store.
+// Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one is being fetched, those of the store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Discarded, error) {
 	r.once.Do(r.start)
 	r.Forget(v) // what could not be fetched is tried again at once

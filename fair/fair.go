@@ -34,14 +34,14 @@ type owner struct {
 	queue []chan error // each is for one turn, and gets nil with it, or an error
 }
 
-// New returns n turns, of which one owner has share at most, and of which the last spare are for owners that have
-// none. No more than queue wait.
+// New returns n turns, of which one owner has share at most, and the last spare are for owners that have none. No more
+// than queue wait.
 func New(n, share, spare, queue int) *Turns {
 	return &Turns{share: share, spare: spare, queue: queue, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a turn of the named owner, which is to be given back. The error is [ErrCrowded] when too many
-// wait, or the cause of ctx when that ended.
+// Take waits for a turn of the named owner, which is to be given back. The error is [ErrCrowded], or the cause of ctx
+// when that ended.
 func (t *Turns) Take(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

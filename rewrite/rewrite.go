@@ -21,8 +21,8 @@ type Registry struct {
 	modproxy.Registry
 }
 
-// Location returns where this proxy serves the package, with the subdirectory of the registry's location. A glob is left
-// out: the root of the package is what it matches.
+// Location returns where this proxy serves the package, with the subdirectory of the registry's location. A glob is
+// left out: the root of the package is what it matches.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	l, err := r.Registry.Location(ctx, v)
 	if err != nil {
