@@ -406,18 +406,14 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.
 func (d *documents[K, V]) outdate(k K, current func(V) bool) {
-	look := func(a *answer[V]) {
-		if !current(a.kept) {
+	look := func() {
+		if a, _ := d.read(d.work.ending, k); a != nil && !current(a.kept) {
 			a.old.Store(true)
 		}
 	}
-	if a, ok := d.hot.get(k); ok {
-		look(a)
-		return
+	if _, ok := d.hot.get(k); ok {
+		look()
+	} else {
+		d.work.start("", look) // when too much goes on, it is old soon enough
 	}
-	d.work.start("", func() { // when too much goes on, it is old soon enough
-		if a, err := d.read(d.work.ending, k); err == nil && a != nil {
-			look(a)
-		}
-	})
 }

@@ -25,25 +25,15 @@ import (
 // [modproxy.ErrUnavailable] when offline and nothing is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
-	l, err := r.versions.get(ctx, keyOf(m))
-	switch {
-	case err == nil:
-		return l.Versions, nil
-	case r.Next == nil && errors.Is(err, fs.ErrNotExist):
-		return r.versionsOffline(ctx, m)
+	k := keyOf(m)
+	l, err := r.versions.get(ctx, k)
+	if r.Next == nil && errors.Is(err, fs.ErrNotExist) {
+		l, err = listings{r}.offline(ctx, k)
 	}
-	return nil, keyOf(m).wrap("versions", err)
-}
-
-func (r *Registry) versionsOffline(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	l, err := listings{r}.merge(ctx, keyOf(m), nil, noListing, time.Now())
-	switch {
-	case err != nil:
-		return nil, keyOf(m).wrap("versions", settleIn(ctx, err))
-	case l == nil:
-		return nil, keyOf(m).wrap("versions", errOffline)
+	if err != nil {
+		return nil, k.wrap("versions", err)
 	}
-	return l.marked(true).Versions, nil
+	return l.Versions, nil
 }
 
 // listing is the versions document of a module as it is kept and served.
@@ -117,6 +107,18 @@ func (r listings) learn(k key, l *listing) {
 	for _, entry := range l.List {
 		r.missing.drop(key{k.Module.At(entry.Version.String())})
 	}
+}
+
+// offline returns the document that the packages make that are kept.
+func (r listings) offline(ctx context.Context, k key) (*listing, error) {
+	l, err := r.merge(ctx, k, nil, noListing, time.Now())
+	switch {
+	case err != nil:
+		return nil, settleIn(ctx, err)
+	case l == nil:
+		return nil, errOffline
+	}
+	return l.marked(true), nil
 }
 
 // merge returns got, the versions of a module as upstream lists them now, with those whose packages are kept. A nil got
