@@ -275,15 +275,12 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	defer cancel()
 	if a, ok := d.hot.get(k); ok {
 		before = a
-	}
-	var kept V
-	var revision uint64
-	if before != nil {
-		kept, revision = before.kept, before.revision
+	} else if before == nil {
+		before = &answer[V]{}
 	}
 	missing := d.missing.begin(k)
 	asked := time.Now()
-	v, err = d.source.ask(ctx, k, kept)
+	v, err = d.source.ask(ctx, k, before.kept)
 	took := time.Since(asked)
 	switch {
 	case took >= soon:
@@ -292,22 +289,20 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 		d.slow.drop(k.registry())
 	}
 	if err == nil {
-		return d.keep(ctx, k, v, asked, revision), nil
+		return d.keep(ctx, k, v, asked, before.revision), nil
 	}
 	err = k.wrap("versions", settle(late(ctx, err, askTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {
 		missing(err, d.missesFor-took, 0)
 		d.hot.drop(k)
-		if err := d.store.Records.Delete(ctx, k.ref(), revision); err != nil && !errors.Is(err, store.ErrConflict) {
+		if err := d.store.Records.Delete(ctx, k.ref(), before.revision); err != nil && !errors.Is(err, store.ErrConflict) {
 			d.observe(k.event(StoreFailed, 0, err))
 		}
 		return v, err
 	}
 	d.held.add(k, err, holdFor(err), 0)
-	if before != nil {
-		again := time.Now().Add(refreshPause)
-		before.again.Store(&again)
-	}
+	again := time.Now().Add(refreshPause)
+	before.again.Store(&again)
 	return v, err
 }
 
