@@ -160,8 +160,7 @@ type hop struct {
 	location string // of a redirect
 }
 
-// RoundTrip makes one attempt. It hides the location of a redirect from package
-// net/http, which would follow it.
+// RoundTrip makes one attempt. It hides the location of a redirect from package net/http, which would follow it.
 func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := h.budget.take(); err != nil {
 		return nil, err
