@@ -45,12 +45,9 @@ type discovered struct {
 // base returns the base URL of a registry's service: the configured one, or what remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
-	configured := c.cfg.Hosts[s.host].Modules
-	if s.service == providersV1 {
-		configured = c.cfg.Hosts[s.host].Providers
-	}
-	if configured != "" {
-		return serviceURL(nil, configured)
+	h := c.cfg.Hosts[s.host]
+	if set := map[service]string{modulesV1: h.Modules, providersV1: h.Providers}[s.service]; set != "" {
+		return serviceURL(nil, set)
 	}
 	now := time.Now()
 	known, _ := c.found.Get(s)
@@ -126,9 +123,9 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 	u, err := parseDiscovery(res.Request.URL, body, s.service)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+		err = fmt.Errorf("%s: %w", where, err)
 	}
-	return u, nil
+	return u, err
 }
 
 // parseDiscovery reads a service's base URL from a discovery document that came from final. Its error is
@@ -139,21 +136,19 @@ func parseDiscovery(final *url.URL, document []byte, s service) (u *url.URL, err
 	if err := json.Unmarshal(document, &services); err != nil || services == nil {
 		return nil, fmt.Errorf("%w: the discovery document is not a JSON object", modproxy.ErrUnavailable)
 	}
-	raw, ok := services[string(s)]
-	switch {
+	var value string
+	switch raw, ok := services[string(s)]; {
 	case !ok && s == providersV1:
 		return nil, fmt.Errorf("%w: the host does not offer providers.v1: it has no providers", modproxy.ErrNotFound)
 	case !ok:
 		return nil, fmt.Errorf("%w: the host does not offer modules.v1: it is no module registry", modproxy.ErrUnavailable)
-	}
-	var value string
-	if json.Unmarshal(raw, &value) != nil {
+	case json.Unmarshal(raw, &value) != nil:
 		return nil, fmt.Errorf("%w: %s: not a string", modproxy.ErrUnavailable, s)
 	}
 	if u, err = serviceURL(final, value); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
+		err = fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
 	}
-	return u, nil
+	return u, err
 }
 
 // serviceURL reads a service's base URL, relative to base unless that is nil, with a slash at its end and no query.
