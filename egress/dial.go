@@ -16,8 +16,7 @@ const (
 	stagger  = 250 * time.Millisecond // until the next address is tried as well (RFC 8305, section 5)
 )
 
-// Check returns [ErrRefused] if u is sure to be refused, for its form, its scheme,
-// its port or its literal address. It resolves and connects nothing.
+// Check returns [ErrRefused] if u is sure to be refused for its form, scheme, port or address. It uses no network.
 func (c *Client) Check(_ context.Context, u *url.URL) error {
 	t, err := targetOf(u)
 	if err != nil {
@@ -69,8 +68,7 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	return conn, err
 }
 
-// dialer returns a dialer for t. It judges the address that is connected to, when it
-// is; the policy rests on that, and all checks before only save the way.
+// dialer returns a dialer for t that judges each address as it connects. The policy rests on that alone.
 func (p *policy) dialer(t target) *net.Dialer {
 	return &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -109,8 +107,7 @@ func (c *Client) lookup(ctx context.Context, t target) (allowed []netip.AddrPort
 	return allowed, refused, err
 }
 
-// race dials the addresses, each when one before has failed or takes long, and returns the first connection, or the first
-// error if there is none.
+// race dials the addresses, each when one before failed or takes long, for the first connection or the first error.
 func race(ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error)) (net.Conn, error) {
 	type result struct {
 		conn net.Conn

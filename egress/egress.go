@@ -31,8 +31,7 @@ var (
 	ErrTooLarge = errors.New("larger than allowed")
 	// ErrTooSlow: a body came in below the least rate.
 	ErrTooSlow = errors.New("too slow")
-	// ErrAnswer: the server answered something that was not asked for: too many
-	// redirects, a part of a body, a coding, a body whose end cannot be known.
+	// ErrAnswer: not what was asked for: too many redirects, part of a body, a coding, a body of unknown end.
 	ErrAnswer = errors.New("not the answer that was asked for")
 )
 

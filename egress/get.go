@@ -175,8 +175,7 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// again decides whether there is another attempt. It closes the body of an answer
-// that is dropped, unread, because that may take long.
+// again decides whether there is another attempt. It closes a body that is dropped unread: reading may take long.
 func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if h.attempts <= 0 || h.budget.Spent() || ctx.Err() != nil {
 		return false, nil
@@ -185,10 +184,9 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 		return MayPass(err), nil
 	}
 	wait, told := retryAfter(resp)
-	if resp.StatusCode == http.StatusNotImplemented || resp.StatusCode < 500 && !told || wait > maxWaiting {
-		return false, nil
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+	deadline, ends := ctx.Deadline()
+	if resp.StatusCode == http.StatusNotImplemented || resp.StatusCode < 500 && !told ||
+		wait > maxWaiting || ends && time.Until(deadline) <= wait {
 		return false, nil
 	}
 	resp.Body.Close()
@@ -240,24 +238,20 @@ func ParseRetryAfter(value string) (time.Duration, bool) {
 // Request is one question to a server. Only GET is ever sent.
 type Request struct {
 	URL string
-	// Header is sent as it is, to every hop, with User-Agent and Accept-Encoding and nothing else. It must not
-	// carry credentials: they belong to an origin, and are in Credentials.
+	// Header is sent to every hop, with User-Agent and Accept-Encoding and nothing else. It must not have credentials.
 	Header http.Header
 	// Credentials are each sent to its origin only.
 	Credentials []Credential
-	// Redirects is how many may be followed, at most 20. With 0 a redirect is an
-	// answer like any other; one too many is [ErrAnswer].
+	// Redirects is how many are followed, at most 20. With 0 a redirect is an answer; one too many is [ErrAnswer].
 	Redirects int
-	// Budget, unless nil, bounds what is sent for this and all the other requests
-	// that have it together. Beyond it is [ErrAnswer].
+	// Budget, unless nil, bounds what is sent for all the requests that have it together; beyond it is [ErrAnswer].
 	Budget *Budget
 	// Attempts is how often each hop is tried while there is no answer, or a 5xx (not 501); 0 is 1, at most 10.
 	// A short Retry-After is waited for; an answer with a longer one is returned.
 	Attempts int
 	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more is [ErrTooLarge].
 	MaxBytes int64
-	// Archive asks for the bytes as they are stored: no content coding, and a
-	// body whose end can be told from a broken connection.
+	// Archive asks for the bytes as stored: without a coding, with an end that can be told from a broken connection.
 	Archive bool
 }
 
@@ -267,8 +261,7 @@ type Credential struct {
 	Authorization Secret // the whole value of the Authorization header
 }
 
-// Budget is how many times servers may be asked: by requests, by the redirects that
-// they follow, and by further attempts. It is for one goroutine at a time.
+// Budget is how often servers may be asked, with redirects and further attempts. It is for one goroutine at a time.
 type Budget struct{ most, left int }
 
 // NewBudget returns a Budget for so many.
@@ -287,8 +280,7 @@ func (b *Budget) take() error {
 	return nil
 }
 
-// reserved are the header fields that callers must not set: credentials, what tells
-// one server about another, and what this package sets itself.
+// reserved are the fields that callers must not set: credentials, what tells of other servers, what is set here.
 var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
 
 // checked returns r with its defaults. Only a mistake of the caller is an error.

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Secret is a text that is never shown. However it is printed, logged or encoded, it
-// reads "[redacted]"; only Reveal returns its content.
+// Secret is a text that is never shown: printed, logged or encoded, it reads "[redacted]". Only Reveal returns it.
 type Secret struct {
 	text *string // a pointer, because fmt looks into unexported fields
 }
@@ -44,8 +43,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// secrets returns the texts by which a server that was sent r might betray it: in the
-// URL of a redirect, or in a malformed answer that is quoted.
+// secrets returns the texts by which a server that was sent r might betray it: in a redirect, or where it is quoted.
 func (r Request) secrets() []string {
 	var all []string
 	for _, c := range r.Credentials {
@@ -74,8 +72,7 @@ func secretsOf(u *url.URL) []string {
 
 const leastSecret = 6 // the length of the shortest text that is hidden: shorter ones are in every other word
 
-// hide returns err with none of the secrets in its text, whatever the case of their
-// letters: hostnames are shown in lower case.
+// hide returns err without the secrets in its text, whatever their case: hostnames are shown in lower case.
 func hide(err error, secrets []string) error {
 	text := err.Error()
 	for _, secret := range secrets {

@@ -43,8 +43,7 @@ const sessionConns = 64 // at once
 
 var noLog = log.New(io.Discard, "", 0)
 
-// Session starts a session, which may receive maxBytes. It connects through the
-// proxies of the environment as requests do. The caller closes it.
+// Session starts a session, which may receive maxBytes, through the environment's proxies. The caller closes it.
 func (c *Client) Session(maxBytes int64) (*Session, error) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

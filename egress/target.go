@@ -128,8 +128,7 @@ func (t target) url() *url.URL {
 	return u
 }
 
-// Origin returns scheme://host, with the port if it is not the scheme's own: what a
-// [Credential] is bound to. It is empty for a URL that is never followed.
+// Origin returns scheme://host, or with a port that is not the scheme's own; empty for a URL that is never followed.
 func Origin(u *url.URL) string {
 	if t, err := targetOf(u); err == nil {
 		return t.url().String()
