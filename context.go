@@ -1,6 +1,7 @@
 package modproxy
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 )
@@ -47,7 +48,7 @@ func (t *Trouble) Last() error {
 	return nil
 }
 
-// Meter counts the bytes that are received for a package, while they are. A nil Meter counts nothing.
+// Meter counts the bytes that are received for a package, while they are.
 type Meter struct {
 	received  atomic.Int64
 	receiving atomic.Int64
@@ -56,24 +57,17 @@ type Meter struct {
 // WithMeter returns a context for the fetch of one package, which m counts.
 func WithMeter(ctx context.Context, m *Meter) context.Context { return with(ctx, m) }
 
-// MeterOf returns the meter of a context, or nil.
-func MeterOf(ctx context.Context) *Meter { return of[*Meter](ctx) }
+// MeterOf returns the meter of a context, or one that nobody reads.
+func MeterOf(ctx context.Context) *Meter { return cmp.Or(of[*Meter](ctx), &Meter{}) }
 
 // Begin tells that bytes are waited for, until end is called.
 func (m *Meter) Begin() (end func()) {
-	if m == nil {
-		return func() {}
-	}
 	m.receiving.Add(1)
 	return func() { m.receiving.Add(-1) }
 }
 
 // Add counts n bytes.
-func (m *Meter) Add(n int64) {
-	if m != nil {
-		m.received.Add(n)
-	}
-}
+func (m *Meter) Add(n int64) { m.received.Add(n) }
 
 // Received returns the bytes so far, and whether more are waited for.
 func (m *Meter) Received() (bytes int64, receiving bool) {

@@ -119,9 +119,7 @@ func expandShorthand(s string) (expanded, getter, subdir string) {
 		return "ssh://git@" + m[1] + "/" + m[2], "git", ""
 	}
 	host, _, _ := strings.Cut(s, "/")
-	switch host {
-	case "github.com", "gitlab.com", "bitbucket.org":
-	default:
+	if !slices.Contains([]string{"github.com", "gitlab.com", "bitbucket.org"}, host) {
 		return s, "", ""
 	}
 	s, query := cutQuery(s)

@@ -1,6 +1,7 @@
 package modproxy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -81,8 +82,5 @@ type Record struct {
 
 // Is reports whether a package with that sum and subdir, empty for the whole package, is what r says.
 func (r Record) Is(sum Sum, subdir string) bool {
-	if subdir == "" {
-		subdir = "."
-	}
-	return r.Sum == sum && (r.Subdir == "" || r.Subdir == subdir)
+	return r.Sum == sum && (r.Subdir == "" || r.Subdir == cmp.Or(subdir, "."))
 }

@@ -92,10 +92,8 @@ func (v Version) Prerelease() bool { return v.pre != "" }
 
 // Compare orders versions by precedence, as semantic versioning does. Build metadata does not count.
 func (v Version) Compare(w Version) int {
-	for i := range max(len(v.segments), len(w.segments)) {
-		if c := cmp.Compare(segment(v, i), segment(w, i)); c != 0 {
-			return c
-		}
+	if c := slices.Compare(v.significant(), w.significant()); c != 0 {
+		return c
 	}
 	switch {
 	case v.pre == w.pre:
@@ -108,11 +106,13 @@ func (v Version) Compare(w Version) int {
 	return slices.CompareFunc(strings.Split(v.pre, "."), strings.Split(w.pre, "."), compareIdentifiers)
 }
 
-func segment(v Version, i int) int64 {
-	if i < len(v.segments) {
-		return v.segments[i]
+// significant returns the segments without zeros at the end.
+func (v Version) significant() []int64 {
+	n := len(v.segments)
+	for n > 0 && v.segments[n-1] == 0 {
+		n--
 	}
-	return 0
+	return v.segments[:n]
 }
 
 func compareIdentifiers(a, b string) int {

@@ -237,14 +237,12 @@ type Authenticator struct {
 // as they show what .netrc has. now is from [time.Now]. Errors: a [*Refused], [modproxy.ErrUnavailable].
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	values := header["Authorization"]
-	switch len(values) {
-	case 0:
+	if len(values) == 0 {
 		return Principal{}, &Refused{noCredential}
-	case 1:
-	default:
-		return Principal{}, &Refused{"more than one credential"}
 	}
 	switch text := credential(values[0]); {
+	case len(values) > 1:
+		return Principal{}, &Refused{"more than one credential"}
 	case text == "":
 		return Principal{}, &Refused{"neither a bearer token nor basic authentication"}
 	case strings.HasPrefix(text, tokenPrefix) && a.Tokens != nil:

@@ -9,6 +9,7 @@ package hostname
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -43,13 +44,9 @@ func normalise(s string) (string, error) {
 		return "", fmt.Errorf("%w: hostname %.80q: %w", modproxy.ErrInvalid, s, err)
 	}
 	name, _, _ := strings.Cut(string(h), ":")
-	if name == "" || strings.HasPrefix(name, "-") || len(name) > maxName {
+	bad := func(label string) bool { return label == "" || len(label) > maxLabel }
+	if strings.HasPrefix(name, "-") || len(name) > maxName || slices.ContainsFunc(strings.Split(name, "."), bad) {
 		return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > maxLabel {
-			return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
-		}
 	}
 	// What can be shown but not typed again would be a second spelling.
 	shown, ok := display(h)
@@ -78,20 +75,14 @@ func isPlain(s string) bool {
 			return false
 		}
 	}
-	if len(name) == 0 || len(name) > maxName {
-		return false
-	}
+	other := func(c rune) bool { return !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') }
 	for label := range strings.SplitSeq(name, ".") {
-		if len(label) == 0 || len(label) > maxLabel || strings.Contains(label, "--") || label[0] == '-' || label[len(label)-1] == '-' {
+		if len(label) == 0 || len(label) > maxLabel || strings.Contains(label, "--") || label[0] == '-' ||
+			label[len(label)-1] == '-' || strings.ContainsFunc(label, other) {
 			return false
 		}
-		for i := range len(label) {
-			if c := label[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
-				return false
-			}
-		}
 	}
-	return true
+	return len(name) <= maxName
 }
 
 // Display returns how a normalised hostname is shown to people: Unicode for an internationalised name.

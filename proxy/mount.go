@@ -22,7 +22,7 @@ type Mount struct {
 	// Public admits all clients, within [Config.Limits]; those that Auth identifies, if that is set. Handle must show
 	// them no more than they may read. Otherwise only operators are admitted.
 	Public bool
-	// Handle answers, or writes nothing and returns an error; the request's are [modproxy.ErrInvalid], [fs.ErrNotExist].
+	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid], [fs.ErrNotExist]: of the request.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
