@@ -31,9 +31,8 @@ const maxLocation = 4096
 
 // ParseLocation reads what a registry answered to a request for base. The grammar is that of go-getter as the clients use
 // it: a forced getter, the GitHub, GitLab, Bitbucket and scp shorthands, the subdirectory after a double slash. A location
-// that begins with /, ./ or ../ is relative to base (internal/registry/client.go of both clients).
-//
-// Its error is [ErrInvalid]. A location that is well formed may have a getter that modproxy does not have.
+// that begins with /, ./ or ../ is relative to base (internal/registry/client.go of both clients). Its error is
+// [ErrInvalid]. A location that is well formed may have a getter that modproxy does not have.
 func ParseLocation(s string, base *url.URL) (Location, error) {
 	invalid := func(format string, args ...any) (Location, error) {
 		return Location{}, fmt.Errorf("%w: location: "+format, append([]any{ErrInvalid}, args...)...)

@@ -151,8 +151,8 @@ func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
 // anySegment is the segment that equals every segment.
 const anySegment = "*"
 
-// Scope covers the modules of one registry and namespace. Each segment equals one string, byte for byte, or is
-// "*" for every; there are no prefixes and no patterns inside a segment. The zero Scope covers nothing.
+// Scope covers the modules of one registry and namespace. Each segment is equal byte for byte, or "*" for every; there
+// are no patterns inside a segment. The zero Scope covers nothing.
 type Scope struct {
 	Host      string // as package hostname normalises it, or "*"
 	Namespace string // as the module address has it, or "*"

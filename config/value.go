@@ -181,18 +181,12 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 		d.fail(at.GetToken(), "not YAML", errors.New(strings.TrimRight(message, ": ")))
 		return
 	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
-			continue
-		}
-		if body != nil {
-			d.fail(doc.Body.GetToken(), "", errors.New("want one YAML document, not several"))
-		}
-		body = doc.Body
-	}
-	if body != nil && len(d.wrong) == 0 {
-		d.set(body, v, path)
+	empty := func(doc *ast.DocumentNode) bool { return doc.Body == nil || doc.Body.Type() == ast.CommentType }
+	switch docs := slices.DeleteFunc(file.Docs, empty); {
+	case len(docs) > 1:
+		d.fail(docs[1].Body.GetToken(), "", errors.New("want one YAML document, not several"))
+	case len(docs) == 1:
+		d.set(docs[0].Body, v, path)
 	}
 }
 

@@ -45,8 +45,7 @@ func withPrincipal(r *http.Request, e *Event, p auth.Principal) *http.Request {
 }
 
 // identifyFor identifies the client that sent r, a request of the protocol. The path of a package may begin with a
-// signed segment instead of a credential; any other path may not. A client that shows a segment there learns nothing
-// else, not even which hosts are known. malformed is what is wrong with the path.
+// signed segment instead of a credential; any other may not, whatever is wrong with it (malformed), which is not told then.
 func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (*http.Request, error) {
 	isPackage := malformed == nil && q.kind == kindPackage
 	switch {

@@ -82,12 +82,9 @@ func (h *Handler) writeDocument(w *response, document []byte) {
 
 // acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
 func acceptsGzip(header []string) bool {
-	for _, line := range header {
-		for coding := range strings.SplitSeq(line, ",") {
-			name, params, _ := strings.Cut(strings.TrimSpace(coding), ";")
-			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
-				continue
-			}
+	for coding := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		name, params, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
 			q, hasQ := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(params), " ", ""), "q=")
 			weight, err := strconv.ParseFloat(q, 64)
 			return !hasQ || err == nil && weight > 0

@@ -61,13 +61,11 @@ func (w *response) Write(p []byte) (written int, err error) {
 		w.status = http.StatusOK
 	}
 	for piece := range slices.Chunk(p, pieceSize) {
-		if err = w.extend(); err != nil {
-			break
+		n := 0
+		if err = w.extend(); err == nil {
+			n, err = w.ResponseWriter.Write(piece)
 		}
-		var n int
-		n, err = w.ResponseWriter.Write(piece)
-		written += n
-		if err != nil {
+		if written += n; err != nil {
 			break
 		}
 	}
@@ -82,9 +80,8 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // recheckTime is how often the principal of a long request is checked. The request ends within five seconds.
 const recheckTime = time.Second
 
-// whileIdentified returns r with a context that ends when the principal of r is no longer identified, because its token
-// was revoked or has expired. The cause of the context says so. A path that was signed for the token of an issuer stays
-// good until it expires, and a request that has begun by then goes on. stop must be called after the answer.
+// whileIdentified returns r with a context that ends, with the cause, when the token of its principal is revoked or has
+// expired. A path that was signed for an issuer's token stays good for a request that has begun. stop comes last.
 func (h *Handler) whileIdentified(r *http.Request, segment string) (_ *http.Request, stop func()) {
 	p := auth.PrincipalOf(r.Context())
 	if h.cfg.Auth == nil || p.Kind == auth.ByIssuer && segment != "" {
