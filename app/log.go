@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
@@ -115,8 +114,8 @@ func (a *App) observeLedger(e ledger.Event) {
 }
 
 // observeIssuer logs an attempt to fetch the keys of an issuer.
-func (a *App) observeIssuer(e oidc.Event) {
-	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, e.Err, zap.String("issuer", e.Issuer))
+func (a *App) observeIssuer(issuer string, err error) {
+	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, err, zap.String("issuer", issuer))
 }
 
 // newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many

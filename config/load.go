@@ -95,10 +95,8 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 		}
 	}
 	for _, f := range flags {
-		for _, k := range keys {
-			if k.Flag == f.Name {
-				wrong = append(wrong, c.set(k, "--"+f.Name, f.Value)...)
-			}
+		if i := slices.IndexFunc(keys, func(k Key) bool { return k.Flag == f.Name }); i >= 0 {
+			wrong = append(wrong, c.set(keys[i], "--"+f.Name, f.Value)...)
 		}
 	}
 	if len(wrong) > 0 {

@@ -45,7 +45,7 @@ func withPrincipal(r *http.Request, e *Event, p auth.Principal) *http.Request {
 }
 
 // identifyFor identifies the client that sent r, a request of the protocol. The path of a package may begin with a
-// signed segment instead of a credential; any other may not, whatever is wrong with it (malformed), which is not told then.
+// signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
 func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (*http.Request, error) {
 	isPackage := malformed == nil && q.kind == kindPackage
 	switch {

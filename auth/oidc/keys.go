@@ -38,7 +38,7 @@ var (
 type issuer struct {
 	Issuer
 	transport http.RoundTripper
-	observe   func(Event)
+	observe   func(issuer string, err error)
 
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey // replaced as a whole
@@ -135,7 +135,7 @@ func (i *issuer) fetch(now time.Time) {
 	i.done = nil
 	i.mu.Unlock()
 	if i.observe != nil {
-		i.observe(Event{i.URL, err})
+		i.observe(i.URL, err)
 	}
 }
 

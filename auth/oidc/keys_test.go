@@ -186,7 +186,7 @@ func TestIssuerMisbehaves(t *testing.T) {
 		told := make(chan error, 1)
 		v, err := oidc.New(oidc.Config{
 			Issuers: []oidc.Issuer{p.issuer()}, Transport: p.Client().Transport,
-			Observe: func(e oidc.Event) { told <- e.Err },
+			Observe: func(_ string, err error) { told <- err },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestPanic(t *testing.T) {
 			}
 			return p.Client().Transport.RoundTrip(r)
 		}),
-		Observe: func(e oidc.Event) { told <- e.Err },
+		Observe: func(_ string, err error) { told <- err },
 	})
 	if err != nil {
 		t.Fatal(err)

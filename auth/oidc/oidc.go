@@ -40,14 +40,8 @@ type Config struct {
 	Issuers []Issuer
 	// Transport asks issuers for their keys: by GET, over https, and no redirect is followed. Not nil.
 	Transport http.RoundTripper
-	// Observe, if not nil, is told what happens.
-	Observe func(Event)
-}
-
-// Event is an attempt to fetch the keys of an issuer.
-type Event struct {
-	Issuer string
-	Err    error // why they were not fetched; nil if they were
+	// Observe, if not nil, is told of an attempt to fetch the keys of an issuer, and why it failed, or nil.
+	Observe func(issuer string, err error)
 }
 
 // Verifier identifies clients by their tokens. It is safe for concurrent use.
