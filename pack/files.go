@@ -95,14 +95,18 @@ func (w *walk) noteAlike() error {
 		for _, name := range append(slices.Collect(newDirs(last, f.name)), f.name) {
 			key := fold(name)
 			other, ok := names[key]
-			switch {
-			case !ok:
+			if !ok {
 				names[key] = name
-			case w.tally.StrictNames:
-				return refuse("%s, and names are strict", describeAlike(other, name))
-			default:
-				w.notes.add("%s", describeAlike(other, name))
+				continue
 			}
+			alike := fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", other, name)
+			if foldCase(other) == foldCase(name) {
+				alike = fmt.Sprintf("%.200q and %.200q differ only in case", other, name)
+			}
+			if w.tally.StrictNames {
+				return refuse("%s, and names are strict", alike)
+			}
+			w.notes.add("%s", alike)
 		}
 		last = f.name
 	}

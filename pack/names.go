@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -97,14 +96,6 @@ func foldCase(name string) string {
 		}
 		return least
 	}, name)
-}
-
-// describeAlike says how two names differ that fold to the same.
-func describeAlike(a, b string) string {
-	if foldCase(a) == foldCase(b) {
-		return fmt.Sprintf("%.200q and %.200q differ only in case", a, b)
-	}
-	return fmt.Sprintf("some file systems take %+.200q and %+.200q for the same name", a, b)
 }
 
 // newDirs yields the directories that name is in and last, the name before it in ascending order, is not.
