@@ -99,8 +99,8 @@ func (g *Getter) use(s fetch.Source, t tree) *use {
 
 // bound returns ctx with the time that there is.
 func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, u.limits.Time,
-		fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time))
+	late := fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)
+	return context.WithTimeoutCause(ctx, u.limits.Time, late)
 }
 
 // listed returns the commit that ref is in the list of refs of the repository at a; empty if only a fetch would tell.
