@@ -90,13 +90,9 @@ func submoduleKey(key string) (name, variable string, ok bool) {
 func relativeURL(parent, url string) (string, error) {
 	parent = strings.TrimSuffix(parent, "/")
 	separator := "/"
-	for {
-		up := strings.HasPrefix(url, "../")
-		if !up && !strings.HasPrefix(url, "./") {
-			break
-		}
-		_, url, _ = strings.Cut(url, "/")
-		if !up {
+	for strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
+		var part string
+		if part, url, _ = strings.Cut(url, "/"); part == "." {
 			continue
 		}
 		if i := strings.LastIndexByte(parent, '/'); i >= 0 {
