@@ -144,6 +144,28 @@ func TestTailOnFullDisk(t *testing.T) {
 	}
 }
 
+// A head that may be on the disk by now is about the whole log.
+func TestTailOnFullDirectory(t *testing.T) {
+	dir, _, _ := unacknowledged(t)
+	head := false
+	l, err := ledger.OpenSync(dir, func(f *os.File) error {
+		head = head || strings.HasPrefix(filepath.Base(f.Name()), "head.")
+		if head && f.Name() == dir {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	if err == nil {
+		l.Close()
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("no room for the name of the head: %v", err)
+	}
+	if n := mustOpen(t, dir).Tree().N; n != 6 {
+		t.Errorf("%d records are left, want 6", n)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
 	writeSome(t, dir)

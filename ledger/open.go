@@ -166,7 +166,9 @@ func (l *Log) loadRest(f *frames) error {
 		err = l.publish(headName, bytes.NewReader(head))
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = os.Truncate(l.path(logName), signed) // give up what was not acknowledged
+		if there, bad := l.read(headName); bad == nil && bytes.Equal(there, l.head) {
+			err = os.Truncate(l.path(logName), signed) // give up what was not acknowledged
+		}
 	}
 	if err != nil {
 		return err
