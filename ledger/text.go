@@ -53,7 +53,7 @@ func FormatRecord(r Record) ([]byte, error) {
 		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
 	}
 	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
-		formatTime(r.Time), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
+		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
 }
 
 // FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum:
@@ -77,7 +77,7 @@ func FormatDrift(d Drift) ([]byte, error) {
 		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
 	}
 	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
-		string(d.Recorded), string(d.Offered), d.Subdir, formatTime(d.Time), d.Source.URL, d.Source.Commit)
+		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit)
 }
 
 // ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
@@ -137,8 +137,6 @@ func parseText(text []byte, names []string) (first [3]string, values []string) {
 	}
 	return first, values
 }
-
-func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func parseTime(s string) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, s) // the zero time is not valid
