@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,9 +45,7 @@ func (s *Store) count(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(list, func(a, b BlobInfo) int {
-			return cmp.Or(b.Used.Compare(a.Used), bytes.Compare(b.Digest[:], a.Digest[:]))
-		})
+		slices.SortFunc(list, func(a, b BlobInfo) int { return b.Used.Compare(a.Used) })
 		m.load(list)
 	}
 	all, err := s.Aside.Aside(ctx, 0)
