@@ -67,7 +67,7 @@ type App struct {
 	noGit     error               // why nothing can be fetched from git
 	metrics   *proxy.Metrics
 	log       *zap.Logger
-	flush     func() // of the log; may be nil
+	flush     func() // of the log
 
 	claim    *admin.Claim
 	listener net.Listener
@@ -121,7 +121,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 
 // inside returns an App of which nothing is open, and which does not log.
 func inside(c *config.Config, o Options) *App {
-	return &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop()}
+	return &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop(), flush: func() {}}
 }
 
 // ReadOnly returns why nothing more can be kept, or nil.
@@ -215,9 +215,7 @@ func (a *App) Close() error {
 	if a.claim != nil {
 		errs = append(errs, a.claim.Close())
 	}
-	if a.flush != nil {
-		a.flush()
-	}
+	a.flush()
 	return errors.Join(errs...)
 }
 
