@@ -100,19 +100,17 @@ func (env *environment) alone(ctx context.Context, f func(*config.Config) error)
 }
 
 // remote returns the API of the proxy at --server.
-func (env *environment) remote() (*admin.Client, error) {
+func (env *environment) remote() (api *admin.Client, err error) {
 	token := env.variable("MODPROXY_TOKEN")
 	if env.tokenFile != "" {
-		var err error
 		if token, err = readToken(env.tokenFile); err != nil {
 			return nil, err
 		}
 	}
-	api, err := admin.Remote(env.server, strings.TrimSpace(token))
-	if err != nil {
-		return nil, misuse{fmt.Errorf("--server: %w", err)}
+	if api, err = admin.Remote(env.server, strings.TrimSpace(token)); err != nil {
+		err = misuse{fmt.Errorf("--server: %w", err)}
 	}
-	return api, nil
+	return api, err
 }
 
 // readToken returns the token in the file that --token-file names.

@@ -181,10 +181,7 @@ func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
 		return readToken(f.tokenFile)
 	}
-	u, err := url.Parse(f.url)
-	if err != nil {
-		return "", misuse{err}
-	}
+	u, _ := url.Parse(f.url) // it was checked
 	host := normalised(u.Host)
 	if config.IsLocalURL(f.url) {
 		host = u.Hostname()

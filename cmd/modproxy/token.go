@@ -42,8 +42,7 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 
 func newTokenCreateCommand(env *environment) *cobra.Command {
 	var scopes []string
-	var expires string
-	var admin bool
+	var spec auth.Token
 	cmd := &cobra.Command{
 		Use:   "create NAME --scope HOST/NAMESPACE",
 		Short: "Make a token",
@@ -60,11 +59,7 @@ The data directory is created if it does not exist, unless --data names it.`,
   modproxy token create prometheus --admin`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := auth.Token{Name: args[0], Admin: admin}
-			var err error
-			if spec.Expires, err = parseExpiry(expires, time.Now()); err != nil {
-				return misuse{fmt.Errorf("--expires: %w", err)}
-			}
+			spec.Name = args[0]
 			for _, s := range scopes {
 				scope, err := config.ParseScope(s)
 				if err != nil {
@@ -72,7 +67,7 @@ The data directory is created if it does not exist, unless --data names it.`,
 				}
 				spec.Scopes = append(spec.Scopes, scope)
 			}
-			if len(scopes) == 0 && !admin {
+			if len(scopes) == 0 && !spec.Admin {
 				return misuse{hint.With(errors.New("it could do nothing: no --scope is given"),
 					"--scope registry.terraform.io/acme is for the modules of one namespace", "--scope '*' is for every module")}
 			}
@@ -80,13 +75,14 @@ The data directory is created if it does not exist, unless --data names it.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
-	cmd.Flags().StringVar(&expires, "expires", "30d", "how `long` it is valid, such as 12h or 30d, or never")
-	cmd.Flags().BoolVar(&admin, "admin", false, "allow operating the proxy and reading its metrics, but no modules")
+	spec.Expires, _ = parseExpiry("30d")
+	addFlag(cmd, &spec.Expires, "expires", "how `long` it is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
+	cmd.Flags().BoolVar(&spec.Admin, "admin", false, "allow operating the proxy and reading its metrics, but no modules")
 	return cmd
 }
 
 // parseExpiry reads how long a token is valid.
-func parseExpiry(s string, now time.Time) (time.Time, error) {
+func parseExpiry(s string) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
 	}
@@ -94,7 +90,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if err != nil || d < time.Second {
 		return time.Time{}, fmt.Errorf("want a duration with its unit, such as 12h or 30d, or never, not %.80q", s)
 	}
-	return now.Add(d).Truncate(time.Second), nil
+	return time.Now().Add(d).Truncate(time.Second), nil
 }
 
 // createToken makes the data directory, too: the first token may be made before modproxy has served. A directory

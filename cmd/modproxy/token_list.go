@@ -77,8 +77,8 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
 		t.Name, t.ID, app.Absolute(c.TokensFile()), end, shellQuote(t.Name))
 	own := "" // the proxy's host with its port, as clients write it, if that is known
-	base, err := c.BaseURL()
-	if u, bad := url.Parse(base); err == nil && bad == nil {
+	base, _ := c.BaseURL()
+	if u, err := url.Parse(base); err == nil {
 		own = u.Host
 	}
 	for _, host := range tokenHosts(c, t, own) {
