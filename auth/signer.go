@@ -216,11 +216,8 @@ func CutSegment(path string) (segment, rest string) {
 	if !strings.HasPrefix(path, "/"+segmentPrefix) {
 		return "", path
 	}
-	end := strings.IndexByte(path[1:], '/') + 1
-	if end == 0 {
-		end = len(path)
-	}
-	return path[1:end], path[end:]
+	segment, _, _ = strings.Cut(path[1:], "/")
+	return segment, path[1+len(segment):]
 }
 
 // Redact returns a path, or a text with parts of a request, without segments, good or not, and without what looks like
