@@ -88,7 +88,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.recheck.Turn = a.Cache.Turn
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
-	a.Registry = &rewrite.Registry{Registry: a.Cache}
+	a.Registry = &rewrite.Registry{Next: a.Cache}
 	return a.newAuth(ctx)
 }
 

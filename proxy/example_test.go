@@ -17,7 +17,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	h := proxy.New(proxy.Config{
-		Registry:  &rewrite.Registry{Registry: registry},
+		Registry:  &rewrite.Registry{Next: registry},
 		Upstreams: proxy.Upstreams{Default: "registry.example.com"},
 		PublicURL: "https://modules.example.org",
 	})

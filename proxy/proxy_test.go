@@ -77,7 +77,7 @@ func newHandler(t testing.TB, change func(*proxy.Config, *scripted)) http.Handle
 	}
 	s := &scripted{Registry: memory}
 	c := proxy.Config{
-		Registry:  &rewrite.Registry{Registry: s},
+		Registry:  &rewrite.Registry{Next: s},
 		Upstreams: proxy.Upstreams{Hosts: map[string]bool{host: true}, Default: host},
 	}
 	if change != nil {

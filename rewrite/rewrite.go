@@ -15,21 +15,31 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Registry answers like the one in it, but with locations at this proxy: paths from its root, which clients resolve
-// against the URL that they asked (internal/registry/client.go of both clients).
+// Registry answers like Next, but with locations at this proxy: paths from its root, which clients resolve against the URL
+// that they asked (internal/registry/client.go of both clients).
 type Registry struct {
-	modproxy.Registry
+	Next modproxy.Registry
 }
 
-// Location returns where this proxy serves the package, with the subdirectory of the registry's location. A glob is
-// left out: the root of the package is what it matches.
+// Versions returns the answer of Next.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location returns where this proxy serves the package, with the subdirectory of Next's location. A glob is left out: the
+// root of the package is what it matches.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	l, err := r.Registry.Location(ctx, v)
+	l, err := r.Next.Location(ctx, v)
 	if err != nil {
 		return modproxy.Location{}, err
 	}
 	_, subdir := l.SplitGlob()
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
+}
+
+// Package returns the answer of Next.
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return r.Next.Package(ctx, v)
 }
 
 // PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:

@@ -15,6 +15,6 @@ func TestRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &rewrite.Registry{Registry: next}
+		return &rewrite.Registry{Next: next}
 	})
 }
