@@ -232,8 +232,13 @@ func keeperOf(book *ledger.Log) *cache.Keeper {
 
 // readOnly fetches nothing: in a data directory that is read-only it could not be recorded, and be another next time.
 type readOnly struct {
-	modproxy.Registry
-	why error
+	Next modproxy.Registry
+	why  error
+}
+
+// Versions returns Next's answer.
+func (r readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
 }
 
 // Location returns [modproxy.NoSpace].
