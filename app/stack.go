@@ -191,11 +191,7 @@ func (a *App) openStore() (err error) {
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil)},
-		Pinned: func(ref store.Ref) bool {
-			v, ok := cache.VersionOf(ref)
-			return ok && len(c.Cache.Pinned) > 0 && auth.Scopes(c.Cache.Pinned).Covers(v.Module)
-		},
-		MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
+		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
 	return nil
 }
@@ -217,6 +213,15 @@ func (a *App) openLedger(ctx context.Context) (err error) {
 		return err
 	}
 	return nil
+}
+
+// pins keep the packages of modules from being evicted.
+type pins auth.Scopes
+
+// Pinned implements [store.Pins].
+func (p pins) Pinned(ref store.Ref) bool {
+	v, ok := cache.VersionOf(ref)
+	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Module)
 }
 
 // keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.

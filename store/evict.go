@@ -129,7 +129,7 @@ func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[mo
 		for _, r := range records {
 			by[d] = append(by[d], r.Ref)
 		}
-		if slices.ContainsFunc(by[d], s.pins) {
+		if slices.ContainsFunc(by[d], s.pinned) {
 			s.room.edit(d, func(e *entry) { e.pinned = e.kept })
 			pinned = true
 		}
@@ -137,10 +137,10 @@ func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[mo
 	return by, pinned, nil
 }
 
-// pins reports whether a record keeps its blobs from being evicted.
-func (s *Store) pins(ref Ref) bool {
+// pinned reports whether a record keeps its blobs from being evicted.
+func (s *Store) pinned(ref Ref) bool {
 	_, known := s.Kinds[ref.Kind]
-	return s.Kinds != nil && !known || s.Pinned != nil && s.Pinned(ref)
+	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
 }
 
 // evict removes victims and the records that need them, or none if one of them turns out to be pinned: then

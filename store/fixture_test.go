@@ -55,7 +55,7 @@ func (f *fixture) change(t *testing.T, change func(*store.Store)) {
 	f.close(t)
 	old := f.Store
 	f.Store = &store.Store{
-		Records: f.storage.Records(), Blobs: f.storage.Blobs(), Aside: f.storage, Kinds: old.Kinds, Pinned: old.Pinned,
+		Records: f.storage.Records(), Blobs: f.storage.Blobs(), Aside: f.storage, Kinds: old.Kinds, Pins: old.Pins,
 		MaxSize: old.MaxSize, Memory: old.Memory,
 		Observe: func(e store.Event) {
 			f.mu.Lock()

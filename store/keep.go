@@ -25,8 +25,8 @@ type Store struct {
 	// Kinds are those that this program knows. A blob that a record of another kind needs is not evicted. Nil: all
 	// are known. A nil Keeper knows nothing of their meaning.
 	Kinds map[Kind]Keeper
-	// Pinned reports whether a record keeps its blobs from being evicted. Nil: none does.
-	Pinned func(Ref) bool
+	// Pins says which records keep their blobs from being evicted. Nil: none do.
+	Pins Pins
 	// MaxSize bounds the bytes of all blobs that are kept, being written or set aside, as far as other processes'
 	// are known. To make room, blobs are evicted that were not used for longest. Zero: no bound.
 	MaxSize int64
@@ -48,6 +48,11 @@ type Store struct {
 	mu      sync.Mutex // guards what follows
 	written time.Time  // when uses were last written down
 	work    sync.WaitGroup
+}
+
+// Pins says which records keep their blobs from being evicted.
+type Pins interface {
+	Pinned(ref Ref) bool
 }
 
 // Content is the bytes of a blob.

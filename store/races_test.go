@@ -50,7 +50,7 @@ func TestLostBlobIsKeptAgainElsewhere(t *testing.T) {
 func TestPinnedRecordNeedsAnotherBlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
-		f.change(t, func(s *store.Store) { s.Pinned = pins{"it": true}.pinned })
+		f.change(t, func(s *store.Store) { s.Pins = pins{"it": true} })
 		first, d := dataOf("600.1")
 		f.keep(t, first, d)
 		f.mustGet(t, "400.1")

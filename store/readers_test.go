@@ -108,12 +108,12 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 // pins pins the keys that are listed.
 type pins map[string]bool
 
-func (p pins) pinned(ref store.Ref) bool { return p[ref.Key] }
+func (p pins) Pinned(ref store.Ref) bool { return p[ref.Key] }
 
 func TestPinnedIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
-		f.change(t, func(s *store.Store) { s.Pinned = pins{"300.1": true}.pinned })
+		f.change(t, func(s *store.Store) { s.Pins = pins{"300.1": true} })
 		for _, key := range []string{"300.1", "300.1+b", "200.1", "200.2", "200.3", "200.4", "200.5"} {
 			f.mustGet(t, key)
 			time.Sleep(time.Second)

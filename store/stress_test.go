@@ -38,7 +38,7 @@ func TestEverythingAtOnce(t *testing.T) {
 
 func everythingAtOnce(t *testing.T, s *store.Store, rounds int) {
 	const max = 1 << 20
-	s.MaxSize, s.Memory, s.Pinned = max, 256<<10, pins{"10000.1+0": true}.pinned
+	s.MaxSize, s.Memory, s.Pins = max, 256<<10, pins{"10000.1+0": true}
 	s.Start()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fixture{Store: s}
