@@ -124,7 +124,7 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
 		}
 		if len(set.Scopes) > 0 {
-			shown.Covers = set.Scopes.Covers
+			shown.Scope = set.Scopes
 		}
 		all = append(all, shown)
 	}

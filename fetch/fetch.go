@@ -63,8 +63,13 @@ type Credential struct {
 	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of hosts. Both are needed: a
 	// host whose key is not known is not visited.
 	SSHKeyFile, KnownHostsFile string
-	// Covers reports whether it may be used for a module, whose publishers choose what is fetched; nil is for all.
-	Covers func(m modproxy.Module) bool
+	// Scope has the modules that it may be used for, whose publishers choose what is fetched; nil has all.
+	Scope Scope
+}
+
+// Scope is a set of modules.
+type Scope interface {
+	Covers(m modproxy.Module) bool
 }
 
 // Credentials has at most one credential for each host.
@@ -72,7 +77,7 @@ type Credentials []Credential
 
 // For returns those that may be used for m.
 func (all Credentials) For(m modproxy.Module) Credentials {
-	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Covers != nil && !c.Covers(m) })
+	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
 }
 
 // Of returns what host is shown; the zero Credential if nothing.

@@ -27,10 +27,11 @@ const (
 )
 
 func (t *Table) getter(s Source) (Getter, error) {
-	if g, ok := t.Getters[s.Getter]; ok {
+	g, ok := t.Getters[s.Getter]
+	switch {
+	case ok:
 		return g, nil
-	}
-	if s.Getter == "file" {
+	case s.Getter == "file":
 		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
 	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+

@@ -61,7 +61,7 @@ func TestCredentialIsForModules(t *testing.T) {
 		Egress: out, Scratch: scratch, MaxReceived: 1 << 20,
 		Credentials: fetch.Credentials{{
 			Host: strings.TrimPrefix(files.URL, "https://"), Username: "modproxy", Password: egress.NewSecret("secret-password"),
-			Covers: namespace("acme").Covers,
+			Scope: namespace("acme"),
 		}},
 	}
 	c, err := upstream.New(upstream.Config{
