@@ -85,7 +85,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Observe: a.observe,
 	}
-	a.recheck.Turn = a.Cache.Turn
+	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
 	a.Registry = &rewrite.Registry{Next: a.Cache}

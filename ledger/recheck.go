@@ -15,8 +15,13 @@ type Recheck struct {
 	Registry     *Registry
 	Every        time.Duration // for all versions; zero: never
 	FetchTimeout time.Duration // of one fetch
+	Turns        Turns
+}
+
+// Turns bounds how much is fetched at once.
+type Turns interface {
 	// Turn waits for a turn to fetch for a module, until ctx ends. The caller calls done after the fetch.
-	Turn func(ctx context.Context, m modproxy.Module) (done func(), err error)
+	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
 }
 
 const commitTimeout = time.Minute // of one question for a commit
@@ -69,7 +74,7 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	}
 	var done func()
 	if err == nil {
-		done, err = r.Turn(ctx, rec.Module)
+		done, err = r.Turns.Turn(ctx, rec.Module)
 	}
 	if err != nil {
 		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})

@@ -91,7 +91,7 @@ func TestRecheck(t *testing.T) {
 				t.Errorf("event %+v", e)
 			}
 		}}
-		r := &ledger.Recheck{Registry: reg, Every: time.Hour, FetchTimeout: time.Minute, Turn: u.Turn}
+		r := &ledger.Recheck{Registry: reg, Every: time.Hour, FetchTimeout: time.Minute, Turns: u}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.Run(ctx); close(done) }()
