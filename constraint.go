@@ -1,0 +1,136 @@
+package modproxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Constraint is a version constraint in the clients' syntax, such as ">= 5.0.0, != 5.1.2": terms between commas, all of
+// which have to hold. The zero Constraint holds for every version.
+//
+// Its grammar and what it selects are those of the clients (hashicorp/go-version constraint.go, and module_install.go of
+// Terraform and OpenTofu).
+type Constraint struct {
+	text  string
+	terms []term
+}
+
+// term is one comparison with a version.
+type term struct {
+	op    string
+	with  Version
+	given int // how many number segments of the version were written
+}
+
+// operators are sorted so that none stands behind one that it begins with.
+var operators = []string{"<=", ">=", "!=", "~>", "<", ">", "="}
+
+// space is what go-version takes for white space.
+const space = "\t\n\f\r "
+
+// ParseConstraint reads a constraint. An empty one is an error, as for the clients. Its error is [ErrInvalid].
+func ParseConstraint(s string) (Constraint, error) {
+	if len(s) > 16*maxVersion {
+		return Constraint{}, fmt.Errorf("%w: version constraint of %d bytes", ErrInvalid, len(s))
+	}
+	c := Constraint{text: s}
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.Trim(part, space)
+		t := term{op: "="}
+		for _, op := range operators {
+			if rest, ok := strings.CutPrefix(part, op); ok {
+				t.op, part = op, strings.TrimLeft(rest, space)
+				break
+			}
+		}
+		var err error
+		if t.with, err = ParseVersion(part); err != nil {
+			return Constraint{}, fmt.Errorf("%w: version constraint %.80q: want terms such as >= 1.2.0 or ~> 1.4, separated by commas", ErrInvalid, s)
+		}
+		numbers := strings.TrimPrefix(part, "v")
+		numbers = numbers[:len(numbers)-len(strings.TrimLeft(numbers, "0123456789."))]
+		t.given = 1 + strings.Count(strings.TrimRight(numbers, "."), ".")
+		c.terms = append(c.terms, t)
+	}
+	return c, nil
+}
+
+// String returns the constraint as it was written.
+func (c Constraint) String() string { return c.text }
+
+// Canonical returns the constraint in the one spelling that constraints with the same terms, in the same order, have.
+func (c Constraint) Canonical() string {
+	var terms []string
+	for _, t := range c.terms {
+		version := t.with.String()
+		if t.op == "~>" { // how many numbers there are makes a difference
+			numbers := t.with
+			numbers.segments = numbers.segments[:t.given]
+			version = numbers.String()
+		}
+		terms = append(terms, strings.TrimPrefix(t.op+" "+version, "= "))
+	}
+	return strings.Join(terms, ", ")
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (c Constraint) MarshalText() ([]byte, error) { return []byte(c.text), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]; its error is that of [ParseConstraint].
+func (c *Constraint) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseConstraint(string(text))
+	return err
+}
+
+// Selects reports whether a client with this constraint may choose v. A pre-release is chosen only by a constraint that
+// is this version and nothing else.
+func (c Constraint) Selects(v Version) bool {
+	if len(c.terms) > 0 && v.Prerelease() {
+		return len(c.terms) == 1 && c.terms[0].op == "=" && v.Compare(c.terms[0].with) == 0
+	}
+	return !slices.ContainsFunc(c.terms, func(t term) bool {
+		return t.op == "~>" && t.with.Prerelease() || !t.holds(v)
+	})
+}
+
+// Covers reports whether v, or the release that it is a pre-release of, is in the range of the constraint. It is for
+// rules that refuse: what a client may choose is covered, and so is every pre-release at the edges of the range.
+func (c Constraint) Covers(v Version) bool {
+	all := func(v Version) bool {
+		return !slices.ContainsFunc(c.terms, func(t term) bool { return !t.holds(v) })
+	}
+	release := v
+	release.pre = ""
+	return all(v) || v.Prerelease() && all(release)
+}
+
+// holds compares by precedence.
+func (t term) holds(v Version) bool {
+	c := v.Compare(t.with)
+	switch t.op {
+	case "=":
+		return c == 0
+	case "!=":
+		return c != 0
+	case "<":
+		return c < 0
+	case "<=":
+		return c <= 0
+	case ">":
+		return c > 0
+	case ">=":
+		return c >= 0
+	}
+	return c >= 0 && t.pessimistic(v)
+}
+
+// pessimistic reports whether v has the numbers that ~> holds fast: all that were written but the last.
+func (t term) pessimistic(v Version) bool {
+	n := len(t.with.segments)
+	return n <= len(v.segments) && slices.Equal(t.with.segments[:t.given-1], v.segments[:t.given-1]) &&
+		t.with.segments[n-1] <= v.segments[n-1]
+}
+
+// IsZero reports whether c holds for every version because nothing was written.
+func (c Constraint) IsZero() bool { return c.text == "" }

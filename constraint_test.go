@@ -1,0 +1,102 @@
+package modproxy_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	goversion "github.com/hashicorp/go-version"
+
+	"github.com/modproxy/modproxy"
+)
+
+func constraint(t testing.TB, s string) modproxy.Constraint {
+	t.Helper()
+	c, err := modproxy.ParseConstraint(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConstraint(t *testing.T) {
+	for _, test := range []struct {
+		constraint, version string
+		selects, covers     bool
+	}{
+		{"1.2.3", "1.2.3", true, true},
+		{"= v1.2", "1.2.0", true, true},
+		{">= 5.0.0, != 5.1.2", "5.1.2", false, false},
+		{">= 5.0.0, != 5.1.2", "5.1.3", true, true},
+		{"~> 1.2", "1.9.0", true, true},
+		{"~> 1.2", "2.0.0", false, false},
+		{"~> 1.2.3", "1.2.9", true, true},
+		{"~> 1.2.3", "1.3.0", false, false},
+		{"~> 1", "9.0.0", true, true},
+		{"1.2.3-rc1", "1.2.3-rc1", true, true},
+		{"1.2.3-rc1, >= 1.0.0", "1.2.3-rc1", false, true},
+		{">= 1.0.0", "1.2.3-rc1", false, true},
+		{">= 1.2.3", "1.2.3-rc1", false, true},
+		{"< 1.2.3", "1.2.3-rc1", false, true},
+		{"~> 2.0", "2.0.0-beta", false, true},
+		{">= 1.2.3-rc1", "1.2.3", true, true},
+		{"~> 1.2.3-rc1", "1.2.3", false, true},
+		{"1.2.3", "1.2.3+build", true, true},
+	} {
+		c := constraint(t, test.constraint)
+		v, err := modproxy.ParseVersion(test.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Selects(v) != test.selects || c.Covers(v) != test.covers {
+			t.Errorf("%q and %s: selects %v, covers %v; want %v, %v",
+				test.constraint, test.version, c.Selects(v), c.Covers(v), test.selects, test.covers)
+		}
+	}
+	for _, s := range []string{"", ",", ">= ", ">= 1.0,", "latest", "^1.0", "1.x", ">> 1", "=> 1.0", "~>"} {
+		if _, err := modproxy.ParseConstraint(s); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	if v, _ := modproxy.ParseVersion("1.0.0-rc1"); !(modproxy.Constraint{}).Selects(v) {
+		t.Error("the zero constraint does not select a pre-release")
+	}
+}
+
+// The clients' library has the last word on releases. Of pre-releases, which the clients judge by another library, only
+// the one that is named is selected, and what is selected is covered.
+func FuzzConstraint(f *testing.F) {
+	for _, s := range []string{">= 5.0.0, != 5.1.2", "~> 1.2", "~>1.2.3-rc1", "1", "= v1.2.3+b", " > 0.1 ,<2", "~> 1.2.3.4.5", "\v1"} {
+		f.Add(s, "1.2.3")
+	}
+	f.Fuzz(func(t *testing.T, text, version string) {
+		if len(text) > 400 || len(version) > 200 {
+			return
+		}
+		c, err := modproxy.ParseConstraint(text)
+		theirs, errTheirs := goversion.NewConstraint(text)
+		if (err == nil) != (errTheirs == nil) {
+			t.Fatalf("%q: %v; the clients: %v", text, err, errTheirs)
+		}
+		v, errVersion := modproxy.ParseVersion(version)
+		if err != nil || errVersion != nil {
+			return
+		}
+		selects := c.Selects(v)
+		if strings.Count(v.String(), ".") != 2 || slices.ContainsFunc(theirs, func(c *goversion.Constraint) bool {
+			return c.Prerelease() && strings.Count(strings.TrimLeft(c.String(), " "), ".") > 2
+		}) {
+			return // 1.2.3.0 is equal to every pre-release of 1.2.3 for the library, which no order has room for
+		}
+		if want := theirs.Check(goversion.Must(goversion.NewVersion(version))); !v.Prerelease() && selects != want {
+			t.Fatalf("%q and %s: %v; the clients: %v", text, v, selects, want)
+		}
+		if selects && !c.Covers(v) {
+			t.Fatalf("%q selects %s and does not cover it", text, v)
+		}
+		if selects && v.Prerelease() && len(theirs) > 1 {
+			t.Fatalf("%q selects the pre-release %s", text, v)
+		}
+	})
+}
