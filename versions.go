@@ -31,7 +31,7 @@ type Listed struct {
 // counted. It takes about three times the document in memory, and 160 bytes for each version.
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
-func ParseVersions(document []byte) (*Versions, error) { return parseVersions(document, nil) }
+func ParseVersions(document []byte) (*Versions, error) { return parseVersions(document, nil, nil) }
 
 // With returns v with more entries listed. Entries of versions that v lists are left out. It does not change v.
 func (v *Versions) With(more []Listed) (*Versions, error) {
@@ -43,7 +43,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	if len(missing) == 0 {
 		return v, nil
 	}
-	merged, err := parseVersions(v.Document, missing)
+	merged, err := parseVersions(v.Document, missing, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -72,4 +72,26 @@ func (v *Versions) Find(version string) (Listed, bool) {
 		return Listed{}, false
 	}
 	return v.List[i], true
+}
+
+// Only returns v with those of its versions for which keep returns true, and nil if there are none. It does not change v.
+func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
+	kept := make(map[string]bool, len(v.List))
+	for _, l := range v.List {
+		if keep(l) {
+			kept[l.Spelling] = true
+		}
+	}
+	switch len(kept) {
+	case 0:
+		return nil, nil
+	case len(v.List):
+		return v, nil
+	}
+	some, err := parseVersions(v.Document, nil, func(l Listed) bool { return kept[l.Spelling] })
+	if err != nil {
+		return nil, err
+	}
+	some.Dropped, some.Time, some.Hit, some.Stale = v.Dropped, v.Time, v.Hit, v.Stale
+	return some, nil
 }

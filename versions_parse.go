@@ -8,15 +8,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 )
 
 // maxListed bounds the number of versions of one module.
 const maxListed = 100_000
 
-// parseVersions returns the document to serve for one of a registry, with more entries listed. It copies the document
-// without what clients ignore, and decodes one entry at a time: strangers write documents, and many may be read at once.
-func parseVersions(document []byte, more []Listed) (*Versions, error) {
+// parseVersions returns the document to serve for one of a registry, with the entries that keep wants, or all of them if
+// it is nil, and more. It copies the document without what clients ignore, and decodes one entry at a time: strangers write
+// documents, and many may be read at once.
+func parseVersions(document []byte, more []Listed, keep func(Listed) bool) (*Versions, error) {
 	if err := json.Unmarshal(document, &struct{}{}); err != nil { // which checks all of the syntax
 		return nil, shapeError("%w", err)
 	}
@@ -56,7 +58,7 @@ func parseVersions(document []byte, more []Listed) (*Versions, error) {
 		if entries++; entries > maxListed {
 			return nil, shapeError("more than the %d versions that are allowed", maxListed)
 		}
-		if l, ok := parseListed(entry); ok {
+		if l, ok := parseListed(entry); ok && (keep == nil || keep(l)) {
 			enter(l, entry)
 		}
 	}
@@ -112,7 +114,10 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 		switch {
 		case isName:
 			var key string
-			found = json.Unmarshal(part, &key) == nil && key == name
+			found = json.Unmarshal(part, &key) == nil && strings.EqualFold(key, name)
+			if found && key != name { // clients read it all the same
+				return nil, nil, nil, shapeError("it has a field %q", key)
+			}
 		case found && list != nil:
 			return nil, nil, nil, shapeError("it has %s twice", name)
 		case found && part[0] == '[':
