@@ -19,13 +19,19 @@ func of[T any](ctx context.Context) T {
 	return value
 }
 
-type asker string
+// Asker is the client that asks. The zero Asker is not known.
+type Asker struct {
+	Name   string   // which no other client has
+	Shown  string   // for people: the client's name for itself, or its address
+	Groups []string // whose rules hold for it; not changed
+}
 
-// WithAsker returns a context for the questions of the client with that name, by which layers share their turns.
-func WithAsker(ctx context.Context, name string) context.Context { return with(ctx, asker(name)) }
+// WithAsker returns a context for the questions of a client. Layers that can do only so much at a time share their turns
+// by its name.
+func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, a) }
 
-// AskerOf returns the name of the client that asks, or an empty one.
-func AskerOf(ctx context.Context) string { return string(of[asker](ctx)) }
+// AskerOf returns the client that asks.
+func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
 
 // Trouble is the last error of a question that goes on. It is safe for concurrent use.
 type Trouble struct{ last atomic.Pointer[error] }

@@ -67,6 +67,14 @@ type Principal struct {
 // Owner is the owner of the data directory, who operates the proxy without a token.
 var Owner = Principal{Kind: ByOwner, Grant: Grant{Admin: true}}
 
+// RuleGroups returns the groups whose rules hold for the principal: its own, or the name of its token.
+func (p Principal) RuleGroups() []string {
+	if p.Kind == ByToken && p.Name != "" {
+		return []string{p.Name}
+	}
+	return p.Groups
+}
+
 // String names the principal in a log: "token ci (ab…)".
 func (p Principal) String() string {
 	s := p.Kind.String()

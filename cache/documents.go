@@ -234,7 +234,7 @@ func splitAsked(value []byte) (asked time.Time, rest []byte, err error) {
 
 // ask asks upstream for k, unless that is under way. What is kept is before, or nil.
 func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*call[V], error) {
-	return d.flights.join(ctx, d.work, modproxy.AskerOf(ctx), k, func(ctx context.Context) (none V, err error) {
+	return d.flights.join(ctx, d.work, modproxy.AskerOf(ctx).Name, k, func(ctx context.Context) (none V, err error) {
 		if a, ok := d.hot.get(k); ok && a.fresh(d.fresh) {
 			return a.kept, nil
 		}
@@ -249,7 +249,7 @@ func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*cal
 func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (V, error) {
 	for {
 		own := false
-		call, err := d.flights.join(ctx, d.work, modproxy.AskerOf(ctx), k, func(ctx context.Context) (V, error) {
+		call, err := d.flights.join(ctx, d.work, modproxy.AskerOf(ctx).Name, k, func(ctx context.Context) (V, error) {
 			own = true
 			return d.askNow(ctx, k, before)
 		})

@@ -91,7 +91,7 @@ func (r *Registry) fetchSoon(
 
 // locate asks Next where the package of k is, unless that is under way, and starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (loc modproxy.Location, err error) {
-	asker := modproxy.AskerOf(ctx)
+	asker := modproxy.AskerOf(ctx).Name
 	call, err := r.locations.join(ctx, r.asking, asker, k, func(ctx context.Context) (modproxy.Location, error) {
 		if loc, known, err := r.known(ctx, k); known || err != nil {
 			return loc, err

@@ -66,7 +66,11 @@ func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *h
 	if err := h.admission.enter(r.Context(), client, patience); err != nil {
 		return r, nil, err
 	}
-	return r.WithContext(modproxy.WithAsker(r.Context(), client)), func() { h.admission.turns.Give(client) }, nil
+	asker := modproxy.Asker{Name: client, Shown: client}
+	if p := auth.PrincipalOf(r.Context()); p.Kind != auth.Nobody {
+		asker.Shown, asker.Groups = p.String(), p.RuleGroups()
+	}
+	return r.WithContext(modproxy.WithAsker(r.Context(), asker)), func() { h.admission.turns.Give(client) }, nil
 }
 
 // enter waits for a turn of client, or returns when to come back.

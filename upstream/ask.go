@@ -151,7 +151,7 @@ func sendOnce[T any](
 func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	asker := modproxy.AskerOf(ctx)
+	asker := modproxy.AskerOf(ctx).Name
 	for {
 		if err := g.wait(ctx, t, deadline); err != nil {
 			return nil, err

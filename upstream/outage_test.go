@@ -216,7 +216,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
-		flood, stop := context.WithCancel(modproxy.WithAsker(t.Context(), "flood"))
+		flood, stop := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"}))
 		go func() {
 			for flood.Err() == nil {
 				go ask(flood, g, "absent", func(context.Context) (int, error) {
@@ -227,7 +227,7 @@ func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 			}
 		}()
 		time.Sleep(10 * time.Second)
-		other := modproxy.WithAsker(t.Context(), "other")
+		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
 		for i := range 300 {
 			asked := time.Now()
 			_, err := ask(other, g, "acme", func(context.Context) (int, error) { return 1, nil })
