@@ -19,6 +19,8 @@ type book struct {
 	ends   []int64 // of the header, and of each frame, in the log
 	pins   map[id]pin
 	drifts map[id][]id // by the version
+
+	decisions []int64 // the numbers of their texts; only ever appended to
 }
 
 // id is the SHA-256 of a version, or of what distinguishes two observations.
@@ -39,6 +41,7 @@ const (
 	sight kind = iota // the first of a version
 	acceptance
 	drift
+	decision
 )
 
 // entry is one text and what it means.
@@ -62,9 +65,13 @@ func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
 // end returns where the log ends.
 func (b *book) end() int64 { return b.ends[b.size()] }
 
-// parseEntry reads the text of a record or an observation.
+// parseEntry reads the text of a record, an observation or a decision.
 func parseEntry(text []byte) (*entry, error) {
-	if isDrift(text) {
+	switch kindOf(text) {
+	case decision:
+		d, err := ParseDecision(text)
+		return &entry{kind: decision, text: text, version: versionID(d.At(""))}, err
+	case drift:
 		d, err := ParseDrift(text)
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
 		return &entry{kind: drift, text: text, version: versionID(d.ModuleVersion), drift: what}, err
@@ -84,6 +91,8 @@ func (b *book) decide(e *entry) (known bool, err error) {
 	p, ok := b.pins[e.version]
 	same := ok && p.sum == e.sum && (p.subdir == "" || e.subdir == "" || p.subdir == e.subdir)
 	switch {
+	case e.kind == decision:
+		return false, nil
 	case e.kind == sight && ok && p.sum != e.sum:
 		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
 	case e.kind == sight && ok && !same:
@@ -102,9 +111,12 @@ func (b *book) decide(e *entry) (known bool, err error) {
 
 // enter enters what was decided and written.
 func (b *book) enter(e *entry) {
-	if e.kind == drift {
+	switch e.kind {
+	case decision:
+		b.decisions = append(b.decisions, b.size())
+	case drift:
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
-	} else {
+	default:
 		e.number = b.size()
 		b.pins[e.version] = e.pin
 	}

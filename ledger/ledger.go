@@ -42,6 +42,11 @@ type Ledger interface {
 	AddDrift(ctx context.Context, d Drift) error
 	// Drifts yields every observation, as All does.
 	Drifts(ctx context.Context) iter.Seq2[Drift, error]
+	// Decide keeps a decision.
+	Decide(ctx context.Context, d modproxy.Decision) error
+	// Decisions returns the decisions from a position on, in the order in which they were made, and the position behind
+	// them. Zero is the position of the first one.
+	Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error)
 }
 
 // Record says what a version is.

@@ -82,21 +82,21 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, err
 
 // All implements [Ledger].
 func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
-	return each(ctx, l, false, ParseRecord)
+	return each(ctx, l, sight, ParseRecord)
 }
 
 // Drifts implements [Ledger].
 func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
-	return each(ctx, l, true, ParseDrift)
+	return each(ctx, l, drift, ParseDrift)
 }
 
-func each[T any](ctx context.Context, l *Log, drifts bool, parse func([]byte) (T, error)) iter.Seq2[T, error] {
+func each[T any](ctx context.Context, l *Log, wanted kind, parse func([]byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for i := range l.Tree().N {
 			var value T
 			text, err := l.text(i)
 			if err = cmp.Or(ctx.Err(), err); err == nil {
-				if isDrift(text) != drifts {
+				if kindOf(text) != wanted {
 					continue
 				}
 				value, err = parse(text)
@@ -185,7 +185,7 @@ func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 	return l.append(ctx, text, err)
 }
 
-// append writes the text of a record or an observation, unless it could not be formatted. The first caller of those that
+// append writes the text of an entry, unless it could not be formatted. The first caller of those that
 // wait while others write then writes the entries of all of them.
 func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	if err != nil {

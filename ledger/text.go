@@ -108,7 +108,16 @@ func whole[T any](text []byte, format func(T) ([]byte, error), err error, value 
 	return value, nil
 }
 
-func isDrift(text []byte) bool { return bytes.HasPrefix(text, []byte(driftPrefix)) }
+// kindOf returns what a text is, but for an acceptance, which is a sight too.
+func kindOf(text []byte) kind {
+	switch {
+	case bytes.HasPrefix(text, []byte(driftPrefix)):
+		return drift
+	case bytes.HasPrefix(text, []byte(decisionPrefix)):
+		return decision
+	}
+	return sight
+}
 
 // formatText returns a first line, and a line of a name, a blank and a value for each value that is not empty.
 func formatText(first string, names []string, values ...string) ([]byte, error) {
@@ -155,8 +164,8 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	if _, err := sum.Hash(); err != nil {
 		return err
 	}
-	if t = t.UTC(); t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
-		return fmt.Errorf("%w: time %v", modproxy.ErrInvalid, t)
+	if err := checkTime(t); err != nil {
+		return err
 	}
 	if subdir != "" && (!fs.ValidPath(subdir) || len(subdir) > maxSubdir || !isLine(subdir)) {
 		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, subdir)
@@ -167,6 +176,13 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	}
 	if len(source.Commit) > maxCommit || strings.Trim(source.Commit, "0123456789abcdef") != "" {
 		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, source.Commit)
+	}
+	return nil
+}
+
+func checkTime(t time.Time) error {
+	if t = t.UTC(); t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
+		return fmt.Errorf("%w: time %v", modproxy.ErrInvalid, t)
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type Memory struct {
 	texts   [][]byte
 	records []ledger.Record // in the order of texts; with the zero Record for a drift
 	drifts  []ledger.Drift
+
+	decisions []modproxy.Decision
 }
 
 // NewMemory returns an empty ledger with a new key.
@@ -145,6 +147,29 @@ func (l *Memory) AddDrift(_ context.Context, d ledger.Drift) error {
 	d.Time = d.Time.UTC()
 	l.texts, l.records, l.drifts = append(l.texts, text), append(l.records, ledger.Record{}), append(l.drifts, d)
 	return nil
+}
+
+// Decide implements [ledger.Ledger].
+func (l *Memory) Decide(_ context.Context, d modproxy.Decision) error {
+	text, err := ledger.FormatDecision(d)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	d.Time = d.Time.UTC()
+	l.texts, l.records, l.decisions = append(l.texts, text), append(l.records, ledger.Record{}), append(l.decisions, d)
+	return nil
+}
+
+// Decisions implements [ledger.Ledger].
+func (l *Memory) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.decisions[min(from, int64(len(l.decisions))):]), int64(len(l.decisions)), l.fail
 }
 
 // All implements [ledger.Ledger].

@@ -1,0 +1,27 @@
+package modproxy
+
+import "time"
+
+// Action is what an operator decides about versions of a module. It is fit for a word of a text.
+type Action string
+
+const (
+	Approve   Action = "approve"   // they may be used where a rule wants approval, and before they have the minimum age
+	Reject    Action = "reject"    // they may not be used; ends what was approved
+	Block     Action = "block"     // they may not be used, whatever else is decided
+	Unblock   Action = "unblock"   // ends a block of the same versions
+	Deprecate Action = "deprecate" // they should no longer be used; an empty Reason ends it
+)
+
+// Decision is what an operator has decided. The ledger is the home of decisions; a later one about the same module and
+// Versions takes the place of an earlier one of its kind.
+type Decision struct {
+	Module   `json:"-"`
+	Action   Action    `json:"action"`
+	Versions string    `json:"versions,omitempty"` // a version constraint; empty for every version
+	By       string    `json:"by"`                 // who decided, one line
+	Time     time.Time `json:"time"`               // when; not zero
+	Until    time.Time `json:"until,omitzero"`     // when an approval ends; zero for never
+	Reason   string    `json:"reason,omitempty"`   // why, one line of at most 1,024 bytes
+	Link     string    `json:"link,omitempty"`     // where users of what is deprecated read more, an https URL
+}
