@@ -51,6 +51,11 @@ func (m Module) String() string {
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }
 
+// Folded returns m in lower case: what all addresses have in common that some registry may take for one.
+func (m Module) Folded() Module {
+	return Module{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
+}
+
 // ModuleVersion is one version of a module.
 type ModuleVersion struct {
 	Module

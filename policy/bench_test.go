@@ -1,0 +1,104 @@
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// many returns n rules that allow what a format says, and the one for vpc.
+func many(b *testing.B, n int, format string) *policy.Rules {
+	c := policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(b, 0, "allow "+all)}}
+	for i := range n {
+		c.Rules = append(c.Rules, rule(b, i+1, "allow "+fmt.Sprintf(format, i)))
+	}
+	return compile(b, c)
+}
+
+// What a verdict costs: of rules that were not asked about the module before, and of a gate that was.
+func BenchmarkDecide(b *testing.B) {
+	for _, shape := range []struct{ name, format string }{
+		{"literal", host + "/ns%d/*/*"},
+		{"prefix", host + "/ns%d-*/*/*"},
+		{"star", host + "/*-%d-*/*/*"},
+	} {
+		for _, n := range []int{0, 10, 10_000} {
+			if n == 0 && shape.name != "literal" {
+				continue
+			}
+			r := many(b, n, shape.format)
+			v := version(b, "1.0.0")
+			b.Run(fmt.Sprintf("new/%s/%d", shape.name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if r.For(vpc, nil).Decide(v, policy.Facts{}, policy.Decided{}, day).Refused() {
+						b.Fatal("refused")
+					}
+				}
+			})
+			g := &policy.Gate{Ledger: &book{}}
+			g.Use(r)
+			b.Run(fmt.Sprintf("gate/%s/%d", shape.name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if verdict, err := g.Decide(b.Context(), vpc.At("1.0.0")); err != nil || verdict.Refused() {
+						b.Fatal(verdict, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// always is a registry that lists one document.
+type always struct{ list *modproxy.Versions }
+
+func (a always) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+	return a.list, nil
+}
+
+func (a always) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{}, modproxy.ErrNotFound
+}
+
+func (a always) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, modproxy.ErrNotFound
+}
+
+// What it costs to list 300 versions of which half are hidden: when the list is remembered, when it is not, and when all
+// are allowed.
+func BenchmarkVersions(b *testing.B) {
+	var listed []string
+	for i := range 300 {
+		listed = append(listed, fmt.Sprintf("1.%d.0", i))
+	}
+	v, err := document(strings.Join(listed, " "))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, deny string
+		forget     bool
+	}{{"remembered", ">= 1.150", false}, {"filtered", ">= 1.150", true}, {"whole", "> 9", true}} {
+		b.Run(test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := rules(b, "allow age=24h "+all, "deny "+all+" "+test.deny)
+			g := &policy.Gate{Ledger: &book{}, Sights: sights{vpc: {Met: time.Now().Add(-48 * time.Hour)}}}
+			g.Use(r)
+			layer := &policy.Registry{Next: always{v}, Gate: g}
+			for b.Loop() {
+				if test.forget {
+					g.Use(r)
+				}
+				if _, err := layer.Versions(b.Context(), vpc); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

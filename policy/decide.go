@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Selection is the part of the rules that is about one module and one client. It is safe for concurrent use.
+type Selection struct {
+	rules    *Rules
+	module   modproxy.Module
+	reserved *Reserve // refuses the module
+	deny     []*Rule
+	allow    []*Rule
+	locked   bool // some version may be locked for the client
+	groups   []string
+}
+
+// For returns the rules for a module and a client.
+func (r *Rules) For(m modproxy.Module, groups []string) *Selection {
+	s := &Selection{rules: r, module: m, groups: groups}
+	s.locked = s.lists()
+	segments := segmentsOf(m.Folded())
+	for i, reserve := range r.Reserved {
+		if matches(strings.ToLower(reserve.Namespace), segments[1]) && !slices.Contains(reserve.Hosts, segments[0]) {
+			s.reserved = &r.Reserved[i]
+		}
+	}
+	r.index.find(segments[:], func(rule *Rule) {
+		switch {
+		case !rule.isFor(groups):
+		case rule.Deny.IsZero():
+			s.allow = append(s.allow, rule)
+		default:
+			s.deny = append(s.deny, rule)
+		}
+	})
+	return s
+}
+
+// isFor reports whether a rule is for a client with these groups.
+func (r *Rule) isFor(groups []string) bool {
+	return len(r.Groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) })
+}
+
+// NeedsAge reports whether the age of a version makes a difference.
+func (s *Selection) NeedsAge() bool {
+	return slices.ContainsFunc(s.allow, func(r *Rule) bool { return r.MinAge > 0 })
+}
+
+// Module returns the verdict about a module of which no version is known: refused if every version is.
+func (s *Selection) Module() Verdict {
+	if s.reserved != nil {
+		return Verdict{Outcome: Reserved}
+	}
+	for _, rule := range s.deny {
+		if rule.Versions.String() == "" {
+			return Verdict{Outcome: Denied, Rule: rule}
+		}
+	}
+	if s.rules.DefaultDeny && len(s.allow) == 0 && !s.locked {
+		return Verdict{Outcome: NotAllowed}
+	}
+	return Verdict{Outcome: Allowed}
+}
+
+// lists reports whether a lock file lists a version of the module for the client.
+func (s *Selection) lists() bool {
+	by := s.rules.locked[fold(s.module.At(""))]
+	return slices.ContainsFunc(by, func(l lockedBy) bool { return l.rule.isFor(s.groups) })
+}
+
+// Decide returns the verdict about a version. decided are the decisions that hold for it.
+func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now time.Time) Verdict {
+	switch {
+	case s.reserved != nil:
+		return Verdict{Outcome: Reserved}
+	case decided.Block != nil:
+		return Verdict{Outcome: Blocked, Decision: decided.Block}
+	case decided.Review != nil && decided.Review.Action == modproxy.Reject:
+		return Verdict{Outcome: Rejected, Decision: decided.Review}
+	}
+	for _, rule := range s.deny {
+		if rule.Versions.Covers(v) {
+			return Verdict{Outcome: Denied, Rule: rule}
+		}
+	}
+	if !s.rules.DefaultDeny {
+		return Verdict{Outcome: Allowed}
+	}
+	approved := decided.Review
+	if approved != nil && !approved.Until.IsZero() && !approved.Until.After(now) {
+		approved = nil
+	}
+	best := Verdict{Outcome: NotAllowed}
+	for _, rule := range s.allow {
+		if rule.Versions.Selects(v) {
+			best = better(best, s.allows(rule, facts, approved, now))
+		}
+	}
+	if s.locked {
+		best = better(best, s.allowsLocked(v, facts.Sum))
+	}
+	return best
+}
+
+// allows returns the verdict by one rule that is for the version.
+func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision, now time.Time) Verdict {
+	if approved != nil {
+		return Verdict{Outcome: Allowed, Rule: rule, Decision: approved, Until: approved.Until}
+	}
+	verdict := Verdict{Outcome: Allowed, Rule: rule}
+	if rule.MinAge > 0 {
+		old := facts.Since.Add(rule.MinAge)
+		switch {
+		case facts.Since.IsZero() && s.rules.FirstAllow && !facts.Met.IsZero():
+		case facts.Since.IsZero() && facts.Met.IsZero(): // not even the module was met
+			verdict = Verdict{Outcome: TooYoung, Rule: rule}
+		case facts.Since.IsZero():
+			if old = facts.Met.Add(rule.MinAge); now.Before(old) {
+				verdict = Verdict{Outcome: TooYoung, Rule: rule, Until: old}
+			}
+		case now.Before(old):
+			verdict = Verdict{Outcome: TooYoung, Rule: rule, Until: old}
+		}
+	}
+	if rule.Approval && !verdict.Refused() {
+		return Verdict{Outcome: Unapproved, Rule: rule}
+	}
+	return verdict
+}
+
+// allowsLocked returns the verdict by the lock files. A version whose content is not known yet is allowed, and compared
+// when it is.
+func (s *Selection) allowsLocked(v modproxy.Version, sum modproxy.Sum) Verdict {
+	verdict := Verdict{Outcome: NotAllowed}
+	for _, l := range s.rules.locked[fold(s.module.At(v.String()))] {
+		switch {
+		case !l.rule.isFor(s.groups):
+		case sum == "" || sum == l.sum:
+			return Verdict{Outcome: Allowed, Rule: l.rule}
+		default:
+			verdict = Verdict{Outcome: NotLocked, Rule: l.rule}
+		}
+	}
+	return verdict
+}
+
+// order has the outcomes from the one that lets most through. Of several that refuse, people are told the one that is
+// nearest to being allowed.
+var order = []Outcome{Allowed, TooYoung, Unapproved, NotLocked, NotAllowed}
+
+// better returns the verdict that counts when two rules have one each.
+func better(a, b Verdict) Verdict {
+	c := cmp.Compare(slices.Index(order, a.Outcome), slices.Index(order, b.Outcome))
+	if c == 0 && a.Outcome == TooYoung {
+		c = a.Until.Compare(b.Until)
+		if a.Until.IsZero() != b.Until.IsZero() {
+			c = -c // an unknown time is later than any
+		}
+	}
+	if c > 0 {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,231 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+const (
+	all   = host + "/acme/vpc/aws"
+	right = modproxy.Sum("h1:right")
+	other = modproxy.Sum("h1:other")
+)
+
+// Without a rule the default decides, and a rule is for the modules, versions and clients that it names.
+func TestDecideByRules(t *testing.T) {
+	open := policy.Config{}
+	for _, test := range []struct {
+		name   string
+		rules  *policy.Rules
+		groups []string
+		want   policy.Outcome // of 1.2.0
+	}{
+		{"nothing", compile(t, open), nil, policy.Allowed},
+		{"default deny", rules(t), nil, policy.NotAllowed},
+		{"deny by default allow", compile(t, policy.Config{Rules: []policy.Rule{rule(t, 1, "deny "+all)}}), nil, policy.Denied},
+		{"deny of another by default allow", compile(t, policy.Config{Rules: []policy.Rule{rule(t, 1, "deny "+host+"/acme/vpn/aws")}}), nil, policy.Allowed},
+		{"allow", rules(t, "allow "+all), nil, policy.Allowed},
+		{"allow in capitals", rules(t, "allow REGISTRY.example.com:443/ACME/Vpc/AWS"), nil, policy.Allowed},
+		{"allow of another", rules(t, "allow "+host+"/acme/vpn/aws"), nil, policy.NotAllowed},
+		{"allow and deny", rules(t, "allow "+all, "deny "+host+"/acme/*/*"), nil, policy.Denied},
+		{"allow of versions", rules(t, "allow "+all+" >= 1.2"), nil, policy.Allowed},
+		{"allow of other versions", rules(t, "allow "+all+" > 1.2"), nil, policy.NotAllowed},
+		{"deny of versions", rules(t, "allow "+all, "deny "+all+" 1.2"), nil, policy.Denied},
+		{"deny of other versions", rules(t, "allow "+all, "deny "+all+" != 1.2.0"), nil, policy.Allowed},
+		{"one of two allows", rules(t, "allow "+all+" < 1", "allow "+all+" > 1"), nil, policy.Allowed},
+		{"allow of a group", rules(t, "allow group=dev "+all), []string{"ops", "dev"}, policy.Allowed},
+		{"allow of another group", rules(t, "allow group=dev "+all), []string{"ops"}, policy.NotAllowed},
+		{"allow of a group, nobody", rules(t, "allow group=dev "+all), nil, policy.NotAllowed},
+		{"groups have case", rules(t, "allow group=dev "+all), []string{"Dev"}, policy.NotAllowed},
+		{"deny of a group", rules(t, "allow "+all, "deny group=dev "+all), []string{"dev"}, policy.Denied},
+		{"deny of another group", rules(t, "allow "+all, "deny group=dev "+all), []string{"ops"}, policy.Allowed},
+		{"one of two groups", rules(t, "allow group=a group=b "+all), []string{"b"}, policy.Allowed},
+		{"unapproved", rules(t, "allow approval "+all), nil, policy.Unapproved},
+		{"one allow has no condition", rules(t, "allow approval "+all, "allow age=24h "+all, "allow "+all), nil, policy.Allowed},
+		{"reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{"AC*", []string{"corp.example.com"}}}}), nil, policy.Reserved},
+		{"reserved for nobody", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", nil}}}), nil, policy.Reserved},
+		{"reserved for this host", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}}}), nil, policy.Allowed},
+		{"reserved for two, each another", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}, {"*", []string{"corp.example.com"}}}}), nil, policy.Reserved},
+		{"another is reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{"acm", nil}, {"acmee", nil}, {"*-acme", nil}}}), nil, policy.Allowed},
+	} {
+		s := test.rules.For(vpc, test.groups)
+		got := s.Decide(version(t, "1.2.0"), policy.Facts{}, policy.Decided{}, day)
+		equal(t, test.name, got.Outcome, test.want)
+		if s.Module().Refused() && !got.Refused() {
+			t.Errorf("%s: the module is %s and a version allowed", test.name, s.Module().Outcome)
+		}
+	}
+}
+
+// A constraint that denies has the pre-releases at its edges, and one that allows has none.
+func TestDecidePrerelease(t *testing.T) {
+	for _, test := range []struct {
+		rules *policy.Rules
+		want  policy.Outcome // of 2.0.0-rc1
+	}{
+		{rules(t, "allow "+all), policy.Allowed},
+		{rules(t, "allow "+all+" >= 1.0"), policy.NotAllowed},
+		{rules(t, "allow "+all+" 2.0.0-rc1"), policy.Allowed},
+		{rules(t, "allow "+all, "deny "+all+" ~> 2.0"), policy.Denied},
+		{rules(t, "allow "+all, "deny "+all+" < 2.0"), policy.Denied},
+		{rules(t, "allow "+all, "deny "+all+" > 2.0"), policy.Allowed},
+	} {
+		got := test.rules.For(vpc, nil).Decide(version(t, "2.0.0-rc1"), policy.Facts{}, policy.Decided{}, day)
+		equal(t, "2.0.0-rc1", got.Outcome, test.want)
+	}
+}
+
+// A version is old enough from the instant on at which it is.
+func TestDecideMinAge(t *testing.T) {
+	const age, tick = 24 * time.Hour, time.Nanosecond
+	ago := func(d time.Duration) time.Time { return day.Add(-d) }
+	for _, test := range []struct {
+		name       string
+		facts      policy.Facts
+		firstAllow bool
+		want       policy.Outcome
+		until      time.Time
+	}{
+		{"old", policy.Facts{Since: ago(age)}, false, policy.Allowed, time.Time{}},
+		{"too young by a tick", policy.Facts{Since: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
+		{"just listed", policy.Facts{Since: day}, false, policy.TooYoung, day.Add(age)},
+		{"from the future", policy.Facts{Since: day.Add(age)}, false, policy.TooYoung, day.Add(2 * age)},
+		{"young in an old module", policy.Facts{Since: day, Met: ago(9 * age)}, true, policy.TooYoung, day.Add(age)},
+		{"nothing is known", policy.Facts{}, false, policy.TooYoung, time.Time{}},
+		{"nothing is known, first contact allows", policy.Facts{}, true, policy.TooYoung, time.Time{}},
+		{"there when the module was met", policy.Facts{Met: day}, false, policy.TooYoung, day.Add(age)},
+		{"there when the module was met, first contact allows", policy.Facts{Met: day}, true, policy.Allowed, time.Time{}},
+		{"met long ago", policy.Facts{Met: ago(age)}, false, policy.Allowed, time.Time{}},
+		{"met not so long ago", policy.Facts{Met: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
+	} {
+		r := compile(t, policy.Config{DefaultDeny: true, FirstAllow: test.firstAllow, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}})
+		s := r.For(vpc, nil)
+		got := s.Decide(version(t, "1.0.0"), test.facts, policy.Decided{}, day)
+		if got.Outcome != test.want || !got.Until.Equal(test.until) || !s.NeedsAge() {
+			t.Errorf("%s: %s until %v, want %s until %v", test.name, got.Outcome, got.Until, test.want, test.until)
+		}
+		approved := s.Decide(version(t, "1.0.0"), test.facts, policy.Decided{Review: &modproxy.Decision{Action: modproxy.Approve}}, day)
+		equal(t, test.name+", approved", approved.Outcome, policy.Allowed)
+	}
+}
+
+// What counts when a version was seen is the date of the registry, unless it is later.
+func TestSince(t *testing.T) {
+	met, seen := day, day.Add(time.Hour)
+	for _, test := range []struct {
+		name  string
+		sight modproxy.VersionSight
+		met   time.Time
+		want  time.Time
+	}{
+		{"nothing", modproxy.VersionSight{}, met, time.Time{}},
+		{"seen", modproxy.VersionSight{Seen: seen}, met, seen},
+		{"published before it was seen", modproxy.VersionSight{Seen: seen, Published: met}, met, met},
+		{"published after it was seen", modproxy.VersionSight{Seen: seen, Published: seen.Add(1)}, met, seen},
+		{"published when it was seen", modproxy.VersionSight{Seen: seen, Published: seen}, met, seen},
+		{"published before the module was met", modproxy.VersionSight{Published: met.Add(-1)}, met, met.Add(-1)},
+		{"published after the module was met", modproxy.VersionSight{Published: seen}, met, met},
+		{"published, not met", modproxy.VersionSight{Published: seen}, time.Time{}, time.Time{}},
+	} {
+		sight := modproxy.Sight{Met: test.met, Versions: map[string]modproxy.VersionSight{"1.0.0": test.sight}}
+		if got := sight.Since("1.0.0"); !got.Equal(test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// Of several rules people are told the one that is nearest to allowing, whatever their order.
+func TestDecideNearest(t *testing.T) {
+	facts := policy.Facts{Since: day}
+	locked := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
+	facts.Sum = other
+	young, younger, approval := rule(t, 1, "allow age=24h "+all), rule(t, 2, "allow age=48h "+all), rule(t, 3, "allow approval "+all)
+	for _, test := range []struct {
+		rules []policy.Rule
+		want  policy.Outcome
+		place string
+	}{
+		{[]policy.Rule{young, younger}, policy.TooYoung, "p:1"},
+		{[]policy.Rule{approval, younger}, policy.TooYoung, "p:2"},
+		{[]policy.Rule{approval, locked}, policy.Unapproved, "p:3"},
+		{[]policy.Rule{locked}, policy.NotLocked, "lock"},
+		{[]policy.Rule{rule(t, 4, "allow "+all+" > 9"), locked}, policy.NotLocked, "lock"},
+		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all)}, policy.TooYoung, "p:5"},
+	} {
+		for range 2 {
+			r := compile(t, policy.Config{DefaultDeny: true, Rules: test.rules})
+			got := r.For(vpc, nil).Decide(version(t, "1.0.0"), facts, policy.Decided{}, day)
+			if got.Outcome != test.want || got.Rule == nil || got.Rule.Place != test.place {
+				t.Errorf("%v: %+v, want %s by %s", test.rules, got, test.want, test.place)
+			}
+			for i, j := 0, len(test.rules)-1; i < j; i, j = i+1, j-1 {
+				test.rules[i], test.rules[j] = test.rules[j], test.rules[i]
+			}
+		}
+	}
+}
+
+// A version that a lock file lists may be used with that content, by those whom the rule is for.
+func TestDecideLocked(t *testing.T) {
+	locked := policy.Rule{Place: "lock", Groups: []string{"ci"}, Locked: []policy.Locked{{vpc.At("1.0.0"), right}, {vpc.At("1.1.0+build"), right}}}
+	second := policy.Rule{Place: "lock2", Locked: []policy.Locked{{vpc.At("1.2.0"), right}, {vpc.At("1.2.0"), other}}}
+	empty := policy.Rule{Place: "lock3", Locked: []policy.Locked{}}
+	r := compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{locked, second, empty}})
+	ci := []string{"ci"}
+	for _, test := range []struct {
+		version string
+		sum     modproxy.Sum
+		groups  []string
+		want    policy.Outcome
+	}{
+		{"1.0.0", "", ci, policy.Allowed},
+		{"1.0.0", right, ci, policy.Allowed},
+		{"v1.0", right, ci, policy.Allowed},
+		{"1.0.0+other", right, ci, policy.Allowed},
+		{"1.1.0", right, ci, policy.Allowed},
+		{"1.0.0", other, ci, policy.NotLocked},
+		{"1.0.0", right, nil, policy.NotAllowed},
+		{"1.0.0", other, nil, policy.NotAllowed},
+		{"1.0.0-rc1", right, ci, policy.NotAllowed},
+		{"1.0.1", right, ci, policy.NotAllowed},
+		{"1.2.0", right, nil, policy.Allowed},
+		{"1.2.0", other, nil, policy.Allowed},
+		{"1.2.0", "h1:third", nil, policy.NotLocked},
+	} {
+		for _, m := range []modproxy.Module{vpc, {Host: host, Namespace: "Acme", Name: "VPC", System: "aws"}} {
+			got := r.For(m, test.groups).Decide(version(t, test.version), policy.Facts{Sum: test.sum}, policy.Decided{}, day)
+			equal(t, test.version+" with "+string(test.sum), got.Outcome, test.want)
+		}
+	}
+	only := compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{locked}})
+	equal(t, "the module for others", only.For(vpc, nil).Module().Outcome, policy.NotAllowed)
+	equal(t, "the module", only.For(vpc, ci).Module().Outcome, policy.Allowed)
+}
+
+// What cannot be meant is no rule.
+func TestCompileRefuses(t *testing.T) {
+	allow, deny := rule(t, 1, "allow "+all), rule(t, 1, "deny "+all)
+	with := func(r policy.Rule, f func(*policy.Rule)) policy.Rule { f(&r); return r }
+	for name, c := range map[string]policy.Config{
+		"an empty rule":           {Rules: []policy.Rule{{}}},
+		"both":                    {DefaultDeny: true, Rules: []policy.Rule{with(allow, func(r *policy.Rule) { r.Deny = r.Allow })}},
+		"allow without effect":    {Rules: []policy.Rule{allow}},
+		"lock without effect":     {Rules: []policy.Rule{{Locked: []policy.Locked{}}}},
+		"a reason to allow":       {DefaultDeny: true, Rules: []policy.Rule{with(allow, func(r *policy.Rule) { r.Reason = "x" })}},
+		"age of a deny":           {Rules: []policy.Rule{with(deny, func(r *policy.Rule) { r.MinAge = 1 })}},
+		"approval of a deny":      {Rules: []policy.Rule{with(deny, func(r *policy.Rule) { r.Approval = true })}},
+		"a negative age":          {DefaultDeny: true, Rules: []policy.Rule{with(allow, func(r *policy.Rule) { r.MinAge = -1 })}},
+		"versions of a lock file": {DefaultDeny: true, Rules: []policy.Rule{{Locked: []policy.Locked{}, Versions: constraint(t, "1")}}},
+		"no namespace":            {Reserved: []policy.Reserve{{"", nil}}},
+		"a namespace and a name":  {Reserved: []policy.Reserve{{"a/b", nil}}},
+		"a host that is none":     {Reserved: []policy.Reserve{{"a", []string{"-"}}}},
+		"a host as typed":         {Reserved: []policy.Reserve{{"a", []string{"Registry.example.com:443"}}}},
+	} {
+		if _, err := policy.Compile(c); err == nil {
+			t.Errorf("%s is compiled", name)
+		}
+	}
+}

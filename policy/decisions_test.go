@@ -1,0 +1,161 @@
+package policy_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// made is a decision about vpc, as "action versions".
+type made struct {
+	action   modproxy.Action
+	versions string
+}
+
+// gate returns a gate with rules, whose ledger has decisions.
+func gate(r *policy.Rules, list ...made) *policy.Gate {
+	b := &book{}
+	for _, d := range list {
+		b.decide(d.action, d.versions)
+	}
+	g := &policy.Gate{Ledger: b}
+	g.Use(r)
+	return g
+}
+
+// The last decision counts, of those about the same versions and of those that differ.
+func TestDecisions(t *testing.T) {
+	const (
+		approve, reject = modproxy.Approve, modproxy.Reject
+		block, unblock  = modproxy.Block, modproxy.Unblock
+	)
+	wait := rules(t, "allow approval "+all)
+	free := rules(t, "allow "+all)
+	for _, test := range []struct {
+		name  string
+		rules *policy.Rules
+		made  []made
+		want  string // outcomes of 1.0.0, 1.1.0 and the module
+	}{
+		{"none", wait, nil, "unapproved unapproved allowed"},
+		{"one is approved", wait, []made{{approve, "1.0.0"}}, "allowed unapproved allowed"},
+		{"all are approved", wait, []made{{approve, ""}}, "allowed allowed allowed"},
+		{"a range is approved", wait, []made{{approve, ">= 1.1"}}, "unapproved allowed allowed"},
+		{"rejected after approved", wait, []made{{approve, "1.0.0"}, {reject, "1.0.0"}}, "rejected unapproved allowed"},
+		{"approved after rejected", wait, []made{{reject, "1.0.0"}, {approve, "1.0.0"}}, "allowed unapproved allowed"},
+		{"one is approved of all rejected", wait, []made{{reject, ""}, {approve, "1.0.0"}}, "allowed rejected allowed"},
+		{"all are rejected after one is approved", wait, []made{{approve, "1.0.0"}, {reject, ""}}, "rejected rejected allowed"},
+		{"the last one of three", wait, []made{{reject, ""}, {approve, "1.0.0"}, {reject, ""}}, "rejected rejected allowed"},
+		{"approval needs a rule", rules(t), []made{{approve, ""}}, "not_allowed not_allowed not_allowed"},
+		{"approval does not undo a deny", rules(t, "allow "+all, "deny "+all), []made{{approve, ""}}, "denied denied denied"},
+		{"rejected where everything is allowed", compile(t, policy.Config{}), []made{{reject, "1.0.0"}}, "rejected allowed allowed"},
+		{"one is blocked", free, []made{{block, "1.0.0"}}, "blocked allowed allowed"},
+		{"all are blocked", free, []made{{block, ""}}, "blocked blocked blocked"},
+		{"a range is blocked", free, []made{{block, "> 1.0, < 2"}}, "allowed blocked allowed"},
+		{"blocked where everything is allowed", compile(t, policy.Config{}), []made{{block, "1.0.0"}}, "blocked allowed allowed"},
+		{"blocked before denied", rules(t, "deny "+all), []made{{block, ""}}, "blocked blocked blocked"},
+		{"blocked before rejected", free, []made{{block, ""}, {reject, ""}}, "blocked blocked blocked"},
+		{"approved after blocked", free, []made{{block, "1.0.0"}, {approve, "1.0.0"}}, "blocked allowed allowed"},
+		{"unblocked", free, []made{{block, "1.0.0"}, {unblock, "1.0.0"}}, "allowed allowed allowed"},
+		{"all are unblocked", free, []made{{block, ""}, {unblock, ""}}, "allowed allowed allowed"},
+		{"unblocked are other versions", free, []made{{block, ""}, {unblock, "1.0.0"}}, "blocked blocked blocked"},
+		{"one of two blocks ends", free, []made{{block, ""}, {block, "1.1.0"}, {unblock, ""}}, "allowed blocked allowed"},
+		{"blocked again", free, []made{{block, ""}, {unblock, ""}, {block, ""}}, "blocked blocked blocked"},
+		{"unblocked before", free, []made{{unblock, ""}, {block, ""}}, "blocked blocked blocked"},
+		{"deprecated", free, []made{{modproxy.Deprecate, ""}}, "allowed allowed allowed"},
+		{"deprecated is not approved", wait, []made{{modproxy.Deprecate, ""}}, "unapproved unapproved allowed"},
+	} {
+		g := gate(test.rules, test.made...)
+		got := outcome(t, g, "1.0.0") + " " + outcome(t, g, "1.1.0") + " " + outcome(t, g, "")
+		equal(t, test.name, string(got), test.want)
+	}
+}
+
+// Decisions that are read one by one mean what they mean when they are read at once.
+func TestDecisionsOneByOne(t *testing.T) {
+	b := &book{}
+	g := &policy.Gate{Ledger: b}
+	g.Use(rules(t, "allow approval "+all))
+	for i, step := range []struct {
+		made
+		want policy.Outcome
+	}{
+		{made{modproxy.Approve, "1.0.0"}, policy.Allowed},
+		{made{modproxy.Block, ""}, policy.Blocked},
+		{made{modproxy.Reject, "1.0.0"}, policy.Blocked},
+		{made{modproxy.Unblock, ""}, policy.Rejected},
+		{made{modproxy.Approve, ""}, policy.Allowed},
+		{made{modproxy.Deprecate, ""}, policy.Allowed},
+		{made{modproxy.Reject, "> 1"}, policy.Allowed},
+	} {
+		b.decide(step.action, step.versions)
+		if err := g.Follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := outcome(t, g, "1.0.0"); got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+}
+
+// An approval ends at the instant at which it does; a rejection does not end.
+func TestApprovalEnds(t *testing.T) {
+	s := rules(t, "allow approval "+all).For(vpc, nil)
+	for _, test := range []struct {
+		action modproxy.Action
+		until  time.Time
+		want   policy.Outcome
+	}{
+		{modproxy.Approve, day.Add(1), policy.Allowed},
+		{modproxy.Approve, day, policy.Unapproved},
+		{modproxy.Approve, day.Add(-1), policy.Unapproved},
+		{modproxy.Reject, day.Add(-1), policy.Rejected},
+	} {
+		d := &modproxy.Decision{Action: test.action, Until: test.until}
+		got := s.Decide(version(t, "1.0.0"), policy.Facts{}, policy.Decided{Review: d}, day)
+		equal(t, string(test.action)+" until "+test.until.String(), got.Outcome, test.want)
+	}
+}
+
+// The gate looks at the clock for each question.
+func TestApprovalEndsInGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		b.add(modproxy.Decision{Module: vpc, Action: modproxy.Approve, Time: time.Now(), Until: time.Now().Add(time.Hour)})
+		g := &policy.Gate{Ledger: b}
+		g.Use(rules(t, "allow approval "+all))
+		time.Sleep(time.Hour - 1)
+		equal(t, "before", outcome(t, g, "1.0.0"), policy.Allowed)
+		time.Sleep(1)
+		equal(t, "then", outcome(t, g, "1.0.0"), policy.Unapproved)
+	})
+}
+
+// A decision is about a module in whatever spelling, and about no other one.
+func TestDecisionsAreAboutModules(t *testing.T) {
+	b := &book{}
+	odd := modproxy.Module{Host: host, Namespace: "ACME", Name: "Vpc", System: "aws"}
+	b.add(modproxy.Decision{Module: odd, Action: modproxy.Block, Versions: "v1.0", Time: day})
+	g := &policy.Gate{Ledger: b}
+	near := vpc
+	near.Name = "vpcs"
+	for _, test := range []struct {
+		module  modproxy.Module
+		version string
+		want    policy.Outcome
+	}{
+		{vpc, "1.0.0", policy.Blocked},
+		{odd, "1.0.0+build", policy.Blocked},
+		{vpc, "1.0.0-rc1", policy.Blocked},
+		{vpc, "1.0.1", policy.Allowed},
+		{near, "1.0.0", policy.Allowed},
+	} {
+		verdict, err := g.Decide(t.Context(), test.module.At(test.version))
+		if err != nil || verdict.Outcome != test.want {
+			t.Errorf("%s: %s, %v; want %s", test.module.At(test.version), verdict.Outcome, err, test.want)
+		}
+	}
+}

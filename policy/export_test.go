@@ -1,0 +1,13 @@
+package policy
+
+import "github.com/modproxy/modproxy"
+
+// Find returns the rules that the index has for a module.
+func (r *Rules) Find(m modproxy.Module) (found []*Rule) {
+	segments := segmentsOf(m)
+	r.index.find(segments[:], func(rule *Rule) { found = append(found, rule) })
+	return found
+}
+
+// Matches is matches.
+func Matches(glob, s string) bool { return matches(glob, s) }

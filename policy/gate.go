@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Ledger has the decisions of operators, and what versions are.
+type Ledger interface {
+	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	// Decisions returns the decisions from a position on, in the order in which they were made, and the position behind
+	// them. Zero is the position of the first one.
+	Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error)
+}
+
+// Sights knows when versions were first listed.
+type Sights interface {
+	// Sight returns what is known of a module. Case does not count. The zero Sight, with a nil error, is an answer.
+	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+}
+
+// Gate makes the verdicts. Its fields are set before the first question. It is safe for concurrent use.
+type Gate struct {
+	Ledger Ledger
+	Sights Sights // nil: no age is known
+
+	once  sync.Once
+	state atomic.Pointer[state]
+	began time.Time
+	read  atomic.Int64 // when decisions were last looked for, since began; zero: never
+
+	changing chan struct{} // has an element while the state is made anew
+	next     int64         // position of the next decision; guarded by changing
+}
+
+// state is what verdicts are made of. It is not changed.
+type state struct {
+	rules      *Rules
+	decisions  decisions
+	selections *lru.Cache[selectionKey, *Selection]
+	lists      *lru.Cache[listKey, list]
+}
+
+type selectionKey struct {
+	module modproxy.Module
+	groups string
+}
+
+const (
+	rereadAfter   = time.Second     // how long decisions count without being looked for
+	rereadWithin  = 5 * time.Second // how long that may take
+	maxSelections = 16 << 10
+	maxLists      = 256
+)
+
+func (g *Gate) start() {
+	open, _ := Compile(Config{})
+	g.state.Store(newState(open, nil))
+	g.changing, g.began = make(chan struct{}, 1), time.Now()
+}
+
+func newState(rules *Rules, all decisions) *state {
+	selections, _ := lru.New[selectionKey, *Selection](maxSelections) // fails for no size only
+	lists, _ := lru.New[listKey, list](maxLists)
+	return &state{rules, all, selections, lists}
+}
+
+// Use makes verdicts by other rules from now on.
+func (g *Gate) Use(rules *Rules) {
+	g.once.Do(g.start)
+	for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(rules, was.decisions)); was = g.state.Load() {
+	}
+}
+
+// Rules returns the rules in force.
+func (g *Gate) Rules() *Rules {
+	g.once.Do(g.start)
+	return g.state.Load().rules
+}
+
+// Follow reads the decisions that were made since it was last called. Verdicts call it when a second has passed; what makes
+// a decision calls it, too. After an error the decisions count that were read before.
+func (g *Gate) Follow(ctx context.Context) error {
+	g.once.Do(g.start)
+	select {
+	case g.changing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-g.changing }()
+	more, next, err := g.Ledger.Decisions(ctx, g.next)
+	if err != nil {
+		return err
+	}
+	if len(more) > 0 {
+		for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(was.rules, was.decisions.with(more))); was = g.state.Load() {
+		}
+	}
+	g.next = next
+	g.read.Store(g.elapsed())
+	return nil
+}
+
+// elapsed returns the time since g began, at least 1. A jump of the wall clock does not move it.
+func (g *Gate) elapsed() int64 { return max(1, int64(time.Since(g.began))) }
+
+// now returns the state in force.
+func (g *Gate) now(ctx context.Context) (*state, error) {
+	g.once.Do(g.start)
+	last, now := g.read.Load(), g.elapsed()
+	switch {
+	case last == 0:
+		if err := g.Follow(ctx); err != nil {
+			return nil, fmt.Errorf("%w: policy: the decisions cannot be read: %w", modproxy.ErrUnavailable, err)
+		}
+	case now-last > int64(rereadAfter) && g.read.CompareAndSwap(last, now):
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadWithin)
+		defer cancel()
+		_ = g.Follow(ctx) // what was read before counts; the ledger tells its own failures
+	}
+	return g.state.Load(), nil
+}
+
+// idle reports whether everything is allowed.
+func (s *state) idle() bool { return s.rules.trivial && len(s.decisions) == 0 }
+
+func (s *state) selection(m modproxy.Module, groups []string) *Selection {
+	key := selectionKey{module: m}
+	for _, group := range groups {
+		key.groups += strconv.Itoa(len(group)) + ":" + group
+	}
+	if known, ok := s.selections.Get(key); ok {
+		return known
+	}
+	made := s.rules.For(m, groups)
+	s.selections.Add(key, made)
+	return made
+}
+
+// Decide returns the verdict about a version for the client of ctx, or about a module if the version is empty: that is
+// refused if every version of it is. The mode of the rules makes no difference.
+//
+// Errors: [modproxy.ErrInvalid] for what is no version; [modproxy.ErrUnavailable] when what the verdict needs cannot be
+// read.
+func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, error) {
+	s, err := g.now(ctx)
+	if err != nil || s.idle() {
+		return Verdict{Outcome: Allowed}, err
+	}
+	return g.decide(ctx, s, v, "")
+}
+
+// decide returns the verdict about a version. content is what it has, if that is known better than the ledger knows it.
+func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, content modproxy.Sum) (Verdict, error) {
+	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
+	if v.Version == "" {
+		block := s.decisions.about(v.Module).blocked()
+		if verdict := sel.Module(); block == nil || verdict.Outcome == Reserved {
+			return verdict, nil
+		}
+		return Verdict{Outcome: Blocked, Decision: block}, nil
+	}
+	version, err := modproxy.ParseVersion(v.Version)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return g.judge(ctx, s, sel)(version, content)
+}
+
+// judge returns what makes the verdicts about the versions of one module.
+func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) func(modproxy.Version, modproxy.Sum) (Verdict, error) {
+	var sight modproxy.Sight
+	var errSight error
+	if sel.NeedsAge() && g.Sights != nil {
+		sight, errSight = g.Sights.Sight(ctx, sel.module)
+	}
+	decided, now := s.decisions.about(sel.module), time.Now()
+	return func(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
+		name := v.String()
+		facts := Facts{Sum: content}
+		if _, seen := sight.Of(name); seen {
+			facts.Since, facts.Met = sight.Since(name), sight.Met
+		}
+		if sel.locked || sel.NeedsAge() && facts.Since.IsZero() {
+			rec, err := g.Ledger.Lookup(ctx, sel.module.At(name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return Verdict{}, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
+			}
+			facts.Sum = cmp.Or(content, rec.Sum)
+			if facts.Since.IsZero() && rec.Reason == "" && (facts.Met.IsZero() || rec.Time.Before(facts.Met)) {
+				facts.Since = rec.Time // it was listed then
+			}
+		}
+		verdict := sel.Decide(v, facts, decided.of(v), now)
+		if verdict.Outcome == TooYoung && errSight != nil {
+			return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, errSight)
+		}
+		return verdict, nil
+	}
+}

@@ -1,0 +1,214 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// Who makes a decision calls Follow, and it counts at once.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(nil)
+		equal(t, "before", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		f.book.decide(modproxy.Block, "")
+		equal(t, "decided by another process", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		if err := f.Gate.Follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "followed", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+	})
+}
+
+// What another process decides counts within a second, and the ledger is asked no more often than that.
+func TestDecisionsAreSeenWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow "+all))
+		equal(t, "before", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		f.book.decide(modproxy.Block, "1.0.0")
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			equal(t, "still", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		}
+		equal(t, "asked", f.book.asked, 1)
+		time.Sleep(time.Millisecond)
+		equal(t, "after a second", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+		equal(t, "asked again", f.book.asked, 2)
+		equal(t, "another version", outcome(t, f.Gate, "1.1.0"), policy.Allowed)
+		equal(t, "not asked again", f.book.asked, 2)
+	})
+}
+
+// When decisions cannot be read, those count that were.
+func TestLedgerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow "+all))
+		f.book.decide(modproxy.Block, "1.0.0")
+		equal(t, "blocked", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+		f.book.fail(errors.New("no disk"))
+		f.book.decide(modproxy.Block, "1.1.0")
+		for range 10 {
+			time.Sleep(1100 * time.Millisecond)
+			equal(t, "still blocked", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+			equal(t, "not known", outcome(t, f.Gate, "1.1.0"), policy.Allowed)
+		}
+		if err := f.Gate.Follow(t.Context()); err == nil {
+			t.Error("Follow does not fail")
+		}
+		f.book.fail(nil)
+		time.Sleep(1100 * time.Millisecond)
+		equal(t, "known", outcome(t, f.Gate, "1.1.0"), policy.Blocked)
+		equal(t, "at last blocked", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+	})
+}
+
+// When they were never read nothing is allowed, not even by a gate without rules.
+func TestGateFailsClosed(t *testing.T) {
+	for _, r := range []*policy.Rules{nil, rules(t, "allow "+all)} {
+		f := newFixture(r)
+		f.book.fail(errors.New("no disk"))
+		_, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0"))
+		_, errVersions := f.Versions(t.Context(), vpc)
+		_, errLocation := f.Location(t.Context(), vpc.At("1.0.0"))
+		_, errPackage := f.Package(t.Context(), vpc.At("1.0.0"))
+		for _, err := range []error{err, errVersions, errLocation, errPackage} {
+			if !errors.Is(err, modproxy.ErrUnavailable) || errors.Is(err, modproxy.ErrDenied) {
+				t.Errorf("%v is not unavailable", err)
+			}
+		}
+		equal(t, "asked of next", len(f.next.count), 0)
+		f.book.fail(nil)
+		equal(t, "then", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+	}
+}
+
+// What the verdict needs has to be known.
+func TestFactsFail(t *testing.T) {
+	f := newFixture(rules(t, "allow age=24h "+all))
+	f.Gate.Sights = sightsFail{}
+	_, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0"))
+	if !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+	if _, err := f.Versions(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+	equal(t, "of another module", f.other(t), policy.NotAllowed)
+
+	lock := policy.Rule{Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
+	f = newFixture(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{lock}}))
+	equal(t, "locked", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+	f.book.fail(errors.New("no disk"))
+	if _, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+	if _, err := f.Gate.Decide(t.Context(), vpc.At("latest")); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func (f *fixture) other(t *testing.T) policy.Outcome {
+	m := vpc
+	m.Name = "other"
+	verdict, err := f.Gate.Decide(t.Context(), m.At("1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verdict.Outcome
+}
+
+// The gate knows since when versions are listed, and the sum of a locked one.
+func TestGateFacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		f := newFixture(rules(t, "allow age=24h "+all))
+		equal(t, "no age is known", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
+		f.Gate.Sights = sights{vpc: {Met: now, Versions: map[string]modproxy.VersionSight{
+			"1.0.0": {}, "1.1.0": {Published: now.Add(-24 * time.Hour)}, "1.2.0": {Seen: now.Add(-time.Hour)},
+		}}}
+		equal(t, "listed when it was met", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
+		equal(t, "published before", outcome(t, f.Gate, "1.1.0"), policy.Allowed)
+		equal(t, "seen later", outcome(t, f.Gate, "1.2.0"), policy.TooYoung)
+		time.Sleep(23*time.Hour - 1)
+		equal(t, "seen later, a tick before", outcome(t, f.Gate, "1.2.0"), policy.TooYoung)
+		time.Sleep(1)
+		equal(t, "seen later, old enough", outcome(t, f.Gate, "1.2.0"), policy.Allowed)
+		time.Sleep(time.Hour)
+		equal(t, "listed when it was met, old enough", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+
+		f.Gate.Use(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}}}))
+		f.book.record(vpc.At("1.0.0"), other)
+		equal(t, "other content", outcome(t, f.Gate, "1.0.0"), policy.NotLocked)
+		f.book.record(vpc.At("1.0.0"), right)
+		equal(t, "the content", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+	})
+}
+
+// Other rules count from the next question on, and decisions stay.
+func TestUse(t *testing.T) {
+	f := newFixture(nil)
+	equal(t, "open", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+	f.book.decide(modproxy.Block, "1.1.0")
+	if err := f.Gate.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := rules(t, "deny "+all+" 1.0.0", "allow "+all)
+	f.Gate.Use(r)
+	equal(t, "rules", f.Gate.Rules(), r)
+	equal(t, "denied", outcome(t, f.Gate, "1.0.0"), policy.Denied)
+	equal(t, "blocked", outcome(t, f.Gate, "1.1.0"), policy.Blocked)
+	f.Gate.Use(rules(t))
+	equal(t, "not allowed", outcome(t, f.Gate, "1.0.0"), policy.NotAllowed)
+	equal(t, "still blocked", outcome(t, f.Gate, "1.1.0"), policy.Blocked)
+	equal(t, "the rules of a new gate", (&policy.Gate{}).Rules().DefaultDeny, false)
+}
+
+// Rules change and decisions are made while many ask. A block that was followed holds in every state that comes after.
+func TestUseWhileDeciding(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all))
+	f.book.decide(modproxy.Block, "9.9.9")
+	if err := f.Gate.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	both := []*policy.Rules{rules(t, "allow age=24h "+all), rules(t, "deny "+all+" 1.0.0", "allow group=g1 "+all)}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking, changing sync.WaitGroup
+	for i := range 4 {
+		asking.Go(func() {
+			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: []string{fmt.Sprint("g", i%2)}})
+			for range 300 {
+				if v, err := f.Gate.Decide(ctx, vpc.At("9.9.9")); err != nil || v.Outcome != policy.Blocked {
+					t.Errorf("%s, %v", v.Outcome, err)
+				}
+				f.Versions(ctx, vpc)
+				if p, err := f.Package(ctx, vpc.At("1.0.0")); err == nil {
+					p.Read(make([]byte, 10))
+					p.Close()
+				}
+			}
+		})
+	}
+	changing.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			f.Gate.Use(both[i%2])
+			runtime.Gosched()
+		}
+	})
+	changing.Go(func() {
+		for i := 0; ctx.Err() == nil && i < 300; i++ {
+			f.book.decide(modproxy.Block, fmt.Sprintf("2.%d.0", i))
+			f.Gate.Follow(ctx)
+		}
+	})
+	asking.Wait()
+	cancel()
+	changing.Wait()
+}

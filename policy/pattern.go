@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// Pattern stands for module addresses: host/namespace/name/system. In each of the four segments * stands for any number of
+// any characters, but never for a slash. Case does not count. The zero Pattern stands for nothing.
+type Pattern struct {
+	text     string
+	segments [4]string // in lower case
+}
+
+// ParsePattern reads a pattern. A host without * may be written in any way in which a client takes it. Its error is
+// [modproxy.ErrInvalid].
+func ParsePattern(s string) (p Pattern, err error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != len(p.segments) {
+		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * stands for a segment or a part of one, "+
+			"as in registry.terraform.io/terraform-aws-modules/*/aws", modproxy.ErrInvalid, s)
+	}
+	if !strings.Contains(parts[0], "*") {
+		if parts[0], err = hostname.Parse(parts[0]); err != nil {
+			return p, fmt.Errorf("%.160q: %w", s, err)
+		}
+	}
+	p.text = s
+	for i, part := range parts {
+		allowed := "-_*"
+		if i == 0 {
+			allowed = "-*.:"
+		}
+		if !isGlob(part, allowed) {
+			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q cannot be a part of a module address", modproxy.ErrInvalid, s, parts[i])
+		}
+		part = strings.ToLower(part)
+		if i == 0 {
+			part = strings.TrimSuffix(part, ":443")
+		}
+		for strings.Contains(part, "**") {
+			part = strings.ReplaceAll(part, "**", "*")
+		}
+		p.segments[i] = part
+	}
+	return p, nil
+}
+
+// isGlob reports whether s has nothing but letters and digits of ASCII, and what is allowed besides.
+func isGlob(s, allowed string) bool {
+	return s != "" && len(s) <= 300 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(allowed, r)
+	})
+}
+
+// String returns the pattern as it was written.
+func (p Pattern) String() string { return p.text }
+
+// IsZero reports whether p stands for nothing.
+func (p Pattern) IsZero() bool { return p.text == "" }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.text), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]; its error is that of [ParsePattern]. No text is the zero Pattern.
+func (p *Pattern) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*p = Pattern{}
+		return nil
+	}
+	*p, err = ParsePattern(string(text))
+	return err
+}
+
+// Match reports whether p stands for m.
+func (p Pattern) Match(m modproxy.Module) bool {
+	for i, s := range segmentsOf(m.Folded()) {
+		if !matches(p.segments[i], s) {
+			return false
+		}
+	}
+	return true
+}
+
+func segmentsOf(m modproxy.Module) [4]string { return [4]string{m.Host, m.Namespace, m.Name, m.System} }
+
+// MatchName reports whether a glob, in which * stands for anything, stands for a name. Case does not count.
+func MatchName(glob, name string) bool { return matches(strings.ToLower(glob), strings.ToLower(name)) }
+
+// matches reports whether s is what glob, in which * stands for anything, stands for. It takes time proportional to the
+// length of both for each star at most.
+func matches(glob, s string) bool {
+	prefix, rest, ok := strings.Cut(glob, "*")
+	if !ok {
+		return glob == s
+	}
+	s, ok = strings.CutPrefix(s, prefix)
+	for ok {
+		var part string
+		if part, rest, ok = strings.Cut(rest, "*"); !ok {
+			return strings.HasSuffix(s, part)
+		}
+		_, s, ok = strings.Cut(s, part)
+	}
+	return false
+}

@@ -1,0 +1,301 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// rounds is how many rules are made, each of which is asked several questions.
+const rounds = 4000
+
+// maker makes rules and questions that are often about each other.
+type maker struct {
+	*rand.Rand
+	t testing.TB
+}
+
+func newMaker(t testing.TB) maker {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	return maker{rand.New(rand.NewSource(seed)), t}
+}
+
+func (m maker) pick(from ...string) string { return from[m.Intn(len(from))] }
+
+func (m maker) module() modproxy.Module {
+	return modproxy.Module{
+		Host:      m.pick("r.example.com", "r.example.org:8443", "x"),
+		Namespace: m.pick("corp", "corp-evil", "a", "ab", "aba"),
+		Name:      m.pick("vpc", "vpc-x", "b"),
+		System:    m.pick("aws", "gcp"),
+	}
+}
+
+func (m maker) version() string {
+	return m.pick("0.9.0", "1.0.0", "1.2.0", "1.2.3", "1.2.3-rc1", "2.0.0", "2.0.0-beta.2")
+}
+
+func (m maker) pattern() policy.Pattern {
+	return pattern(m.t, strings.Join([]string{
+		m.pick("*", "r.example.com", "*.example.*", "r.*", "x", "*:8443"),
+		m.pick("*", "corp", "corp*", "corp-*", "a*a", "*a*", "ab", "*-evil"),
+		m.pick("*", "vpc", "vpc*", "*-x", "b"),
+		m.pick("*", "aws", "g*"),
+	}, "/"))
+}
+
+func (m maker) constraint() modproxy.Constraint {
+	return constraint(m.t, m.pick("", "", "1.2", ">= 1.0", "< 2", "~> 1.2", "!= 1.2.3", "1.2.3-rc1", ">= 1, < 1.2"))
+}
+
+func (m maker) groups() (groups []string) {
+	for _, g := range []string{"a", "b", "c"} {
+		if m.Intn(4) == 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+func (m maker) rule(kind int) policy.Rule {
+	r := policy.Rule{Place: fmt.Sprint("p:", m.Intn(1000)), Groups: m.groups()}
+	switch kind {
+	case 0:
+		r.Deny, r.Versions = m.pattern(), m.constraint()
+	case 1:
+		r.Allow, r.Versions = m.pattern(), m.constraint()
+		r.MinAge = time.Duration(m.Intn(3)) * time.Hour
+		r.Approval = m.Intn(4) == 0
+	default:
+		r.Locked = []policy.Locked{}
+		for range m.Intn(8) {
+			r.Locked = append(r.Locked, policy.Locked{m.module().At(m.version()), modproxy.Sum(m.pick("h1:a", "h1:b"))})
+		}
+	}
+	return r
+}
+
+func (m maker) config() policy.Config {
+	c := policy.Config{DefaultDeny: m.Intn(3) > 0, FirstAllow: m.Intn(2) == 0}
+	for range m.Intn(7) {
+		kind := m.Intn(5) - 1 // as many allow as others
+		if !c.DefaultDeny {
+			kind = 0
+		} else if kind < 0 {
+			kind = 1
+		}
+		c.Rules = append(c.Rules, m.rule(kind))
+	}
+	if m.Intn(5) == 0 {
+		c.Reserved = append(c.Reserved, policy.Reserve{m.pick("corp*", "*a*", "ab"), []string{m.pick("r.example.com", "x")}})
+	}
+	return c
+}
+
+// question is one to [policy.Selection.Decide].
+type question struct {
+	module  modproxy.Module
+	version string
+	groups  []string
+	facts   policy.Facts
+	decided policy.Decided
+}
+
+func (m maker) question() question {
+	q := question{module: m.module(), version: m.version(), groups: m.groups()}
+	past := func() time.Time { return day.Add(-time.Duration(m.Intn(4)) * 45 * time.Minute) }
+	if m.Intn(2) == 0 {
+		q.facts.Since = past()
+	}
+	if m.Intn(2) == 0 {
+		q.facts.Met = past()
+	}
+	q.facts.Sum = modproxy.Sum(m.pick("", "h1:a", "h1:b", "h1:c"))
+	if m.Intn(8) == 0 {
+		q.decided.Block = &modproxy.Decision{Action: modproxy.Block}
+	}
+	if m.Intn(4) == 0 {
+		q.decided.Review = &modproxy.Decision{Action: modproxy.Action(m.pick("approve", "approve", "reject"))}
+		if m.Intn(2) == 0 {
+			q.decided.Review.Until = past().Add(time.Hour)
+		}
+	}
+	return q
+}
+
+func (q question) ask(t testing.TB, r *policy.Rules) policy.Verdict {
+	return r.For(q.module, q.groups).Decide(version(t, q.version), q.facts, q.decided, day)
+}
+
+// Deny wins, whatever else is said, and no rule is passed over.
+func TestDenyWins(t *testing.T) {
+	m := newMaker(t)
+	outcomes := map[policy.Outcome]int{}
+	for range rounds {
+		r := compile(t, m.config())
+		for range 4 {
+			q := m.question()
+			got := q.ask(t, r)
+			outcomes[got.Outcome]++
+			denied := slices.ContainsFunc(r.Rules, func(rule policy.Rule) bool {
+				return rule.Deny.Match(q.module) && rule.Versions.Covers(version(t, q.version)) && isFor(rule, q.groups)
+			})
+			if denied && !got.Refused() || !denied && got.Outcome == policy.Denied {
+				t.Fatalf("%+v by %+v: %s; denied: %v", q, r.Config, got.Outcome, denied)
+			}
+			if (q.decided.Block != nil || q.decided.Review != nil && q.decided.Review.Action == modproxy.Reject) && !got.Refused() {
+				t.Fatalf("%+v by %+v: %s in spite of a decision", q, r.Config, got.Outcome)
+			}
+			if got.Outcome == policy.Allowed && r.DefaultDeny && got.Rule == nil {
+				t.Fatalf("%+v by %+v: allowed by nothing", q, r.Config)
+			}
+			if sel := r.For(q.module, q.groups); sel.Module().Refused() && !got.Refused() {
+				t.Fatalf("%+v by %+v: %s, and the module is %s", q, r.Config, got.Outcome, sel.Module().Outcome)
+			}
+		}
+	}
+	if len(outcomes) < 9 {
+		t.Errorf("the questions are too easy: %v", outcomes)
+	}
+}
+
+func isFor(r policy.Rule, groups []string) bool {
+	return len(r.Groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) })
+}
+
+// The order of rules makes no difference.
+func TestOrderDoesNotMatter(t *testing.T) {
+	m := newMaker(t)
+	for range rounds {
+		c := m.config()
+		r := compile(t, c)
+		m.Shuffle(len(c.Rules), func(i, j int) { c.Rules[i], c.Rules[j] = c.Rules[j], c.Rules[i] })
+		shuffled := compile(t, c)
+		for range 4 {
+			q := m.question()
+			a, b := q.ask(t, r), q.ask(t, shuffled)
+			if a.Outcome != b.Outcome || !a.Until.Equal(b.Until) {
+				t.Fatalf("%+v by %+v: %s until %v, in another order %s until %v", q, c, a.Outcome, a.Until, b.Outcome, b.Until)
+			}
+			if a, b := r.For(q.module, q.groups).Module(), shuffled.For(q.module, q.groups).Module(); a.Outcome != b.Outcome {
+				t.Fatalf("%s by %+v: %s, in another order %s", q.module, c, a.Outcome, b.Outcome)
+			}
+		}
+	}
+}
+
+// Another deny allows nothing more, and another allow refuses nothing more. Neither does a reserved namespace.
+func TestMoreRules(t *testing.T) {
+	m := newMaker(t)
+	for i := range rounds {
+		c := m.config()
+		kind := i % 3
+		c.DefaultDeny = c.DefaultDeny || kind > 0
+		r := compile(t, c)
+		more := c
+		more.Rules = append(slices.Clone(c.Rules), m.rule(kind))
+		grown := compile(t, more)
+		more = c
+		more.Reserved = append(slices.Clone(c.Reserved), policy.Reserve{m.pick("corp*", "*"), []string{"x"}})
+		reserved := compile(t, more)
+		for range 4 {
+			q := m.question()
+			before, after := q.ask(t, r), q.ask(t, grown)
+			if kind == 0 && before.Refused() && !after.Refused() || kind > 0 && !before.Refused() && after.Refused() {
+				t.Fatalf("%+v by %+v: %s, with one more rule %s", q, grown.Config, before.Outcome, after.Outcome)
+			}
+			if before.Refused() && !q.ask(t, reserved).Refused() {
+				t.Fatalf("%+v by %+v: allowed when a namespace is reserved", q, reserved.Config)
+			}
+		}
+	}
+}
+
+// Every spelling of an address and a version has the same verdict.
+func TestSpellingDoesNotMatter(t *testing.T) {
+	m := newMaker(t)
+	for range rounds {
+		r := compile(t, m.config())
+		for range 4 {
+			q := m.question()
+			odd := q
+			odd.module.Namespace = m.capitals(q.module.Namespace)
+			odd.module.Name = m.capitals(q.module.Name)
+			odd.module.System = m.capitals(q.module.System)
+			if len(r.Reserved) == 0 { // see TestDefectReservedHostCase
+				odd.module.Host = m.capitals(q.module.Host)
+			}
+			odd.version = m.pick("", "v") + strings.TrimSuffix(q.version, ".0") + m.pick("", "+build", "+b.1-2")
+			a, b := q.ask(t, r), odd.ask(t, r)
+			if a.Outcome != b.Outcome || !a.Until.Equal(b.Until) || a.Rule != b.Rule {
+				t.Fatalf("%s %s is %+v, %s %s is %+v by %+v", q.module, q.version, a, odd.module, odd.version, b, r.Config)
+			}
+			if a, b := r.For(q.module, q.groups).Module(), r.For(odd.module, q.groups).Module(); a != b {
+				t.Fatalf("%s is %+v, %s is %+v", q.module, a, odd.module, b)
+			}
+		}
+	}
+}
+
+func (m maker) capitals(s string) string {
+	b := []byte(s)
+	for i := range b {
+		if m.Intn(2) == 0 {
+			b[i] = strings.ToUpper(string(b[i]))[0]
+		}
+	}
+	return string(b)
+}
+
+// The index has the rules that a scan finds, each once.
+func TestIndex(t *testing.T) {
+	m := newMaker(t)
+	for range rounds {
+		r := compile(t, m.config())
+		for range 4 {
+			about := m.module()
+			var want []string
+			for i := range r.Rules {
+				if rule := &r.Rules[i]; rule.Allow.Match(about) || rule.Deny.Match(about) {
+					want = append(want, fmt.Sprintf("%p", rule))
+				}
+			}
+			var got []string
+			for _, rule := range r.Find(about) {
+				got = append(got, fmt.Sprintf("%p", rule))
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s by %+v: %d rules, want %d", about, r.Config, len(got), len(want))
+			}
+		}
+	}
+}
+
+// A gate decides what its rules do: that a selection is remembered makes no difference.
+func TestGateRemembers(t *testing.T) {
+	m := newMaker(t)
+	for range rounds / 20 {
+		c := m.config()
+		r := compile(t, c)
+		g := &policy.Gate{Ledger: &book{}}
+		g.Use(r)
+		for range 40 {
+			q := m.question()
+			want := r.For(q.module, q.groups).Decide(version(t, q.version), policy.Facts{}, policy.Decided{}, day)
+			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: q.groups})
+			got, err := g.Decide(ctx, q.module.At(q.version))
+			if err != nil || got.Outcome != want.Outcome || got.Rule != want.Rule {
+				t.Fatalf("%+v by %+v: %+v, %v; want %+v", q, c, got, err, want)
+			}
+		}
+	}
+}

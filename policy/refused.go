@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Refusal is the error for what a verdict refuses: [modproxy.ErrDenied]. Its text is what users read.
+type Refusal struct {
+	Verdict
+	modproxy.ModuleVersion
+	Contact string // whom users ask
+}
+
+func (*Refusal) Unwrap() error { return modproxy.ErrDenied }
+
+func (r *Refusal) Error() string {
+	ask := "ask whoever runs this proxy"
+	if r.Contact != "" {
+		ask = "ask " + r.Contact
+	}
+	return "refused by the policy of this proxy: " + r.why(ask)
+}
+
+func (r *Refusal) why(ask string) string {
+	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+	switch r.Outcome {
+	case Denied:
+		return fmt.Sprintf("%s (%s denies %s%s); %s", cmp.Or(r.Rule.Reason, "a rule denies it"),
+			r.Rule.Place, r.Rule.Deny, versionsOf(r.Rule), ask)
+	case TooYoung:
+		until := "once it is known to have been listed for that long"
+		if !r.Until.IsZero() {
+			until = "from " + day(r.Until.Add(time.Minute-1)) + " on"
+		}
+		return fmt.Sprintf("a version may be used when it has been listed for %s (%s): try again %s, or choose an older version; %s for an exemption",
+			inDays(r.Rule.MinAge), r.Rule.Place, until, ask)
+	case Unapproved:
+		return fmt.Sprintf("it waits for approval (%s): %s to approve it", r.Rule.Place, ask)
+	case Rejected, Blocked:
+		d := r.Decision
+		return fmt.Sprintf("%s on %s by %s: %s; %s", r.Outcome, day(d.Time), d.By, cmp.Or(d.Reason, "no reason is given"), ask)
+	case Reserved:
+		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
+	case NotLocked:
+		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.Rule.Place, ask)
+	}
+	return "no rule allows it: " + ask + " to have it allowed"
+}
+
+func versionsOf(r *Rule) string {
+	if r.Versions.String() == "" {
+		return ""
+	}
+	return " " + r.Versions.String()
+}
+
+// inDays returns d as people say it.
+func inDays(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == day:
+		return "1 day"
+	case d >= day && d%day == 0:
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
+}

@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Registry gives the answers of Next about what the gate allows. What is refused is not asked of Next, not listed, and its
+// package is not opened; a package that is being read ends with an error within a second or so. It is safe for concurrent
+// use.
+type Registry struct {
+	Next modproxy.Registry
+	Gate *Gate
+	// Observe, if not nil, is told about every refusal. It is called from the goroutine that asks, and should be quick.
+	Observe func(Event)
+}
+
+var _ modproxy.Registry = (*Registry)(nil)
+
+// Event is a refusal, or in audit mode what would be one.
+type Event struct {
+	Refusal *Refusal
+	Op      string // "versions", "location" or "package"
+	Asker   modproxy.Asker
+	Audit   bool // it was not refused
+	Hidden  int  // how many versions were left out of a list, of which Refusal is about the newest; else zero
+}
+
+// Versions returns the versions that are allowed.
+//
+// Errors: those of Next; [*Refusal] when none is allowed.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	s, err := r.Gate.now(ctx)
+	if err != nil || s.idle() {
+		if err != nil {
+			return nil, wrap("versions", m.At(""), err)
+		}
+		return r.Next.Versions(ctx, m)
+	}
+	if !s.rules.Audit { // else the versions are observed
+		if err := r.pass(ctx, s, "versions", m.At(""), ""); err != nil {
+			return nil, err
+		}
+	}
+	v, err := r.Next.Versions(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return r.filter(ctx, s, m, v)
+}
+
+// list is what is allowed of a versions document, for a while.
+type list struct {
+	some   *modproxy.Versions // nil when nothing is
+	hidden int
+	newest *Refusal // of what is hidden; may be nil
+	until  time.Time
+}
+
+// listKey names a document and who may see what of it.
+type listKey struct {
+	selection *Selection
+	etag      string
+}
+
+const (
+	listFor    = 10 * time.Second // how long what is allowed of a document is remembered
+	maxListing = 128 << 10        // bytes of a document that is remembered
+)
+
+// filter returns what is allowed of v.
+func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *modproxy.Versions) (*modproxy.Versions, error) {
+	asker := modproxy.AskerOf(ctx)
+	key := listKey{s.selection(m, asker.Groups), v.ETag}
+	l, ok := s.lists.Get(key)
+	if !ok || !time.Now().Before(l.until) {
+		var err error
+		if l, err = r.judge(ctx, s, key.selection, v); err != nil {
+			if s.rules.Audit {
+				return v, nil
+			}
+			return nil, wrap("versions", m.At(""), err)
+		}
+		if len(v.Document) <= maxListing {
+			s.lists.Add(key, l)
+		}
+	}
+	if l.newest != nil {
+		r.observe(Event{l.newest, "versions", asker, s.rules.Audit, l.hidden})
+	}
+	switch {
+	case l.hidden == 0 || s.rules.Audit:
+		return v, nil
+	case l.some == nil:
+		return nil, wrap("versions", m.At(""), l.newest)
+	}
+	some := *l.some
+	some.Dropped, some.Time, some.Hit, some.Stale = v.Dropped, v.Time, v.Hit, v.Stale
+	return &some, nil
+}
+
+// judge finds what is allowed of v.
+func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
+	decide := r.Gate.judge(ctx, s, sel)
+	l.until = time.Now().Add(listFor)
+	var newest modproxy.Version
+	var failed error
+	l.some, err = v.Only(func(entry modproxy.Listed) bool {
+		verdict, err := decide(entry.Version, "")
+		if err != nil {
+			failed = err
+		}
+		if until := verdict.Until; !until.IsZero() && until.Before(l.until) {
+			l.until = until
+		}
+		if !verdict.Refused() {
+			return true
+		}
+		if l.hidden++; l.newest == nil || entry.Version.Compare(newest) > 0 {
+			l.newest, newest = r.refusal(s, sel.module.At(entry.Version.String()), verdict), entry.Version
+		}
+		return false
+	})
+	return l, cmp.Or(failed, err)
+}
+
+// Location returns the answer of Next.
+//
+// Errors: those of Next; [*Refusal].
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	s, err := r.Gate.now(ctx)
+	if err != nil {
+		return modproxy.Location{}, wrap("location", v, err)
+	}
+	if err := r.pass(ctx, s, "location", v, ""); err != nil {
+		return modproxy.Location{}, err
+	}
+	return r.Next.Location(ctx, v)
+}
+
+// Package returns the answer of Next.
+//
+// Errors: those of Next; [*Refusal], which is also the error of a read when the package is refused meanwhile.
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	s, err := r.Gate.now(ctx)
+	if err != nil {
+		return nil, wrap("package", v, err)
+	}
+	if err := r.pass(ctx, s, "package", v, ""); err != nil {
+		return nil, err
+	}
+	p, err := r.Next.Package(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if !s.idle() && s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked { // its content is known by now
+		if err := r.pass(ctx, s, "package", v, p.Sum); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	guarded := *p
+	guarded.ReadSeekCloser = &guard{ReadSeekCloser: p.ReadSeekCloser, registry: r, ctx: ctx, version: v, sum: p.Sum, state: s, judged: time.Now()}
+	return &guarded, nil
+}
+
+// pass returns an error if v is refused. content is what it has, if that is known.
+func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.ModuleVersion, content modproxy.Sum) error {
+	if s.idle() {
+		return nil
+	}
+	verdict, err := r.Gate.decide(ctx, s, v, content)
+	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
+		if _, err := r.Next.Versions(ctx, v.Module); err != nil && !s.rules.Audit {
+			return err
+		}
+		verdict, err = r.Gate.decide(ctx, s, v, content)
+	}
+	switch {
+	case err != nil && s.rules.Audit:
+		return nil
+	case err != nil:
+		return wrap(op, v, err)
+	case !verdict.Refused():
+		return nil
+	}
+	refusal := r.refusal(s, v, verdict)
+	r.observe(Event{refusal, op, modproxy.AskerOf(ctx), s.rules.Audit, 0})
+	if s.rules.Audit {
+		return nil
+	}
+	return wrap(op, v, refusal)
+}
+
+func (r *Registry) refusal(s *state, v modproxy.ModuleVersion, verdict Verdict) *Refusal {
+	return &Refusal{verdict, v, s.rules.Contact}
+}
+
+func (r *Registry) observe(e Event) {
+	if r.Observe != nil {
+		r.Observe(e)
+	}
+}
+
+// wrap adds the question to err.
+func wrap(op string, v modproxy.ModuleVersion, err error) error {
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+}
+
+// guard reads a package as long as it is allowed.
+type guard struct {
+	io.ReadSeekCloser
+	registry *Registry
+	ctx      context.Context
+	version  modproxy.ModuleVersion
+	sum      modproxy.Sum
+	state    *state // by which it was allowed
+	judged   time.Time
+}
+
+func (g *guard) Read(p []byte) (int, error) {
+	s, err := g.registry.Gate.now(g.ctx)
+	if err != nil {
+		return 0, err
+	}
+	if s != g.state || !s.idle() && !s.rules.Audit && time.Since(g.judged) > rereadAfter {
+		if err := g.registry.pass(g.ctx, s, "package", g.version, g.sum); err != nil {
+			return 0, err
+		}
+		g.state, g.judged = s, time.Now()
+	}
+	return g.ReadSeekCloser.Read(p)
+}

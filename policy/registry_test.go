@@ -1,0 +1,249 @@
+package policy_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// refusalOf returns the refusal that err is, and fails the test if it is none.
+func refusalOf(t testing.TB, err error) *policy.Refusal {
+	t.Helper()
+	var refusal *policy.Refusal
+	if !errors.As(err, &refusal) || !errors.Is(err, modproxy.ErrDenied) {
+		t.Fatalf("%v is no refusal", err)
+	}
+	return refusal
+}
+
+// What is refused does not reach Next.
+func TestRefusedIsNotAsked(t *testing.T) {
+	f := newFixture(compile(t, policy.Config{Contact: "#platform", Rules: []policy.Rule{rule(t, 1, "deny "+all)}}))
+	_, err := f.Versions(t.Context(), vpc)
+	equal(t, "versions", err.Error(), "versions registry.example.com/acme/vpc/aws: refused by the policy of this proxy: "+
+		"a rule denies it (p:1 denies registry.example.com/acme/vpc/aws); ask #platform")
+	refusalOf(t, err)
+	_, err = f.Location(t.Context(), vpc.At("1.0.0"))
+	equal(t, "location", refusalOf(t, err).Version, "1.0.0")
+	_, err = f.Package(t.Context(), vpc.At("1.0.0"))
+	equal(t, "package", refusalOf(t, err).Outcome, policy.Denied)
+	equal(t, "asked of next", len(f.next.count), 0)
+	var ops []string
+	for _, e := range f.events {
+		ops = append(ops, e.Op)
+	}
+	equal(t, "observed", strings.Join(ops, " "), "versions location package")
+}
+
+// One version is refused, and the others are not.
+func TestRefusedVersion(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all, "deny "+all+" 2.0.0"))
+	equal(t, "listed", f.versions(t.Context()), "1.0.0 1.1.0")
+	equal(t, "hidden", f.events[0].Hidden, 1)
+	equal(t, "the newest", f.events[0].Refusal.Version, "2.0.0")
+	_, err := f.Location(t.Context(), vpc.At("2.0.0"))
+	refusalOf(t, err)
+	_, err = f.Package(t.Context(), vpc.At("2.0.0"))
+	refusalOf(t, err)
+	equal(t, "locations", f.next.count["location"], 0)
+	equal(t, "packages", f.next.count["package"], 0)
+	if l, err := f.Location(t.Context(), vpc.At("1.0.0")); err != nil || l.URL != "https://files.example.com/1.0.0" {
+		t.Errorf("%v, %v", l, err)
+	}
+	p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(p)
+	equal(t, "content", string(content), "content of the package")
+	equal(t, "error", errors.Join(err, p.Close()), nil)
+	equal(t, "closed", f.next.closed, 1)
+	equal(t, "events", len(f.events), 3)
+}
+
+// A list of which nothing is allowed is a refusal, of its newest version.
+func TestNothingIsAllowed(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all+" > 9", "allow approval "+all+" 1.1.0"))
+	for range 2 {
+		_, err := f.Versions(t.Context(), vpc)
+		refusal := refusalOf(t, err)
+		equal(t, "about", refusal.ModuleVersion.String(), vpc.At("2.0.0").String())
+		equal(t, "outcome", refusal.Outcome, policy.NotAllowed)
+		equal(t, "hidden", f.events[len(f.events)-1].Hidden, 3)
+	}
+}
+
+// A client sees what its groups may use, and not what those of another may.
+func TestListsOfGroups(t *testing.T) {
+	f := newFixture(rules(t, "allow group=old "+all+" < 2", "allow group=new "+all+" >= 2"))
+	for range 2 {
+		for groups, want := range map[string]string{"old": "1.0.0 1.1.0", "new": "2.0.0", "old new": "1.0.0 1.1.0 2.0.0"} {
+			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "c", Groups: strings.Fields(groups)})
+			equal(t, groups, f.versions(ctx), want)
+		}
+	}
+	_, err := f.Versions(t.Context(), vpc)
+	equal(t, "of nobody", refusalOf(t, err).Outcome, policy.NotAllowed)
+}
+
+// A mode that only observes refuses nothing.
+func TestAudit(t *testing.T) {
+	f := newFixture(compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all+" >= 1.1")}}))
+	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "ci"})
+	equal(t, "listed", f.versions(ctx), "1.0.0 1.1.0 2.0.0")
+	if _, err := f.Location(ctx, vpc.At("2.0.0")); err != nil {
+		t.Error(err)
+	}
+	p, err := f.Package(ctx, vpc.At("2.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.book.decide(modproxy.Block, "2.0.0")
+	f.Gate.Follow(ctx)
+	if _, err := io.ReadAll(p); err != nil {
+		t.Error(err)
+	}
+	want := []policy.Event{{Op: "versions", Hidden: 2}, {Op: "location"}, {Op: "package"}, {Op: "package"}}
+	equal(t, "events", len(f.events), len(want))
+	for i, e := range f.events {
+		if !e.Audit || e.Asker.Name != "ci" || e.Refusal.Version != "2.0.0" || e.Op != want[i].Op || e.Hidden != want[i].Hidden {
+			t.Errorf("%+v, want %+v", e, want[i])
+		}
+	}
+	verdict, err := f.Gate.Decide(ctx, vpc.At("1.1.0"))
+	if err != nil || verdict.Outcome != policy.Denied {
+		t.Errorf("the verdict itself is %s, %v", verdict.Outcome, err)
+	}
+}
+
+// A package that is blocked while it is read is not read to its end.
+func TestBlockedWhileRead(t *testing.T) {
+	for name, begins := range map[string]*policy.Rules{"with rules": rules(t, "allow "+all), "without": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(begins)
+			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			piece := make([]byte, 4)
+			if n, err := p.Read(piece); n != 4 || err != nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+			f.book.decide(modproxy.Block, "2.0.0")
+			time.Sleep(2 * time.Second)
+			if n, err := p.Read(piece); n != 4 || err != nil {
+				t.Errorf("%s: when another is blocked: %d, %v", name, n, err)
+			}
+			f.book.decide(modproxy.Block, "1.0.0")
+			time.Sleep(1100 * time.Millisecond)
+			for range 2 {
+				n, err := p.Read(piece)
+				equal(t, name+": outcome", refusalOf(t, err).Outcome, policy.Blocked)
+				equal(t, name+": bytes", n, 0)
+			}
+			if err := p.Close(); err != nil || f.next.closed != 1 {
+				t.Errorf("%s: close: %v, %d", name, err, f.next.closed)
+			}
+		})
+	}
+}
+
+// A package that is refused while Next brings it is not read at all.
+func TestBlockedWhileFetched(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all))
+	f.next.opened = func() {
+		f.book.decide(modproxy.Block, "")
+		f.Gate.Follow(t.Context())
+	}
+	p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+	if err == nil {
+		defer p.Close()
+		_, err = io.ReadAll(p)
+	}
+	equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
+}
+
+// A locked package with other content is refused when it is known, and closed.
+func TestLockedPackage(t *testing.T) {
+	lock := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
+	for _, test := range []struct {
+		sum  modproxy.Sum
+		want policy.Outcome
+	}{{right, policy.Allowed}, {other, policy.NotLocked}} {
+		f := newFixture(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{lock}}))
+		f.next.sum = test.sum
+		f.next.opened = func() { f.book.record(vpc.At("1.0.0"), test.sum) } // as the ledger's layer does
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if test.want == policy.Allowed {
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Close()
+			continue
+		}
+		equal(t, "outcome", refusalOf(t, err).Outcome, test.want)
+		equal(t, "closed", f.next.closed, 1)
+		_, err = f.Location(t.Context(), vpc.At("1.0.0"))
+		equal(t, "afterwards", refusalOf(t, err).Outcome, test.want)
+	}
+}
+
+// What is allowed of a document is remembered; how old it is and where it came from is not.
+func TestListIsRemembered(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all, "deny "+all+" 2.0.0"))
+	first, err := f.Versions(t.Context(), vpc)
+	if err != nil || first.Hit || first.Stale || !first.Time.Equal(day) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	f.next.hit, f.next.stale = true, true
+	second, err := f.Versions(t.Context(), vpc)
+	if err != nil || !second.Hit || !second.Stale || first.Hit || first.Stale {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	equal(t, "asked of next", f.next.count["versions"], 2)
+	equal(t, "entity tag", second.ETag, first.ETag)
+	if &first.Document[0] != &second.Document[0] || &first.Compressed[0] != &second.Compressed[0] {
+		t.Error("the document was made twice")
+	}
+	f.next.listed = "1.0.0 1.1.0 1.2.0 2.0.0"
+	equal(t, "another document", f.versions(t.Context()), "1.0.0 1.1.0 1.2.0")
+	f.book.decide(modproxy.Block, "1.0.0")
+	f.Gate.Follow(t.Context())
+	equal(t, "after a block", f.versions(t.Context()), "1.1.0 1.2.0")
+	f.Gate.Use(rules(t, "allow "+all))
+	equal(t, "after other rules", f.versions(t.Context()), "1.1.0 1.2.0 2.0.0")
+}
+
+// A list that is wholly allowed is that of Next.
+func TestWholeList(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all))
+	f.next.hit = true
+	v, err := f.Versions(t.Context(), vpc)
+	whole, _ := document(f.next.listed)
+	if err != nil || v.ETag != whole.ETag || !v.Hit {
+		t.Errorf("%+v, %v", v, err)
+	}
+	equal(t, "events", len(f.events), 0)
+}
+
+// A version is listed as soon as it is old enough, however short a list is remembered.
+func TestListEndsWithAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow age=24h "+all))
+		now := time.Now()
+		f.Gate.Sights = sights{vpc: {Met: now.Add(-time.Hour * 48), Versions: map[string]modproxy.VersionSight{
+			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)},
+		}}}
+		equal(t, "now", f.versions(t.Context()), "1.0.0 1.1.0")
+		time.Sleep(3*time.Second - 1)
+		equal(t, "a tick before", f.versions(t.Context()), "1.0.0 1.1.0")
+		time.Sleep(2)
+		equal(t, "then", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
+	})
+}

@@ -1,0 +1,215 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// Rule allows or denies versions of modules. It has one of Allow, Deny and Locked.
+type Rule struct {
+	Place string // where it stands, for people: "policy.yaml:12"
+
+	Allow  Pattern
+	Deny   Pattern
+	Locked []Locked // of an allow_locked; not nil there, and may be empty
+
+	Versions modproxy.Constraint // allowed as clients select them, denied as [modproxy.Constraint.Covers] has it
+	Groups   []string            // for whom the rule is; for everybody when it is empty
+	MinAge   time.Duration       // of an allow: how long a version was listed before it may be used
+	Approval bool                // of an allow: an operator approves each version
+	Reason   string              // of a deny: what users are told
+}
+
+// Locked is a version that may be used if it has that content.
+type Locked struct {
+	modproxy.ModuleVersion
+	Sum modproxy.Sum
+}
+
+// Config is what [Compile] makes rules of. The zero Config allows everything.
+type Config struct {
+	DefaultDeny bool   // what no rule allows is refused
+	Audit       bool   // nothing is refused: what would be is observed
+	Contact     string // stands in every refusal
+	FirstAllow  bool   // a version without a known age is old enough
+	Reserved    []Reserve
+	Rules       []Rule
+}
+
+// Reserve keeps the namespaces that match a glob for some hosts: under every other host they are refused.
+type Reserve struct {
+	Namespace string   // in which * stands for anything
+	Hosts     []string // normalised
+}
+
+// Rules are compiled rules. They are not changed, and safe for concurrent use.
+type Rules struct {
+	Config
+	index   node
+	locked  map[modproxy.ModuleVersion][]lockedBy // by folded address
+	trivial bool                                  // everything is allowed
+}
+
+type lockedBy struct {
+	sum  modproxy.Sum
+	rule *Rule
+}
+
+// Compile checks rules and makes them fast to ask. All errors are joined, each with the place of its rule.
+func Compile(c Config) (*Rules, error) {
+	r := &Rules{Config: c, locked: map[modproxy.ModuleVersion][]lockedBy{}}
+	r.Rules = slices.Clone(c.Rules)
+	var errs []error
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		if err := rule.check(c.DefaultDeny); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", rule.Place, err))
+			continue
+		}
+		if rule.Locked != nil {
+			for _, l := range rule.Locked {
+				key := fold(l.ModuleVersion)
+				r.locked[key] = append(r.locked[key], lockedBy{l.Sum, rule})
+				key = key.At("")
+				r.locked[key] = append(r.locked[key], lockedBy{rule: rule}) // for whom some version may be used
+			}
+			continue
+		}
+		pattern := rule.pattern()
+		r.index.add(pattern.segments[:], rule)
+	}
+	for _, reserve := range c.Reserved {
+		if err := checkReserve(reserve); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	r.trivial = !c.DefaultDeny && len(c.Rules) == 0 && len(c.Reserved) == 0
+	return r, errors.Join(errs...)
+}
+
+// pattern returns what the rule is about, unless it is about lock files.
+func (r *Rule) pattern() Pattern {
+	if r.Deny.IsZero() {
+		return r.Allow
+	}
+	return r.Deny
+}
+
+// check returns what is wrong with a rule.
+func (r *Rule) check(defaultDeny bool) error {
+	kinds := 0
+	for _, has := range []bool{!r.Allow.IsZero(), !r.Deny.IsZero(), r.Locked != nil} {
+		if has {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return errors.New("want one of allow, deny and allow_locked")
+	case r.Deny.IsZero() && !defaultDeny:
+		return errors.New(`a rule that allows has no effect where everything is allowed: say "default: deny", with "mode: audit" to try it`)
+	case r.Deny.IsZero() && r.Reason != "":
+		return errors.New("a reason is for deny")
+	case r.Allow.IsZero() && (r.MinAge != 0 || r.Approval):
+		return errors.New("min_age and approval are for allow")
+	case r.Locked != nil && r.Versions.String() != "":
+		return errors.New("versions is for allow and deny: a lock file names them")
+	case r.MinAge < 0:
+		return errors.New("min_age: want a positive duration")
+	}
+	return nil
+}
+
+func checkReserve(r Reserve) error {
+	if !isGlob(r.Namespace, "-_*") {
+		return fmt.Errorf("%w: reserved namespace %.80q", modproxy.ErrInvalid, r.Namespace)
+	}
+	for _, h := range r.Hosts {
+		if again, err := hostname.Parse(h); err != nil || again != h {
+			return fmt.Errorf("%w: reserved for host %.80q", modproxy.ErrInvalid, h)
+		}
+	}
+	return nil
+}
+
+// fold returns the one spelling by which verdicts know a version: names in lower case, no build metadata.
+func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
+	version, _, _ := strings.Cut(v.Version, "+")
+	return v.Folded().At(version)
+}
+
+// node is a part of the index of rules, which has a level for each segment of an address. To find the rules for an address
+// takes a step for each literal segment, and one for each glob that begins as the segment does.
+type node struct {
+	literal map[string]*node
+	globs   map[string][]glob // by what stands before the first star
+	rules   []*Rule           // at the last level
+}
+
+type glob struct {
+	text string
+	node *node
+}
+
+func (n *node) add(segments []string, rule *Rule) {
+	if len(segments) == 0 {
+		n.rules = append(n.rules, rule)
+		return
+	}
+	n.child(segments[0]).add(segments[1:], rule)
+}
+
+// child returns the node below n for a segment, which is made if there is none.
+func (n *node) child(segment string) *node {
+	prefix, _, isGlob := strings.Cut(segment, "*")
+	if !isGlob {
+		if n.literal == nil {
+			n.literal = map[string]*node{}
+		}
+		if n.literal[segment] == nil {
+			n.literal[segment] = &node{}
+		}
+		return n.literal[segment]
+	}
+	for _, g := range n.globs[prefix] {
+		if g.text == segment {
+			return g.node
+		}
+	}
+	if n.globs == nil {
+		n.globs = map[string][]glob{}
+	}
+	g := glob{segment, &node{}}
+	n.globs[prefix] = append(n.globs[prefix], g)
+	return g.node
+}
+
+// find calls each with the rules for an address.
+func (n *node) find(segments []string, each func(*Rule)) {
+	if len(segments) == 0 {
+		for _, rule := range n.rules {
+			each(rule)
+		}
+		return
+	}
+	s := segments[0]
+	if below := n.literal[s]; below != nil {
+		below.find(segments[1:], each)
+	}
+	if len(n.globs) == 0 {
+		return
+	}
+	for i := range len(s) + 1 {
+		for _, g := range n.globs[s[:i]] {
+			if matches(g.text, s) {
+				g.node.find(segments[1:], each)
+			}
+		}
+	}
+}
