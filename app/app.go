@@ -36,7 +36,9 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -66,6 +68,10 @@ type App struct {
 	egress    *egress.Client      // nil when offline and without issuers
 	noGit     error               // why nothing can be fetched from git
 	metrics   *proxy.Metrics
+	gate      *policy.Gate
+	sights    *sights.Registry
+	rulesFrom *config.Config        // the configuration that the rules in force come from
+	rulesErr  atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	log       *zap.Logger
 	flush     func() // of the log
 
@@ -146,10 +152,18 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	var idle sync.WaitGroup
 	idle.Go(func() { a.recheck.Run(idling) })
 	idle.Go(func() {
+		rules := time.NewTicker(rulesEvery)
+		defer rules.Stop()
+		seen := a.stampRules()
 		for {
 			select {
 			case <-reload:
 				a.reload()
+			case <-rules.C:
+				if now := a.stampRules(); now != seen {
+					seen = now
+					a.reloadRules()
+				}
 			case <-idling.Done():
 				return
 			}
@@ -170,20 +184,18 @@ func (a *App) logStarted() {
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
-// reload reads the certificate again, unless there is an error in it, and logs which keys of the configuration have
-// changed, which count from the next start. Tokens and keys are followed without being told.
+// reload reads the certificate and the rules of the policy again, unless there is an error in them, and logs which other
+// keys of the configuration have changed, which count from the next start. Tokens and keys are followed without being told.
 func (a *App) reload() {
-	if a.tls == nil {
-		a.log.Warn("reloaded", zap.Strings("what", nil),
-			zap.String("note", "there is nothing to reload without TLS; the configuration is read at a start only"))
-	} else if err := a.tls.reload(); err != nil {
-		a.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
-	} else {
-		a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
+	if a.tls != nil {
+		if err := a.tls.reload(); err != nil {
+			a.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
+		} else {
+			a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
+		}
 	}
-	if changed, err := a.config.Reload(); err != nil {
-		a.log.Error("reload_failed", zap.Error(err))
-	} else if len(changed) > 0 {
+	changed := slices.DeleteFunc(a.reloadRules(), func(key string) bool { return strings.HasPrefix(key, "policy.") })
+	if len(changed) > 0 {
 		a.log.Warn("restart_needed", zap.Strings("keys", changed))
 	}
 }

@@ -139,6 +139,7 @@ func (p process) Problems() []proxy.Problem {
 		{State: "nothing new is kept", Err: a.disk.Ready()},
 		{State: "no new version is recorded", Err: a.Ledger.Failed()},
 		{State: "no client can be identified", Err: a.authReady()},
+		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
 		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
 	} {
 		if problem.Err != nil {

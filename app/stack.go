@@ -29,7 +29,9 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/upstream"
@@ -50,6 +52,9 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		return err
 	}
 	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
+	if err := a.openGate(ctx); err != nil {
+		return err
+	}
 	scratch := Absolute(filepath.Join(c.Data, "scratch"))
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
@@ -74,7 +79,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
 		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = client
-		reg = pinned
+		a.sights.Next = pinned
+		reg = a.sights
 		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
 			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
@@ -88,7 +94,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
-	a.Registry = &rewrite.Registry{Next: a.Cache}
+	a.Registry = &policy.Registry{Next: a.Cache, Gate: a.gate, Observe: a.observePolicy}
+	a.Registry = &rewrite.Registry{Next: a.Registry}
 	return a.newAuth(ctx)
 }
 
@@ -190,7 +197,7 @@ func (a *App) openStore() (err error) {
 	}
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
-		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil)},
+		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, policy.RequestKind: nil},
 		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
 	return nil

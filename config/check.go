@@ -52,6 +52,7 @@ func (c *Config) check() Error {
 	known := slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level)
 	k.failIf(!known, "log.level", "want debug, info, warn or error, not %.80q", c.Log.Level)
 	k.authentication()
+	k.policy()
 	for i, u := range c.Upstreams {
 		more := u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != ""
 		k.failIf(u.Host == "*" && more, fmt.Sprintf("upstreams[%d]", i),

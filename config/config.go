@@ -14,9 +14,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // Config is the configuration. The tag "default" has the value of a key that is not set, "check" the rules for it,
@@ -54,6 +56,7 @@ type Config struct {
 	Credentials []Credential `yaml:"credentials"`
 	Cache       Cache        `yaml:"cache"`
 	Ledger      Ledger       `yaml:"ledger"`
+	Policy      Policy       `yaml:"policy"`
 	Fetch       Fetch        `yaml:"fetch"`
 	Limits      Limits       `yaml:"limits"`
 	// Offline makes this proxy answer from what it has and never ask a registry or a forge.
@@ -62,6 +65,7 @@ type Config struct {
 	// Shutdown is how long running requests and fetches may take after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`
 
+	file    string                  // that it was read from; may be empty
 	sources map[string]string       // by path
 	again   func() (*Config, error) // reads it once more
 	open    func(name string) (*os.File, error)
@@ -183,6 +187,50 @@ type Ledger struct {
 	// moved tags: 24h, say. A version that is no longer at the recorded commit is fetched and compared. At least
 	// 1m; 0s means never.
 	Recheck time.Duration `yaml:"recheck"`
+}
+
+// Policy says which versions of modules may be used. Deny wins over allow, allows add up, and the order of rules does not
+// matter. What is refused is not asked for upstream, not fetched, not listed and not served, also when it is kept.
+type Policy struct {
+	// Default is what happens to versions that no rule is about: allow or deny.
+	Default string `yaml:"default" default:"allow"`
+	// Mode is enforce, or audit: nothing is refused, and what would be is logged and counted.
+	Mode string `yaml:"mode" default:"enforce"`
+	// Contact is whom to ask, and stands in every refusal that a user sees: "platform team, #modules".
+	Contact string `yaml:"contact"`
+	// FirstContact is what min_age means for versions that were listed already when their module was met, if the
+	// registry gives no date for them: wait that long from then on, or allow.
+	FirstContact string `yaml:"first_contact" default:"wait"`
+	// Reserved are namespaces of your own, in which * stands for anything (acme, acme-*). They are not asked for at
+	// the public registries, but only at the registries that routes name for them, or if there are none, at the other
+	// upstreams.
+	Reserved []string `yaml:"reserved"`
+	// Rules are allow and deny rules. They are read again when the file changes, and on SIGHUP.
+	Rules []PolicyRule `yaml:"rules"`
+	// Files are YAML files with further rules, and reserved namespaces, under the keys rules and reserved.
+	Files []string `yaml:"files"`
+}
+
+// PolicyRule allows or denies versions. It has one of allow, deny and allow_locked.
+type PolicyRule struct {
+	// Allow are modules, as host/namespace/name/system. In each segment * stands for anything; case does not count.
+	Allow policy.Pattern `yaml:"allow" example:"registry.terraform.io/terraform-aws-modules/*/aws"`
+	// Deny are modules that are refused whatever allows them.
+	Deny policy.Pattern `yaml:"deny"`
+	// AllowLocked are lock files that "modproxy lock" wrote: their modules, versions and contents are allowed. In the
+	// name of a file * stands for anything but a slash.
+	AllowLocked []string `yaml:"allow_locked"`
+	// Versions is a version constraint as in a module call. A pre-release is allowed only by its exact version, and
+	// denied with its release.
+	Versions modproxy.Constraint `yaml:"versions" example:"\">= 5.0.0, != 5.1.2\""`
+	// MinAge is how long a version was listed before it may be used.
+	MinAge time.Duration `yaml:"min_age" example:"7d"`
+	// Groups are for whom the rule is: groups of clients, or the names of their tokens.
+	Groups []string `yaml:"groups" example:"[infra]"`
+	// Approval is required if every version waits for "modproxy approve".
+	Approval string `yaml:"approval" example:"required"`
+	// Reason is what users are told when the rule denies.
+	Reason string `yaml:"reason"`
 }
 
 // Fetch limits the fetching of packages. A package over a limit is refused, never cut.

@@ -72,6 +72,7 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	vars := ownVariables(variables)
 	var wrong Error
 	if name := cmp.Or(file, vars[fileVariable]); name != "" {
+		c.file = name
 		text, err := c.readFile(name)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("configuration: %w", err))
@@ -105,17 +106,17 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, nil
 }
 
-// Reload reads the configuration again and returns the keys that differ, or what is wrong now. c stays as it is.
-func (c *Config) Reload() (changed []string, err error) {
+// Reload reads the configuration again and returns it with the keys that differ, or what is wrong now. c stays as it is.
+func (c *Config) Reload() (next *Config, changed []string, err error) {
 	if c.again == nil {
-		return nil, nil // it was not read
+		return c, nil, nil // it was not read
 	}
-	next, err := c.again()
+	next, err = c.again()
 	if err == nil {
 		err = next.complete()
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	keys := next.keys()
 	for i, k := range c.keys() {
@@ -123,7 +124,7 @@ func (c *Config) Reload() (changed []string, err error) {
 			changed = append(changed, k.Path)
 		}
 	}
-	return changed, nil
+	return next, changed, nil
 }
 
 const fileVariable = "MODPROXY_CONFIG"

@@ -146,14 +146,14 @@ func TestReload(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := c.Reload(); err != nil || strings.Join(changed, " ") != want {
+		if _, changed, err := c.Reload(); err != nil || strings.Join(changed, " ") != want {
 			t.Errorf("%q: changed %q, %v; want %q", text, changed, err, want)
 		}
 	}
 	if err := os.WriteFile(file, []byte("cache: {fresh: 0s}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Reload(); err == nil {
+	if _, _, err := c.Reload(); err == nil {
 		t.Error("what is wrong was not told")
 	}
 	if err := os.Remove(file); err != nil {
@@ -162,7 +162,7 @@ func TestReload(t *testing.T) {
 	if err := os.Mkdir(file, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Reload(); !errors.Is(err, durable.ErrNotRegular) {
+	if _, _, err := c.Reload(); !errors.Is(err, durable.ErrNotRegular) {
 		t.Errorf("a directory: %v", err)
 	}
 }

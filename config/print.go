@@ -11,9 +11,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // Print writes c as a file that can be read again, but for its secrets, with the source of each key beside it.
@@ -91,6 +93,8 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) string {
 			}
 			return quote(s.String()), nil
 		}),
+		yaml.CustomMarshaler(func(p policy.Pattern) ([]byte, error) { return quote(p.String()), nil }),
+		yaml.CustomMarshaler(func(c modproxy.Constraint) ([]byte, error) { return quote(c.String()), nil }),
 		yaml.CustomMarshaler(func(s egress.Secret) ([]byte, error) {
 			if s.IsZero() {
 				return quote(""), nil

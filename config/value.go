@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,6 +47,8 @@ func setText(v reflect.Value, text string) (err error) {
 		if *p, err = strconv.Atoi(text); err != nil {
 			err = wanted(v)
 		}
+	case encoding.TextUnmarshaler:
+		err = p.UnmarshalText([]byte(text))
 	default:
 		err = wanted(v)
 	}

@@ -33,6 +33,8 @@ type Metrics struct {
 	freed    prometheus.Counter
 	ledger   *prometheus.CounterVec
 
+	refused *prometheus.CounterVec
+
 	answers sync.Map // by answerKey, *answerCounters: to find them among the above takes longer than to count
 }
 
@@ -67,6 +69,7 @@ func NewMetrics() *Metrics {
 	for _, event := range []string{"recorded", "drifted", "failed"} {
 		m.ledger.WithLabelValues(event) // so that an alert sees the zero before the one
 	}
+	m.refused = counter("policy_refused_total", "Answers that the policy refused, by outcome; in audit mode those that it would refuse.", "outcome", "mode")
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
 	m.seconds = m.add.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
@@ -115,6 +118,27 @@ func (m *Metrics) FetchEnded(took time.Duration, packed int64, err error) {
 
 // StaleServed counts an answer that was older than it should be.
 func (m *Metrics) StaleServed() { m.stale.Inc() }
+
+// Refused counts an answer that the policy refused, or would refuse if it were not in audit mode.
+func (m *Metrics) Refused(outcome string, audit bool) {
+	mode := "enforce"
+	if audit {
+		mode = "audit"
+	}
+	m.refused.WithLabelValues(outcome, mode).Inc()
+}
+
+// MeasurePolicy adds whether the rules in force are those of the files.
+func (m *Metrics) MeasurePolicy(current func() bool) {
+	m.add.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "modproxy_policy_current", Help: "1 if the rules in force are those of the configuration, 0 if that cannot be read.",
+	}, func() float64 {
+		if current() {
+			return 1
+		}
+		return 0
+	})
+}
 
 // Damaged counts a kept package that was found damaged.
 func (m *Metrics) Damaged() { m.damaged.Inc() }

@@ -29,7 +29,8 @@ func newServeCommand(env *environment) *cobra.Command {
 		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
 listening two seconds after them, ends running requests, all within the time of the
 key shutdown, and exits with 0. A second signal ends it at once. SIGHUP reloads the
-TLS certificate, logs which keys of the configuration have changed, and ends nothing.
+TLS certificate and the rules of the policy, logs which other keys of the
+configuration have changed, and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
