@@ -243,7 +243,7 @@ func TestListEndsWithAge(t *testing.T) {
 		equal(t, "now", f.versions(t.Context()), "1.0.0 1.1.0")
 		time.Sleep(3*time.Second - 1)
 		equal(t, "a tick before", f.versions(t.Context()), "1.0.0 1.1.0")
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		equal(t, "then", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
 	})
 }
