@@ -93,7 +93,7 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 		return Verdict{Outcome: Allowed}
 	}
 	approved := decided.Review
-	if approved != nil && !approved.Until.IsZero() && !approved.Until.After(now) {
+	if approved != nil && ended(approved, now) {
 		approved = nil
 	}
 	best := Verdict{Outcome: NotAllowed}
@@ -107,6 +107,8 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 	}
 	return best
 }
+
+func ended(d *modproxy.Decision, now time.Time) bool { return !d.Until.IsZero() && !d.Until.After(now) }
 
 // allows returns the verdict by one rule that is for the version.
 func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision, now time.Time) Verdict {

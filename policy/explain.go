@@ -1,92 +1,198 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
 // Step is what one rule or decision says about a version.
 type Step struct {
-	Place string `json:"place"` // where a rule stands, or "decision"
-	Rule  string `json:"rule"`  // in the words of the configuration
-	Says  string `json:"says"`  // "denies it", "is for the groups infra only"
+	Place   string  `json:"place"`             // where a rule stands, or "decision"
+	Rule    string  `json:"rule"`              // in the words of the configuration
+	Outcome Outcome `json:"outcome,omitempty"` // by it alone; empty if it makes no difference
+	Says    string  `json:"says"`              // "denies it", "is for infra only"
 }
 
-// Explain returns the verdict of [Gate.Decide] about a version, and what every rule and decision says that is about its
-// module.
+// Explain returns the verdict of [Gate.Decide], and what every rule and decision says that is about the module: those that
+// come before the rules first, and then the rules in their order.
 func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, []Step, error) {
 	s, err := g.now(ctx)
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	verdict, err := g.decide(ctx, s, v, "")
-	if err != nil || v.Version == "" {
-		return verdict, nil, err
+	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
+	if v.Version == "" {
+		verdict, err := g.decide(ctx, s, v, "")
+		return verdict, s.explainModule(sel), err
 	}
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
+		return Verdict{}, nil, err
+	}
+	judge := g.judge(ctx, s, sel)
+	verdict, facts, err := judge.verdict(version, "")
+	if err != nil {
 		return verdict, nil, err
 	}
-	var steps []Step
-	groups := modproxy.AskerOf(ctx).Groups
-	if sel := s.selection(v.Module, groups); sel.reserved != nil {
-		steps = append(steps, Step{"reserved", sel.reserved.Namespace, "is for " + strings.Join(sel.reserved.Hosts, ", ")})
-	}
-	about := s.decisions.about(v.Module).of(version)
-	for _, d := range []*modproxy.Decision{about.Block, about.Review, about.Deprecation} {
-		if d != nil {
-			steps = append(steps, Step{"decision", strings.TrimSpace(string(d.Action) + " " + d.Versions), fmt.Sprintf("by %s: %s", d.By, d.Reason)})
-		}
-	}
-	alone := *s // with one rule at a time
-	segments := segmentsOf(v.Module.Folded())
-	s.rules.index.find(segments[:], func(rule *Rule) {
-		config := s.rules.Config
-		config.Rules, config.Reserved = []Rule{*rule}, nil
-		one, err := Compile(config)
-		if err != nil {
-			return // it was compiled already
-		}
-		alone.rules = one
-		steps = append(steps, Step{rule.Place, rule.String(), g.says(ctx, &alone, rule, v, version, groups)})
-	})
-	for _, l := range s.rules.locked[fold(v)] {
-		says := "allows the content " + string(l.sum)
-		if !l.rule.isFor(groups) {
-			says = "is for " + strings.Join(l.rule.Groups, ", ") + " only"
-		}
-		steps = append(steps, Step{l.rule.Place, l.rule.String(), says})
-	}
-	return verdict, steps, nil
+	return verdict, judge.explain(version, facts), nil
 }
 
-// says returns what a rule says about a version.
-func (g *Gate) says(ctx context.Context, s *state, rule *Rule, v modproxy.ModuleVersion, version modproxy.Version, groups []string) string {
-	about := rule.Versions.Selects
-	if !rule.Deny.IsZero() {
-		about = rule.Versions.Covers
+// explain returns what everything says about a version.
+func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
+	steps, decided := j.explainReserved(), j.decided.of(v)
+	approved := decided.Review
+	for _, d := range []*modproxy.Decision{decided.Block, decided.Review, decided.Deprecation} {
+		if d == nil {
+			continue
+		}
+		step := stepOf(d)
+		if d == approved && ended(d, j.now) {
+			approved, step.Says = nil, "ended: "+step.Says
+		}
+		steps = append(steps, step)
 	}
-	switch {
-	case !rule.isFor(groups):
-		return "is for " + strings.Join(rule.Groups, ", ") + " only"
-	case !about(version):
-		return "is about other versions"
-	case !rule.Deny.IsZero():
-		return "denies it"
+	locks := j.rules.locked[fold(j.module.At(v.String()))]
+	rules := j.about()
+	before := len(steps)
+	for i := range j.rules.Rules {
+		rule := &j.rules.Rules[i]
+		step := Step{Place: rule.Place, Rule: rule.String()}
+		switch {
+		case rule.Locked != nil:
+			step = j.explainLocked(step, rule, locks, facts.Sum)
+			if step.Says == "" {
+				continue
+			}
+		case !rules[rule]:
+			continue
+		case !rule.isFor(j.groups):
+			step.Says = forOthers(rule)
+		case !rule.Deny.IsZero() && rule.Versions.Covers(v):
+			step.Outcome, step.Says = Denied, "denies it"
+		case !rule.Deny.IsZero() || !rule.Versions.Selects(v):
+			step.Says = "is about other versions"
+		default:
+			verdict := j.allows(rule, facts, approved, j.now)
+			step.Outcome, step.Says = verdict.Outcome, says(verdict)
+		}
+		steps = append(steps, step)
 	}
-	verdict, err := g.judge(ctx, s, s.rules.For(v.Module, groups))(version, "")
-	switch {
-	case err != nil:
-		return err.Error()
-	case verdict.Outcome == TooYoung:
-		return "would allow it; it is too young"
-	case verdict.Outcome == Unapproved:
-		return "would allow it; it waits for approval"
-	case verdict.Refused():
-		return string(verdict.Outcome)
+	return append(steps, j.explainDefault(steps[before:])...)
+}
+
+// explainModule returns what everything says about a module of which no version is known.
+func (s *state) explainModule(sel *Selection) []Step {
+	steps := sel.explainReserved()
+	if block := s.decisions.about(sel.module).blocked(); block != nil {
+		steps = append(steps, stepOf(block))
+	}
+	rules := sel.about()
+	before := len(steps)
+	for i := range sel.rules.Rules {
+		rule := &sel.rules.Rules[i]
+		step := Step{Place: rule.Place, Rule: rule.String()}
+		switch {
+		case rule.Locked != nil:
+			if step = sel.explainLocked(step, rule, sel.rules.locked[fold(sel.module.At(""))], ""); step.Says == "" {
+				continue
+			}
+		case !rules[rule]:
+			continue
+		case !rule.isFor(sel.groups):
+			step.Says = forOthers(rule)
+		case rule.Deny.IsZero():
+			step.Outcome, step.Says = Allowed, "can allow versions"
+		case rule.Versions.String() != "":
+			step.Says = "denies versions"
+		default:
+			step.Outcome, step.Says = Denied, "denies it"
+		}
+		steps = append(steps, step)
+	}
+	return append(steps, sel.explainDefault(steps[before:])...)
+}
+
+// about returns the rules that have a pattern that stands for the module, also those for others.
+func (s *Selection) about() map[*Rule]bool {
+	found := map[*Rule]bool{}
+	segments := segmentsOf(s.module.Folded())
+	s.rules.index.find(segments[:], func(rule *Rule) { found[rule] = true })
+	return found
+}
+
+func (s *Selection) explainReserved() []Step {
+	if s.reserved == nil {
+		return nil
+	}
+	hosts := cmp.Or(strings.Join(s.reserved.Hosts, ", "), "none of the registries")
+	return []Step{{"policy.reserved", s.reserved.Namespace, Reserved, "is for " + hosts}}
+}
+
+// explainLocked returns what the lock files of a rule say, of which locks are about what is explained. Says is empty if
+// none does.
+func (s *Selection) explainLocked(step Step, rule *Rule, locks []lockedBy, sum modproxy.Sum) Step {
+	for _, l := range locks {
+		switch {
+		case l.rule != rule || step.Outcome == Allowed:
+		case !rule.isFor(s.groups):
+			step.Says = forOthers(rule)
+		case l.sum == "":
+			step.Outcome, step.Says = Allowed, "can allow versions"
+		case sum == "" || sum == l.sum:
+			step.Outcome, step.Says = Allowed, "allows it with the content "+string(l.sum)
+		default:
+			step.Outcome, step.Says = NotLocked, fmt.Sprintf("wants the content %s, and it has %s", l.sum, sum)
+		}
+	}
+	return step
+}
+
+// explainDefault returns the step for what no rule says anything about.
+func (s *Selection) explainDefault(rules []Step) []Step {
+	for _, step := range rules {
+		if step.Outcome != "" {
+			return nil
+		}
+	}
+	if s.rules.DefaultDeny {
+		return []Step{{"policy.default", "deny", NotAllowed, "refuses it: no rule allows it"}}
+	}
+	return []Step{{"policy.default", "allow", Allowed, "allows it"}}
+}
+
+func stepOf(d *modproxy.Decision) Step {
+	outcome := map[modproxy.Action]Outcome{modproxy.Block: Blocked, modproxy.Reject: Rejected}[d.Action]
+	says := "by " + d.By
+	if !d.Until.IsZero() {
+		says += " until " + day(d.Until)
+	}
+	if d.Reason != "" {
+		says += ": " + d.Reason
+	}
+	return Step{"decision", strings.TrimSpace(string(d.Action) + " " + d.Versions), outcome, says}
+}
+
+func forOthers(r *Rule) string { return "is for " + strings.Join(r.Groups, ", ") + " only" }
+
+// says is the verdict of a rule that allows, in words.
+func says(v Verdict) string {
+	switch v.Outcome {
+	case TooYoung:
+		text := "would allow it when it has been listed for " + inDays(v.Rule.MinAge)
+		if !v.Until.IsZero() {
+			text += ", from " + day(v.Until.Add(time.Minute-1)) + " on"
+		}
+		return text
+	case Unapproved:
+		return "would allow it when it is approved"
+	}
+	if v.Decision != nil {
+		return "allows it: it is approved"
 	}
 	return "allows it"
 }

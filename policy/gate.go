@@ -176,37 +176,58 @@ func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, c
 	if err != nil {
 		return Verdict{}, err
 	}
-	return g.judge(ctx, s, sel)(version, content)
+	verdict, _, err := g.judge(ctx, s, sel).verdict(version, content)
+	return verdict, err
 }
 
-// judge returns what makes the verdicts about the versions of one module.
-func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) func(modproxy.Version, modproxy.Sum) (Verdict, error) {
-	var sight modproxy.Sight
-	var errSight error
+// judge makes the verdicts about the versions of one module.
+type judge struct {
+	*Selection
+	gate     *Gate
+	ctx      context.Context
+	sight    modproxy.Sight
+	errSight error
+	decided  *moduleDecisions
+	now      time.Time
+}
+
+func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) *judge {
+	j := &judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module)}
 	if sel.NeedsAge() && g.Sights != nil {
-		sight, errSight = g.Sights.Sight(ctx, sel.module)
+		j.sight, j.errSight = g.Sights.Sight(ctx, sel.module)
 	}
-	decided, now := s.decisions.about(sel.module), time.Now()
-	return func(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
-		name := v.String()
-		facts := Facts{Sum: content}
-		if _, seen := sight.Of(name); seen {
-			facts.Since, facts.Met = sight.Since(name), sight.Met
-		}
-		if sel.locked || sel.NeedsAge() && facts.Since.IsZero() {
-			rec, err := g.Ledger.Lookup(ctx, sel.module.At(name))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return Verdict{}, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
-			}
-			facts.Sum = cmp.Or(content, rec.Sum)
-			if facts.Since.IsZero() && rec.Reason == "" && (facts.Met.IsZero() || rec.Time.Before(facts.Met)) {
-				facts.Since = rec.Time // it was listed then
-			}
-		}
-		verdict := sel.Decide(v, facts, decided.of(v), now)
-		if verdict.Outcome == TooYoung && errSight != nil {
-			return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, errSight)
-		}
-		return verdict, nil
+	j.now = time.Now()
+	return j
+}
+
+// facts returns what is known about a version, as far as it makes a difference.
+func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
+	name, facts := v.String(), Facts{Sum: content}
+	if _, seen := j.sight.Of(name); seen {
+		facts.Since, facts.Met = j.sight.Since(name), j.sight.Met
 	}
+	if j.locked || j.NeedsAge() && facts.Since.IsZero() {
+		rec, err := j.gate.Ledger.Lookup(j.ctx, j.module.At(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
+		}
+		facts.Sum = cmp.Or(content, rec.Sum)
+		if facts.Since.IsZero() && rec.Reason == "" && (facts.Met.IsZero() || rec.Time.Before(facts.Met)) {
+			facts.Since = rec.Time // it was listed then
+		}
+	}
+	return facts, nil
+}
+
+// verdict returns the verdict about a version, and the facts that it comes from.
+func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, Facts, error) {
+	facts, err := j.facts(v, content)
+	if err != nil {
+		return Verdict{}, facts, err
+	}
+	verdict := j.Decide(v, facts, j.decided.of(v), j.now)
+	if verdict.Outcome == TooYoung && j.errSight != nil {
+		return verdict, facts, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
+	}
+	return verdict, facts, nil
 }

@@ -26,7 +26,6 @@ func (r *Refusal) Error() string {
 }
 
 func (r *Refusal) why(ask string) string {
-	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 	switch r.Outcome {
 	case Denied:
 		return fmt.Sprintf("%s (%s denies %s%s); %s", cmp.Or(r.Rule.Reason, "a rule denies it"),
@@ -50,6 +49,8 @@ func (r *Refusal) why(ask string) string {
 	}
 	return "no rule allows it: " + ask + " to have it allowed"
 }
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 func versionsOf(r *Rule) string {
 	if r.Versions.String() == "" {

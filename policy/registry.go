@@ -106,12 +106,12 @@ func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *m
 
 // judge finds what is allowed of v.
 func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
-	decide := r.Gate.judge(ctx, s, sel)
+	judge := r.Gate.judge(ctx, s, sel)
 	l.until = time.Now().Add(listFor)
 	var newest modproxy.Version
 	var failed error
 	l.some, err = v.Only(func(entry modproxy.Listed) bool {
-		verdict, err := decide(entry.Version, "")
+		verdict, _, err := judge.verdict(entry.Version, "")
 		if err != nil {
 			failed = err
 		}
