@@ -62,7 +62,7 @@ var layers = map[string][]string{
 	"store":         {""},
 	"store/disk":    {"", "store"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},
-	"admin":         {"", "hostname", "ledger", "cache", "store", "internal/hint"},
+	"admin":         {"", "hostname", "ledger", "cache", "policy", "store", "internal/hint"},
 	"internal/hint": {},
 	"upstream":      {"", "fair", "egress", "fetch"},
 	"egress":        {},

@@ -25,6 +25,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -34,7 +35,8 @@ type Server struct {
 	Damage    error        // why Ledger is nil although there is a ledger
 	Cache     Cache        // nil: nothing is in memory that depends on the ledger
 	Store     *store.Store // below Cache
-	Upstreams Upstreams    // nil when offline
+	Gate      *policy.Gate
+	Upstreams Upstreams // nil when offline
 }
 
 // Upstreams are the registries that may be asked.
@@ -48,6 +50,7 @@ type Cache interface {
 	Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error)
 	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
+	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
 }
 
 // A Part is what a question needs of the data directory where no proxy serves from it.
@@ -58,6 +61,7 @@ const (
 	LedgerChange             // the ledger, which must exist
 	LedgerAny                // the ledger, which is made if there is none
 	Packages                 // what is kept, and the ledger as far as it can be read
+	Verdicts                 // the rules of the policy, the ledger and what is kept
 	Registries               // all of a proxy
 )
 
@@ -81,6 +85,7 @@ var (
 	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
 	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
+	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
 )
 
 // Routes returns what is to be answered to operators.
@@ -88,7 +93,7 @@ func (s *Server) Routes() []Route {
 	return []Route{
 		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
 		LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
-		PackagesVerify.route(s),
+		PackagesVerify.route(s), PolicyTest.route(s),
 	}
 }
 

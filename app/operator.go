@@ -20,7 +20,7 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store}
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {
@@ -45,6 +45,8 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 	switch part {
 	case admin.Packages:
 		err = a.openPackages()
+	case admin.Verdicts:
+		err = a.openVerdicts(ctx)
 	case admin.Registries:
 		alone := *c
 		alone.Anonymous = true // only this process can ask
@@ -91,6 +93,18 @@ func (a *App) openPackages() error {
 		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
 	}
 	return nil
+}
+
+// openVerdicts opens what verdicts are made of. No registry is asked.
+func (a *App) openVerdicts(ctx context.Context) error {
+	if err := a.openStore(); err != nil {
+		return err
+	}
+	if err := a.openLedger(ctx); err != nil {
+		return err
+	}
+	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
+	return a.openGate(ctx)
 }
 
 // BeginLedger makes a ledger of the kept packages, or goes on making it, and returns how many records that has then.

@@ -36,6 +36,28 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return l.Versions, nil
 }
 
+// Known lists the versions of m that are known without asking Next: those of the kept document, whatever its age, else
+// those whose packages are kept. Its error is [fs.ErrNotExist] when nothing is kept.
+func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	r.once.Do(r.start)
+	k := keyOf(m)
+	a, err := r.versions.read(ctx, k)
+	switch {
+	case err != nil:
+		return nil, k.wrap("versions", err)
+	case a != nil:
+		return a.kept.Versions, nil
+	}
+	l, err := listings{r}.merge(ctx, k, nil, noListing, time.Now())
+	switch {
+	case err != nil:
+		return nil, k.wrap("versions", err)
+	case l == nil:
+		return nil, absent(m.String() + ": no version of it is kept")
+	}
+	return l.Versions, nil
+}
+
 // listing is the versions document of a module as it is kept and served.
 type listing struct {
 	*modproxy.Versions

@@ -70,7 +70,7 @@ func ask[In, Item, End any](
 		}
 		defer func() { err = errors.Join(err, claim.Close()) }()
 	}
-	if q.Part == admin.Registries {
+	if q.Part == admin.Registries || q.Part == admin.Verdicts {
 		if c, err = env.load(); err != nil {
 			return end, err
 		}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +30,16 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s: -want +got (go test -update writes it)\n%s", name, diff)
+	}
+}
+
+// What verbs say of themselves.
+func TestHelp(t *testing.T) {
+	for _, verb := range []string{"policy", "policy test"} {
+		got := command(t, nil, append([]string{"help"}, strings.Fields(verb)...)...)
+		if got.code != exitDone || got.stderr != "" {
+			t.Errorf("%s: exit code %d: %s", verb, got.code, got.stderr)
+		}
+		golden(t, "help."+strings.ReplaceAll(verb, " ", "-"), got.stdout)
 	}
 }

@@ -230,17 +230,9 @@ stands for every module of which a package is or was kept.`,
 
 // refreshedText says in one line what a registry answered.
 func refreshedText(m admin.Refreshed) string {
-	const maxShown = 20 // by name
-	name := func(list []string) string {
-		more := ""
-		if n := len(list) - maxShown; n > 0 {
-			list, more = list[:maxShown], fmt.Sprintf(" and %d more", n)
-		}
-		return strings.Join(list, ", ") + more
-	}
 	var parts []string
 	if len(m.New) > 0 {
-		parts = append(parts, "new: "+name(m.New))
+		parts = append(parts, "new: "+firstNames(m.New))
 	}
 	var gone []string
 	for _, version := range m.Gone {
@@ -250,10 +242,20 @@ func refreshedText(m admin.Refreshed) string {
 		gone = append(gone, version)
 	}
 	if len(gone) > 0 {
-		parts = append(parts, "gone: "+name(gone))
+		parts = append(parts, "gone: "+firstNames(gone))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("unchanged, %d versions", m.Versions))
 	}
 	return m.Module + ": " + strings.Join(parts, "; ") + "\n"
+}
+
+// firstNames has the first names of a list.
+func firstNames(list []string) string {
+	const maxShown = 20
+	more := ""
+	if n := len(list) - maxShown; n > 0 {
+		list, more = list[:maxShown], fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(list, ", ") + more
 }

@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// Trial asks what would be answered to a client about a version, or about a module if Version is empty.
+type Trial struct {
+	Name
+	Groups []string `json:"groups,omitempty"` // of the client
+}
+
+// Verdict is what is decided about a version, or a module, and why.
+type Verdict struct {
+	Name
+	Outcome policy.Outcome `json:"outcome"`
+	Refused bool           `json:"refused"`
+	Audit   bool           `json:"audit,omitempty"` // refused or not, it is served
+	Why     string         `json:"why,omitempty"`   // it is refused: what users are told
+	Steps   []policy.Step  `json:"steps"`
+	Known   int            `json:"known,omitempty"` // versions of the module that are listed here
+	Hidden  []Hidden       `json:"hidden,omitempty"`
+}
+
+// Hidden are versions of a module that are refused for the same reason.
+type Hidden struct {
+	Outcome  policy.Outcome `json:"outcome"`
+	Why      string         `json:"why"`
+	Versions []string       `json:"versions"`
+}
+
+func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Verdict, err error) {
+	v, err := in.Parse("")
+	if err != nil {
+		return out, err
+	}
+	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	verdict, steps, err := s.Gate.Explain(ctx, v)
+	if err != nil {
+		return out, err
+	}
+	out = Verdict{
+		Name: NameOf(v), Outcome: verdict.Outcome, Refused: verdict.Refused(), Audit: s.Gate.Rules().Audit,
+		Why: s.why(v, verdict), Steps: steps,
+	}
+	if v.Version == "" {
+		err = s.hidden(ctx, v.Module, &out)
+	}
+	return out, err
+}
+
+// why returns what users are told about what a verdict refuses.
+func (s *Server) why(v modproxy.ModuleVersion, verdict policy.Verdict) string {
+	if !verdict.Refused() {
+		return ""
+	}
+	return (&policy.Refusal{Verdict: verdict, ModuleVersion: v, Contact: s.Gate.Rules().Contact}).Error()
+}
+
+// hidden adds the versions that are listed here and refused.
+func (s *Server) hidden(ctx context.Context, m modproxy.Module, out *Verdict) error {
+	known, err := s.Cache.Known(ctx, m)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	out.Known = len(known.List)
+	for _, l := range known.List {
+		v := m.At(l.Version.String())
+		verdict, err := s.Gate.Decide(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !verdict.Refused() {
+			continue
+		}
+		why := s.why(v, verdict)
+		i := slices.IndexFunc(out.Hidden, func(h Hidden) bool { return h.Outcome == verdict.Outcome && h.Why == why })
+		if i < 0 {
+			i, out.Hidden = len(out.Hidden), append(out.Hidden, Hidden{Outcome: verdict.Outcome, Why: why})
+		}
+		out.Hidden[i].Versions = append(out.Hidden[i].Versions, v.Version)
+	}
+	return nil
+}

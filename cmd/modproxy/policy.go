@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+)
+
+func newPolicyCommand(env *environment) *cobra.Command {
+	cmd := newGroup("policy", "Explain which versions of modules may be used",
+		`The policy says which versions of modules may be used: by the rules in the
+configuration and in the files that it names, by what operators decided, and by how
+long a version has been listed.
+
+"test" works whether or not modproxy serves from the same data directory, and with
+--server on a proxy elsewhere. Where none serves, the rules are those of the
+configuration.`)
+	verbs := []*cobra.Command{newPolicyTestCommand(env)}
+	env.addServerFlags(verbs...)
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+func newPolicyTestCommand(env *environment) *cobra.Command {
+	var groups []string
+	cmd := withJSON(&cobra.Command{
+		Use:   "test MODULE [VERSION]",
+		Short: "Explain whether a version, or a module, may be used",
+		Long: `Print whether a version may be used, then what every rule and decision says that is
+about its module, in a line each: where it stands, what it is, what it says. A rule
+that refuses wins over all that allow.
+
+Without VERSION, print whether the module may be used at all, and which of the
+versions that are listed or kept here are refused, and why. No registry is asked.
+
+MODULE is a module address; without its hostname, one of the first upstream.
+
+Exit code 1 means that the version, or the module, is refused. The mode of the policy
+makes no difference: with "mode: audit" it is served all the same.`,
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err != nil {
+				return err
+			}
+			out, err := ask(cmd.Context(), env, admin.PolicyTest, admin.Trial{Name: admin.NameOf(v), Groups: groups}, nil)
+			if err != nil {
+				return err
+			}
+			if err := env.print(out, "  ", verdictText(out)); err != nil {
+				return err
+			}
+			if out.Refused {
+				return fmt.Errorf("%s: %s", v, out.Why)
+			}
+			return nil
+		},
+	}, `print one JSON document: {"outcome": …, "refused": …, "why": …, "steps": [{"place": …, "rule": …, "says": …}, …]}`)
+	addFlag(cmd, &groups, "as", "for a client of these groups, or with the token of that name: `name,…` (a client of no group)", parseNames)
+	return cmd
+}
+
+// parseNames reads names with commas between them.
+func parseNames(s string) (names []string, err error) {
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return nil, errors.New("want names with commas between them")
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// verdictText is a verdict with its steps, and what is hidden of a module.
+func verdictText(v admin.Verdict) string {
+	var b bytes.Buffer
+	word := "allowed"
+	switch {
+	case v.Refused && v.Audit:
+		word = "refused, and served: the policy has the mode audit"
+	case v.Refused:
+		word = "refused"
+	}
+	fmt.Fprintf(&b, "%s is %s\n", strings.TrimSpace(v.Module+" "+v.Version), word)
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, s := range v.Steps {
+		fmt.Fprintf(out, "  %s\t%s\t%s\n", printable(s.Place), printable(s.Rule), printable(s.Says))
+	}
+	out.Flush() // a buffer does not fail
+	if v.Version != "" {
+		return b.String()
+	}
+	hidden := 0
+	for _, h := range v.Hidden {
+		hidden += len(h.Versions)
+	}
+	fmt.Fprintf(&b, "%s known, %d refused\n", count(v.Known, "version"), hidden)
+	for _, h := range v.Hidden {
+		fmt.Fprintf(&b, "  %s: %s\n", firstNames(h.Versions), printable(h.Why))
+	}
+	return b.String()
+}
