@@ -45,6 +45,13 @@ type discovered struct {
 // base returns the base URL of a registry's service: the configured one, or what remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
+	if s.service == modulesV2 || s.service == moduleDocs {
+		base, err := c.base(ctx, serviceOf{s.host, modulesV1})
+		if err == nil && s.service == modulesV2 {
+			return besideV1(base)
+		}
+		return base, err
+	}
 	h := c.cfg.Hosts[s.host]
 	if set := map[service]string{modulesV1: h.Modules, providersV1: h.Providers}[s.service]; set != "" {
 		return serviceURL(nil, set)

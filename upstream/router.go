@@ -2,15 +2,17 @@ package upstream
 
 import (
 	"context"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Registry is a registry that knows the commits of its versions. A [Client] is one.
+// Registry is a registry that knows the commits and dates of its versions. A [Client] is one.
 type Registry interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
+	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
 }
 
 // Router is the registry of all hosts: it passes each question to the one of the module's host. It is the seam for a
@@ -52,4 +54,9 @@ func (r *Router) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit
 // Commit implements [Registry].
 func (r *Router) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
 	return r.of(v.Module).Commit(ctx, v)
+}
+
+// Published implements [Registry].
+func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
+	return r.of(m).Published(ctx, m, versions)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/upstream"
@@ -30,6 +31,10 @@ func (r refuses) PackageAt(context.Context, modproxy.ModuleVersion, string) (*mo
 
 func (r refuses) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", r.error }
 
+func (r refuses) Published(context.Context, modproxy.Module, []string) (map[string]time.Time, error) {
+	return nil, r.error
+}
+
 // A registry of another kind answers every question about its host, and none about others.
 func TestRouter(t *testing.T) {
 	own, others := refuses{errors.New("own")}, refuses{errors.New("others")}
@@ -41,7 +46,8 @@ func TestRouter(t *testing.T) {
 		_, content := r.Package(t.Context(), v)
 		_, at := r.PackageAt(t.Context(), v, "0a")
 		_, commit := r.Commit(t.Context(), v)
-		for i, err := range []error{versions, location, content, at, commit} {
+		_, dates := r.Published(t.Context(), v.Module, nil)
+		for i, err := range []error{versions, location, content, at, commit, dates} {
 			if err != want {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}

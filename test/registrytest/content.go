@@ -44,7 +44,7 @@ type content struct {
 	repos     map[string]map[string][]file
 	archives  map[string][]file          // by path, extension included
 	providers map[string]map[string]bool // their versions, by ns/type
-	other     map[string][]byte          // all else, by its name: .well-known, files, get, meta
+	other     map[string][]byte          // all else, by its name: .well-known, files, get, meta, v1, v2
 }
 
 // entry is one version of a module: where its package is, and how to say so.
@@ -79,10 +79,10 @@ func readContent(files []file) (*content, error) {
 			err = c.addProvider(rest, f)
 		case "archives":
 			err = c.addArchive(rest, f)
-		case ".well-known", "files", "get", "meta":
+		case ".well-known", "files", "get", "meta", "v1", "v2":
 			c.other[f.name] = f.data
 		default:
-			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta or .well-known at the top")
+			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta, v1, v2 or .well-known at the top")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fixture: %s: %w", f.name, err)

@@ -15,6 +15,8 @@
 //	files/PATH                                   /files/PATH itself
 //	get/PATH                                     the location that /get/PATH?terraform-get=1 has in its header
 //	meta/PATH                                    the location that /meta/PATH?terraform-get=1 has in its HTML
+//	v2/modules/NAMESPACE/NAME/SYSTEM             /v2/modules/… itself: the dates of versions
+//	v1/modules/NAMESPACE/NAME/SYSTEM/VERSION     /v1/modules/… itself: the document about that version
 //	.well-known/terraform.json                   the discovery document, if not the obvious one
 //
 // Where a version is, is one line with a location. A line before it may say how

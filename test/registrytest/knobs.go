@@ -16,6 +16,7 @@ const (
 	Discovery Kind = "discovery" // /.well-known/terraform.json
 	Versions  Kind = "versions"  // …/versions
 	Download  Kind = "download"  // …/{version}/download
+	Dates     Kind = "dates"     // below /v2/modules/, or a document about a version
 	Provider  Kind = "provider"  // below /v1/providers/
 	Git       Kind = "git"       // a git repository
 	Archive   Kind = "archive"   // an archive, or a file below /files/

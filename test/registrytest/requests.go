@@ -55,6 +55,8 @@ func kindOf(r *http.Request) Kind {
 		return Versions
 	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "download":
 		return Download
+	case strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/v2/modules/"):
+		return Dates
 	case strings.HasPrefix(p, "/v1/providers/"):
 		return Provider
 	case strings.HasPrefix(p, "/archives/"), strings.HasPrefix(p, "/files/"):

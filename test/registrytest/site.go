@@ -124,6 +124,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.provider(w, r)
 	case Archive:
 		s.body(w, r)
+	case Dates:
+		s.dates(w, r)
 	case Get:
 		s.get(w, r)
 	case Git:
@@ -232,6 +234,16 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	http.NotFound(w, r)
+}
+
+func (s *site) dates(w http.ResponseWriter, r *http.Request) {
+	data, ok := s.content.other[strings.TrimPrefix(r.URL.Path, "/")]
+	if !ok || strings.HasPrefix(r.URL.Path, "/v2/") && r.URL.RawQuery != "include=module-versions" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	s.write(w, data)
 }
 
 // get answers a ?terraform-get=1 question in a header or in a meta element.

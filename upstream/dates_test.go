@@ -1,0 +1,140 @@
+package upstream_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+// said prints dates.
+func said(dates map[string]time.Time) string {
+	var list []string
+	for _, version := range slices.Sorted(maps.Keys(dates)) {
+		list = append(list, version+" "+dates[version].Format(time.RFC3339))
+	}
+	return strings.Join(list, ", ")
+}
+
+const module = `
+-- modules/acme/network/aws/1.0.0/main.tf --
+-- modules/acme/network/aws/v2.0/main.tf --
+`
+
+const v2 = `
+-- v2/modules/acme/network/aws --
+{"data": {"type": "modules", "id": "23", "attributes": {"name": "network"}}, "included": [
+  {"type": "module-versions", "id": "1", "attributes": {"version": "1.0.0", "published-at": "2020-02-06T06:26:08Z"}},
+  {"type": "module-versions", "id": "2", "attributes": {"version": "v2.0", "published-at": "2021-08-05T00:26:33.501756+02:00"}},
+  {"type": "module-versions", "id": "3", "attributes": {"version": "3.0.0"}}]}
+`
+
+const docs = `
+-- v1/modules/acme/network/aws/1.0.0 --
+{"id": "acme/network/aws/1.0.0", "version": "1.0.0", "published_at": "2019-01-02T03:04:05Z", "root": {}}
+-- v1/modules/acme/network/aws/v2.0 --
+{"id": "acme/network/aws/v2.0", "version": "v2.0", "published_at": "2021-01-02T03:04:05Z", "root": {}}
+`
+
+// The dates of /v2/ count, then those of the documents about versions; a registry that has neither gives none.
+func TestPublished(t *testing.T) {
+	for _, c := range []struct {
+		name, fixture, base string
+		versions            []string // asked for; nil: both of the fixture
+		want                string
+		asked               int
+	}{
+		{"v2", module + v2 + docs, "", nil, "1.0.0 2020-02-06T06:26:08Z, 2.0.0 2021-08-05T00:26:33+02:00", 1},
+		{"documents", module + docs, "", nil, "1.0.0 2019-01-02T03:04:05Z, 2.0.0 2021-01-02T03:04:05Z", 3},
+		{"neither", module, "", nil, "", 2},
+		{"a page for everything", module + "-- v2/modules/acme/network/aws --\n<html>\n-- v1/modules/acme/network/aws/v2.0 --\n<html>\n", "", nil, "", 2},
+		{"the latest for everything", module + "-- v1/modules/acme/network/aws/v2.0 --\n{\"version\":\"1.0.0\",\"published_at\":\"2019-01-02T03:04:05Z\"}\n", "", nil, "", 2},
+		{"elsewhere", module + v2, "/api/modules/", nil, "", 1},
+		{"nothing to ask for", module, "", []string{}, "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := registrytest.New(t, txtar.Parse([]byte(c.fixture)))
+			hosts := map[string]upstream.Host{}
+			if c.base != "" {
+				hosts[u.Host] = upstream.Host{Modules: u.URL + c.base}
+			}
+			client := newClient(t, u, hosts)
+			client.Versions(t.Context(), networkOf(u)) // which notes spellings
+			u.Reset()
+			if c.versions == nil {
+				c.versions = []string{"2.0.0", "1.0.0"}
+			}
+			got, err := client.Published(t.Context(), networkOf(u), c.versions)
+			if said(got) != c.want || err != nil {
+				t.Errorf("got %s, %v; want %s", said(got), err, c.want)
+			}
+			if asked := u.Count(registrytest.All) - u.Count(registrytest.Discovery); asked != c.asked {
+				t.Errorf("asked %d times; want %d: %v", asked, c.asked, u.Requests())
+			}
+		})
+	}
+}
+
+// No more than so many versions are asked for one by one.
+func TestPublishedIsBounded(t *testing.T) {
+	fixture, versions := module, []string{}
+	for i := range 40 {
+		version := fmt.Sprintf("1.%d.0", i)
+		fixture += fmt.Sprintf("-- v1/modules/acme/network/aws/%s --\n{\"version\": %q, \"published_at\": \"2019-01-02T03:04:05Z\"}\n", version, version)
+		versions = append(versions, version)
+	}
+	u := registrytest.New(t, txtar.Parse([]byte(fixture)))
+	got, err := newClient(t, u, nil).Published(t.Context(), networkOf(u), versions)
+	if len(got) != 16 || err != nil || u.Count(registrytest.Dates) != 17 {
+		t.Errorf("%d dates, %v, %d questions", len(got), err, u.Count(registrytest.Dates))
+	}
+}
+
+// Trouble is an error, and no reason to go on asking. It does not keep the registry from being asked for versions.
+func TestPublishedInTrouble(t *testing.T) {
+	for _, c := range []struct {
+		knobs registrytest.Knobs
+		want  error
+	}{
+		{registrytest.Knobs{Status: 503}, modproxy.ErrUnavailable},
+		{registrytest.Knobs{Status: 429, RetryAfter: "120"}, modproxy.ErrUnavailable},
+		{registrytest.Knobs{Truncate: 5}, modproxy.ErrUnavailable},
+		{registrytest.Knobs{Status: 401}, nil},
+		{registrytest.Knobs{Status: 404}, nil},
+		{registrytest.Knobs{Status: 500}, nil},
+		{registrytest.Knobs{Status: 204}, nil},
+	} {
+		u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
+		client := newClient(t, u, nil)
+		u.Set(registrytest.Dates, c.knobs)
+		for range 2 {
+			got, err := client.Published(t.Context(), networkOf(u), []string{"1.0.0"})
+			if !errors.Is(err, c.want) || len(got) != 0 {
+				t.Errorf("%+v: %s, %v; want %v", c.knobs, said(got), err, c.want)
+			}
+		}
+		if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
+			t.Errorf("%+v: versions: %v", c.knobs, err)
+		}
+	}
+}
+
+// The registry's token goes with the questions, and nowhere else.
+func TestPublishedShowsToken(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte(module+v2)))
+	u.Set(registrytest.Dates, registrytest.Knobs{Token: "open sesame"})
+	client := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret("open sesame")}})
+	if got, err := client.Published(t.Context(), networkOf(u), nil); len(got) != 2 || err != nil {
+		t.Errorf("%s, %v", said(got), err)
+	}
+}
