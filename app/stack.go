@@ -77,9 +77,10 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
-		pinned := &ledger.Registry{Next: &upstream.Router{Default: client}, Ledger: a.Ledger, Observe: a.observeLedger}
+		router := &upstream.Router{Default: client}
+		pinned := &ledger.Registry{Next: router, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = client
-		a.sights.Next = pinned
+		a.sights.Next, a.sights.Dates = pinned, router
 		reg = a.sights
 		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {

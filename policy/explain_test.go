@@ -173,6 +173,8 @@ func TestExplainIsCheap(t *testing.T) {
 
 type countedSights struct{ asked int }
 
+func (c *countedSights) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+
 func (c *countedSights) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
 	c.asked++
 	return modproxy.Sight{}, nil

@@ -177,7 +177,11 @@ func (s sights) Sight(_ context.Context, m modproxy.Module) (modproxy.Sight, err
 	return s[m.Folded()], nil
 }
 
+func (s sights) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+
 type sightsFail struct{}
+
+func (sightsFail) See(context.Context, modproxy.Module, *modproxy.Versions) {}
 
 func (sightsFail) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
 	return modproxy.Sight{}, errors.New("no sight")

@@ -29,6 +29,8 @@ type Ledger interface {
 type Sights interface {
 	// Sight returns what is known of a module. Case does not count. The zero Sight, with a nil error, is an answer.
 	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+	// See records the versions of a document that were not seen before. Those that it cannot record stay unknown.
+	See(ctx context.Context, m modproxy.Module, v *modproxy.Versions)
 }
 
 // Gate makes the verdicts. Its fields are set before the first question. It is safe for concurrent use.
@@ -180,6 +182,13 @@ func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, c
 	return verdict, err
 }
 
+// see records what a document lists: it may have been kept before anything looked on.
+func (g *Gate) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions) {
+	if g.Sights != nil {
+		g.Sights.See(ctx, m, v)
+	}
+}
+
 // judge makes the verdicts about the versions of one module.
 type judge struct {
 	*Selection
@@ -206,13 +215,14 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 	if _, seen := j.sight.Of(name); seen {
 		facts.Since, facts.Met = j.sight.Since(name), j.sight.Met
 	}
-	if j.locked || j.NeedsAge() && facts.Since.IsZero() {
+	if j.locked || j.NeedsAge() && j.Decide(v, facts, j.decided.of(v), j.now).Outcome == TooYoung {
 		rec, err := j.gate.Ledger.Lookup(j.ctx, j.module.At(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
 		}
 		facts.Sum = cmp.Or(content, rec.Sum)
-		if facts.Since.IsZero() && rec.Reason == "" && (facts.Met.IsZero() || rec.Time.Before(facts.Met)) {
+		known := cmp.Or(facts.Since, facts.Met)
+		if err == nil && rec.Reason == "" && (known.IsZero() || rec.Time.Before(known)) {
 			facts.Since = rec.Time // it was listed then
 		}
 	}

@@ -106,6 +106,9 @@ func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *m
 
 // judge finds what is allowed of v.
 func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
+	if sel.NeedsAge() {
+		r.Gate.see(ctx, sel.module, v)
+	}
 	judge := r.Gate.judge(ctx, s, sel)
 	l.until = time.Now().Add(listFor)
 	var newest modproxy.Version
@@ -175,7 +178,10 @@ func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.Mod
 	}
 	verdict, err := r.Gate.decide(ctx, s, v, content)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
-		if _, err := r.Next.Versions(ctx, v.Module); err != nil && !s.rules.Audit {
+		switch list, err := r.Next.Versions(ctx, v.Module); {
+		case err == nil:
+			r.Gate.see(ctx, v.Module, list)
+		case !s.rules.Audit:
 			return err
 		}
 		verdict, err = r.Gate.decide(ctx, s, v, content)

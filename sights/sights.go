@@ -1,7 +1,7 @@
 // Package sights records when versions of modules were first listed.
 //
-// Invariant: what was seen is durable before it is answered, and a recorded time does not change. Without the records
-// versions look newer than they are, and never older.
+// Invariant: what was seen is durable before it is answered, and a recorded time does not change. Versions whose record is
+// damaged look newer than they are, and never older: they count as seen again, and not as listed when the module was met.
 //
 // [Registry] is the layer that looks on while another registry is asked. The records are in a store, one for each module,
 // and need no blobs: they are not evicted.
@@ -13,7 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +30,10 @@ const Kind store.Kind = "module-sights"
 
 // Dates are the dates that a registry gives for versions.
 type Dates interface {
-	// Published returns when versions of a module were published, by canonical version, as far as its registry says.
-	// Errors are those of a registry.
-	Published(ctx context.Context, m modproxy.Module) (map[string]time.Time, error)
+	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical
+	// and without build metadata; those whose dates are wanted, the newest first. There may be an answer beside an
+	// error, which is that of a registry.
+	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
 }
 
 // Registry answers what Next does, and records which versions that lists. It is safe for concurrent use.
@@ -45,6 +46,7 @@ type Registry struct {
 
 	once   sync.Once
 	recent *lru.Cache[modproxy.Module, recent]
+	failed *lru.Cache[modproxy.Module, time.Time] // when a registry was asked for dates and did not answer well
 	dating singleflight.Group
 }
 
@@ -57,19 +59,31 @@ type recent struct {
 
 const (
 	rereadAfter = 3 * time.Second // how long a record counts without being read again
-	datesAfter  = time.Hour       // how often a registry is asked for dates that it did not give
-	datesWithin = 4 * time.Second // how long a registry may take to give them
-	maxRecent   = 4 << 10
-	maxTries    = 16 // to change a record that others change, too
+	maxRecent   = 512
+	maxVersions = 1000 // of a record that is remembered
+	maxTries    = 16   // to change a record that others change, too
+
+	datesAfter    = time.Hour        // how often a registry is asked for dates that it did not give
+	datesPause    = time.Minute      // how often, when it does not answer
+	datesWithin   = 10 * time.Second // how long it may take to give them
+	datesPatience = 2 * time.Second  // how long a question waits for that
 )
+
+// firstDate is before all dates of modules: Terraform itself is of this day. What is before it stands for no date.
+var firstDate = time.Date(2014, time.July, 28, 0, 0, 0, 0, time.UTC)
+
+func (r *Registry) init() {
+	r.once.Do(func() {
+		r.recent, _ = lru.New[modproxy.Module, recent](maxRecent) // fails for no size only
+		r.failed, _ = lru.New[modproxy.Module, time.Time](maxRecent)
+	})
+}
 
 // Versions returns the answer of Next. That it could not be recorded is no error.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err == nil {
-		if err := r.see(ctx, m, v); err != nil && r.Observe != nil {
-			r.Observe(m, err)
-		}
+		r.See(ctx, m, v)
 	}
 	return v, err
 }
@@ -84,7 +98,14 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	return r.Next.Package(ctx, v)
 }
 
-// see records the versions that were not seen before.
+// See records the versions of a document that were not seen before: they were when its registry gave it, at v.Time. Observe
+// is told that it cannot.
+func (r *Registry) See(ctx context.Context, m modproxy.Module, v *modproxy.Versions) {
+	if err := r.see(ctx, m, v); err != nil {
+		r.observe(m, err)
+	}
+}
+
 func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions) error {
 	known, err := r.read(ctx, m)
 	if err != nil {
@@ -94,20 +115,17 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 		_, seen := s.Of(l.Version.String())
 		return !seen
 	}
-	fresh := 0
-	for _, l := range v.List {
-		if isNew(known, l) {
-			fresh++
-		}
-	}
-	if fresh == 0 {
+	if !slices.ContainsFunc(v.List, func(l modproxy.Listed) bool { return isNew(known, l) }) {
 		return nil
 	}
-	now := time.Now().UTC()
+	at := time.Now().UTC()
+	if !v.Time.IsZero() && v.Time.Before(at) {
+		at = v.Time.UTC()
+	}
 	return r.change(ctx, m, func(s *modproxy.Sight) {
-		seen := modproxy.VersionSight{Seen: now}
+		seen := modproxy.VersionSight{Seen: at}
 		if s.Met.IsZero() {
-			s.Met, seen.Seen = now, time.Time{}
+			s.Met, seen.Seen = at, time.Time{}
 		}
 		for _, l := range v.List {
 			if isNew(*s, l) {
@@ -117,91 +135,132 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 	})
 }
 
-// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
-// Errors: [modproxy.ErrUnavailable].
+// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known,
+// and has two seconds to answer; what it answers later counts from then on. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
 	s, err := r.read(ctx, m)
-	if err != nil || r.Dates == nil || s.Met.IsZero() || !r.wantsDates(s) {
+	if err != nil || r.Dates == nil || !r.wantsDates(m, s) {
 		return s, err
 	}
-	done := r.dating.DoChan(m.String(), func() (any, error) {
+	done := r.dating.DoChan(m.Folded().String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
 		defer cancel()
-		return nil, r.date(ctx, m)
+		if err := r.date(ctx, m); err != nil {
+			r.failed.Add(m.Folded(), time.Now())
+			r.observe(m, err)
+		}
+		return nil, nil
 	})
 	select {
-	case result := <-done:
-		if result.Err != nil && r.Observe != nil {
-			r.Observe(m, result.Err)
-		}
+	case <-done:
+	case <-time.After(datesPatience):
 	case <-ctx.Done():
-		return s, ctx.Err()
+		return s, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
 	}
 	return r.read(ctx, m)
 }
 
 // wantsDates reports whether a version has no date, and it is time to ask for it.
-func (r *Registry) wantsDates(s modproxy.Sight) bool {
-	if time.Since(s.Dated) < datesAfter {
+func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) bool {
+	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
 		return false
 	}
+	again := time.Since(s.Dated) >= datesAfter
 	for _, v := range s.Versions {
-		if v.Published.IsZero() {
+		if v.Published.IsZero() && (again || v.Seen.After(s.Dated)) {
 			return true
 		}
 	}
 	return false
 }
 
-// date records the dates that the registry of m gives. That it was asked is recorded, too.
+// date records the dates that the registry of m gives, and that it was asked.
 func (r *Registry) date(ctx context.Context, m modproxy.Module) error {
-	dates, err := r.Dates.Published(ctx, m)
-	errChange := r.change(context.WithoutCancel(ctx), m, func(s *modproxy.Sight) {
-		s.Dated = time.Now().UTC()
-		for name, v := range s.Versions {
-			if at, ok := dates[name]; ok && v.Published.IsZero() {
-				v.Published = at.UTC()
-				s.Versions[name] = v
-			}
+	s, err := r.read(ctx, m)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	dates, err := r.Dates.Published(ctx, m, undated(s))
+	return errors.Join(err, r.change(context.WithoutCancel(ctx), m, func(s *modproxy.Sight) {
+		if err == nil {
+			s.Dated = now
 		}
-	})
-	return errors.Join(err, errChange)
+		for name, v := range s.Versions {
+			at, ok := dates[name]
+			if !ok || at.Before(firstDate) || !v.Published.IsZero() {
+				continue
+			}
+			if v.Published = at.UTC(); at.After(now) {
+				v.Published = now
+			}
+			s.Versions[name] = v
+		}
+	}))
+}
+
+// undated returns the versions without a date, the newest first.
+func undated(s modproxy.Sight) (names []string) {
+	var list []modproxy.Version
+	for name, v := range s.Versions {
+		if version, err := modproxy.ParseVersion(name); err == nil && v.Published.IsZero() {
+			list = append(list, version)
+		}
+	}
+	slices.SortFunc(list, func(a, b modproxy.Version) int { return b.Compare(a) })
+	for _, v := range list {
+		names = append(names, v.String())
+	}
+	return names
 }
 
 // read returns the record of m; a damaged one is as if it were not there.
 func (r *Registry) read(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
-	r.once.Do(func() { r.recent, _ = lru.New[modproxy.Module, recent](maxRecent) })
+	r.init()
 	if known, ok := r.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
 		return known.sight, nil
 	}
-	s, _, err := r.load(ctx, m)
+	s, _, _, err := r.load(ctx, m)
 	if err == nil {
-		r.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+		r.remember(m, s)
 	}
 	return s, err
 }
 
-func (r *Registry) load(ctx context.Context, m modproxy.Module) (s modproxy.Sight, revision uint64, err error) {
+func (r *Registry) remember(m modproxy.Module, s modproxy.Sight) {
+	if len(s.Versions) <= maxVersions {
+		r.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+	} else {
+		r.recent.Remove(m.Folded())
+	}
+}
+
+func (r *Registry) load(ctx context.Context, m modproxy.Module) (s modproxy.Sight, revision uint64, damaged bool, err error) {
 	rec, err := r.Records.Get(ctx, refOf(m))
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
-		return s, 0, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return s, 0, false, nil
+	case errors.Is(err, store.ErrDamaged):
+		return s, 0, true, nil
 	case err != nil:
-		return s, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+		return s, 0, false, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	case json.Unmarshal(rec.Value, &s) != nil:
-		return modproxy.Sight{}, rec.Revision, nil
+		return modproxy.Sight{}, rec.Revision, true, nil
 	}
-	return s, rec.Revision, nil
+	return s, rec.Revision, false, nil
 }
 
 // change changes the record of m, which is read again when it was changed meanwhile.
 func (r *Registry) change(ctx context.Context, m modproxy.Module, f func(*modproxy.Sight)) error {
 	for range maxTries {
-		s, revision, err := r.load(ctx, m)
+		s, revision, damaged, err := r.load(ctx, m)
 		if err != nil {
 			return err
 		}
-		if s.Versions = maps.Clone(s.Versions); s.Versions == nil {
+		if damaged {
+			s.Met = time.Now().UTC() // again: this is not the first contact
+		}
+		if s.Versions == nil {
 			s.Versions = map[string]modproxy.VersionSight{}
 		}
 		f(&s)
@@ -211,13 +270,20 @@ func (r *Registry) change(ctx context.Context, m modproxy.Module, f func(*modpro
 		}
 		_, err = r.Records.Put(ctx, store.Record{Ref: refOf(m), Value: text, Revision: revision})
 		if err == nil {
-			r.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+			r.remember(m, s)
+			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
-			return err
+			return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 		}
 	}
 	return fmt.Errorf("%w: the record of when versions were first listed changes all the time", modproxy.ErrUnavailable)
+}
+
+func (r *Registry) observe(m modproxy.Module, err error) {
+	if r.Observe != nil {
+		r.Observe(m, err)
+	}
 }
 
 // refOf names the record of m, and of what differs from it in case only.
