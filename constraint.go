@@ -59,17 +59,19 @@ func ParseConstraint(s string) (Constraint, error) {
 // String returns the constraint as it was written.
 func (c Constraint) String() string { return c.text }
 
-// Canonical returns the constraint in the one spelling that constraints with the same terms, in the same order, have.
+// Canonical returns the constraint in the one spelling that constraints with the same terms, in the same order, have. What
+// makes no difference when versions are compared is not in it.
 func (c Constraint) Canonical() string {
 	var terms []string
 	for _, t := range c.terms {
-		version := t.with.String()
+		with := t.with
+		with.metadata = ""
 		if t.op == "~>" { // how many numbers there are makes a difference
-			numbers := t.with
-			numbers.segments = numbers.segments[:t.given]
-			version = numbers.String()
+			with.segments = with.segments[:t.given]
+		} else {
+			with.segments = with.segments[:max(3, len(with.significant()))]
 		}
-		terms = append(terms, strings.TrimPrefix(t.op+" "+version, "= "))
+		terms = append(terms, strings.TrimPrefix(t.op+" "+with.String(), "= "))
 	}
 	return strings.Join(terms, ", ")
 }

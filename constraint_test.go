@@ -66,6 +66,22 @@ func TestConstraint(t *testing.T) {
 
 // The clients' library has the last word on releases. Of pre-releases, which the clients judge by another library, only
 // the one that is named is selected, and what is selected is covered.
+func TestCanonicalConstraint(t *testing.T) {
+	for text, want := range map[string]string{
+		"v1.2":            "1.2.0",
+		"= 1.2.0.0+build": "1.2.0",
+		"1.2.0.1":         "1.2.0.1",
+		">=1,<2.0":        ">= 1.0.0, < 2.0.0",
+		"~>1.2":           "~> 1.2",
+		"~> v1.2.0":       "~> 1.2.0",
+		"!= 1.0-rc1+b":    "!= 1.0.0-rc1",
+	} {
+		if got := constraint(t, text).Canonical(); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{">= 5.0.0, != 5.1.2", "~> 1.2", "~>1.2.3-rc1", "1", "= v1.2.3+b", " > 0.1 ,<2", "~> 1.2.3.4.5", "\v1"} {
 		f.Add(s, "1.2.3")
@@ -84,6 +100,10 @@ func FuzzConstraint(f *testing.F) {
 			return
 		}
 		selects := c.Selects(v)
+		again, err := modproxy.ParseConstraint(c.Canonical())
+		if err != nil || again.Canonical() != c.Canonical() || again.Selects(v) != selects || again.Covers(v) != c.Covers(v) {
+			t.Fatalf("%q and %s: its canonical spelling %q is another constraint: %v", text, v, c.Canonical(), err)
+		}
 		if strings.Count(v.String(), ".") != 2 || slices.ContainsFunc(theirs, func(c *goversion.Constraint) bool {
 			return c.Prerelease() && strings.Count(strings.TrimLeft(c.String(), " "), ".") > 2
 		}) {
