@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -21,8 +23,12 @@ type moduleDecisions struct{ blocks, reviews, deprecations []standing }
 // standing is a decision that none has taken the place of.
 type standing struct {
 	*modproxy.Decision
-	versions modproxy.Constraint
+	versions  modproxy.Constraint
+	canonical string // the one spelling of versions
 }
+
+// inForce reports whether the decision has not ended by itself.
+func (s standing) inForce(now time.Time) bool { return s.Until.IsZero() || s.Until.After(now) }
 
 // with returns all with more decisions, in the order in which they were made.
 func (all decisions) with(more []modproxy.Decision) decisions {
@@ -46,22 +52,78 @@ func (all decisions) with(more []modproxy.Decision) decisions {
 	return grown
 }
 
-func (m *moduleDecisions) add(d *modproxy.Decision) {
-	var versions modproxy.Constraint
-	if d.Versions != "" {
-		versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
-	}
-	list, ends := &m.reviews, false
-	switch d.Action {
+// Ends reports whether a decision only ends another one.
+func Ends(d modproxy.Decision) bool {
+	return d.Action == modproxy.Unblock || d.Action == modproxy.Deprecate && d.Reason == ""
+}
+
+// kind returns the decisions of the kind of an action.
+func (m *moduleDecisions) kind(a modproxy.Action) *[]standing {
+	switch a {
 	case modproxy.Block, modproxy.Unblock:
-		list, ends = &m.blocks, d.Action == modproxy.Unblock
+		return &m.blocks
 	case modproxy.Deprecate:
-		list, ends = &m.deprecations, d.Reason == ""
+		return &m.deprecations
 	}
-	*list = slices.DeleteFunc(*list, func(s standing) bool { return s.versions.Canonical() == versions.Canonical() })
-	if !ends {
-		*list = append(*list, standing{d, versions})
+	return &m.reviews
+}
+
+func newStanding(d *modproxy.Decision) standing {
+	s := standing{Decision: d}
+	if d.Versions != "" {
+		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
+		s.canonical = s.versions.Canonical()
 	}
+	return s
+}
+
+func (m *moduleDecisions) add(d *modproxy.Decision) {
+	made, list := newStanding(d), m.kind(d.Action)
+	*list = slices.DeleteFunc(*list, func(s standing) bool { return s.canonical == made.canonical })
+	if !Ends(*d) {
+		*list = append(*list, made)
+	}
+}
+
+// Standing tells of each decision of a list, in the order in which they were made, whether it is in force.
+func Standing(list []modproxy.Decision, now time.Time) []bool {
+	last := map[*modproxy.Decision]bool{}
+	for _, m := range decisions(nil).with(list) {
+		for _, kind := range [][]standing{m.blocks, m.reviews, m.deprecations} {
+			for _, s := range kind {
+				last[s.Decision] = s.inForce(now)
+			}
+		}
+	}
+	stands := make([]bool, len(list))
+	for i := range list {
+		stands[i] = last[&list[i]]
+	}
+	return stands
+}
+
+// Place returns the decision in force that d takes the place of, or nil, and the others in force that are of its kind and
+// about its module.
+func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (was *modproxy.Decision, others []modproxy.Decision, err error) {
+	s, err := g.now(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := s.decisions.about(d.Module)
+	if m == nil {
+		return nil, nil, nil
+	}
+	now, made := time.Now(), newStanding(&d)
+	for _, s := range *m.kind(d.Action) {
+		switch {
+		case !s.inForce(now):
+		case s.canonical == made.canonical:
+			was = s.Decision
+		default:
+			others = append(others, *s.Decision)
+		}
+	}
+	return was, others, nil
 }
 
 // about returns the decisions about a module; nil if there are none.

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,5 +159,33 @@ func TestDecisionsAreAboutModules(t *testing.T) {
 		if err != nil || verdict.Outcome != test.want {
 			t.Errorf("%s: %s, %v; want %s", test.module.At(test.version), verdict.Outcome, err, test.want)
 		}
+	}
+}
+
+// A decision is in force until one about the same versions, however they are spelled, takes its place, or its time is over.
+func TestStanding(t *testing.T) {
+	upper := vpc
+	upper.Namespace = strings.ToUpper(vpc.Namespace)
+	var list []modproxy.Decision
+	var want []bool
+	for _, test := range []struct {
+		modproxy.Decision
+		stands bool
+	}{
+		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "1.0.0"}, false}, // unblocked
+		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "< 2"}, true},
+		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, false},   // approved
+		{modproxy.Decision{Module: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false}, // only ends
+		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.0.0", Until: day}, false},
+		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.1.0", Until: day.Add(1)}, true},
+		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate, Reason: "old"}, false},
+		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate}, false}, // only ends
+		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate, Versions: "< 2.0", Reason: "old"}, true},
+		{modproxy.Decision{Module: upper, Action: modproxy.Approve, Versions: "1.0.0.0"}, true},
+	} {
+		list, want = append(list, test.Decision), append(want, test.stands)
+	}
+	if got := policy.Standing(list, day); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
