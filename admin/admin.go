@@ -37,6 +37,8 @@ type Server struct {
 	Store     *store.Store // below Cache
 	Gate      *policy.Gate
 	Upstreams Upstreams // nil when offline
+	// Operator names who asks with a token. It is empty for the owner of the data directory.
+	Operator func(context.Context) string
 }
 
 // Upstreams are the registries that may be asked.
@@ -74,6 +76,8 @@ type Question[In, Item, End any] struct {
 
 // The questions of the API.
 var (
+	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
+	DecisionsMake  = Question[Decide, none, Decided]{Verdicts, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
 	LedgerDrift    = Question[Query, Drift, none]{LedgerNow, "GET", "ledger/drift", (*Server).drift}
 	LedgerKey      = Question[none, none, string]{LedgerNow, "GET", "ledger/key", (*Server).key}
@@ -91,9 +95,9 @@ var (
 // Routes returns what is to be answered to operators.
 func (s *Server) Routes() []Route {
 	return []Route{
-		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
-		LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
-		PackagesVerify.route(s), PolicyTest.route(s),
+		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
+		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s),
+		PackagesRemove.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PolicyTest.route(s),
 	}
 }
 

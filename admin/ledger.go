@@ -130,6 +130,9 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 	if err == nil && s.Cache != nil {
 		s.Cache.Forget(modproxy.ModuleVersion{})
 	}
+	if err == nil && s.Gate != nil { // there may be decisions among them
+		err = s.Gate.Follow(context.WithoutCancel(ctx))
+	}
 	return added, err
 }
 

@@ -20,7 +20,7 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate}
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Operator: operatorOf}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {
@@ -28,6 +28,14 @@ func (a *App) api() *admin.Server {
 		}
 	}
 	return server
+}
+
+// operatorOf names the operator that asks by a token, and nobody else.
+func operatorOf(ctx context.Context) string {
+	if p := auth.PrincipalOf(ctx); p.Kind != auth.Nobody && p.Kind != auth.ByOwner {
+		return p.String()
+	}
+	return ""
 }
 
 // ownerByConn makes the owner of the data directory the principal of what comes by the socket.

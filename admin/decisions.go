@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// Decision is a decision of the ledger, and whether it is in force.
+type Decision struct {
+	Name
+	modproxy.Decision
+	InForce bool `json:"in_force"`
+	// EndsSoon is true of what is in force for [Soon] at most.
+	EndsSoon bool `json:"ends_soon,omitempty"`
+}
+
+// Soon is how long before its end an approval is said to end.
+const Soon = 14 * 24 * time.Hour
+
+// decisions lists the decisions about a module, or all, in the order in which they were made.
+func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
+	var wanted modproxy.ModuleVersion
+	if in != (Name{}) {
+		if wanted, err = in.Parse(""); err != nil {
+			return done, err
+		}
+	}
+	list, _, err := s.Ledger.Decisions(ctx, 0)
+	if err != nil {
+		return done, err
+	}
+	now := time.Now()
+	for i, stands := range policy.Standing(list, now) {
+		if d := list[i]; in == (Name{}) || d.Module.Folded() == wanted.Module.Folded() {
+			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(Soon))
+			each(Decision{NameOf(d.Module.At("")), d, stands, soon})
+		}
+	}
+	return done, nil
+}
+
+// Decide is a decision to make.
+type Decide struct {
+	Module   string          `json:"module"`
+	Action   modproxy.Action `json:"action"`
+	Versions string          `json:"versions,omitempty"` // a version or a constraint; empty for every version
+	Reason   string          `json:"reason,omitempty"`
+	Link     string          `json:"link,omitempty"`
+	Until    time.Time       `json:"until,omitzero"`
+	User     string          `json:"user,omitempty"` // who decides, if that is the owner of the data directory
+}
+
+// Decided is the decision that is in the ledger.
+type Decided struct {
+	Decision
+	Known   bool     `json:"known,omitempty"`   // it was made before, by whom and when the decision says
+	Remarks []string `json:"remarks,omitempty"` // what whoever decides should know, a sentence each
+}
+
+// decide makes a decision, which counts when it returns.
+func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decided, err error) {
+	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
+	if d.Module, err = hostname.ParseModule(in.Module, ""); err != nil {
+		return out, err
+	}
+	if in.Versions != "" {
+		versions, err := modproxy.ParseConstraint(in.Versions)
+		if err != nil {
+			return out, err
+		}
+		d.Versions = versions.Canonical()
+	}
+	if s.Operator != nil {
+		d.By = s.Operator(ctx)
+	}
+	if d.By == "" {
+		d.By = strings.TrimSpace("operator " + in.User)
+	}
+	if !d.Until.IsZero() && !d.Until.After(d.Time) {
+		return out, fmt.Errorf("%w: until %s: that is in the past", modproxy.ErrInvalid, d.Until.UTC().Format(time.RFC3339))
+	}
+	if err := s.Gate.Follow(ctx); err != nil {
+		return out, err
+	}
+	was, others, err := s.Gate.Place(ctx, d)
+	switch {
+	case err != nil:
+		return out, err
+	case was == nil && policy.Ends(d):
+		return out, nothingToEnd(d, others)
+	case was != nil && same(*was, d):
+		d, out.Known = *was, true
+	default:
+		if err = s.Ledger.Decide(ctx, d); err == nil {
+			err = s.Gate.Follow(context.WithoutCancel(ctx))
+		}
+	}
+	out.Decision = Decision{Name: NameOf(d.Module.At("")), Decision: d, InForce: !policy.Ends(d)}
+	return out, err
+}
+
+// same reports whether two decisions about the same versions say the same.
+func same(a, b modproxy.Decision) bool {
+	return a.Action == b.Action && a.Reason == b.Reason && a.Link == b.Link && a.Until.Equal(b.Until)
+}
+
+// nothingToEnd is the error for d, which would end what is not in force. others are.
+func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
+	verb, state := "unblock", "blocked"
+	if d.Action == modproxy.Deprecate {
+		verb, state = "deprecate --lift", "deprecated"
+	}
+	text := fmt.Sprintf("%s is not %s", What(d.Module.String(), d.Versions), state)
+	for _, o := range others {
+		text += fmt.Sprintf("; %s is: \"modproxy %s %s", What(o.Module.String(), o.Versions), verb, o.Module)
+		if o.Versions != "" {
+			text += " '" + o.Versions + "'"
+		}
+		text += "\" ends that"
+	}
+	return absent(text)
+}
+
+// What names the versions of a module that a decision is about.
+func What(module, versions string) string {
+	if versions == "" {
+		return "every version of " + module
+	}
+	if _, err := modproxy.ParseVersion(versions); err == nil {
+		return module + " " + versions
+	}
+	return module + " (" + versions + ")"
+}
