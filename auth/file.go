@@ -82,19 +82,6 @@ func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	return s.value, f.wrong(s.err)
 }
 
-// lookNow looks after now, but not more often than every lookSoon: of several callers that wait one looks for all.
-func (f *file[T]) lookNow(now time.Time) (*T, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.last.Load()
-	if !s.at.After(now) {
-		wait := max(0, lookSoon-now.Sub(s.at))
-		time.Sleep(wait)
-		s = f.read(s, now.Add(wait))
-	}
-	return s.value, f.wrong(s.err)
-}
-
 func (f *file[T]) wrong(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, f.what, err)

@@ -155,7 +155,7 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	}
 	set, err := t.file.get(now)
 	if err == nil && set.find(id, hash) == nil { // it may have been made just now
-		set, err = t.file.lookNow(now)
+		set, err = t.file.look(now, lookSoon)
 	}
 	if err != nil {
 		return Principal{}, errFile

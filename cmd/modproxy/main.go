@@ -94,7 +94,8 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
-	anywhere := []*cobra.Command{newGCCommand(env), newLsCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env)}
+	anywhere := append(newDecisionCommands(env),
+		newGCCommand(env), newLsCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
 	env.addServerFlags(anywhere...)
 	root.AddCommand(append(anywhere,
 		newConfigCommand(env), newClientConfigCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+)
+
+// newDecisionCommands returns the verbs by which operators decide about versions, and the one that lists what was decided.
+func newDecisionCommands(env *environment) []*cobra.Command {
+	return []*cobra.Command{newBlockCommand(env), newUnblockCommand(env), newDecisionsCommand(env)}
+}
+
+func newBlockCommand(env *environment) *cobra.Command {
+	in := admin.Decide{Action: modproxy.Block}
+	cmd := &cobra.Command{
+		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
+		Short: "Refuse versions of a module, whatever else allows them",
+		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers, or all
+versions. It counts at once: packages that are being sent are cut off, and package
+paths that were signed before lead to nothing. What is kept stays, as evidence.
+
+TEXT is what users are told. "modproxy unblock" ends a block.`,
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if in.Reason == "" {
+				return misuse{errors.New("--reason is needed: users are told why")}
+			}
+			return env.decide(cmd, in, args)
+		},
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	return cmd
+}
+
+func newUnblockCommand(env *environment) *cobra.Command {
+	in := admin.Decide{Action: modproxy.Unblock}
+	cmd := &cobra.Command{
+		Use:   "unblock MODULE [VERSION|CONSTRAINT]",
+		Short: "End a block",
+		Long: `End the block of a version, of a constraint, or of all versions of a module: of what
+"modproxy block" was given. "modproxy decisions" lists the blocks that are in force.`,
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	return cmd
+}
+
+// decide makes a decision about the versions that args name.
+func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []string) error {
+	v, err := env.chosen(args[0])
+	if err != nil {
+		return err
+	}
+	in.Module = v.Module.String()
+	if len(args) > 1 {
+		if _, err := modproxy.ParseConstraint(args[1]); err != nil {
+			return misuse{err}
+		}
+		in.Versions = args[1]
+	}
+	if u, err := user.Current(); err == nil {
+		in.User = u.Username
+	}
+	out, err := ask(cmd.Context(), env, admin.DecisionsMake, in, nil)
+	if err != nil {
+		return err
+	}
+	for _, remark := range out.Remarks {
+		fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(remark))
+	}
+	return env.printf("%s", decidedText(out))
+}
+
+// decidedText says in a line what was decided.
+func decidedText(d admin.Decided) string {
+	state := map[modproxy.Action]string{modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked"}[d.Action]
+	text := fmt.Sprintf("%s is %s", admin.What(d.Name.Module, d.Versions), state)
+	if d.Known {
+		text += fmt.Sprintf(" already, since %s, by %s", d.Time.UTC().Format(time.RFC3339), d.By)
+	}
+	return text + ".\n"
+}
+
+func newDecisionsCommand(env *environment) *cobra.Command {
+	var all bool
+	cmd := withJSON(&cobra.Command{
+		Use:   "decisions [MODULE]",
+		Short: "List what operators have decided about versions",
+		Long: `List the decisions that are in force, in the order in which they were made. --all also
+lists those that have ended or were replaced, and those that ended others. Decisions
+are in the ledger: they are signed, and stay for good.
+
+An approval that ends within 14 days says so.`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err != nil {
+				return err
+			}
+			var list []admin.Decision
+			_, err = ask(cmd.Context(), env, admin.DecisionsList, admin.NameOf(v), func(d admin.Decision) error {
+				switch {
+				case !all && !d.InForce:
+				case env.json():
+					return env.print(d, "", "")
+				default:
+					list = append(list, d)
+				}
+				return nil
+			})
+			if err != nil || env.json() {
+				return err
+			}
+			return env.printf("%s", decisionsText(list))
+		},
+	}, `print JSON, one decision in a line: {"module": …, "action": …, "versions": …, "in_force": …, …}`)
+	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that are no longer in force")
+	return cmd
+}
+
+// decisionsText is a table.
+func decisionsText(list []admin.Decision) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var table bytes.Buffer
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
+	fmt.Fprintln(out, "DECISION\tMODULE\tVERSIONS\tMADE\tUNTIL\tBY\tREASON")
+	for _, d := range list {
+		action, until := string(d.Action), "-"
+		if !d.InForce {
+			action += " (past)"
+		}
+		if !d.Until.IsZero() {
+			until = d.Until.UTC().Format(time.DateOnly)
+		}
+		if d.EndsSoon {
+			until += " (soon)"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", action, d.Name.Module, cmp.Or(d.Versions, "all"),
+			d.Time.UTC().Format(time.DateOnly), until, d.By, cmp.Or(d.Reason, "-"))
+	}
+	out.Flush()
+	return table.String()
+}
