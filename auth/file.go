@@ -71,15 +71,25 @@ func (f *file[T]) get(now time.Time) (*T, error) {
 	return s.value, f.wrong(s.err)
 }
 
-// look returns what the file has, as of less than recent before now.
+// look returns what the file has. What was seen less than recent before now counts, unless the file was replaced.
 func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.last.Load()
-	if now.Sub(s.at).Abs() >= recent {
+	if now.Sub(s.at).Abs() >= recent || f.replaced(s) {
 		s = f.read(s, now)
 	}
 	return s.value, f.wrong(s.err)
+}
+
+// replaced reports whether there is another file than was seen. It costs much less than to read the file.
+func (f *file[T]) replaced(s *seen[T]) bool {
+	info, err := os.Stat(f.path)
+	return err == nil && !s.has(info)
+}
+
+func (s *seen[T]) has(info fs.FileInfo) bool {
+	return s.info != nil && os.SameFile(s.info, info) && s.info.ModTime().Equal(info.ModTime()) && s.info.Size() == info.Size()
 }
 
 func (f *file[T]) wrong(err error) error {
@@ -99,8 +109,7 @@ func (f *file[T]) read(before *seen[T], now time.Time) *seen[T] {
 			s.err = fmt.Errorf("%s: %w", f.path, errGone)
 		}
 		return s
-	case err == nil && before.settled && os.SameFile(before.info, info) &&
-		before.info.ModTime().Equal(info.ModTime()) && before.info.Size() == info.Size():
+	case err == nil && before.settled && before.has(info):
 		*s = *before
 		s.at = now
 		return s
