@@ -2,8 +2,10 @@ package cache_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,20 @@ func TestTimeThatIsOver(t *testing.T) {
 			_, err := read(f.Registry, "1.0.0")
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(c.want, "https:") && strings.Contains(err.Error(), "not done") {
 				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// A disk that is full while a package is made is told as that, whichever layer met it.
+func TestFullDiskBelow(t *testing.T) {
+	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			f.next.pack = fmt.Errorf("write scratch/a: %w", errno)
+			_, err := f.Package(t.Context(), vpc.At("1.0.0"))
+			if _, full := errors.AsType[*modproxy.NoSpace](err); !full || !errors.Is(err, modproxy.ErrUnavailable) {
+				t.Errorf("%v: %v", errno, err)
 			}
 		})
 	}

@@ -43,7 +43,9 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusFound)
 	})
-	c := client(t, up())
+	cfg := up()
+	cfg.Ports = append(cfg.Ports, secret.port) // so that it is the address which is refused
+	c := client(t, cfg)
 	for _, tt := range []struct {
 		path string
 		end  string
