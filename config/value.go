@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -170,7 +171,12 @@ type decoder struct {
 
 // decode sets v, the value at path, to what text says. Empty text changes nothing.
 func (d *decoder) decode(text []byte, v reflect.Value, path string) {
-	file, err := parser.ParseBytes(text, 0)
+	tokens := lexer.Tokenize(string(text))
+	if deep := tooDeep(tokens); deep != nil {
+		d.fail(deep, "", errors.New("values are nested too deeply"))
+		return
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		var at yaml.Error
 		if !errors.As(err, &at) {
@@ -191,6 +197,32 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	case len(docs) == 1:
 		d.set(docs[0].Body, v, path)
 	}
+}
+
+// tooDeep returns the token at which values are nested deeper than those of any configuration, or nil: the library's parser
+// takes a time and a stack that grow with the depth.
+func tooDeep(tokens token.Tokens) *token.Token {
+	const most = 50
+	brackets, chain, line := 0, 0, 0 // open ones; what opens a value otherwise, since a comma or the start of the line
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, chain = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType, token.AnchorType, token.TagType:
+			chain++
+		case token.CollectEntryType:
+			chain = 0
+		}
+		if brackets > most || chain > most {
+			return t
+		}
+	}
+	return nil
 }
 
 // source returns where t is.
@@ -278,7 +310,9 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 
 // setList replaces a list and forgets where what was in it came from.
 func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
-	maps.DeleteFunc(d.config.sources, func(other, _ string) bool { return strings.HasPrefix(other, path+"[") })
+	if _, again := d.config.sources[path]; again {
+		maps.DeleteFunc(d.config.sources, func(other, _ string) bool { return strings.HasPrefix(other, path+"[") })
+	}
 	d.config.sources[path] = d.source(n.GetToken())
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
 	for i, entry := range n.Values {

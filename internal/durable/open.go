@@ -35,9 +35,18 @@ func ReadRegular(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s: more than %d bytes", name, limit)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	size := info.Size()
+	if size <= limit { // it may grow
+		text, err = io.ReadAll(io.LimitReader(f, limit+1))
+		size = int64(len(text))
+	}
+	if err == nil && size > limit {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, limit)
 	}
 	return text, err
 }
