@@ -57,23 +57,24 @@ type App struct {
 	Store    *store.Store
 	Ledger   *ledger.Log
 
-	damage    error           // why Ledger is nil although there is a ledger
-	disk      *disk.Directory // in which Store is
-	config    *config.Config
-	options   Options
-	recheck   ledger.Recheck      // does nothing when offline
-	providers proxy.Providers     // nil when offline
-	auth      *auth.Authenticator // nil when clients show no credential
-	operators *auth.Authenticator // of the operator's API, when auth is nil
-	egress    *egress.Client      // nil when offline and without issuers
-	noGit     error               // why nothing can be fetched from git
-	metrics   *proxy.Metrics
-	gate      *policy.Gate
-	sights    *sights.Registry
-	rulesFrom *config.Config        // the configuration that the rules in force come from
-	rulesErr  atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
-	log       *zap.Logger
-	flush     func() // of the log
+	damage     error           // why Ledger is nil although there is a ledger
+	disk       *disk.Directory // in which Store is
+	config     *config.Config
+	options    Options
+	recheck    ledger.Recheck      // does nothing when offline
+	providers  proxy.Providers     // nil when offline
+	auth       *auth.Authenticator // nil when clients show no credential
+	operators  *auth.Authenticator // of the operator's API, when auth is nil
+	egress     *egress.Client      // nil when offline and without issuers
+	noGit      error               // why nothing can be fetched from git
+	metrics    *proxy.Metrics
+	gate       *policy.Gate
+	sights     *sights.Registry
+	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
+	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
+	restartFor []string              // the keys of which was said that they count from the next start
+	log        *zap.Logger
+	flush      func() // of the log
 
 	claim    *admin.Claim
 	listener net.Listener
@@ -86,6 +87,7 @@ type App struct {
 // New opens what c describes, and listens for clients. The log has what does not keep it from working.
 func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a := inside(c, o)
+	a.rulesSeen = lookAt(slices.Values(c.PolicyPaths()))
 	a.log, a.flush = newLog(o.Log, c.Log.Level)
 	defer func() {
 		if err != nil {
@@ -127,7 +129,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 
 // inside returns an App of which nothing is open, and which does not log.
 func inside(c *config.Config, o Options) *App {
-	return &App{metrics: proxy.NewMetrics(), options: o, config: c, log: zap.NewNop(), flush: func() {}}
+	return &App{metrics: proxy.NewMetrics(), options: o, config: c, rulesSeen: seen{}, log: zap.NewNop(), flush: func() {}}
 }
 
 // ReadOnly returns why nothing more can be kept, or nil.
@@ -151,24 +153,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
 	idle.Go(func() { a.recheck.Run(idling) })
-	idle.Go(func() {
-		rules := time.NewTicker(rulesEvery)
-		defer rules.Stop()
-		seen := a.stampRules()
-		for {
-			select {
-			case <-reload:
-				a.reload()
-			case <-rules.C:
-				if now := a.stampRules(); now != seen {
-					seen = now
-					a.reloadRules()
-				}
-			case <-idling.Done():
-				return
-			}
-		}
-	})
+	idle.Go(func() { a.followRules(idling, reload) })
 	defer idle.Wait()
 	defer stop()
 	a.logStarted()
@@ -182,22 +167,6 @@ func (a *App) logStarted() {
 	c := a.config
 	a.log.Info("started", zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", c.Data),
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
-}
-
-// reload reads the certificate and the rules of the policy again, unless there is an error in them, and logs which other
-// keys of the configuration have changed, which count from the next start. Tokens and keys are followed without being told.
-func (a *App) reload() {
-	if a.tls != nil {
-		if err := a.tls.reload(); err != nil {
-			a.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
-		} else {
-			a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
-		}
-	}
-	changed := slices.DeleteFunc(a.reloadRules(), func(key string) bool { return strings.HasPrefix(key, "policy.") })
-	if len(changed) > 0 {
-		a.log.Warn("restart_needed", zap.Strings("keys", changed))
-	}
 }
 
 // Close releases what the App stands on. What is fetching is cut.

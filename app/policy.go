@@ -2,17 +2,19 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/sights"
@@ -23,137 +25,170 @@ var publicRegistries = []string{"registry.terraform.io", "registry.opentofu.org"
 
 // PolicyOf returns the rules of a configuration, with those of its files. Its error is a [config.Error].
 func PolicyOf(c *config.Config) (*policy.Rules, error) {
-	set, place, err := c.PolicyFiles()
-	if err != nil {
-		return nil, err
-	}
-	compiled := policy.Config{
-		DefaultDeny: set.Default == "deny", Audit: set.Mode == "audit", FirstAllow: set.FirstContact == "allow", Contact: set.Contact,
-	}
-	for _, namespace := range set.Reserved {
-		compiled.Reserved = append(compiled.Reserved, policy.Reserve{Namespace: namespace, Hosts: privateHosts(c, namespace)})
-	}
-	var wrong config.Error
-	for i, rule := range set.Rules {
-		made := policy.Rule{
-			Place: place(i), Allow: rule.Allow, Deny: rule.Deny, Versions: rule.Versions, Groups: rule.Groups,
-			MinAge: rule.MinAge, Reason: rule.Reason, Approval: rule.Approval == "required",
-		}
-		if rule.Approval != "" && !made.Approval {
-			wrong = append(wrong, fmt.Errorf("%s: approval: want required, not %.80q", made.Place, rule.Approval))
-		}
-		if len(rule.AllowLocked) > 0 {
-			if made.Locked, err = locked(rule.AllowLocked); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: allow_locked: %w", made.Place, err))
-			}
-		}
-		compiled.Rules = append(compiled.Rules, made)
-	}
-	rules, err := policy.Compile(compiled)
-	if err != nil {
-		wrong = append(wrong, err)
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	return rules, nil
+	rules, _, err := rulesOf(c)
+	return rules, err
 }
 
-// privateHosts returns the registries at which a reserved namespace may be asked for.
-func privateHosts(c *config.Config, namespace string) (hosts []string) {
-	for _, r := range c.Routes {
-		if policy.MatchName(namespace, r.Namespace) {
-			hosts = append(hosts, r.Upstream)
+// rulesOf is PolicyOf, and returns the names and patterns of the files that the rules come from, also with an error.
+func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
+	set, err := c.AllRules()
+	var wrong config.Error
+	errors.As(err, &wrong)
+	paths = c.PolicyPaths()
+	made := policy.Config{
+		DefaultDeny: c.Policy.Default == "deny", Audit: c.Policy.Mode == "audit", FirstAllow: c.Policy.FirstContact == "allow", Contact: c.Policy.Contact,
+	}
+	var mistakes config.Error
+	made.Reserved, mistakes = reserves(c, set)
+	wrong = append(wrong, mistakes...)
+	for i, rule := range set.Rules {
+		one := policy.Rule{
+			Place: set.Places[i], Allow: rule.Allow, Deny: rule.Deny, Versions: rule.Versions, Groups: rule.Groups,
+			MinAge: rule.MinAge, Reason: rule.Reason, Approval: rule.Approval != "",
+		}
+		if err := checkHost(c, rule); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", one.Place, err))
+		}
+		for _, glob := range rule.AllowLocked {
+			paths = append(paths, glob)
+			entries, mistakes := readLocks(c, glob)
+			one.Locked = append(one.Locked, entries...)
+			for _, err := range mistakes {
+				wrong = append(wrong, fmt.Errorf("%s: allow_locked: %w", one.Place, err))
+			}
+		}
+		if len(rule.AllowLocked) > 0 && one.Locked == nil {
+			one.Locked = []policy.Locked{}
+		}
+		made.Rules = append(made.Rules, one)
+	}
+	rules, err := policy.Compile(made)
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		wrong = append(wrong, all.Unwrap()...)
+	}
+	if len(wrong) > 0 {
+		return nil, paths, wrong
+	}
+	return rules, paths, nil
+}
+
+// reserves returns the reserved namespaces with the registries at which each may be asked for: a namespace that has a route
+// where that leads, and every other one at the upstreams that are not public.
+func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong config.Error) {
+	var private []string
+	for _, u := range c.Upstreams {
+		if u.Host != "*" && !isPublic(u) {
+			private = append(private, u.Host)
 		}
 	}
-	if len(hosts) > 0 {
-		return hosts
+	for i, glob := range set.Reserved {
+		place, routed := set.ReservedAt[i], map[string][]string{} // by folded namespace
+		for _, r := range c.Routes {
+			if !policy.MatchName(glob, r.Namespace) {
+				continue
+			}
+			if !slices.Contains(private, r.Upstream) {
+				wrong = append(wrong, fmt.Errorf("%s: %s is reserved, and its route leads to %s, where anybody can have a namespace", place, r.Namespace, r.Upstream))
+			}
+			folded := strings.ToLower(r.Namespace)
+			routed[folded] = append(routed[folded], r.Upstream)
+		}
+		all = append(all, policy.Reserve{Place: place, Namespace: glob, Hosts: private})
+		for namespace, hosts := range routed {
+			all = append(all, policy.Reserve{Place: place, Namespace: namespace, Hosts: hosts})
+		}
 	}
-	for _, u := range c.Upstreams {
-		if u.Host != "*" && !slices.Contains(publicRegistries, u.Host) {
-			hosts = append(hosts, u.Host)
+	return all, wrong
+}
+
+// isPublic reports whether a question to an upstream reaches a registry at which anybody can have a namespace.
+func isPublic(u config.Upstream) bool {
+	hosts := []string{u.Host}
+	for _, base := range []string{u.Modules, u.Providers} {
+		if at, err := url.Parse(base); err == nil && at.Host != "" {
+			host, _ := hostname.Parse(at.Host)
+			hosts = append(hosts, host)
+		}
+	}
+	return slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(publicRegistries, host) })
+}
+
+// ownHosts returns the hostnames that source addresses of clients have where the proxy is their registry.
+func ownHosts(c *config.Config) (hosts []string) {
+	local, _ := c.LocalURL()
+	for _, base := range []string{c.PublicURL, local} {
+		if at, err := url.Parse(base); err == nil && at.Host != "" {
+			host, err := hostname.Parse(at.Host)
+			if err == nil && !slices.ContainsFunc(c.Upstreams, func(u config.Upstream) bool { return u.Host == host }) {
+				hosts = append(hosts, host)
+			}
 		}
 	}
 	return hosts
 }
 
-// locked returns what lock files list.
-func locked(globs []string) ([]policy.Locked, error) {
-	all := []policy.Locked{}
-	for _, glob := range globs {
-		names, err := filepath.Glob(glob)
-		if err != nil || len(names) == 0 {
-			return nil, fmt.Errorf("%.200s: there is no such file", glob)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return nil, err
-			}
-			entries, err := lock.Parse(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			for _, e := range entries {
-				all = append(all, policy.Locked{ModuleVersion: e.ModuleVersion, Sum: e.Sum})
-			}
+// upstreamOf returns the registry that is asked for a namespace where the proxy is the clients' registry.
+func upstreamOf(c *config.Config, namespace string) string {
+	for _, r := range c.Routes {
+		if r.Namespace == namespace {
+			return r.Upstream
 		}
 	}
-	return all, nil
+	return c.DefaultHost()
+}
+
+// checkHost returns an error for a rule about the proxy itself, which would be about nothing.
+func checkHost(c *config.Config, rule config.PolicyRule) error {
+	for _, pattern := range []policy.Pattern{rule.Allow, rule.Deny} {
+		host, _, _ := strings.Cut(pattern.String(), "/")
+		if host, err := hostname.Parse(host); err == nil && slices.Contains(ownHosts(c), host) {
+			return fmt.Errorf("%s: %s is this proxy itself: name the registry that it asks, such as %s", pattern, host, c.DefaultHost())
+		}
+	}
+	return nil
+}
+
+// readLocks returns what the lock files list that a pattern stands for.
+func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []error) {
+	names, err := filepath.Glob(glob)
+	if err == nil && len(names) == 0 {
+		err = errors.New("there is no such file")
+	}
+	if err != nil {
+		return nil, []error{fmt.Errorf("%.200s: %w", glob, err)}
+	}
+	own := ownHosts(c)
+	for _, name := range names {
+		text, err := durable.ReadRegular(name, lock.MaxSize)
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		entries, err := lock.Parse(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+		}
+		for _, e := range entries {
+			if slices.Contains(own, e.Host) {
+				e.Host = upstreamOf(c, e.Namespace)
+			}
+			all = append(all, policy.Locked{ModuleVersion: e.ModuleVersion, Sum: e.Sum})
+		}
+	}
+	return all, wrong
 }
 
 // openGate makes what the verdicts come from.
 func (a *App) openGate(ctx context.Context) error {
-	rules, err := PolicyOf(a.config)
+	rules, err := a.readRules(a.config, a.rulesSeen)
 	if err != nil {
 		return err
 	}
 	a.sights = &sights.Registry{Records: a.Store.Records, Observe: a.observeSights}
-	a.rulesFrom = a.config
 	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
 	a.gate.Use(rules)
-	a.metrics.MeasurePolicy(func() bool { return a.rulesErr.Load() == nil })
+	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
-}
-
-// rulesEvery is how often the files that rules come from are looked at.
-const rulesEvery = time.Second
-
-// stampRules returns what changes when one of the files changes that rules come from.
-func (a *App) stampRules() string {
-	var stamp strings.Builder
-	for _, path := range a.rulesFrom.PolicyPaths() {
-		names, err := filepath.Glob(path)
-		fmt.Fprintln(&stamp, path, names, err)
-		for _, name := range names {
-			info, err := os.Stat(name)
-			if err == nil {
-				fmt.Fprintln(&stamp, info.Size(), info.ModTime().UnixNano(), info.Mode())
-			}
-		}
-	}
-	return stamp.String()
-}
-
-// reloadRules reads the rules of the policy again. Where there is an error in them, or elsewhere in the configuration, those
-// that are in force stay. It returns the keys of the configuration that have changed.
-func (a *App) reloadRules() (changed []string) {
-	next, changed, err := a.config.Reload()
-	var rules *policy.Rules
-	if err == nil {
-		rules, err = PolicyOf(next)
-	}
-	if err != nil {
-		err = fmt.Errorf("the rules of the policy stay as they were: %w", err)
-		a.rulesErr.Store(&err)
-		a.log.Error("reload_failed", zap.Error(err))
-		return nil
-	}
-	a.rulesErr.Store(nil)
-	a.rulesFrom = next
-	a.gate.Use(rules)
-	a.log.Info("reloaded", zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
-	return changed
 }
 
 // observePolicy counts what is refused. A request's own entry in the log tells of it; what audit mode would refuse has an
@@ -169,12 +204,4 @@ func (a *App) observePolicy(e policy.Event) {
 
 func (a *App) observeSights(m modproxy.Module, err error) {
 	a.log.Warn("sights_failed", zap.Stringer("module", m), zap.Error(err))
-}
-
-// rulesProblem returns why the rules in force are not those of the configuration, or nil.
-func (a *App) rulesProblem() error {
-	if err := a.rulesErr.Load(); err != nil {
-		return *err
-	}
-	return nil
 }

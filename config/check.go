@@ -49,8 +49,7 @@ func (c *Config) check() Error {
 	k.fail("listen", err)
 	k.failIf(c.TLS.CertFile == "" && c.TLS.KeyFile != "", "tls.key_file", "tls.cert_file is missing")
 	k.failIf(c.TLS.CertFile != "" && c.TLS.KeyFile == "", "tls.cert_file", "tls.key_file is missing")
-	known := slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level)
-	k.failIf(!known, "log.level", "want debug, info, warn or error, not %.80q", c.Log.Level)
+	k.word("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.authentication()
 	k.policy()
 	for i, u := range c.Upstreams {

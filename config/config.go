@@ -67,7 +67,7 @@ type Config struct {
 
 	file    string                  // that it was read from; may be empty
 	sources map[string]string       // by path
-	again   func() (*Config, error) // reads it once more
+	again   func() (*Config, error) // reads it once more; nil if it was not read, or cannot be
 	open    func(name string) (*os.File, error)
 }
 

@@ -23,7 +23,15 @@ const maxFile = 256 << 10
 // Error is everything that is wrong with a configuration, one error for each mistake. To try again changes nothing.
 type Error []error
 
-func (e Error) Error() string { return strings.ReplaceAll(errors.Join(e...).Error(), "\n", "; ") }
+// Error returns the first mistakes, in one line.
+func (e Error) Error() string {
+	const some = 10
+	text := strings.ReplaceAll(errors.Join(e[:min(some, len(e))]...).Error(), "\n", "; ")
+	if more := len(e) - some; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
 
 // Unwrap returns the mistakes.
 func (e Error) Unwrap() []error { return e }
@@ -73,6 +81,9 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	var wrong Error
 	if name := cmp.Or(file, vars[fileVariable]); name != "" {
 		c.file = name
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			c.again = nil
+		}
 		text, err := c.readFile(name)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("configuration: %w", err))
@@ -106,10 +117,11 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, nil
 }
 
-// Reload reads the configuration again and returns it with the keys that differ, or what is wrong now. c stays as it is.
+// Reload reads the configuration again and returns it with the keys that differ, or what is wrong now. c stays as it is. What
+// came by a pipe cannot be read again, and is the same.
 func (c *Config) Reload() (next *Config, changed []string, err error) {
 	if c.again == nil {
-		return c, nil, nil // it was not read
+		return c, nil, nil
 	}
 	next, err = c.again()
 	if err == nil {

@@ -45,11 +45,11 @@ func TestDecideByRules(t *testing.T) {
 		{"one of two groups", rules(t, "allow group=a group=b "+all), []string{"b"}, policy.Allowed},
 		{"unapproved", rules(t, "allow approval "+all), nil, policy.Unapproved},
 		{"one allow has no condition", rules(t, "allow approval "+all, "allow age=24h "+all, "allow "+all), nil, policy.Allowed},
-		{"reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{"AC*", []string{"corp.example.com"}}}}), nil, policy.Reserved},
-		{"reserved for nobody", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", nil}}}), nil, policy.Reserved},
-		{"reserved for this host", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}}}), nil, policy.Allowed},
-		{"reserved for two, each another", compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}, {"*", []string{"corp.example.com"}}}}), nil, policy.Reserved},
-		{"another is reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{"acm", nil}, {"acmee", nil}, {"*-acme", nil}}}), nil, policy.Allowed},
+		{"reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "AC*", Hosts: []string{"corp.example.com"}}}}), nil, policy.Reserved},
+		{"reserved for nobody", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme"}}}), nil, policy.Reserved},
+		{"reserved for this host", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme", Hosts: []string{host}}}}), nil, policy.Allowed},
+		{"reserved for two, each another", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme", Hosts: []string{host}}, {Namespace: "*", Hosts: []string{"corp.example.com"}}}}), nil, policy.Reserved},
+		{"another is reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acm"}, {Namespace: "acmee"}, {Namespace: "*-acme"}}}), nil, policy.Allowed},
 	} {
 		s := test.rules.For(vpc, test.groups)
 		got := s.Decide(version(t, "1.2.0"), policy.Facts{}, policy.Decided{}, day)
@@ -219,10 +219,10 @@ func TestCompileRefuses(t *testing.T) {
 		"approval of a deny":      {Rules: []policy.Rule{with(deny, func(r *policy.Rule) { r.Approval = true })}},
 		"a negative age":          {DefaultDeny: true, Rules: []policy.Rule{with(allow, func(r *policy.Rule) { r.MinAge = -1 })}},
 		"versions of a lock file": {DefaultDeny: true, Rules: []policy.Rule{{Locked: []policy.Locked{}, Versions: constraint(t, "1")}}},
-		"no namespace":            {Reserved: []policy.Reserve{{"", nil}}},
-		"a namespace and a name":  {Reserved: []policy.Reserve{{"a/b", nil}}},
-		"a host that is none":     {Reserved: []policy.Reserve{{"a", []string{"-"}}}},
-		"a host as typed":         {Reserved: []policy.Reserve{{"a", []string{"Registry.example.com:443"}}}},
+		"no namespace":            {Reserved: []policy.Reserve{{Namespace: ""}}},
+		"a namespace and a name":  {Reserved: []policy.Reserve{{Namespace: "a/b"}}},
+		"a host that is none":     {Reserved: []policy.Reserve{{Namespace: "a", Hosts: []string{"-"}}}},
+		"a host as typed":         {Reserved: []policy.Reserve{{Namespace: "a", Hosts: []string{"Registry.example.com:443"}}}},
 	} {
 		if _, err := policy.Compile(c); err == nil {
 			t.Errorf("%s is compiled", name)

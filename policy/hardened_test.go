@@ -173,7 +173,7 @@ func TestLookalikesInPatterns(t *testing.T) {
 			t.Errorf("%+q is a pattern", s)
 		}
 	}
-	if _, err := policy.Compile(policy.Config{Reserved: []policy.Reserve{{"\u212aorp", nil}}}); err == nil {
+	if _, err := policy.Compile(policy.Config{Reserved: []policy.Reserve{{Namespace: "\u212aorp"}}}); err == nil {
 		t.Error("KELVIN SIGN is reserved")
 	}
 }
@@ -187,7 +187,7 @@ func TestPort443WithStar(t *testing.T) {
 
 // A reserved namespace knows its host in one spelling only.
 func TestReservedHostCase(t *testing.T) {
-	r := compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}}})
+	r := compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme", Hosts: []string{host}}}})
 	loud := vpc
 	loud.Host = "REGISTRY.example.com"
 	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)
@@ -203,7 +203,7 @@ func TestUnblockBySpelling(t *testing.T) {
 
 // A module and its versions are refused for different reasons.
 func TestModuleAndVersionsDiffer(t *testing.T) {
-	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", nil}}}), made{modproxy.Block, ""})
+	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme"}}}), made{modproxy.Block, ""})
 	equal(t, "reserved and blocked", outcome(t, g, ""), outcome(t, g, "1.0.0"))
 }
 

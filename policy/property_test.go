@@ -94,7 +94,7 @@ func (m maker) config() policy.Config {
 		c.Rules = append(c.Rules, m.rule(kind))
 	}
 	if m.Intn(5) == 0 {
-		c.Reserved = append(c.Reserved, policy.Reserve{m.pick("corp*", "*a*", "ab"), []string{m.pick("r.example.com", "x")}})
+		c.Reserved = append(c.Reserved, policy.Reserve{Namespace: m.pick("corp*", "*a*", "ab"), Hosts: []string{m.pick("r.example.com", "x")}})
 	}
 	return c
 }
@@ -203,7 +203,7 @@ func TestMoreRules(t *testing.T) {
 		more.Rules = append(slices.Clone(c.Rules), m.rule(kind))
 		grown := compile(t, more)
 		more = c
-		more.Reserved = append(slices.Clone(c.Reserved), policy.Reserve{m.pick("corp*", "*"), []string{"x"}})
+		more.Reserved = append(slices.Clone(c.Reserved), policy.Reserve{Namespace: m.pick("corp*", "*"), Hosts: []string{"x"}})
 		reserved := compile(t, more)
 		for range 4 {
 			q := m.question()

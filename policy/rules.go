@@ -44,6 +44,7 @@ type Config struct {
 
 // Reserve keeps the namespaces that match a glob for some hosts: under every other host they are refused.
 type Reserve struct {
+	Place     string   // where it stands, for people
 	Namespace string   // in which * stands for anything
 	Hosts     []string // normalised
 }
@@ -128,11 +129,11 @@ func (r *Rule) check(defaultDeny bool) error {
 
 func checkReserve(r Reserve) error {
 	if !isGlob(r.Namespace, "-_*") {
-		return fmt.Errorf("%w: reserved namespace %.80q", modproxy.ErrInvalid, r.Namespace)
+		return fmt.Errorf("%s: %w: reserved namespace %.80q: want letters, digits, - and _, and * for anything", r.Place, modproxy.ErrInvalid, r.Namespace)
 	}
 	for _, h := range r.Hosts {
 		if again, err := hostname.Parse(h); err != nil || again != h {
-			return fmt.Errorf("%w: reserved for host %.80q", modproxy.ErrInvalid, h)
+			return fmt.Errorf("%s: %w: reserved for host %.80q", r.Place, modproxy.ErrInvalid, h)
 		}
 	}
 	return nil
