@@ -1,8 +1,10 @@
 package policy_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -53,8 +55,11 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// always is a registry that lists one document.
-type always struct{ list *modproxy.Versions }
+// always is a registry that has one document and one package, in memory.
+type always struct {
+	list    *modproxy.Versions
+	content []byte // of every package
+}
 
 func (a always) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
 	return a.list, nil
@@ -65,8 +70,12 @@ func (a always) Location(context.Context, modproxy.ModuleVersion) (modproxy.Loca
 }
 
 func (a always) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return nil, modproxy.ErrNotFound
+	return &modproxy.Package{ReadSeekCloser: inMemory{bytes.NewReader(a.content)}, Size: int64(len(a.content))}, nil
 }
+
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }
 
 // What it costs to list 300 versions of which half are hidden: when the list is remembered, when it is not, and when all
 // are allowed.
@@ -90,7 +99,7 @@ func BenchmarkVersions(b *testing.B) {
 			r := rules(b, "allow age=24h "+all, "deny "+all+" "+test.deny)
 			g := &policy.Gate{Ledger: &book{}, Sights: sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: seen}}}
 			g.Use(r)
-			layer := &policy.Registry{Next: always{v}, Gate: g}
+			layer := &policy.Registry{Next: always{list: v}, Gate: g}
 			for b.Loop() {
 				if test.forget {
 					g.Use(r)
@@ -101,4 +110,36 @@ func BenchmarkVersions(b *testing.B) {
 			}
 		})
 	}
+}
+
+// What it costs to send a package of five megabytes from memory, with a look at every piece and without.
+func BenchmarkPackage(b *testing.B) {
+	next := always{content: make([]byte, 5<<20)}
+	for name, r := range map[string]*policy.Rules{"rules": rules(b, "allow "+all), "none": compile(b, policy.Config{})} {
+		g := &policy.Gate{Ledger: &book{}}
+		g.Use(r)
+		for kind, reg := range map[string]modproxy.Registry{"guarded": &policy.Registry{Next: next, Gate: g}, "bare": next} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(next.content)))
+				for b.Loop() {
+					p, err := reg.Package(b.Context(), vpc.At("1.0.0"))
+					if err != nil {
+						b.Fatal(err)
+					}
+					if _, err := io.Copy(writer{}, p.ReadSeekCloser); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// writer reads what is written, and is no [io.ReaderFrom].
+type writer struct{}
+
+func (writer) Write(p []byte) (int, error) {
+	_ = bytes.Count(p, []byte("y"))
+	return len(p), nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"sync"
@@ -239,8 +238,9 @@ func (n *next) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.P
 	return &modproxy.Package{ReadSeekCloser: &body{bytes.NewReader([]byte(n.content)), n}, Sum: n.sum, Size: int64(len(n.content))}, nil
 }
 
+// body is a package in memory.
 type body struct {
-	io.ReadSeeker
+	*bytes.Reader
 	next *next
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -167,7 +166,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		}
 	}
 	guarded := *p
-	guarded.ReadSeekCloser = &guard{ReadSeekCloser: p.ReadSeekCloser, registry: r, ctx: ctx, version: v, sum: p.Sum, state: s, judged: time.Now()}
+	guarded.ReadSeekCloser = &guard{p.ReadSeekCloser, r, ctx, v, p.Sum, s, time.Now()}
 	return &guarded, nil
 }
 
@@ -215,29 +214,4 @@ func (r *Registry) observe(e Event) {
 // wrap adds the question to err.
 func wrap(op string, v modproxy.ModuleVersion, err error) error {
 	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
-}
-
-// guard reads a package as long as it is allowed.
-type guard struct {
-	io.ReadSeekCloser
-	registry *Registry
-	ctx      context.Context
-	version  modproxy.ModuleVersion
-	sum      modproxy.Sum
-	state    *state // by which it was allowed
-	judged   time.Time
-}
-
-func (g *guard) Read(p []byte) (int, error) {
-	s, err := g.registry.Gate.now(g.ctx)
-	if err != nil {
-		return 0, err
-	}
-	if s != g.state || !s.idle() && !s.rules.Audit && time.Since(g.judged) > rereadAfter {
-		if err := g.registry.pass(g.ctx, s, "package", g.version, g.sum); err != nil {
-			return 0, err
-		}
-		g.state, g.judged = s, time.Now()
-	}
-	return g.ReadSeekCloser.Read(p)
 }

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// guard reads a package as long as it is allowed.
+type guard struct {
+	io.ReadSeekCloser
+	registry *Registry
+	ctx      context.Context
+	version  modproxy.ModuleVersion
+	sum      modproxy.Sum
+	state    *state // by which it was allowed
+	judged   time.Time
+}
+
+// Read returns a [*Refusal] once the package is refused.
+func (g *guard) Read(p []byte) (int, error) {
+	if err := g.check(); err != nil {
+		return 0, err
+	}
+	return g.ReadSeekCloser.Read(p)
+}
+
+// WriteTo implements [io.WriterTo], for packages that are in memory and are not copied.
+func (g *guard) WriteTo(w io.Writer) (int64, error) {
+	if from, ok := g.ReadSeekCloser.(io.WriterTo); ok {
+		return from.WriteTo(&guardedWriter{g, w})
+	}
+	return io.Copy(w, struct{ io.Reader }{g})
+}
+
+// check returns an error if the package is refused by now.
+func (g *guard) check() error {
+	s, err := g.registry.Gate.now(g.ctx)
+	if err != nil {
+		return err
+	}
+	if s != g.state || !s.idle() && !s.rules.Audit && time.Since(g.judged) > rereadAfter {
+		if err := g.registry.pass(g.ctx, s, "package", g.version, g.sum); err != nil {
+			return err
+		}
+		g.state, g.judged = s, time.Now()
+	}
+	return nil
+}
+
+// guardedWriter writes to a writer as long as a package is allowed.
+type guardedWriter struct {
+	guard *guard
+	io.Writer
+}
+
+const guardedPiece = 64 << 10 // bytes that are written without another look
+
+func (w *guardedWriter) Write(p []byte) (written int, err error) {
+	for piece := range slices.Chunk(p, guardedPiece) {
+		if err := w.guard.check(); err != nil {
+			return written, err
+		}
+		n, err := w.Writer.Write(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}

@@ -1,0 +1,89 @@
+package policy_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// pieces counts how it is written to, and calls after with the number of each piece.
+type pieces struct {
+	bytes.Buffer
+	n     int
+	after func(n int)
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.n++
+	n, err := p.Buffer.Write(b)
+	if p.after != nil {
+		p.after(p.n)
+	}
+	return n, err
+}
+
+// What is in memory is written without a copy, and not to its end when it is refused meanwhile.
+func TestWriteTo(t *testing.T) {
+	const piece = 64 << 10
+	for _, blocked := range []bool{false, true} {
+		f := newFixture(rules(t, "allow "+all))
+		f.next.content = strings.Repeat("x", 3*piece+1)
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &pieces{}
+		want := len(f.next.content)
+		if blocked {
+			out.after = func(n int) {
+				if n == 2 {
+					f.book.decide(modproxy.Block, "")
+					f.Gate.Follow(t.Context())
+				}
+			}
+			want = 2 * piece
+		}
+		n, err := io.Copy(out, p.ReadSeekCloser)
+		if blocked {
+			equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
+		} else if err != nil {
+			t.Error(err)
+		}
+		equal(t, fmt.Sprintf("blocked: %v: written", blocked), n, int64(want))
+		equal(t, "received", out.Len(), want)
+	}
+}
+
+// A package that is refused seeks as before, is not read wherever it is, and is read again when it is allowed again.
+func TestSeekWhenRefused(t *testing.T) {
+	f := newFixture(nil)
+	p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(action modproxy.Action) {
+		f.book.decide(action, "")
+		f.Gate.Follow(t.Context())
+	}
+	decide(modproxy.Block)
+	for whence, want := range []int64{11, 22, 33} {
+		at, err := p.Seek(11, whence)
+		if err != nil || at != want {
+			t.Errorf("whence %d: at %d, %v; want %d", whence, at, err, want)
+		}
+		n, err := p.Read(make([]byte, 4))
+		equal(t, "bytes", n, 0)
+		equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
+	}
+	decide(modproxy.Unblock)
+	p.Seek(11, io.SeekStart)
+	rest, err := io.ReadAll(p)
+	if err != nil || string(rest) != f.next.content[11:] {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
