@@ -3,9 +3,11 @@ package modproxy_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,5 +152,30 @@ func TestVersionsOnlyAnything(t *testing.T) {
 		if err != nil || !cmp.Equal(want, spellings(some)) || !cmp.Equal(want, spellings(again)) {
 			t.Fatalf("%q of %s: %s, %v", want, v.Document, some.Document, err)
 		}
+	}
+}
+
+// Clients read field names without regard to case, and the last one counts. A document that has its modules twice shows
+// them what was left out in neither.
+func TestHiddenVersionsInAnotherField(t *testing.T) {
+	v, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"},{"version":"2.0.0"}]}],` +
+		`"Modules":[{"versions":[{"version":"2.0.0"}]}]}`))
+	if err != nil {
+		return // refused is good, too
+	}
+	some, err := v.Only(func(l modproxy.Listed) bool { return l.Spelling != "2.0.0" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var client struct {
+		Modules []struct {
+			Versions []struct{ Version string }
+		}
+	}
+	if err := json.Unmarshal(some.Document, &client); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(client.Modules[0].Versions, struct{ Version string }{"2.0.0"}) {
+		t.Errorf("clients read 2.0.0 in %s", some.Document)
 	}
 }

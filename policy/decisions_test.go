@@ -189,3 +189,24 @@ func TestStanding(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// The approval of a version is none of its pre-releases, which anybody may publish later.
+func TestApprovalOfPrereleases(t *testing.T) {
+	g := gate(rules(t, "allow approval "+all), made{modproxy.Approve, "1.2.3"})
+	equal(t, "1.2.3", outcome(t, g, "1.2.3"), policy.Allowed)
+	equal(t, "1.2.3-rc1", outcome(t, g, "1.2.3-rc1"), policy.Unapproved)
+}
+
+// An unblock ends a block of the same versions in another spelling.
+func TestUnblockBySpelling(t *testing.T) {
+	g := gate(rules(t, "allow "+all), made{modproxy.Block, ">= 1.0.0"}, made{modproxy.Unblock, ">=1.0.0"})
+	equal(t, "unblocked", outcome(t, g, "1.0.0"), policy.Allowed)
+	g = gate(rules(t, "allow "+all), made{modproxy.Block, "1.0"}, made{modproxy.Unblock, "1.0.0"})
+	equal(t, "unblocked", outcome(t, g, "1.0.0"), policy.Allowed)
+}
+
+// A module and its versions are refused for the same reason.
+func TestReservedAndBlocked(t *testing.T) {
+	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", nil}}}), made{modproxy.Block, ""})
+	equal(t, "reserved and blocked", outcome(t, g, ""), outcome(t, g, "1.0.0"))
+}

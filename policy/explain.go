@@ -35,7 +35,11 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, 
 		return Verdict{}, nil, err
 	}
 	judge := g.judge(ctx, s, sel)
-	verdict, facts, err := judge.verdict(version, "")
+	verdict, err := judge.verdict(version, "")
+	var facts Facts
+	if err == nil && !sel.Module().Refused() { // else a registry might be asked that may not be
+		facts, err = judge.facts(version, "")
+	}
 	if err != nil {
 		return verdict, nil, err
 	}

@@ -178,8 +178,7 @@ func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, c
 	if err != nil {
 		return Verdict{}, err
 	}
-	verdict, _, err := g.judge(ctx, s, sel).verdict(version, content)
-	return verdict, err
+	return g.judge(ctx, s, sel).verdict(version, content)
 }
 
 // see records what a document lists: it may have been kept before anything looked on.
@@ -194,6 +193,7 @@ type judge struct {
 	*Selection
 	gate     *Gate
 	ctx      context.Context
+	looked   bool // for the sight
 	sight    modproxy.Sight
 	errSight error
 	decided  *moduleDecisions
@@ -201,21 +201,26 @@ type judge struct {
 }
 
 func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) *judge {
-	j := &judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module)}
-	if sel.NeedsAge() && g.Sights != nil {
-		j.sight, j.errSight = g.Sights.Sight(ctx, sel.module)
-	}
-	j.now = time.Now()
-	return j
+	return &judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module), now: time.Now()}
 }
 
-// facts returns what is known about a version, as far as it makes a difference.
+// look asks for the sight of the module.
+func (j *judge) look() {
+	if !j.looked && j.needsAge() && j.gate.Sights != nil {
+		j.sight, j.errSight = j.gate.Sights.Sight(j.ctx, j.module)
+		j.now = time.Now()
+	}
+	j.looked = true
+}
+
+// facts returns what is known about a version, as far as it makes a difference to the rules that allow.
 func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
+	j.look()
 	name, facts := v.String(), Facts{Sum: content}
 	if _, seen := j.sight.Of(name); seen {
 		facts.Since, facts.Met = j.sight.Since(name), j.sight.Met
 	}
-	if j.locked || j.NeedsAge() && j.Decide(v, facts, j.decided.of(v), j.now).Outcome == TooYoung {
+	if j.locked || j.needsAge() && j.Decide(v, facts, j.decided.of(v), j.now).Outcome == TooYoung {
 		rec, err := j.gate.Ledger.Lookup(j.ctx, j.module.At(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
@@ -229,15 +234,20 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 	return facts, nil
 }
 
-// verdict returns the verdict about a version, and the facts that it comes from.
-func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, Facts, error) {
+// verdict returns the verdict about a version. It looks for facts only if they make a difference.
+func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
+	facts, decided := Facts{Sum: content}, j.decided.of(v)
+	verdict := j.Decide(v, facts, decided, j.now)
+	if byContent := verdict.Rule != nil && verdict.Rule.Locked != nil; verdict.Outcome != TooYoung && !byContent {
+		return verdict, nil
+	}
 	facts, err := j.facts(v, content)
 	if err != nil {
-		return Verdict{}, facts, err
+		return Verdict{}, err
 	}
-	verdict := j.Decide(v, facts, j.decided.of(v), j.now)
+	verdict = j.Decide(v, facts, decided, j.now)
 	if verdict.Outcome == TooYoung && j.errSight != nil {
-		return verdict, facts, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
+		return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
 	}
-	return verdict, facts, nil
+	return verdict, nil
 }

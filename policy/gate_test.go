@@ -212,3 +212,136 @@ func TestUseWhileDeciding(t *testing.T) {
 	cancel()
 	changing.Wait()
 }
+
+// A version that nobody has listed yet is young, however long its module is known.
+func TestUnlistedVersionIsYoung(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
+		f.Gate.Sights = sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"1.0.0": {}}}}
+		equal(t, fmt.Sprintf("first contact allows: %v; never listed", first), outcome(t, f.Gate, "6.6.6"), policy.TooYoung)
+	}
+}
+
+// A version that was listed when the module was met is no younger when its first download is recorded.
+func TestDownloadDoesNotMakeYoung(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
+		f.Gate.Sights = sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"1.0.0": {}}}}
+		equal(t, "before its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		f.book.record(vpc.At("1.0.0"), right)
+		equal(t, "after its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+	}
+}
+
+// Age does not depend on how a client spells the module.
+func TestAgeBySpelling(t *testing.T) {
+	f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
+	loud, now := vpc, time.Now()
+	loud.Namespace = "ACME"
+	f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"2.0.0": {Seen: now}}}}
+	equal(t, "acme", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
+	verdict, err := f.Gate.Decide(t.Context(), loud.At("2.0.0"))
+	if err != nil || verdict.Outcome != policy.TooYoung {
+		t.Errorf("ACME: %s, %v", verdict.Outcome, err)
+	}
+}
+
+// A version with other build metadata is no older.
+func TestAgeByMetadata(t *testing.T) {
+	f := newFixture(rules(t, "allow age=24h "+all))
+	now := time.Now()
+	f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"2.0.0": {Seen: now}}}}
+	equal(t, "2.0.0", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
+	equal(t, "2.0.0+x", outcome(t, f.Gate, "2.0.0+x"), policy.TooYoung)
+}
+
+// What one rule allows does not need the age that another rule wants.
+func TestAgeMakesNoDifference(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all, "allow age=24h "+all))
+	f.Gate.Sights = sightsFail{}
+	if _, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Facts that make no difference are not asked for: upstream would be asked for the dates of what it may not be asked about.
+func TestFactsThatMakeNoDifference(t *testing.T) {
+	age := "allow age=24h " + all
+	for name, r := range map[string]*policy.Rules{
+		"denied":      rules(t, age, "deny "+all),
+		"for others":  rules(t, "allow age=24h group=other "+all, "allow approval "+all),
+		"other range": rules(t, age+" > 9"),
+		"reserved":    compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, age)}, Reserved: []policy.Reserve{{"acme", nil}}}),
+	} {
+		f := newFixture(r)
+		f.Gate.Sights = sightsFail{}
+		verdict, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0"))
+		if err != nil || !verdict.Refused() {
+			t.Errorf("%s: %s, %v", name, verdict.Outcome, err)
+		}
+	}
+}
+
+// Groups that look like one when they are written together are different.
+func TestGroupsAreApart(t *testing.T) {
+	f := newFixture(rules(t, "allow group=admin "+all))
+	as := func(groups ...string) policy.Outcome {
+		verdict, err := f.Gate.Decide(modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: groups}), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict.Outcome
+	}
+	equal(t, "dev and admin", as("dev", "admin"), policy.Allowed)
+	equal(t, "dev NUL admin", as("dev\x00admin"), policy.NotAllowed)
+}
+
+// Clients that go away do not keep decisions from being seen.
+func TestCanceledQuestionsHideNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow "+all))
+		equal(t, "before", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		f.book.decide(modproxy.Block, "")
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 60 {
+			time.Sleep(1100 * time.Millisecond)
+			f.Gate.Decide(gone, vpc.At("1.0.0"))
+		}
+		equal(t, "a minute after the block", outcome(t, f.Gate, "1.0.0"), policy.Blocked)
+	})
+}
+
+// A question that waits for the read of another one ends with its context.
+func TestWaitEnds(t *testing.T) {
+	l := &stuck{entered: make(chan bool, 9), release: make(chan bool)}
+	g := &policy.Gate{Ledger: l}
+	go g.Decide(t.Context(), vpc.At("1.0.0"))
+	<-l.entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		g.Decide(ctx, vpc.At("1.0.0"))
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Second): // when it fails
+		t.Error("a question that has ended waits for another one")
+	}
+	close(l.release)
+	<-done
+}
+
+// stuck is a ledger that waits until it is released.
+type stuck struct {
+	book
+	entered, release chan bool
+}
+
+func (s *stuck) Decisions(context.Context, int64) ([]modproxy.Decision, int64, error) {
+	s.entered <- true
+	<-s.release
+	return nil, 0, nil
+}

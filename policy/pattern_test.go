@@ -182,3 +182,22 @@ func FuzzGlob(f *testing.F) {
 		}
 	})
 }
+
+// Letters whose lower case is in ASCII are not taken for ASCII.
+func TestLookalikesInPatterns(t *testing.T) {
+	for _, s := range []string{host + "/\u212aorp/vpc/aws", host + "/acme/v\u0130m/aws", "*.\u212a.com/acme/vpc/aws"} {
+		if _, err := policy.ParsePattern(s); err == nil {
+			t.Errorf("%+q is a pattern", s)
+		}
+	}
+	if _, err := policy.Compile(policy.Config{Reserved: []policy.Reserve{{"\u212aorp", nil}}}); err == nil {
+		t.Error("KELVIN SIGN is reserved")
+	}
+}
+
+// The port 443 may be written after a host with a star, too.
+func TestPort443WithStar(t *testing.T) {
+	if p, err := policy.ParsePattern("*.example.com:443/acme/vpc/aws"); err == nil && !p.Match(vpc) {
+		t.Errorf("%s is taken and does not match %s", p, vpc)
+	}
+}

@@ -60,3 +60,12 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 }
+
+// The minute that users are told is one in which the version is old enough.
+func TestUntilIsRoundedUp(t *testing.T) {
+	until, young := day, rule(t, 1, "allow age=24h "+all) // at 15:09:26
+	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, ModuleVersion: vpc.At("1.0.0")}
+	want := "refused by the policy of this proxy: a version may be used when it has been listed for 1 day (p:1): " +
+		"try again from 2026-03-14 15:10 UTC on, or choose an older version; ask whoever runs this proxy for an exemption"
+	equal(t, "text", err.Error(), want)
+}

@@ -105,7 +105,7 @@ func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *m
 
 // judge finds what is allowed of v.
 func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
-	if sel.NeedsAge() {
+	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
 	}
 	judge := r.Gate.judge(ctx, s, sel)
@@ -113,7 +113,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	var newest modproxy.Version
 	var failed error
 	l.some, err = v.Only(func(entry modproxy.Listed) bool {
-		verdict, _, err := judge.verdict(entry.Version, "")
+		verdict, err := judge.verdict(entry.Version, "")
 		if err != nil {
 			failed = err
 		}

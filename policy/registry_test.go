@@ -247,3 +247,67 @@ func TestListEndsWithAge(t *testing.T) {
 		equal(t, "then", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
 	})
 }
+
+// In audit mode nothing is refused because facts cannot be had.
+func TestAuditWithoutFacts(t *testing.T) {
+	f := newFixture(compile(t, policy.Config{DefaultDeny: true, Audit: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
+	f.Gate.Sights = sightsFail{}
+	if _, err := f.Versions(t.Context(), vpc); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Location(t.Context(), vpc.At("1.0.0")); err != nil {
+		t.Error(err)
+	}
+}
+
+// In audit mode a question about a refused module is one event.
+func TestAuditObservesOnce(t *testing.T) {
+	f := newFixture(compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all)}}))
+	f.versions(t.Context())
+	equal(t, "events", len(f.events), 1)
+}
+
+// Of a package that is served, what it has counts, also where the ledger has no record.
+func TestLockedPackageWithoutRecord(t *testing.T) {
+	lock := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
+	f := newFixture(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{lock}}))
+	f.next.sum = other
+	if _, err := f.Package(t.Context(), vpc.At("1.0.0")); err == nil {
+		t.Error("a locked package with another sum is served")
+	}
+}
+
+// A version is listed from the instant at which it is old enough.
+func TestListEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow age=24h "+all))
+		now := time.Now()
+		f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{
+			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)}}}}
+		f.versions(t.Context())
+		time.Sleep(3 * time.Second)
+		equal(t, "verdict", outcome(t, f.Gate, "2.0.0"), policy.Allowed)
+		equal(t, "listed", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
+	})
+}
+
+// When an approval ends, the version is not listed, and its package is not read to its end.
+func TestApprovalEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(rules(t, "allow approval "+all))
+		f.book.add(modproxy.Decision{Module: vpc, Action: modproxy.Approve, Time: day, Until: time.Now().Add(2 * time.Second)})
+		equal(t, "approved", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		equal(t, "verdict", outcome(t, f.Gate, "1.0.0"), policy.Unapproved)
+		if v, err := f.Versions(t.Context(), vpc); err == nil {
+			t.Errorf("%s is listed", spellings(v))
+		}
+		if _, err := io.ReadAll(p); err == nil {
+			t.Error("the package is read to its end")
+		}
+	})
+}
