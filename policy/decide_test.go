@@ -232,7 +232,7 @@ func TestCompileRefuses(t *testing.T) {
 
 // The host of a reserved namespace may be asked for in capitals.
 func TestReservedHostCase(t *testing.T) {
-	r := compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", []string{host}}}})
+	r := compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme", Hosts: []string{host}}}})
 	loud := vpc
 	loud.Host = "REGISTRY.example.com"
 	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)

@@ -207,6 +207,6 @@ func TestUnblockBySpelling(t *testing.T) {
 
 // A module and its versions are refused for the same reason.
 func TestReservedAndBlocked(t *testing.T) {
-	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{"acme", nil}}}), made{modproxy.Block, ""})
+	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme"}}}), made{modproxy.Block, ""})
 	equal(t, "reserved and blocked", outcome(t, g, ""), outcome(t, g, "1.0.0"))
 }

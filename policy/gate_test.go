@@ -271,7 +271,7 @@ func TestFactsThatMakeNoDifference(t *testing.T) {
 		"denied":      rules(t, age, "deny "+all),
 		"for others":  rules(t, "allow age=24h group=other "+all, "allow approval "+all),
 		"other range": rules(t, age+" > 9"),
-		"reserved":    compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, age)}, Reserved: []policy.Reserve{{"acme", nil}}}),
+		"reserved":    compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, age)}, Reserved: []policy.Reserve{{Namespace: "acme"}}}),
 	} {
 		f := newFixture(r)
 		f.Gate.Sights = sightsFail{}

@@ -190,7 +190,7 @@ func TestLookalikesInPatterns(t *testing.T) {
 			t.Errorf("%+q is a pattern", s)
 		}
 	}
-	if _, err := policy.Compile(policy.Config{Reserved: []policy.Reserve{{"\u212aorp", nil}}}); err == nil {
+	if _, err := policy.Compile(policy.Config{Reserved: []policy.Reserve{{Namespace: "\u212aorp"}}}); err == nil {
 		t.Error("KELVIN SIGN is reserved")
 	}
 }
