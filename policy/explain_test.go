@@ -46,6 +46,9 @@ func (m maker) world() (*policy.Gate, modproxy.ModuleVersion) {
 	if c.DefaultDeny && m.Intn(2) == 0 {
 		c.Rules = append(c.Rules, policy.Rule{Place: "lock", Locked: []policy.Locked{{about, "h1:a"}}})
 	}
+	if c.DefaultDeny && m.Intn(8) == 0 { // few are only unapproved by chance
+		c.Rules = append(c.Rules, policy.Rule{Place: "review", Allow: pattern(m.t, "*/*/*/*"), Approval: true})
+	}
 	g := &policy.Gate{Ledger: b, Sights: s}
 	g.Use(compile(m.t, c))
 	return g, about
