@@ -1,0 +1,60 @@
+package sights_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+// What it costs to know the sight of a module with so many versions, and to see that a list has nothing new: when that is
+// remembered, and when it is read again.
+func BenchmarkSight(b *testing.B) {
+	for _, n := range []int{50, 300, 3000} {
+		var versions []string
+		for i := range n {
+			versions = append(versions, fmt.Sprintf("1.%d.0", i))
+		}
+		d, err := disk.Open(b.TempDir())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		v, err := document(strings.Join(versions, " "))
+		if err != nil {
+			b.Fatal(err)
+		}
+		known := &sights.Registry{Records: d.Records()}
+		known.See(b.Context(), vpc, v)
+		for _, forget := range []bool{false, true} {
+			r := known
+			name := fmt.Sprintf("%d/remembered", n)
+			if forget {
+				name = fmt.Sprintf("%d/read", n)
+			}
+			again := func() {
+				if forget {
+					r = &sights.Registry{Records: d.Records()}
+				}
+			}
+			b.Run("sight/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					again()
+					if s, err := r.Sight(b.Context(), vpc); err != nil || len(s.Versions) != n {
+						b.Fatal(len(s.Versions), err)
+					}
+				}
+			})
+			b.Run("see/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					again()
+					r.See(b.Context(), vpc, v)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package sights_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
+
+// The dates of a registry count unless they are later than when a version was seen. They are asked for once an hour, and
+// when there is a version that was not there before.
+func TestDates(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.give = map[string]time.Time{"1.0.0": ago(100 * time.Hour), "9.0.0": ago(time.Hour)}
+		sight(t, f.Registry, vpc)
+		equal(t, "asked about what is not seen", f.dates.asks(), "")
+		f.list(t, "1.0.0 10.0.0 v2.0.0-rc1 2.0.0 1.9.0+a")
+		equal(t, "asked before anybody wants to know", f.dates.asks(), "")
+		for range 3 {
+			equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0", "9.0.0"), "100.0 met ?")
+		}
+		equal(t, "asked", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0 1.0.0")
+		f.restart()
+		time.Sleep(59 * time.Minute)
+		sight(t, f.Registry, vpc)
+		equal(t, "asked within the hour", f.dates.asks(), "")
+		f.dates.give["2.0.0"], f.dates.give["1.0.0"] = ago(10*time.Hour), ago(time.Hour) // it has changed its mind
+		time.Sleep(time.Minute)
+		for range 3 {
+			equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "101.0 10.0")
+		}
+		equal(t, "asked after an hour", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0")
+		time.Sleep(time.Minute)
+		f.list(t, "1.0.0 3.0.0")
+		f.dates.give["3.0.0"] = ago(2 * time.Minute)
+		time.Sleep(5 * time.Second)
+		s := sight(t, f.Registry, vpc)
+		if at := time.Since(s.Since("3.0.0")); at != 2*time.Minute+5*time.Second {
+			t.Errorf("the new version is listed since %v", at)
+		}
+		equal(t, "asked for the new one", f.dates.asks(), "10.0.0 3.0.0 2.0.0-rc1 1.9.0")
+	})
+}
+
+// When all have dates, nobody is asked.
+func TestAllDated(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.give = map[string]time.Time{"1.0.0": ago(time.Hour)}
+		f.list(t, "1.0.0")
+		sight(t, f.Registry, vpc)
+		time.Sleep(48 * time.Hour)
+		sight(t, f.Registry, vpc)
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+	})
+}
+
+// Dates that cannot be true make no version old enough, and harm no other.
+func TestHostileDates(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		time.Sleep(time.Hour)
+		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -24*3600+60)) // in UTC the year has five digits
+		f.dates.give = map[string]time.Time{
+			"1.0.0": last, "1.1.0": time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), "1.2.0": time.Unix(0, 0), "1.3.0": {},
+			"1.4.0": time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC), "1.5.0": time.Now().Add(time.Minute),
+			"1.6.0": ago(30 * time.Hour), "": ago(time.Hour), "../..": ago(time.Hour),
+		}
+		f.list(t, "1.0.0 1.1.0 1.2.0 1.3.0 1.4.0 1.5.0 1.6.0")
+		for range 2 {
+			s := sight(t, f.Registry, vpc)
+			equal(t, "since", since(s, "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0", "1.6.0"), "0.0 met met met met 0.0 30.0")
+			equal(t, "versions", len(s.Versions), 7)
+			f.restart()
+		}
+		equal(t, "failed", f.failures(), 0)
+		time.Sleep(24 * time.Hour)
+		equal(t, "a day later", since(sight(t, f.Registry, vpc), "1.0.0", "1.1.0", "1.5.0"), "24.0 met 24.0")
+	})
+}
+
+// Whoever wants to know at the same time waits for one question.
+func TestDatesOnce(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, time.Second
+		f.list(t, "1.0.0")
+		shouted := vpc
+		shouted.Name = "VPC"
+		var group sync.WaitGroup
+		for i := range 50 {
+			group.Go(func() {
+				m := vpc
+				if i%2 == 0 {
+					m = shouted
+				}
+				equal(t, "since", since(sight(t, f.Registry, m), "1.0.0"), "100.0")
+			})
+		}
+		group.Wait()
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+	})
+}
+
+// A registry that is slow holds nobody up for longer than two seconds; what it says later counts from then on.
+func TestSlowDates(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, 5*time.Second
+		f.list(t, "1.0.0")
+		began := time.Now()
+		equal(t, "slow", since(sight(t, f.Registry, vpc), "1.0.0"), "met")
+		equal(t, "waited", time.Since(began), 2*time.Second)
+		time.Sleep(4 * time.Second)
+		equal(t, "later", since(sight(t, f.Registry, vpc), "1.0.0"), "100.0")
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+	})
+}
+
+// A registry that does not answer is given up, which is told once, and asked again a minute later.
+func TestDatesFail(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.takes = time.Hour
+		f.list(t, "1.0.0 2.0.0")
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() { sight(t, f.Registry, vpc) })
+		}
+		group.Wait()
+		time.Sleep(10 * time.Second)
+		f.dates.set(nil, modproxy.ErrUnavailable)
+		for range 49 {
+			began := time.Now()
+			sight(t, f.Registry, vpc)
+			equal(t, "waited", time.Since(began), 0)
+			time.Sleep(time.Second)
+		}
+		equal(t, "failed", f.failures(), 1)
+		equal(t, "asked", f.dates.asks(), "2.0.0 1.0.0")
+		time.Sleep(12 * time.Second)
+		f.dates.set(map[string]time.Time{"2.0.0": ago(50 * time.Hour)}, modproxy.ErrUnavailable)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "met 50.0")
+		equal(t, "asked", f.dates.asks(), "2.0.0 1.0.0")
+		time.Sleep(time.Minute)
+		f.dates.set(map[string]time.Time{"1.0.0": ago(60 * time.Hour)}, nil)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "60.0 50.0")
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+	})
+}
+
+// A client that goes away ends its own question only.
+func TestDatesOfOneThatLeaves(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, time.Second
+		f.list(t, "1.0.0")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		if _, err := f.Sight(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the one that left: %v", err)
+		}
+		equal(t, "another one", since(sight(t, f.Registry, vpc), "1.0.0"), "100.0")
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+		equal(t, "failed", f.failures(), 0)
+	})
+}

@@ -1,0 +1,240 @@
+package sights_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+// refOf names the record of a module, as the records of data directories that exist are named.
+func refOf(m modproxy.Module) store.Ref {
+	return store.Ref{Kind: "module-sights", Key: strings.ToLower(m.String())}
+}
+
+// next lists what a test says.
+type next struct {
+	modproxy.Registry
+	mu     sync.Mutex
+	listed string // versions, separated by spaces
+}
+
+func (n *next) list(versions string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listed = versions
+}
+
+func (n *next) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return document(n.listed)
+}
+
+func document(versions string) (*modproxy.Versions, error) {
+	if versions == "" {
+		return nil, modproxy.ErrNotFound
+	}
+	var entries []string
+	for version := range strings.FieldsSeq(versions) {
+		entries = append(entries, fmt.Sprintf(`{"version": %q}`, version))
+	}
+	v, err := modproxy.ParseVersions([]byte(`{"modules": [{"versions": [` + strings.Join(entries, ",") + `]}]}`))
+	if err == nil {
+		v.Time = time.Now()
+	}
+	return v, err
+}
+
+// dates are those that a registry gives, as a test says.
+type dates struct {
+	mu    sync.Mutex
+	give  map[string]time.Time
+	err   error
+	takes time.Duration
+	asked []string // versions, of each question
+}
+
+func (d *dates) Published(ctx context.Context, _ modproxy.Module, versions []string) (map[string]time.Time, error) {
+	d.mu.Lock()
+	d.asked = append(d.asked, strings.Join(versions, " "))
+	give, err, takes := d.give, d.err, d.takes
+	d.mu.Unlock()
+	select {
+	case <-time.After(takes):
+		return give, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// asks returns the questions since it was called last.
+func (d *dates) asks() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer func() { d.asked = nil }()
+	return strings.Join(d.asked, "; ")
+}
+
+func (d *dates) set(give map[string]time.Time, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.give, d.err, d.takes = give, err, 0
+}
+
+// fixture is a registry over a storage in memory.
+type fixture struct {
+	*sights.Registry
+	storage *storetest.Memory
+	next    *next
+	dates   *dates
+	mu      sync.Mutex
+	failed  []error
+}
+
+func newFixture() *fixture {
+	f := &fixture{storage: &storetest.Memory{}, next: &next{}, dates: &dates{}}
+	f.restart()
+	return f
+}
+
+// now is when the tests with dates begin.
+var now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
+
+// later runs a test from now on.
+func later(t *testing.T, run func(t *testing.T, f *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now))
+		run(t, newFixture())
+	})
+}
+
+// restart is what another process begins with.
+func (f *fixture) restart() {
+	f.Registry = &sights.Registry{Next: f.next, Records: f.storage.Records(), Dates: f.dates, Observe: f.observe}
+}
+
+func (f *fixture) observe(_ modproxy.Module, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = append(f.failed, err)
+}
+
+// failures returns how much was observed since it was called last.
+func (f *fixture) failures() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() { f.failed = nil }()
+	return len(f.failed)
+}
+
+// list has the registry asked for vpc, which lists versions.
+func (f *fixture) list(t testing.TB, versions string) {
+	t.Helper()
+	f.next.list(versions)
+	if _, err := f.Versions(t.Context(), vpc); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sight returns what is known of a module.
+func sight(t testing.TB, r *sights.Registry, m modproxy.Module) modproxy.Sight {
+	t.Helper()
+	s, err := r.Sight(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// since is what a sight says of versions, in hours before now; "?" is one that is not seen and "met" one without a time.
+func since(s modproxy.Sight, versions ...string) string {
+	var list []string
+	for _, version := range versions {
+		_, seen := s.Of(version)
+		switch at := s.Since(version); {
+		case !seen:
+			list = append(list, "?")
+		case at.IsZero():
+			list = append(list, "met")
+		default:
+			list = append(list, fmt.Sprintf("%.1f", time.Since(at).Hours()))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// storages are those that the tests run over; open returns a handle on the same records each time.
+func storages(t *testing.T, run func(t *testing.T, open func() store.Records)) {
+	t.Run("memory", func(t *testing.T) {
+		m := &storetest.Memory{}
+		run(t, m.Records)
+	})
+	t.Run("disk", func(t *testing.T) {
+		dir, opened := t.TempDir(), (*disk.Directory)(nil)
+		closeAll := func() {
+			if opened != nil {
+				if err := opened.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		t.Cleanup(closeAll)
+		run(t, func() store.Records {
+			closeAll()
+			var err error
+			if opened, err = disk.Open(dir); err != nil {
+				t.Fatal(err)
+			}
+			return opened.Records()
+		})
+	})
+}
+
+// contested are records that others change first, for a while.
+type contested struct {
+	store.Records
+	mu    sync.Mutex
+	times int
+	other func() error
+}
+
+func (c *contested) Put(ctx context.Context, r store.Record) (uint64, error) {
+	c.mu.Lock()
+	contest := c.times > 0
+	c.times--
+	c.mu.Unlock()
+	if contest {
+		if err := c.other(); err != nil {
+			return 0, err
+		}
+	}
+	return c.Records.Put(ctx, r)
+}
+
+var errDisk = errors.New("no disk")
+
+func sorted(list []string) string {
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,273 @@
+package sights_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+func TestRegistry(t *testing.T) {
+	registrytest.TestRegistry(t, "registry.example.com", func(t testing.TB) modproxy.Registry {
+		memory, err := registrytest.NewMemory("registry.example.com", registrytest.Modules())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &sights.Registry{Next: memory, Records: newFixture().storage.Records()}
+	})
+}
+
+// What was listed when a module was met has no time of its own; what is listed later has one, and keeps it.
+func TestSight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		equal(t, "never met", since(sight(t, f.Registry, vpc), "1.0.0"), "?")
+		f.list(t, "1.0.0 v1.1")
+		equal(t, "met", since(sight(t, f.Registry, vpc), "1.0.0", "1.1.0", "2.0.0"), "met met ?")
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 1.1.0 2.0.0")
+		time.Sleep(time.Hour)
+		f.list(t, "3.0.0 2.0.0") // others are not listed any more
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 1.1.0 2.0.0 3.0.0")
+		for range 2 {
+			s := sight(t, f.Registry, vpc)
+			equal(t, "since", since(s, "1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0"), "met met 2.0 1.0 ?")
+			equal(t, "met", time.Since(s.Met), 3*time.Hour)
+			f.restart()
+		}
+	})
+}
+
+// Case does not count in a module, and build metadata not in a version.
+func TestSpellings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.list(t, "1.0.0")
+		time.Sleep(time.Hour)
+		shouted := vpc
+		shouted.Namespace, shouted.System = "ACME", "Aws"
+		f.next.list("1.0.0+a 2.0.0+a")
+		if _, err := f.Versions(t.Context(), shouted); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0+b 2.0.0+b 2.0.0")
+		for _, m := range []modproxy.Module{vpc, shouted} {
+			equal(t, m.String(), since(sight(t, f.Registry, m), "1.0.0", "1.0.0+b", "2.0.0", "2.0.0+a", "2.0.0+c"), "met met 1.0 1.0 1.0")
+		}
+	})
+}
+
+// Records outlast a process, and a process sees within seconds what another one saw.
+func TestProcesses(t *testing.T) {
+	storages(t, func(t *testing.T, open func() store.Records) {
+		records := open()
+		a, b := &next{listed: "1.0.0"}, &next{listed: "1.0.0 2.0.0"}
+		first, second := &sights.Registry{Next: a, Records: records}, &sights.Registry{Next: b, Records: records}
+		for _, r := range []*sights.Registry{first, second} {
+			if _, err := r.Versions(t.Context(), vpc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := sight(t, second, vpc)
+		v, seen := s.Of("2.0.0")
+		if old, _ := s.Of("1.0.0"); !seen || v.Seen.Before(s.Met) || !old.Seen.IsZero() {
+			t.Errorf("%+v", s)
+		}
+		again := &sights.Registry{Next: b, Records: open()}
+		if _, err := again.Versions(t.Context(), vpc); err != nil {
+			t.Fatal(err)
+		}
+		after := sight(t, again, vpc)
+		if !after.Met.Equal(s.Met) || !maps.EqualFunc(after.Versions, s.Versions, sameSight) {
+			t.Errorf("before %+v, and after a restart %+v", s, after)
+		}
+	})
+}
+
+func sameSight(a, b modproxy.VersionSight) bool {
+	return a.Seen.Equal(b.Seen) && a.Published.Equal(b.Published)
+}
+
+// Many see different versions at once: all are recorded, and none for a second time.
+func TestSeenAtOnce(t *testing.T) {
+	storages(t, func(t *testing.T, open func() store.Records) {
+		records := open()
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		var failed []error
+		for i := range 8 {
+			r := &sights.Registry{Records: records, Observe: func(_ modproxy.Module, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			}}
+			group.Go(func() {
+				for j := range 3 {
+					r.Next = &next{listed: fmt.Sprintf("0.0.0 1.%d.%d", i, j)}
+					if _, err := r.Versions(t.Context(), vpc); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		s := sight(t, &sights.Registry{Records: records}, vpc)
+		if len(s.Versions) != 25 || len(failed) > 0 {
+			t.Errorf("%d versions are recorded, %v: %s", len(s.Versions), failed, sorted(slices.Collect(maps.Keys(s.Versions))))
+		}
+	})
+}
+
+// A record that others change meanwhile is changed once more; what they saw first counts.
+func TestConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.list(t, "1.0.0")
+		time.Sleep(time.Hour)
+		other := &sights.Registry{Next: &next{listed: "1.0.0 2.0.0"}, Records: f.storage.Records()}
+		c := &contested{Records: f.storage.Records(), times: 3, other: func() error {
+			_, err := other.Versions(t.Context(), vpc)
+			return err
+		}}
+		f.Records = c
+		time.Sleep(time.Minute)
+		f.list(t, "1.0.0 2.0.0 3.0.0")
+		equal(t, "failed", f.failures(), 0)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0", "3.0.0"), "met 0.0 0.0")
+
+		c.times, c.other = 1000, func() error { return store.ErrConflict }
+		f.list(t, "1.0.0 2.0.0 3.0.0 4.0.0")
+		equal(t, "changes all the time", f.failures(), 1)
+		equal(t, "not seen", since(sight(t, f.Registry, vpc), "4.0.0"), "?")
+	})
+}
+
+// A damaged record makes versions look as if they were first listed now, not as if the module was met now: that would make
+// them old enough where first_contact is allow.
+func TestDamaged(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, f *fixture){
+		"by the disk": func(t *testing.T, f *fixture) { f.storage.Damage(refOf(vpc)) },
+		"in its text": func(t *testing.T, f *fixture) {
+			rec, err := f.storage.Records().Get(t.Context(), refOf(vpc))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Value = []byte(`{"met": "yesterday"}`)
+			if _, err := f.storage.Records().Put(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture()
+				f.list(t, "1.0.0")
+				time.Sleep(time.Hour)
+				damage(t, f)
+				f.restart()
+				equal(t, "damaged", since(sight(t, f.Registry, vpc), "1.0.0"), "?")
+				f.list(t, "1.0.0 2.0.0")
+				time.Sleep(30 * time.Minute)
+				s := sight(t, f.Registry, vpc)
+				equal(t, "since", since(s, "1.0.0", "2.0.0"), "0.5 0.5")
+				equal(t, "met", time.Since(s.Met), 30*time.Minute)
+				equal(t, "failed", f.failures(), 0)
+			})
+		})
+	}
+}
+
+// What cannot be recorded is answered, told, and recorded when it can be.
+func TestStorageFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.list(t, "1.0.0")
+		time.Sleep(time.Hour)
+		f.storage.Fail(errDisk)
+		f.list(t, "1.0.0 2.0.0")
+		equal(t, "failed", f.failures(), 1)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "met ?")
+		f.failures() // that dates cannot be recorded
+		f.storage.Fail(nil)
+		f.list(t, "1.0.0 2.0.0")
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "met 0.0")
+		f.Records = unreadable{f.Records}
+		f.restartOver(f.Records)
+		if _, err := f.Sight(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("records that cannot be read: %v", err)
+		}
+		f.list(t, "1.0.0")
+		equal(t, "cannot be read", f.failures(), 1)
+		f.next.list("")
+		if _, err := f.Versions(t.Context(), vpc); !errors.Is(err, modproxy.ErrNotFound) {
+			t.Errorf("the error of next: %v", err)
+		}
+		equal(t, "nothing to record", f.failures(), 0)
+	})
+}
+
+type unreadable struct{ store.Records }
+
+func (unreadable) Get(context.Context, store.Ref) (store.Record, error) {
+	return store.Record{}, errDisk
+}
+
+func (f *fixture) restartOver(records store.Records) {
+	f.restart()
+	f.Records = records
+}
+
+// A list that was kept before anything looked on counts from when it was fetched, but never from a time to come.
+func TestSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		v, err := document("1.0.0 2.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Time = time.Now().Add(-48 * time.Hour)
+		f.See(t.Context(), vpc, v)
+		s := sight(t, f.Registry, vpc)
+		equal(t, "since", since(s, "1.0.0"), "met")
+		equal(t, "met", time.Since(s.Met), 48*time.Hour)
+		if v, err = document("1.0.0 2.0.0 3.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		v.Time = time.Now().Add(-time.Hour)
+		f.See(t.Context(), vpc, v)
+		if v, err = document("4.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		v.Time = time.Now().Add(time.Hour)
+		f.See(t.Context(), vpc, v)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "2.0.0", "3.0.0", "4.0.0"), "met 1.0 0.0")
+	})
+}
+
+// Large records are right, too, and do not fill the memory.
+func TestManyVersions(t *testing.T) {
+	f := newFixture()
+	var versions []string
+	for i := range 3000 {
+		versions = append(versions, fmt.Sprintf("1.%d.0", i))
+	}
+	f.list(t, strings.Join(versions[:900], " "))
+	f.list(t, strings.Join(versions, " "))
+	s := sight(t, f.Registry, vpc)
+	if v, seen := s.Of("1.2999.0"); len(s.Versions) != 3000 || !seen || v.Seen.IsZero() {
+		t.Errorf("%d versions, %+v", len(s.Versions), v)
+	}
+}
