@@ -31,9 +31,9 @@ func PolicyOf(c *config.Config) (*policy.Rules, error) {
 
 // rulesOf is PolicyOf, and returns the names and patterns of the files that the rules come from, also with an error.
 func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
-	set, err := c.AllRules()
+	set, errRead := c.AllRules()
 	var wrong config.Error
-	errors.As(err, &wrong)
+	errors.As(errRead, &wrong)
 	paths = c.PolicyPaths()
 	made := policy.Config{
 		DefaultDeny: c.Policy.Default == "deny", Audit: c.Policy.Mode == "audit", FirstAllow: c.Policy.FirstContact == "allow", Contact: c.Policy.Contact,
@@ -63,7 +63,7 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 		made.Rules = append(made.Rules, one)
 	}
 	rules, err := policy.Compile(made)
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
+	if all, ok := err.(interface{ Unwrap() []error }); ok && errRead == nil { // else a key that is missing is one that is misspelt
 		wrong = append(wrong, all.Unwrap()...)
 	}
 	if len(wrong) > 0 {

@@ -128,9 +128,8 @@ func (a *App) reloadRules(asked bool) {
 		a.rulesSeen = known
 	}
 	if err != nil {
-		err = fmt.Errorf("the rules of the policy stay as they were: %w", err)
 		a.rulesErr.Store(&err)
-		a.log.Error("reload_failed", zap.Error(err))
+		a.log.Error("reload_failed", zap.Error(fmt.Errorf("the rules of the policy stay as they were: %w", err)))
 		return
 	}
 	a.rulesErr.Store(nil)

@@ -38,10 +38,14 @@ output is itself a configuration file.`,
 		Use:   "check",
 		Short: "Check the configuration",
 		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
-and print everything that is wrong with it. Nothing is connected to.`,
+with rules of the policy and with locks, and print everything that is wrong with it.
+Nothing is connected to.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.load()
 			if err != nil {
+				return err
+			}
+			if _, err := app.PolicyOf(c); err != nil {
 				return err
 			}
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
