@@ -70,6 +70,7 @@ type App struct {
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
 	sights     *sights.Registry
+	requests   *policy.Requests
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
 	restartFor []string              // the keys of which was said that they count from the next start
@@ -154,7 +155,10 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	var idle sync.WaitGroup
 	idle.Go(func() { a.recheck.Run(idling) })
 	idle.Go(func() { a.followRules(idling, reload) })
+	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
+	idle.Go(func() { a.requests.Run(answering) })
 	defer idle.Wait()
+	defer answered()
 	defer stop()
 	a.logStarted()
 	if a.TokensUnprotected() {

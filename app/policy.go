@@ -185,16 +185,20 @@ func (a *App) openGate(ctx context.Context) error {
 		return err
 	}
 	a.sights = &sights.Registry{Records: a.Store.Records, Observe: a.observeSights}
+	a.requests = &policy.Requests{Records: a.Store.Records, Observe: a.observeRequests}
 	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
 	a.gate.Use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
 }
 
-// observePolicy counts what is refused. A request's own entry in the log tells of it; what audit mode would refuse has an
-// entry of its own.
+// observePolicy counts what is refused, and remembers who asks for what waits for approval. A request's own entry in the log
+// tells of it; what audit mode would refuse has an entry of its own.
 func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
+	if e.Waits != nil {
+		a.requests.See(e.Waits.ModuleVersion, e.Asker)
+	}
 	if e.Audit {
 		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Module), zap.String("version", e.Refusal.Version),
 			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
@@ -205,3 +209,5 @@ func (a *App) observePolicy(e policy.Event) {
 func (a *App) observeSights(m modproxy.Module, err error) {
 	a.log.Warn("sights_failed", zap.Stringer("module", m), zap.Error(err))
 }
+
+func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", zap.Error(err)) }

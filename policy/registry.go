@@ -26,8 +26,9 @@ type Event struct {
 	Refusal *Refusal
 	Op      string // "versions", "location" or "package"
 	Asker   modproxy.Asker
-	Audit   bool // it was not refused
-	Hidden  int  // how many versions were left out of a list, of which Refusal is about the newest; else zero
+	Audit   bool     // it was not refused
+	Hidden  int      // how many versions were left out of a list, of which Refusal is about the newest; else zero
+	Waits   *Refusal // Refusal, or of what was left out the newest, that waits for approval; may be nil
 }
 
 // Versions returns the versions that are allowed.
@@ -58,6 +59,7 @@ type list struct {
 	some   *modproxy.Versions // nil when nothing is
 	hidden int
 	newest *Refusal // of what is hidden; may be nil
+	waits  *Refusal // the newest of these that waits for approval
 	until  time.Time
 }
 
@@ -90,7 +92,7 @@ func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *m
 		}
 	}
 	if l.newest != nil {
-		r.observe(Event{l.newest, "versions", asker, s.rules.Audit, l.hidden})
+		r.observe(Event{l.newest, "versions", asker, s.rules.Audit, l.hidden, l.waits})
 	}
 	switch {
 	case l.hidden == 0 || s.rules.Audit:
@@ -110,7 +112,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	}
 	judge := r.Gate.judge(ctx, s, sel)
 	l.until = time.Now().Add(listFor)
-	var newest modproxy.Version
+	var newest, waits modproxy.Version
 	var failed error
 	l.some, err = v.Only(func(entry modproxy.Listed) bool {
 		verdict, err := judge.verdict(entry.Version, "")
@@ -123,8 +125,12 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 		if !verdict.Refused() {
 			return true
 		}
+		refusal := func() *Refusal { return r.refusal(s, sel.module.At(entry.Version.String()), verdict) }
 		if l.hidden++; l.newest == nil || entry.Version.Compare(newest) > 0 {
-			l.newest, newest = r.refusal(s, sel.module.At(entry.Version.String()), verdict), entry.Version
+			l.newest, newest = refusal(), entry.Version
+		}
+		if verdict.Outcome == Unapproved && (l.waits == nil || entry.Version.Compare(waits) > 0) {
+			l.waits, waits = refusal(), entry.Version
 		}
 		return false
 	})
@@ -194,7 +200,11 @@ func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.Mod
 		return nil
 	}
 	refusal := r.refusal(s, v, verdict)
-	r.observe(Event{refusal, op, modproxy.AskerOf(ctx), s.rules.Audit, 0})
+	event := Event{Refusal: refusal, Op: op, Asker: modproxy.AskerOf(ctx), Audit: s.rules.Audit}
+	if verdict.Outcome == Unapproved {
+		event.Waits = refusal
+	}
+	r.observe(event)
 	if s.rules.Audit {
 		return nil
 	}

@@ -75,8 +75,14 @@ func TestNothingIsAllowed(t *testing.T) {
 		refusal := refusalOf(t, err)
 		equal(t, "about", refusal.ModuleVersion.String(), vpc.At("2.0.0").String())
 		equal(t, "outcome", refusal.Outcome, policy.NotAllowed)
-		equal(t, "hidden", f.events[len(f.events)-1].Hidden, 3)
+		last := f.events[len(f.events)-1]
+		equal(t, "hidden", last.Hidden, 3)
+		equal(t, "the newest that waits", last.Waits.ModuleVersion, vpc.At("1.1.0"))
 	}
+	f.Location(t.Context(), vpc.At("1.1.0"))
+	equal(t, "waits", f.events[2].Waits, f.events[2].Refusal)
+	f.Location(t.Context(), vpc.At("1.0.0"))
+	equal(t, "does not wait", f.events[3].Waits, nil)
 }
 
 // A client sees what its groups may use, and not what those of another may.

@@ -1,0 +1,230 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+func asker(name string, groups ...string) modproxy.Asker {
+	return modproxy.Asker{Name: name, Shown: name, Groups: groups}
+}
+
+// requested is what is recorded.
+func requested(t testing.TB, r *policy.Requests) (list []policy.Request) {
+	t.Helper()
+	for request, err := range r.List(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, request)
+	}
+	return list
+}
+
+func write(t testing.TB, r *policy.Requests) {
+	t.Helper()
+	if err := r.Write(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Requests are recorded every second, and when it ends: who asked, when first, when last, how often.
+func TestRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &policy.Requests{Records: new(storetest.Memory).Records()}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { r.Run(ctx) })
+		began := time.Now().UTC()
+		r.See(vpc.At("1.0.0"), asker("a", "dev"))
+		r.See(vpc.At("1.0.0"), asker("b"))
+		equal(t, "before they are written", len(requested(t, r)), 0)
+		time.Sleep(1500 * time.Millisecond)
+		odd := vpc
+		odd.Namespace = "ACME"
+		r.See(odd.At("1.0.0+build"), asker("a", "infra"))
+		r.See(vpc.At("0.9.0"), asker(strings.Repeat("x", 1000)))
+		stop()
+		run.Wait()
+		list := requested(t, r)
+		if len(list) != 2 || list[0].Version != "0.9.0" || len(list[0].Askers) != 0 {
+			t.Fatalf("recorded: %+v", list)
+		}
+		got := list[1]
+		if got.ModuleVersion != vpc.At("1.0.0") || got.Count != 3 || fmt.Sprint(got.Askers, got.Groups) != "[a b] [infra]" ||
+			!got.First.Equal(began) || !got.Last.Equal(began.Add(1500*time.Millisecond)) {
+			t.Errorf("recorded: %+v; it began %v", got, began)
+		}
+	})
+}
+
+// What cannot be recorded is kept, and recorded when it can be.
+func TestRequestsFail(t *testing.T) {
+	var m storetest.Memory
+	r := &policy.Requests{Records: m.Records()}
+	r.See(vpc.At("1.0.0"), asker("a"))
+	m.Fail(errors.New("no disk"))
+	for range 3 {
+		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: no disk") {
+			t.Error(err)
+		}
+		for i := range 1000 { // and no more is kept than a second may have
+			r.See(vpc.At(fmt.Sprintf("2.0.%d", i)), asker("a"))
+		}
+		r.See(vpc.At("1.0.0"), asker("b"))
+	}
+	m.Fail(nil)
+	write(t, r)
+	list := requested(t, r)
+	if len(list) != 256 || list[0].Count != 4 || len(list[0].Askers) != 2 {
+		t.Errorf("%d recorded, the first %+v", len(list), list[0])
+	}
+	write(t, r)
+	equal(t, "written twice", requested(t, r)[0].Count, 4)
+}
+
+// A damaged record is replaced, and does not keep others from being listed.
+func TestRequestsDamaged(t *testing.T) {
+	var m storetest.Memory
+	r := &policy.Requests{Records: m.Records()}
+	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0"} {
+		r.See(vpc.At(v), asker("a"))
+	}
+	write(t, r)
+	m.Damage(store.Ref{Kind: policy.RequestKind, Key: vpc.At("1.0.0").String()})
+	ref := store.Ref{Kind: policy.RequestKind, Key: vpc.At("2.0.0").String()}
+	rec, err := m.Records().Get(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"", "{", "{}", `{"Namespace":"../x","Version":"1.0.0"}`, `[]`} {
+		rec.Value = []byte(value)
+		if rec.Revision, err = m.Records().Put(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		if list := requested(t, r); len(list) != 1 || list[0].Version != "3.0.0" {
+			t.Errorf("%q is listed: %+v", value, list)
+		}
+	}
+	r.See(vpc.At("1.0.0"), asker("b"))
+	r.See(vpc.At("2.0.0"), asker("b"))
+	write(t, r)
+	for _, request := range requested(t, r) {
+		equal(t, "count of "+request.Version, request.Count, 1)
+	}
+	equal(t, "recorded", len(requested(t, r)), 3)
+}
+
+// Of too many versions those go that were asked for longest ago.
+func TestRequestsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &policy.Requests{Records: new(storetest.Memory).Records()}
+		most := 0
+		for i := range 60 {
+			for j := range 250 {
+				r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
+			}
+			r.See(vpc.At("1000.0.0"), asker("b"))
+			time.Sleep(time.Second)
+			write(t, r)
+			if i%4 == 3 && i > 36 {
+				most = max(most, len(requested(t, r)))
+			}
+		}
+		if most > 10_000 {
+			t.Errorf("%d were recorded at a time", most)
+		}
+		left := map[string]int{}
+		for _, request := range requested(t, r) {
+			left[request.Version] = request.Count
+		}
+		if left["1000.0.0"] != 60 || left["59.249.0"] != 1 || left["0.0.0"] != 0 || len(left) < 8000 {
+			t.Errorf("%d are left; that which was asked for all the time %d times", len(left), left["1000.0.0"])
+		}
+	})
+}
+
+// Two processes over one store count every request.
+func TestRequestsOfTwo(t *testing.T) {
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const rounds = 40
+	var both sync.WaitGroup
+	for _, name := range []string{"a", "b"} {
+		both.Go(func() {
+			r := &policy.Requests{Records: d.Records()}
+			for i := range rounds {
+				r.See(vpc.At("1.0.0"), asker(name))
+				r.See(vpc.At(fmt.Sprint(i%4, ".0.0")), asker(name))
+				if err := r.Write(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	count := 0
+	for _, request := range requested(t, &policy.Requests{Records: d.Records()}) {
+		count += request.Count
+		equal(t, "askers of "+request.Version, len(request.Askers), 2)
+	}
+	equal(t, "counted", count, 2*2*rounds)
+}
+
+// A request costs little, also while others are recorded.
+func BenchmarkRequests(b *testing.B) {
+	d, err := disk.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	r := &policy.Requests{Records: d.Records()}
+	ctx, stop := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { r.Run(ctx) })
+	a := asker("token ci (ab)")
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.See(modproxy.ModuleVersion{Module: vpc, Version: versionsOfMany[i%len(versionsOfMany)]}, a)
+	}
+	stop()
+	run.Wait()
+}
+
+var versionsOfMany = func() (list []string) {
+	for i := range 1000 {
+		list = append(list, fmt.Sprintf("1.%d.0", i))
+	}
+	return list
+}()
+
+// What is recorded in a second takes much less than a second.
+func BenchmarkRequestsWrite(b *testing.B) {
+	d, err := disk.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	r := &policy.Requests{Records: d.Records()}
+	for i := 0; b.Loop(); i++ {
+		for j := range 32 {
+			r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
+		}
+		write(b, r)
+	}
+}
