@@ -36,6 +36,7 @@ type Server struct {
 	Cache     Cache        // nil: nothing is in memory that depends on the ledger
 	Store     *store.Store // below Cache
 	Gate      *policy.Gate
+	Requests  *policy.Requests
 	Upstreams Upstreams // nil when offline
 	// Operator names who asks with a token. It is empty for the owner of the data directory.
 	Operator func(context.Context) string
@@ -53,6 +54,7 @@ type Cache interface {
 	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
 	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+	Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
 }
 
 // A Part is what a question needs of the data directory where no proxy serves from it.
@@ -89,6 +91,8 @@ var (
 	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
 	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
+	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
+	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
 	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
 )
 
@@ -97,7 +101,8 @@ func (s *Server) Routes() []Route {
 	return []Route{
 		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
 		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s),
-		PackagesRemove.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PolicyTest.route(s),
+		PackagesRemove.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s),
+		PolicyTest.route(s),
 	}
 }
 

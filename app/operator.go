@@ -20,7 +20,7 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Operator: operatorOf}
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Requests: a.requests, Operator: operatorOf}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {

@@ -62,7 +62,7 @@ makes no difference: with "mode: audit" it is served all the same.`,
 			return nil
 		},
 	}, `print one JSON document: {"outcome": …, "refused": …, "why": …, "steps": [{"place": …, "rule": …, "says": …}, …]}`)
-	addFlag(cmd, &groups, "as", "for a client of these groups, or with the token of that name: `name,…` (a client of no group)", parseNames)
+	addFlag(cmd, &groups, "as", "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)", parseNames)
 	return cmd
 }
 

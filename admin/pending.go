@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// Pending is a version that clients asked for and that waits for approval, with what is known of it.
+type Pending struct {
+	Name
+	First  time.Time       `json:"first"`
+	Last   time.Time       `json:"last"`
+	Count  int             `json:"count"`            // how often it was asked for
+	Askers []string        `json:"askers,omitempty"` // the first ones
+	Rule   string          `json:"rule"`             // where the rule stands that wants approval
+	Sum    modproxy.Sum    `json:"sum,omitempty"`    // empty if it was not fetched yet
+	Source modproxy.Source `json:"source,omitzero"`
+	Size   int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
+	Error  string          `json:"error,omitempty"`      // why it could not be fetched
+}
+
+// pending lists what waits, of a module or of all.
+func (s *Server) pending(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+	return done, s.eachPending(ctx, in, func(v modproxy.ModuleVersion, p Pending) error {
+		if err := s.describe(ctx, v, &p); err != nil {
+			return err
+		}
+		each(p)
+		return nil
+	})
+}
+
+// fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
+func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+	if s.Upstreams == nil {
+		return done, fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
+	}
+	return done, s.eachPending(ctx, in, func(v modproxy.ModuleVersion, p Pending) error {
+		if err := s.bring(ctx, v); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			p.Error = err.Error()
+		}
+		if err := s.describe(ctx, v, &p); err != nil {
+			return err
+		}
+		each(p)
+		return nil
+	})
+}
+
+// eachPending calls f with every version that waits: was asked for, and would be allowed if it were approved.
+func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.ModuleVersion, Pending) error) error {
+	var wanted modproxy.ModuleVersion
+	if in != (Name{}) {
+		var err error
+		if wanted, err = in.Parse(""); err != nil {
+			return err
+		}
+	}
+	if err := s.Requests.Write(ctx); err != nil {
+		return err
+	}
+	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
+		return err
+	}
+	var all []policy.Request
+	for r, err := range s.Requests.List(ctx) {
+		if err != nil {
+			return err
+		}
+		if in == (Name{}) || r.Module.Folded() == wanted.Folded() && (wanted.Version == "" || r.Version == wanted.Version) {
+			all = append(all, r)
+		}
+	}
+	for _, r := range all {
+		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), r.ModuleVersion)
+		if err != nil {
+			return err
+		}
+		if verdict.Outcome != policy.Unapproved {
+			continue
+		}
+		p := Pending{Name: NameOf(r.ModuleVersion), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers, Rule: verdict.Rule.Place}
+		if err := f(r.ModuleVersion, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bring fetches a package, unless it is kept.
+func (s *Server) bring(ctx context.Context, v modproxy.ModuleVersion) error {
+	if !s.Upstreams.HasUpstream(v.Host) {
+		return fmt.Errorf("%s: %s is not among upstreams", v, v.Host)
+	}
+	p, err := s.Cache.Package(ctx, v)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// describe adds what the ledger knows of a version, and how large its package is.
+func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pending) error {
+	rec, err := s.Ledger.Lookup(ctx, v)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	p.Sum, p.Source = rec.Sum, rec.Source
+	for l, err := range s.Cache.List(ctx, v.Module) {
+		if err == nil && l.Version == v.Version && !l.Lost && !l.Superseded {
+			p.Size = l.Size
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+)
+
+func newPendingCommand(env *environment) *cobra.Command {
+	var fetch bool
+	cmd := withJSON(&cobra.Command{
+		Use:   "pending [MODULE]",
+		Short: "List the versions that clients asked for and that wait for approval",
+		Long: `List the versions that wait for "modproxy approve" because a rule of the policy wants
+it: who asked for them, since when and how often, and what they would bring. What was
+approved or rejected is not listed.
+
+A client that asks which versions a module has is taken to ask for the newest of
+those that wait.
+
+What a version would bring is known once it was fetched. --fetch fetches all that is
+listed, for review: it is kept and recorded in the ledger, and still not served.
+
+MODULE is a module address; without its hostname, one of the first upstream.`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err != nil {
+				return err
+			}
+			q := admin.PendingList
+			if fetch {
+				q = admin.PendingFetch
+			}
+			var failed problems
+			n, show := 0, printer(env, pendingText)
+			_, err = ask(cmd.Context(), env, q, admin.NameOf(v), func(p admin.Pending) error {
+				n++
+				if p.Error != "" {
+					failed = append(failed, errors.New(p.Error))
+				}
+				return show(p)
+			})
+			switch {
+			case err != nil:
+				return err
+			case len(failed) > 0:
+				return failed
+			case !env.json():
+				_, err = fmt.Fprintf(env.stderr, "%s waiting for approval\n", count(n, "version"))
+			}
+			return err
+		},
+	}, `print JSON, one version in a line: {"module": …, "version": …, "count": …, "askers": […], "sum": …, "source": …, …}`)
+	cmd.Flags().BoolVar(&fetch, "fetch", false, "fetch what waits, for review, without serving it")
+	return cmd
+}
+
+// pendingText is a version that waits in a few lines, with the command that approves it.
+func pendingText(p admin.Pending) string {
+	asked := fmt.Sprintf("%s since %s", count(p.Count, "time"), p.First.UTC().Format(time.RFC3339))
+	if len(p.Askers) > 0 {
+		asked += ", by " + strings.Join(p.Askers, ", ")
+	}
+	brings := `not fetched yet ("modproxy pending --fetch" fetches it)`
+	switch {
+	case p.Error != "":
+		brings = "it could not be fetched"
+	case p.Sum != "":
+		size := "not kept"
+		if p.Size > 0 {
+			size = sizeText(p.Size)
+		}
+		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
+	}
+	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
+		p.Module, p.Version, printable(asked), printable(brings), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+}
