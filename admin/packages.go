@@ -152,7 +152,7 @@ func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Col
 // Refresh says which modules to ask registries for.
 type Refresh struct {
 	Modules []string `json:"modules,omitempty"`
-	All     bool     `json:"all,omitempty"` // every module of which a package is or was kept
+	All     bool     `json:"all,omitempty"` // every module of which a package is or was kept, unless it is refused
 }
 
 // Refreshed is what a registry answered about the versions of one module.
@@ -181,6 +181,9 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 			}
 		}
 		modules = slices.Compact(modules) // the versions of a module follow each other
+		modules = slices.DeleteFunc(modules, func(m modproxy.Module) bool {
+			return errors.Is(s.Gate.Check(ctx, m.At("")), modproxy.ErrDenied)
+		})
 	}
 	for _, m := range modules {
 		if ctx.Err() != nil {
@@ -188,7 +191,9 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		}
 		out, err := Refreshed{Module: m.String()}, fmt.Errorf("%s: %s is not among upstreams", m, m.Host)
 		if s.Upstreams.HasUpstream(m.Host) {
-			out.Refreshed, err = s.Cache.Refresh(ctx, m)
+			if err = s.Gate.Check(ctx, m.At("")); err == nil {
+				out.Refreshed, err = s.Cache.Refresh(ctx, m)
+			}
 		}
 		if err != nil {
 			out.Error = err.Error()

@@ -100,16 +100,24 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 		_, err := admin.ModulesRefresh.Ask(ctx, c, in, each)
 		return err
 	}
-	c := client(t, &admin.Server{Cache: versions{}, Upstreams: upstreams{}})
+	server := deciding(t)
+	server.Cache, server.Upstreams = versions{}, upstreams{}
+	c := client(t, server)
 	var answers []string
-	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", "other.example/acme/vpc/aws"}}
+	blocked := vpc
+	blocked.Name = "blocked"
+	_, err := admin.DecisionsMake.Ask(t.Context(), c, admin.Decide{Module: blocked.String(), Action: modproxy.Block, Reason: "a bucket"}, nil)
+	must(t, err)
+	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", blocked.String(), "other.example/acme/vpc/aws"}}
 	must(t, refresh(t.Context(), c, in, func(m admin.Refreshed) error {
-		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, m.Error))
+		why, _, _ := strings.Cut(m.Error, " on 2") // when
+		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, why))
 		return nil
 	}))
 	want := []string{
 		vpc.String() + ` 3 ["1.2.0"] ["1.0.0"] ["1.0.0"] `,
 		vpc.Host + "/acme/broken/aws 0 [] [] [] unavailable: no answer",
+		blocked.String() + " 0 [] [] [] refused by the policy of this proxy: blocked",
 		"other.example/acme/vpc/aws 0 [] [] [] other.example/acme/vpc/aws: other.example is not among upstreams",
 	}
 	if strings.Join(answers, "\n") != strings.Join(want, "\n") {
@@ -123,7 +131,8 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 		t.Error("what is no module was asked for")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c = client(t, &admin.Server{Cache: versions{end: cancel}, Upstreams: upstreams{}})
+	server.Cache = versions{end: cancel}
+	c = client(t, server)
 	if err := refresh(ctx, c, admin.Refresh{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}

@@ -82,7 +82,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		a.providers = client
 		a.sights.Next, a.sights.Dates = pinned, router
 		reg = a.sights
-		a.recheck = ledger.Recheck{Registry: pinned, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
+		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
 			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
 		}

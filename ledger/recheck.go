@@ -10,9 +10,11 @@ import (
 
 // Recheck asks upstream, again and again, whether versions are still at the commit that is recorded, so that a moved tag
 // is known before a package has to be fetched again. It asks about one version after the other, evenly over Every. One
-// that is at another commit is fetched and compared, which keeps an observation if the content is another.
+// that is at another commit is fetched and compared, which keeps an observation if the content is another. Nothing is
+// asked about what the gate refuses.
 type Recheck struct {
 	Registry     *Registry
+	Gate         Gate
 	Every        time.Duration // for all versions; zero: never
 	FetchTimeout time.Duration // of one fetch
 	Turns        Turns
@@ -22,6 +24,12 @@ type Recheck struct {
 type Turns interface {
 	// Turn waits for a turn to fetch for a module, until ctx ends. The caller calls done after the fetch.
 	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
+}
+
+// Gate says what may be asked about.
+type Gate interface {
+	// Check returns an error if upstream may not be asked about a version: [modproxy.ErrDenied] if the version is refused.
+	Check(ctx context.Context, v modproxy.ModuleVersion) error
 }
 
 const commitTimeout = time.Minute // of one question for a commit
@@ -65,7 +73,13 @@ func (r *Recheck) records(ctx context.Context) map[modproxy.ModuleVersion]Record
 func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	asking, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	commit, err := r.Registry.Next.Commit(asking, rec.ModuleVersion)
+	commit, err := "", r.Gate.Check(asking, rec.ModuleVersion)
+	if errors.Is(err, modproxy.ErrDenied) {
+		return seen
+	}
+	if err == nil {
+		commit, err = r.Registry.Next.Commit(asking, rec.ModuleVersion)
+	}
 	if err == nil && (commit == "" || commit == rec.Source.Commit) {
 		return ""
 	}

@@ -25,6 +25,7 @@ type mover struct {
 	turns   int // that are taken
 	err     error
 	sum     string
+	refused string // a version
 }
 
 func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
@@ -46,6 +47,16 @@ func (u *mover) turn(n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.turns += n
+}
+
+// Check implements [ledger.Gate].
+func (u *mover) Check(_ context.Context, v modproxy.ModuleVersion) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if v.Version == u.refused {
+		return &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrDenied}
+	}
+	return nil
 }
 
 type nothing struct{ *strings.Reader }
@@ -91,7 +102,7 @@ func TestRecheck(t *testing.T) {
 				t.Errorf("event %+v", e)
 			}
 		}}
-		r := &ledger.Recheck{Registry: reg, Every: time.Hour, FetchTimeout: time.Minute, Turns: u}
+		r := &ledger.Recheck{Registry: reg, Every: time.Hour, FetchTimeout: time.Minute, Turns: u, Gate: u}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.Run(ctx); close(done) }()
@@ -127,6 +138,14 @@ func TestRecheck(t *testing.T) {
 		if slices.Contains(events, ledger.Drifted) || !slices.Contains(events, ledger.Moved) {
 			t.Errorf("events %v; want that the same content has moved", events)
 		}
+		u.commits["1.0.0"], u.refused = "f00", "1.0.0"
+		asked := u.asked["1.0.0"]
+		wait(2)
+		want("1.0.0 is refused")
+		if n := u.asked["1.0.0"] - asked; n != 0 || len(events) > 1 {
+			t.Errorf("%d questions about what is refused, events %v", n, events)
+		}
+		u.commits["1.0.0"], u.refused = "0ddba11", ""
 		u.commits["2.0.0"], u.err = "0ddba11", modproxy.ErrUnavailable // which says nothing about it
 		wait(4)
 		want("2.0.0 cannot be fetched", "2.0.0", "2.0.0")

@@ -18,13 +18,24 @@ type Selection struct {
 	allow    []*Rule
 	locked   bool // some version may be locked for the client
 	groups   []string
+	anybody  bool // the client has every group of a rule that allows, and none of one that denies
 }
 
 // For returns the rules for a module and a client.
 func (r *Rules) For(m modproxy.Module, groups []string) *Selection {
-	s := &Selection{rules: r, module: m, groups: groups}
+	return (&Selection{rules: r, module: m, groups: groups}).find()
+}
+
+// forAnybody returns the rules for a module and whoever may use the most of it.
+func (r *Rules) forAnybody(m modproxy.Module) *Selection {
+	return (&Selection{rules: r, module: m, anybody: true}).find()
+}
+
+// find finds the rules of a selection.
+func (s *Selection) find() *Selection {
+	r := s.rules
 	s.locked = s.lists()
-	segments := segmentsOf(m.Folded())
+	segments := segmentsOf(s.module.Folded())
 	for i, reserve := range r.Reserved {
 		if matches(strings.ToLower(reserve.Namespace), segments[1]) && !slices.Contains(reserve.Hosts, segments[0]) {
 			s.reserved = &r.Reserved[i]
@@ -32,7 +43,7 @@ func (r *Rules) For(m modproxy.Module, groups []string) *Selection {
 	}
 	r.index.find(segments[:], func(rule *Rule) {
 		switch {
-		case !rule.isFor(groups):
+		case !s.concerns(rule):
 		case rule.Deny.IsZero():
 			s.allow = append(s.allow, rule)
 		default:
@@ -40,6 +51,14 @@ func (r *Rules) For(m modproxy.Module, groups []string) *Selection {
 		}
 	})
 	return s
+}
+
+// concerns reports whether a rule is for the client.
+func (s *Selection) concerns(rule *Rule) bool {
+	if s.anybody {
+		return rule.Deny.IsZero() || len(rule.Groups) == 0
+	}
+	return rule.isFor(s.groups)
 }
 
 // isFor reports whether a rule is for a client with these groups.
@@ -71,7 +90,7 @@ func (s *Selection) Module() Verdict {
 // lists reports whether a lock file lists a version of the module for the client.
 func (s *Selection) lists() bool {
 	by := s.rules.locked[fold(s.module.At(""))]
-	return slices.ContainsFunc(by, func(l lockedBy) bool { return l.rule.isFor(s.groups) })
+	return slices.ContainsFunc(by, func(l lockedBy) bool { return s.concerns(l.rule) })
 }
 
 // Decide returns the verdict about a version. decided are the decisions that hold for it.
@@ -142,7 +161,7 @@ func (s *Selection) allowsLocked(v modproxy.Version, sum modproxy.Sum) Verdict {
 	verdict := Verdict{Outcome: NotAllowed}
 	for _, l := range s.rules.locked[fold(s.module.At(v.String()))] {
 		switch {
-		case !l.rule.isFor(s.groups):
+		case !s.concerns(l.rule):
 		case sum == "" || sum == l.sum:
 			return Verdict{Outcome: Allowed, Rule: l.rule}
 		default:

@@ -164,9 +164,30 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, e
 	return g.decide(ctx, s, v, "")
 }
 
+// Check returns an error if a version, or a module as a whole, is refused whoever asks for it. It is for what asks
+// registries without a client. In audit mode nothing is refused.
+//
+// Errors: [*Refusal]; those of Decide.
+func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
+	s, err := g.now(ctx)
+	if err != nil || s.idle() || s.rules.Audit {
+		return err
+	}
+	verdict, err := g.decideBy(ctx, s, s.rules.forAnybody(v.Module), v, "")
+	if err == nil && verdict.Refused() {
+		err = &Refusal{verdict, v, s.rules.Contact}
+	}
+	return err
+}
+
 // decide returns the verdict about a version. content is what it has, if that is known better than the ledger knows it.
 func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, content modproxy.Sum) (Verdict, error) {
-	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
+	return g.decideBy(ctx, s, s.selection(v.Module, modproxy.AskerOf(ctx).Groups), v, content)
+}
+
+func (g *Gate) decideBy(
+	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum,
+) (Verdict, error) {
 	if v.Version == "" {
 		block := s.decisions.about(v.Module).blocked()
 		if verdict := sel.Module(); block == nil || verdict.Outcome == Reserved {

@@ -282,6 +282,36 @@ func TestFactsThatMakeNoDifference(t *testing.T) {
 	}
 }
 
+// What is asked without a client is refused if it is refused to everybody.
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		rules   *policy.Rules
+		version string
+		refused bool
+	}{
+		"no rules":           {compile(t, policy.Config{}), "1.0.0", false},
+		"allowed to some":    {rules(t, "allow group=a "+all), "1.0.0", false},
+		"denied to some":     {rules(t, "allow "+all, "deny group=a "+all), "1.0.0", false},
+		"denied":             {rules(t, "allow group=a "+all, "deny "+all+" 1.0.0"), "1.0.0", true},
+		"another is denied":  {rules(t, "allow group=a "+all, "deny "+all+" 1.0.0"), "2.0.0", false},
+		"module, some of it": {rules(t, "allow group=a "+all, "deny "+all+" 1.0.0"), "", false},
+		"module, denied":     {rules(t, "allow group=a "+all, "deny "+all), "", true},
+		"module, by nothing": {rules(t), "", true},
+		"audit":              {compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all)}}), "1.0.0", false},
+	} {
+		g := &policy.Gate{Ledger: &book{}}
+		g.Use(test.rules)
+		switch err := g.Check(t.Context(), vpc.At(test.version)); {
+		case test.refused:
+			equal(t, name, refusalOf(t, err).ModuleVersion.String(), vpc.At(test.version).String())
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	g := gate(rules(t, "allow group=a "+all), made{modproxy.Block, "1.0.0"})
+	equal(t, "blocked", refusalOf(t, g.Check(t.Context(), vpc.At("1.0.0"))).Outcome, policy.Blocked)
+}
+
 // Groups that look like one when they are written together are different.
 func TestGroupsAreApart(t *testing.T) {
 	f := newFixture(rules(t, "allow group=admin "+all))
