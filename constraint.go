@@ -102,9 +102,7 @@ func (c Constraint) Covers(v Version) bool {
 	all := func(v Version) bool {
 		return !slices.ContainsFunc(c.terms, func(t term) bool { return !t.holds(v) })
 	}
-	release := v
-	release.pre = ""
-	return all(v) || v.Prerelease() && all(release)
+	return all(v) || v.Prerelease() && all(v.Release())
 }
 
 // holds compares by precedence.

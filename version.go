@@ -90,6 +90,27 @@ func (v Version) String() string {
 // Prerelease reports whether v is a pre-release, which clients choose only when asked for it exactly.
 func (v Version) Prerelease() bool { return v.pre != "" }
 
+// Release returns the version that v is a pre-release of, or v.
+func (v Version) Release() Version {
+	v.pre = ""
+	return v
+}
+
+// Rank returns a text that just those versions have in common that are the same by [Version.Compare].
+func (v Version) Rank() string {
+	v.segments, v.metadata = v.segments[:max(1, len(v.significant()))], ""
+	if strings.ContainsAny(v.pre, "0123456789") {
+		identifiers := strings.Split(v.pre, ".")
+		for i, id := range identifiers {
+			if n, err := strconv.ParseUint(id, 10, 64); err == nil {
+				identifiers[i] = strconv.FormatUint(n, 10)
+			}
+		}
+		v.pre = strings.Join(identifiers, ".")
+	}
+	return v.String()
+}
+
 // Compare orders versions by precedence, as semantic versioning does. Build metadata does not count.
 func (v Version) Compare(w Version) int {
 	if c := slices.Compare(v.significant(), w.significant()); c != 0 {

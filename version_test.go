@@ -50,6 +50,7 @@ func TestParseVersion(t *testing.T) {
 func FuzzParseVersion(f *testing.F) {
 	for _, s := range []string{"v1.2.3", "1.2.0+build5", "1.2.3-", "1.2.3-.a", "1.2.3--1", "1~2", "v0.1-alpha.1+x", "1.2.3.4.5", "2.0.0"} {
 		f.Add(s, "1.2.3")
+		f.Add("1.2.3.0-rc.01+b", "1.2.3-rc.1")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if len(a) > 200 || len(b) > 200 {
@@ -72,6 +73,9 @@ func FuzzParseVersion(f *testing.F) {
 		}
 		if v.Compare(w) != -w.Compare(v) {
 			t.Fatalf("Compare(%q, %q) is not antisymmetric", a, b)
+		}
+		if (v.Rank() == w.Rank()) != (v.Compare(w) == 0) {
+			t.Fatalf("the ranks of %q and %q are %q and %q, and they compare as %d", a, b, v.Rank(), w.Rank(), v.Compare(w))
 		}
 		if !v.Prerelease() && !w.Prerelease() {
 			if got, want := v.Compare(w), theirs.Compare(goversion.Must(goversion.NewVersion(b))); got != want {

@@ -143,3 +143,37 @@ func (writer) Write(p []byte) (int, error) {
 	_ = bytes.Count(p, []byte("y"))
 	return len(p), nil
 }
+
+// What a verdict costs where each of many versions was approved, and what it costs to read the decisions.
+func BenchmarkDecisions(b *testing.B) {
+	for _, n := range []int{10, 1000, 100_000} {
+		decided := &book{}
+		for i := range n {
+			decided.decide(modproxy.Approve, fmt.Sprintf("1.%d.0", i))
+		}
+		r := rules(b, "allow approval "+all)
+		b.Run(fmt.Sprintf("follow/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				g := &policy.Gate{Ledger: decided}
+				g.Use(r)
+				if err := g.Follow(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/decision")
+		})
+		b.Run(fmt.Sprintf("decide/%d", n), func(b *testing.B) {
+			g := &policy.Gate{Ledger: decided}
+			g.Use(r)
+			if err := g.Follow(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if verdict, err := g.Decide(b.Context(), vpc.At("1.7.0")); err != nil || verdict.Refused() {
+					b.Fatal(verdict, err)
+				}
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,39 +19,124 @@ type Decided struct {
 // decisions are those that count, by folded module. They are not changed.
 type decisions map[modproxy.Module]*moduleDecisions
 
-type moduleDecisions struct{ blocks, reviews, deprecations []standing }
+type moduleDecisions struct {
+	blocks, reviews, deprecations kept
+	made                          int // how many there were, with those that others have taken the place of
+}
+
+// kept are the decisions of one kind that none has taken the place of.
+type kept struct {
+	exact  map[string]standing // those about one version, by its [modproxy.Version.Rank]
+	ranges map[string]standing // the others, by the one spelling of their versions
+}
 
 // standing is a decision that none has taken the place of.
 type standing struct {
 	*modproxy.Decision
-	versions  modproxy.Constraint
-	canonical string // the one spelling of versions
+	versions modproxy.Constraint
+	exact    *modproxy.Version // if it is about one version
+	key      string            // in kept
+	number   int               // later decisions have greater ones
 }
 
-// inForce reports whether the decision has not ended by itself.
-func (s standing) inForce(now time.Time) bool { return s.Until.IsZero() || s.Until.After(now) }
+func newStanding(d *modproxy.Decision) standing {
+	s := standing{Decision: d}
+	if d.Versions != "" {
+		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
+		s.key = s.versions.Canonical()
+		if v, err := modproxy.ParseVersion(s.key); err == nil {
+			s.exact, s.key = &v, v.Rank()
+		}
+	}
+	return s
+}
+
+// list returns where s belongs.
+func (k *kept) list(s standing) *map[string]standing {
+	if s.exact != nil {
+		return &k.exact
+	}
+	return &k.ranges
+}
+
+func (k *kept) put(s standing) {
+	list := k.list(s)
+	if Ends(*s.Decision) {
+		delete(*list, s.key)
+		return
+	}
+	if *list == nil {
+		*list = map[string]standing{}
+	}
+	(*list)[s.key] = s
+}
+
+// all returns every decision, in the order in which they were made.
+func (k *kept) all() []standing {
+	return slices.SortedFunc(func(yield func(standing) bool) {
+		for _, list := range []map[string]standing{k.exact, k.ranges} {
+			for _, s := range list {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}, func(a, b standing) int { return a.number - b.number })
+}
+
+// of returns the last decision that is about a version, which has ranks.
+func (k *kept) of(v modproxy.Version, ranks []string) *modproxy.Decision {
+	var last standing
+	see := func(s standing, ok bool) {
+		about := ok && (s.Action == modproxy.Approve && s.versions.Selects(v) || s.Action != modproxy.Approve && s.versions.Covers(v))
+		if about && (last.Decision == nil || s.number > last.number) {
+			last = s
+		}
+	}
+	for _, rank := range ranks {
+		s, ok := k.exact[rank]
+		see(s, ok)
+	}
+	for _, s := range k.ranges {
+		see(s, true)
+	}
+	return last.Decision
+}
 
 // with returns all with more decisions, in the order in which they were made.
 func (all decisions) with(more []modproxy.Decision) decisions {
-	grown := make(decisions, len(all)+1)
-	for m, was := range all {
-		grown[m] = was
+	grown := maps.Clone(all)
+	if grown == nil {
+		grown = decisions{}
 	}
 	changed := map[modproxy.Module]bool{}
 	for i := range more {
 		d := &more[i]
 		m := d.Module.Folded()
-		switch was := grown[m]; {
-		case was == nil:
-			grown[m] = &moduleDecisions{}
-		case !changed[m]:
-			grown[m] = &moduleDecisions{slices.Clone(was.blocks), slices.Clone(was.reviews), slices.Clone(was.deprecations)}
+		if !changed[m] {
+			grown[m] = grown[m].clone()
+			changed[m] = true
 		}
-		changed[m] = true
-		grown[m].add(d)
+		made := newStanding(d)
+		made.number = grown[m].made
+		grown[m].made++
+		grown[m].kind(d.Action).put(made)
 	}
 	return grown
 }
+
+func (m *moduleDecisions) clone() *moduleDecisions {
+	if m == nil {
+		return &moduleDecisions{}
+	}
+	c := *m
+	for _, k := range c.kinds() {
+		k.exact, k.ranges = maps.Clone(k.exact), maps.Clone(k.ranges)
+	}
+	return &c
+}
+
+func (m *moduleDecisions) kinds() []*kept { return []*kept{&m.blocks, &m.reviews, &m.deprecations} }
 
 // Ends reports whether a decision only ends another one.
 func Ends(d modproxy.Decision) bool {
@@ -58,7 +144,7 @@ func Ends(d modproxy.Decision) bool {
 }
 
 // kind returns the decisions of the kind of an action.
-func (m *moduleDecisions) kind(a modproxy.Action) *[]standing {
+func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	switch a {
 	case modproxy.Block, modproxy.Unblock:
 		return &m.blocks
@@ -68,30 +154,13 @@ func (m *moduleDecisions) kind(a modproxy.Action) *[]standing {
 	return &m.reviews
 }
 
-func newStanding(d *modproxy.Decision) standing {
-	s := standing{Decision: d}
-	if d.Versions != "" {
-		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
-		s.canonical = s.versions.Canonical()
-	}
-	return s
-}
-
-func (m *moduleDecisions) add(d *modproxy.Decision) {
-	made, list := newStanding(d), m.kind(d.Action)
-	*list = slices.DeleteFunc(*list, func(s standing) bool { return s.canonical == made.canonical })
-	if !Ends(*d) {
-		*list = append(*list, made)
-	}
-}
-
 // Standing tells of each decision of a list, in the order in which they were made, whether it is in force.
 func Standing(list []modproxy.Decision, now time.Time) []bool {
 	last := map[*modproxy.Decision]bool{}
 	for _, m := range decisions(nil).with(list) {
-		for _, kind := range [][]standing{m.blocks, m.reviews, m.deprecations} {
-			for _, s := range kind {
-				last[s.Decision] = s.inForce(now)
+		for _, kind := range m.kinds() {
+			for _, s := range kind.all() {
+				last[s.Decision] = !ended(s.Decision, now)
 			}
 		}
 	}
@@ -109,15 +178,11 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (was *modproxy.De
 	if err != nil {
 		return nil, nil, err
 	}
-	m := s.decisions.about(d.Module)
-	if m == nil {
-		return nil, nil, nil
-	}
 	now, made := time.Now(), newStanding(&d)
-	for _, s := range *m.kind(d.Action) {
+	for _, s := range s.decisions.about(d.Module).kind(d.Action).all() {
 		switch {
-		case !s.inForce(now):
-		case s.canonical == made.canonical:
+		case ended(s.Decision, now):
+		case s.key == made.key:
 			was = s.Decision
 		default:
 			others = append(others, *s.Decision)
@@ -126,38 +191,39 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (was *modproxy.De
 	return was, others, nil
 }
 
-// about returns the decisions about a module; nil if there are none.
-func (all decisions) about(m modproxy.Module) *moduleDecisions {
-	if len(all) == 0 {
-		return nil
+// Decisions returns the decisions that are about a version.
+func (g *Gate) Decisions(ctx context.Context, v modproxy.ModuleVersion) (Decided, error) {
+	s, err := g.now(ctx)
+	if err != nil {
+		return Decided{}, err
 	}
-	return all[m.Folded()]
+	version, err := modproxy.ParseVersion(v.Version)
+	return s.decisions.about(v.Module).of(version), err
+}
+
+var noDecisions = &moduleDecisions{}
+
+// about returns the decisions about a module.
+func (all decisions) about(m modproxy.Module) *moduleDecisions {
+	if len(all) > 0 {
+		if about := all[m.Folded()]; about != nil {
+			return about
+		}
+	}
+	return noDecisions
 }
 
 // of returns the decisions about a version.
 func (m *moduleDecisions) of(v modproxy.Version) Decided {
-	if m == nil {
+	if m == noDecisions {
 		return Decided{}
 	}
-	last := func(list []standing) *modproxy.Decision {
-		for _, s := range slices.Backward(list) {
-			if s.Action == modproxy.Approve && s.versions.Selects(v) || s.Action != modproxy.Approve && s.versions.Covers(v) {
-				return s.Decision
-			}
-		}
-		return nil
+	ranks := []string{v.Rank()} // of what a decision about it may be about
+	if v.Prerelease() {
+		ranks = append(ranks, v.Release().Rank())
 	}
-	return Decided{last(m.blocks), last(m.reviews), last(m.deprecations)}
+	return Decided{m.blocks.of(v, ranks), m.reviews.of(v, ranks), m.deprecations.of(v, ranks)}
 }
 
 // blocked returns the block of every version, or nil.
-func (m *moduleDecisions) blocked() *modproxy.Decision {
-	if m != nil {
-		for _, s := range m.blocks {
-			if s.Versions == "" {
-				return s.Decision
-			}
-		}
-	}
-	return nil
-}
+func (m *moduleDecisions) blocked() *modproxy.Decision { return m.blocks.ranges[""].Decision }

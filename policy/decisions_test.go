@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -209,4 +211,110 @@ func TestUnblockBySpelling(t *testing.T) {
 func TestReservedAndBlocked(t *testing.T) {
 	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme"}}}), made{modproxy.Block, ""})
 	equal(t, "reserved and blocked", outcome(t, g, ""), outcome(t, g, "1.0.0"))
+}
+
+// The decisions about a version are the last ones that none about the same versions has taken the place of, whatever there
+// are. The order of Compare says what the same version is.
+func TestDecisionsProperty(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	versions := []string{"", "1.0.0", "v1.0", "1.0.0.0+x", "1.0.0-1", "1.0.0-01+y", "1.0.0-rc1", "1.1.0", "0", "< 2", "<2.0.0", ">= 1.0, < 2", "~> 1.0", "!= 1.0.0"}
+	actions := []modproxy.Action{modproxy.Approve, modproxy.Reject, modproxy.Block, modproxy.Unblock, modproxy.Deprecate}
+	kinds := map[modproxy.Action]int{modproxy.Reject: 1, modproxy.Approve: 1, modproxy.Deprecate: 2}
+	parse := func(s string) (c modproxy.Constraint) {
+		if s != "" {
+			c, _ = modproxy.ParseConstraint(s)
+		}
+		return c
+	}
+	same := func(a, b modproxy.Decision) bool {
+		v, errA := modproxy.ParseVersion(a.Versions)
+		w, errB := modproxy.ParseVersion(b.Versions)
+		if errA == nil && errB == nil {
+			return v.Compare(w) == 0
+		}
+		return parse(a.Versions).Canonical() == parse(b.Versions).Canonical()
+	}
+	for range 2000 {
+		b := &book{}
+		var left []modproxy.Decision
+		for i := range r.IntN(12) {
+			d := modproxy.Decision{Module: vpc, Action: actions[r.IntN(len(actions))], Versions: versions[r.IntN(len(versions))], Link: fmt.Sprint(i)}
+			if r.IntN(3) > 0 {
+				d.Reason = "a reason"
+			}
+			b.add(d)
+			left = slices.DeleteFunc(left, func(was modproxy.Decision) bool { return kinds[was.Action] == kinds[d.Action] && same(was, d) })
+			if !policy.Ends(d) {
+				left = append(left, d)
+			}
+		}
+		for _, text := range []string{"1.0.0", "1.0.0-1", "1.0.0-01", "1.0.0-rc1", "1.1.0", "0.0.0", "3.0.0-rc1"} {
+			v := version(t, text)
+			got, err := (&policy.Gate{Ledger: b}).Decisions(t.Context(), vpc.At(text))
+			var want [3]string
+			for _, d := range left {
+				if c := parse(d.Versions); d.Action == modproxy.Approve && c.Selects(v) || d.Action != modproxy.Approve && c.Covers(v) {
+					want[kinds[d.Action]] = d.Link
+				}
+			}
+			for kind, d := range []*modproxy.Decision{got.Block, got.Review, got.Deprecation} {
+				if err != nil || (d == nil) != (want[kind] == "") || d != nil && d.Link != want[kind] {
+					t.Fatalf("%s: %+v, %v; want %s of %+v", text, d, err, want[kind], b.list)
+				}
+			}
+		}
+	}
+}
+
+// What a decision is without effect for, and what it ends, is said.
+func TestRemarks(t *testing.T) {
+	wait := "allow approval " + all
+	audit := compile(t, policy.Config{DefaultDeny: true, Audit: true, Rules: []policy.Rule{rule(t, 1, wait)}})
+	const (
+		approve, reject, block = modproxy.Approve, modproxy.Reject, modproxy.Block
+		unblock, deprecate     = modproxy.Unblock, modproxy.Deprecate
+	)
+	for _, test := range []struct {
+		name  string
+		rules *policy.Rules
+		made  []made
+		now   made
+		want  []string // parts of the remarks
+	}{
+		{"fine", rules(t, wait), nil, made{approve, "1.0.0"}, nil},
+		{"of what waits for its age", rules(t, "allow age=24h "+all), nil, made{approve, "1.0.0"}, nil},
+		{"for some", rules(t, "allow approval group=dev "+all), nil, made{approve, "1.0.0"}, nil},
+		{"no rules", compile(t, policy.Config{}), nil, made{approve, "1.0.0"}, []string{"no difference: what nothing denies is allowed"}},
+		{"no rule", rules(t, "allow approval "+host+"/acme/vpn/aws"), nil, made{approve, ""}, []string{"no rule allows it"}},
+		{"no rule for the version", rules(t, wait+" >= 2"), nil, made{approve, "1.0.0"}, []string{"no rule allows it"}},
+		{"no rule wants it", rules(t, "allow "+all), nil, made{approve, "1.0.0"}, []string{"no rule that allows it wants approval"}},
+		{"denied", rules(t, wait, "deny "+all+" < 2"), nil, made{approve, "1.0.0"}, []string{"stays refused: p:2 denies "}},
+		{"denied for some", rules(t, wait, "deny group=dev "+all), nil, made{approve, "1.0.0"}, nil},
+		{"blocked", rules(t, wait), []made{{block, "< 2"}}, made{approve, "1.0.0"}, []string{"stays refused: block of < 2 by eve on "}},
+		{"others are blocked", rules(t, wait), []made{{block, "> 2"}}, made{approve, "1.0.0"}, nil},
+		{"rejected", rules(t, wait), []made{{reject, "1.0.0"}}, made{approve, "1.0.0"}, []string{"no longer counts: reject of 1.0.0 by eve on "}},
+		{"rejected with others", rules(t, wait), []made{{reject, ""}}, made{approve, "1.0.0"}, []string{"no longer counts: reject of every version by eve on "}},
+		{"approved", rules(t, wait), []made{{approve, "1.0.0"}}, made{reject, "1.0.0"}, []string{"no longer counts: approve of 1.0.0"}},
+		{"approved again", rules(t, wait), []made{{approve, "1.0.0"}}, made{approve, "1.0.0"}, nil},
+		{"reserved", compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, wait)}, Reserved: []policy.Reserve{{Namespace: "acme"}}}),
+			nil, made{approve, "1.0.0"}, []string{"the namespace acme is reserved"}},
+		{"audit", audit, nil, made{block, ""}, []string{"policy.mode is audit"}},
+		{"audit", audit, nil, made{reject, "1.0.0"}, []string{"policy.mode is audit"}},
+		{"audit", audit, nil, made{approve, "1.0.0"}, nil},
+		{"blocked twice", rules(t, wait), []made{{block, ""}, {block, "1.0.0"}}, made{unblock, "1.0.0"}, []string{"stays in force: block of every version"}},
+		{"the other way round", rules(t, wait), []made{{block, ""}, {block, "1.0.0"}}, made{unblock, ""}, nil},
+		{"deprecated twice", rules(t, wait), []made{{deprecate, ""}, {deprecate, "1.0.0"}}, made{deprecate, "1.0.0"}, []string{"stays in force: deprecate of every version"}},
+	} {
+		d := modproxy.Decision{Module: vpc, Action: test.now.action, Versions: test.now.versions}
+		got, err := gate(test.rules, test.made...).Remarks(t.Context(), d)
+		if err != nil || len(got) != len(test.want) {
+			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
+			continue
+		}
+		for i, want := range test.want {
+			if !strings.Contains(got[i], want) {
+				t.Errorf("%s: %q, want %s", test.name, got[i], want)
+			}
+		}
+	}
 }
