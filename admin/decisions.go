@@ -89,6 +89,9 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 		return out, err
 	}
 	was, others, err := s.Gate.Place(ctx, d)
+	if err == nil {
+		out.Remarks, err = s.Gate.Remarks(ctx, d)
+	}
 	switch {
 	case err != nil:
 		return out, err
