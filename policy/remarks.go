@@ -79,7 +79,9 @@ func (s standing) within(other standing) bool {
 }
 
 // covered reports whether it is certain that a constraint covers every version that s is about.
-func (s standing) covered(c modproxy.Constraint) bool { return c.IsZero() || s.exact != nil && c.Covers(*s.exact) }
+func (s standing) covered(c modproxy.Constraint) bool {
+	return c.IsZero() || s.exact != nil && c.Covers(*s.exact)
+}
 
 // inWords is a decision on one line.
 func inWords(d *modproxy.Decision) string {

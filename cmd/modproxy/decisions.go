@@ -17,7 +17,55 @@ import (
 
 // newDecisionCommands returns the verbs by which operators decide about versions, and the one that lists what was decided.
 func newDecisionCommands(env *environment) []*cobra.Command {
-	return []*cobra.Command{newBlockCommand(env), newUnblockCommand(env), newDecisionsCommand(env)}
+	return []*cobra.Command{
+		newApproveCommand(env), newRejectCommand(env), newBlockCommand(env), newUnblockCommand(env), newDeprecateCommand(env),
+		newDecisionsCommand(env),
+	}
+}
+
+func newApproveCommand(env *environment) *cobra.Command {
+	in := admin.Decide{Action: modproxy.Approve}
+	cmd := &cobra.Command{
+		Use:   "approve MODULE VERSION|CONSTRAINT [--reason TEXT] [--until DATE]",
+		Short: "Let versions be used that wait for approval",
+		Long: `Let a version be used, or all that a constraint such as '~> 5.1' selects, where a rule of
+the policy says "approval: required", and before they have its "min_age". What no rule
+allows stays refused, and so does what one denies.
+
+The last decision counts: "modproxy reject" ends an approval.`,
+		Args: arguments(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	addFlag(cmd, &in.Until, "until", "`date` on which it ends, such as 2030-01-31, or time, as in 2030-01-31T12:00:00Z", parseDate)
+	return cmd
+}
+
+// parseDate reads a day, which is its beginning in UTC, or a time.
+func parseDate(s string) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("want a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z, not %.80q", s)
+}
+
+func newRejectCommand(env *environment) *cobra.Command {
+	in := admin.Decide{Action: modproxy.Reject}
+	cmd := &cobra.Command{
+		Use:   "reject MODULE VERSION|CONSTRAINT [--reason TEXT]",
+		Short: "Refuse versions for good, or until they are approved",
+		Long: `Refuse a version that waits for approval, or was approved, or all that a constraint
+covers. TEXT is what users are told.
+
+The last decision counts: "modproxy approve" ends a rejection. What must stay refused
+whatever is approved is a case for "modproxy block".`,
+		Args: arguments(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	return cmd
 }
 
 func newBlockCommand(env *environment) *cobra.Command {
@@ -45,7 +93,7 @@ TEXT is what users are told. "modproxy unblock" ends a block.`,
 func newUnblockCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Unblock}
 	cmd := &cobra.Command{
-		Use:   "unblock MODULE [VERSION|CONSTRAINT]",
+		Use:   "unblock MODULE [VERSION|CONSTRAINT] [--reason TEXT]",
 		Short: "End a block",
 		Long: `End the block of a version, of a constraint, or of all versions of a module: of what
 "modproxy block" was given. "modproxy decisions" lists the blocks that are in force.`,
@@ -53,6 +101,28 @@ func newUnblockCommand(env *environment) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	return cmd
+}
+
+func newDeprecateCommand(env *environment) *cobra.Command {
+	in, lift := admin.Decide{Action: modproxy.Deprecate}, false
+	cmd := &cobra.Command{
+		Use:   "deprecate MODULE [VERSION|CONSTRAINT] --message TEXT [--link URL] | --lift",
+		Short: "Say that versions should no longer be used",
+		Long: `Say that a version, all that a constraint covers, or all versions of a module should no
+longer be used. They are still listed and served: "modproxy lock --check" and
+"modproxy ls" print TEXT. --lift ends that for what it was said of.`,
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lift != (in.Reason == "") || lift && in.Link != "" {
+				return misuse{errors.New("want --message with what users should do, or --lift alone")}
+			}
+			return env.decide(cmd, in, args)
+		},
+	}
+	cmd.Flags().StringVar(&in.Reason, "message", "", "one line of `text`: why, and what to use instead")
+	cmd.Flags().StringVar(&in.Link, "link", "", "https `URL` where users read more")
+	cmd.Flags().BoolVar(&lift, "lift", false, "end what was said of the same versions")
 	return cmd
 }
 
@@ -84,7 +154,16 @@ func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []strin
 
 // decidedText says in a line what was decided.
 func decidedText(d admin.Decided) string {
-	state := map[modproxy.Action]string{modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked"}[d.Action]
+	state := map[modproxy.Action]string{
+		modproxy.Approve: "approved", modproxy.Reject: "rejected", modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked",
+		modproxy.Deprecate: "deprecated",
+	}[d.Action]
+	if d.Action == modproxy.Deprecate && d.Reason == "" {
+		state = "no longer deprecated"
+	}
+	if !d.Until.IsZero() {
+		state += " until " + d.Until.UTC().Format(time.RFC3339)
+	}
 	text := fmt.Sprintf("%s is %s", admin.What(d.Name.Module, d.Versions), state)
 	if d.Known {
 		text += fmt.Sprintf(" already, since %s, by %s", d.Time.UTC().Format(time.RFC3339), d.By)

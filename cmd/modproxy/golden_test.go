@@ -35,7 +35,9 @@ func golden(t *testing.T, name, got string) {
 
 // What verbs say of themselves.
 func TestHelp(t *testing.T) {
-	for _, verb := range []string{"block", "decisions", "pending", "policy", "policy test", "unblock"} {
+	for _, verb := range []string{
+		"approve", "block", "decisions", "deprecate", "pending", "policy", "policy test", "reject", "unblock",
+	} {
 		got := command(t, nil, append([]string{"help"}, strings.Fields(verb)...)...)
 		if got.code != exitDone || got.stderr != "" {
 			t.Errorf("%s: exit code %d: %s", verb, got.code, got.stderr)
