@@ -81,7 +81,7 @@ type dated struct {
 }
 
 // parseDates reads the dates of a module's versions, by canonical version without build metadata. Of several dates of one
-// version the last counts.
+// version the latest counts.
 func parseDates(document []byte) (map[string]time.Time, error) {
 	var all struct {
 		Included []json.RawMessage `json:"included"`
