@@ -16,7 +16,7 @@ type guard struct {
 	ctx      context.Context
 	version  modproxy.ModuleVersion
 	sum      modproxy.Sum
-	state    *state // by which it was allowed
+	state    *state // by which it was allowed; nil if it is to be judged again
 	judged   time.Time
 }
 

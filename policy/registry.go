@@ -166,13 +166,15 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if err != nil {
 		return nil, err
 	}
-	if !s.idle() && s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked { // its content is known by now
-		if err := r.pass(ctx, s, "package", v, p.Sum); err != nil {
-			return nil, errors.Join(err, p.Close())
-		}
+	g := &guard{p.ReadSeekCloser, r, ctx, v, p.Sum, s, time.Now()}
+	if !s.idle() && s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked {
+		g.state = nil // its content is known by now
+	}
+	if err := g.check(); err != nil { // fetching it takes time
+		return nil, errors.Join(err, p.Close())
 	}
 	guarded := *p
-	guarded.ReadSeekCloser = &guard{p.ReadSeekCloser, r, ctx, v, p.Sum, s, time.Now()}
+	guarded.ReadSeekCloser = g
 	return &guarded, nil
 }
 

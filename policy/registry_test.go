@@ -160,19 +160,16 @@ func TestBlockedWhileRead(t *testing.T) {
 	}
 }
 
-// A package that is refused while Next brings it is not read at all.
+// A package that is refused while Next brings it is not opened.
 func TestBlockedWhileFetched(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.next.opened = func() {
 		f.book.decide(modproxy.Block, "")
 		f.Gate.Follow(t.Context())
 	}
-	p, err := f.Package(t.Context(), vpc.At("1.0.0"))
-	if err == nil {
-		defer p.Close()
-		_, err = io.ReadAll(p)
-	}
+	_, err := f.Package(t.Context(), vpc.At("1.0.0"))
 	equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
+	equal(t, "closed", f.next.closed, 1)
 }
 
 // A locked package with other content is refused when it is known, and closed.
