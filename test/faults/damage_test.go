@@ -213,6 +213,8 @@ func (r *proxy) damageAll(running, offline, held bool) {
 	}
 	if running && offline {
 		restart()
+	}
+	if held || running && offline { // what was only fetched is looked at in the store first
 		for d := range damages {
 			for _, p := range all[d] {
 				r.ask("GET", p.path)
