@@ -48,9 +48,8 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	return server
 }
 
-// handler returns what answers requests.
-func (a *App) handler() http.Handler {
-	c := a.config
+// upstreamsOf returns which registry a request is for.
+func upstreamsOf(c *config.Config) proxy.Upstreams {
 	upstreams := proxy.Upstreams{
 		Default: c.DefaultHost(), Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{},
 	}
@@ -64,6 +63,12 @@ func (a *App) handler() http.Handler {
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
 	}
+	return upstreams
+}
+
+// handler returns what answers requests.
+func (a *App) handler() http.Handler {
+	c := a.config
 	mounts := sumDBMounts(a.Ledger)
 	for _, r := range a.api().Routes() {
 		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
@@ -71,7 +76,7 @@ func (a *App) handler() http.Handler {
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Providers:      a.providers,
-		Upstreams:      upstreams,
+		Upstreams:      upstreamsOf(c),
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
 		Local:          a.auth == nil && !c.Anonymous,

@@ -127,16 +127,6 @@ func ownHosts(c *config.Config) (hosts []string) {
 	return hosts
 }
 
-// upstreamOf returns the registry that is asked for a namespace where the proxy is the clients' registry.
-func upstreamOf(c *config.Config, namespace string) string {
-	for _, r := range c.Routes {
-		if r.Namespace == namespace {
-			return r.Upstream
-		}
-	}
-	return c.DefaultHost()
-}
-
 // checkHost returns an error for a rule about the proxy itself, which would be about nothing.
 func checkHost(c *config.Config, rule config.PolicyRule) error {
 	for _, pattern := range []policy.Pattern{rule.Allow, rule.Deny} {
@@ -157,7 +147,7 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 	if err != nil {
 		return nil, []error{fmt.Errorf("%.200s: %w", glob, err)}
 	}
-	own := ownHosts(c)
+	own, upstreams := ownHosts(c), upstreamsOf(c)
 	for _, name := range names {
 		text, err := durable.ReadRegular(name, lock.MaxSize)
 		if err != nil {
@@ -170,7 +160,7 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 		}
 		for _, e := range entries {
 			if slices.Contains(own, e.Host) {
-				e.Host = upstreamOf(c, e.Namespace)
+				e.Host = upstreams.Own(e.Namespace)
 			}
 			all = append(all, policy.Locked{ModuleVersion: e.ModuleVersion, Sum: e.Sum})
 		}

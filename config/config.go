@@ -112,7 +112,8 @@ type Upstream struct {
 
 // Route sends a namespace to an upstream.
 type Route struct {
-	// Namespace is a namespace, exactly as in module addresses, in the same case.
+	// Namespace is a namespace, as in module addresses. Its spellings in another case lead there, too, unless they have
+	// routes of their own.
 	Namespace string `yaml:"namespace" example:"acme" check:"unique"`
 	// Upstream is the host of one of the upstreams.
 	Upstream string `yaml:"upstream" example:"registry.acme.example" check:"host"`
@@ -194,20 +195,22 @@ type Ledger struct {
 type Policy struct {
 	// Default is what happens to versions that no rule is about: allow or deny.
 	Default string `yaml:"default" default:"allow"`
-	// Mode is enforce, or audit: nothing is refused, and what would be is logged and counted.
+	// Mode is enforce, or audit: nothing is refused but what is reserved, and what would be is logged and counted.
 	Mode string `yaml:"mode" default:"enforce"`
 	// Contact is whom to ask, and stands in every refusal that a user sees: "platform team, #modules".
 	Contact string `yaml:"contact"`
 	// FirstContact is what min_age means for versions that were listed already when their module was met, if the
 	// registry gives no date for them: wait that long from then on, or allow.
 	FirstContact string `yaml:"first_contact" default:"wait"`
-	// Reserved are namespaces of your own, in which * stands for anything (acme, acme-*). They are not asked for at
-	// the public registries, but only at the registries that routes name for them, or if there are none, at the other
-	// upstreams.
+	// Reserved are namespaces of your own, in which * stands for anything (acme, acme-*). Neither modules nor providers
+	// in them are asked for at the public registries, registry.terraform.io and registry.opentofu.org, but only at the
+	// registry that a route names for them, or if there is none, at the other upstreams. So it is in audit mode, too.
 	Reserved []string `yaml:"reserved"`
-	// Rules are allow and deny rules. They are read again when the file changes, and on SIGHUP.
+	// Rules are allow and deny rules. The policy is read again when this file changes, or one that it names, and on
+	// SIGHUP. If there is a mistake in it then, it stays as it was.
 	Rules []PolicyRule `yaml:"rules"`
-	// Files are YAML files with further rules, and reserved namespaces, under the keys rules and reserved.
+	// Files are YAML files with further rules, and reserved namespaces, under the keys rules and reserved. Each has 4MiB
+	// at most.
 	Files []string `yaml:"files"`
 }
 
@@ -218,7 +221,7 @@ type PolicyRule struct {
 	// Deny are modules that are refused whatever allows them.
 	Deny policy.Pattern `yaml:"deny"`
 	// AllowLocked are lock files that "modproxy lock" wrote: their modules, versions and contents are allowed. In the
-	// name of a file * stands for anything but a slash.
+	// name of a file * stands for anything but a slash; there has to be one.
 	AllowLocked []string `yaml:"allow_locked"`
 	// Versions is a version constraint as in a module call. A pre-release is allowed only by its exact version, and
 	// denied with its release.

@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -35,12 +34,8 @@ func (r *Rules) forAnybody(m modproxy.Module) *Selection {
 func (s *Selection) find() *Selection {
 	r := s.rules
 	s.locked = s.lists()
+	s.reserved = r.reserved(s.module.Host, s.module.Namespace)
 	segments := segmentsOf(s.module.Folded())
-	for i, reserve := range r.Reserved {
-		if matches(strings.ToLower(reserve.Namespace), segments[1]) && !slices.Contains(reserve.Hosts, segments[0]) {
-			s.reserved = &r.Reserved[i]
-		}
-	}
 	r.index.find(segments[:], func(rule *Rule) {
 		switch {
 		case !s.concerns(rule):

@@ -92,6 +92,17 @@ func (g *Gate) Rules() *Rules {
 	return g.state.Load().rules
 }
 
+// Reserved returns nil, or if the rules keep a namespace for other hosts than this one, a [*Refusal]. No mode changes that: a
+// question that has left is not undone. It is for what asks, below every layer.
+func (g *Gate) Reserved(host, namespace string) error {
+	rules := g.Rules()
+	if rules.reserved(host, namespace) == nil {
+		return nil
+	}
+	m := modproxy.Module{Host: host, Namespace: namespace}
+	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
+}
+
 // Follow reads the decisions that were made since it was last called. Verdicts call it when a second has passed; what makes
 // a decision calls it, too. After an error the decisions count that were read before.
 func (g *Gate) Follow(ctx context.Context) error {

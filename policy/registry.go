@@ -42,7 +42,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 		}
 		return r.Next.Versions(ctx, m)
 	}
-	if !s.rules.Audit { // else the versions are observed
+	if !s.rules.Audit || s.rules.reserved(m.Host, m.Namespace) != nil { // else the versions are observed
 		if err := r.pass(ctx, s, "versions", m.At(""), ""); err != nil {
 			return nil, err
 		}
@@ -202,12 +202,12 @@ func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.Mod
 		return nil
 	}
 	refusal := r.refusal(s, v, verdict)
-	event := Event{Refusal: refusal, Op: op, Asker: modproxy.AskerOf(ctx), Audit: s.rules.Audit}
+	event := Event{Refusal: refusal, Op: op, Asker: modproxy.AskerOf(ctx), Audit: s.rules.Audit && verdict.Outcome != Reserved}
 	if verdict.Outcome == Unapproved {
 		event.Waits = refusal
 	}
 	r.observe(event)
-	if s.rules.Audit {
+	if event.Audit {
 		return nil
 	}
 	return wrap(op, v, refusal)

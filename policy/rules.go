@@ -35,7 +35,7 @@ type Locked struct {
 // Config is what [Compile] makes rules of. The zero Config allows everything.
 type Config struct {
 	DefaultDeny bool   // what no rule allows is refused
-	Audit       bool   // nothing is refused: what would be is observed
+	Audit       bool   // nothing is refused but what is reserved: what would be is observed
 	Contact     string // stands in every refusal
 	FirstAllow  bool   // a version without a known age is old enough
 	Reserved    []Reserve
@@ -123,6 +123,16 @@ func (r *Rule) check(defaultDeny bool) error {
 		return errors.New("versions is for allow and deny: a lock file names them")
 	case r.MinAge < 0:
 		return errors.New("min_age: want a positive duration")
+	}
+	return nil
+}
+
+// reserved returns what keeps a namespace from being asked for at a host, or nil.
+func (r *Rules) reserved(host, namespace string) *Reserve {
+	for i, reserve := range r.Reserved {
+		if MatchName(reserve.Namespace, namespace) && !slices.Contains(reserve.Hosts, strings.ToLower(host)) {
+			return &r.Reserved[i]
+		}
 	}
 	return nil
 }

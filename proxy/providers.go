@@ -66,7 +66,11 @@ func (h *Handler) askProvider(ctx context.Context, host, path string) ([]byte, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, providerPatience)
 	defer cancel()
-	return h.cfg.Providers.Provider(ctx, host, path)
+	document, err := h.cfg.Providers.Provider(ctx, host, path)
+	if errors.Is(err, modproxy.ErrDenied) { // of a 403 clients say that they need credentials, and not why
+		err = &modproxy.Lasting{Err: err}
+	}
+	return document, err
 }
 
 // mayAskAbout reports whether the client may be told about the provider at path. A registry that gets a token of the

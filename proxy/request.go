@@ -23,7 +23,8 @@ type Upstreams struct {
 	Any bool
 	// Default answers for the proxy's own hostname.
 	Default string
-	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default.
+	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default. It counts for every
+	// spelling of a namespace but one that it has, too: a name that is private in one case is not asked for elsewhere in another.
 	Namespaces map[string]string
 }
 
@@ -128,11 +129,25 @@ func (u *Upstreams) allowed(host string) error {
 
 // own returns the upstream for a request without a host in its path.
 func (u *Upstreams) own(requestHost, namespace string) (string, error) {
-	host := cmp.Or(u.byName(requestHost), u.Namespaces[namespace], u.Default)
+	host := cmp.Or(u.byName(requestHost), u.Own(namespace))
 	if host == "" {
 		return "", notFound("no upstream answers for namespace " + namespace)
 	}
 	return host, nil
+}
+
+// Own returns the upstream for a namespace under the proxy's own hostname, or "".
+func (u *Upstreams) Own(namespace string) string {
+	if host := u.Namespaces[namespace]; host != "" {
+		return host
+	}
+	nearest := ""
+	for name := range u.Namespaces {
+		if strings.EqualFold(name, namespace) && (nearest == "" || name < nearest) {
+			nearest = name
+		}
+	}
+	return cmp.Or(u.Namespaces[nearest], u.Default)
 }
 
 // byName returns the upstream whose hostname a request was sent to, by a site that points its DNS at the proxy, or "".

@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		// By our own hostname: a route, or the default.
 		{"modules.corp.example", "/v1/modules/terraform-aws-modules/vpc/aws/versions", "versions " + vpc + " "},
 		{"modules.corp.example", "/v1/modules/corp/vpc/aws/versions", "versions corp.example:8443/corp/vpc/aws "},
-		{"modules.corp.example", "/v1/modules/Corp/vpc/aws/versions", "versions registry.terraform.io/Corp/vpc/aws "},
+		{"modules.corp.example", "/v1/modules/Corp/vpc/aws/versions", "versions corp.example:8443/Corp/vpc/aws "},
 		{"modules.corp.example", "/v1/modules/corp-evil/vpc/aws/versions", "versions registry.terraform.io/corp-evil/vpc/aws "},
 
 		// By an upstream's hostname: the route of our own does not count.

@@ -2,17 +2,21 @@ package upstream
 
 import (
 	"context"
+	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Registry is a registry that knows the commits and dates of its versions. A [Client] is one.
+// Registry is a registry that knows the commits and dates of its versions, and answers about providers. A [Client] is one.
 type Registry interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
+	Provider(ctx context.Context, host, path string) ([]byte, error)
 }
 
 // Router is the registry of all hosts: it passes each question to the one of the module's host. It is the seam for a
@@ -20,43 +24,88 @@ type Registry interface {
 type Router struct {
 	Hosts   map[string]Registry // by normalised hostname
 	Default Registry            // of all other hosts
+	// May, if not nil, returns why a host must not be asked about a namespace. Every question passes it.
+	May func(host, namespace string) error
 }
 
 var _ Registry = (*Router)(nil)
 
-func (r *Router) of(m modproxy.Module) Registry {
-	if registry, ok := r.Hosts[m.Host]; ok {
-		return registry
+// of returns what answers for a host, or nil and why it is not asked about a namespace.
+func (r *Router) of(host, namespace string) (Registry, error) {
+	if r.May != nil {
+		if err := r.May(host, namespace); err != nil {
+			return nil, err
+		}
 	}
-	return r.Default
+	if registry, ok := r.Hosts[host]; ok {
+		return registry, nil
+	}
+	return r.Default, nil
 }
 
 // Versions implements [modproxy.Registry].
 func (r *Router) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	return r.of(m).Versions(ctx, m)
+	next, err := r.of(m.Host, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Versions(ctx, m)
 }
 
 // Location implements [modproxy.Registry].
 func (r *Router) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	return r.of(v.Module).Location(ctx, v)
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return modproxy.Location{}, err
+	}
+	return next.Location(ctx, v)
 }
 
 // Package implements [modproxy.Registry].
 func (r *Router) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return r.of(v.Module).Package(ctx, v)
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Package(ctx, v)
 }
 
 // PackageAt implements [Registry].
 func (r *Router) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
-	return r.of(v.Module).PackageAt(ctx, v, commit)
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.PackageAt(ctx, v, commit)
 }
 
 // Commit implements [Registry].
 func (r *Router) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
-	return r.of(v.Module).Commit(ctx, v)
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return "", err
+	}
+	return next.Commit(ctx, v)
 }
 
 // Published implements [Registry].
 func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
-	return r.of(m).Published(ctx, m, versions)
+	next, err := r.of(m.Host, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Published(ctx, m, versions)
+}
+
+// Provider implements [Registry].
+func (r *Router) Provider(ctx context.Context, host, path string) ([]byte, error) {
+	namespace, _, _ := strings.Cut(path, "/")
+	if plain, err := url.PathUnescape(namespace); err == nil {
+		namespace = plain
+	}
+	next, err := r.of(host, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
+	}
+	return next.Provider(ctx, host, path)
 }

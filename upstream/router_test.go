@@ -35,11 +35,19 @@ func (r refuses) Published(context.Context, modproxy.Module, []string) (map[stri
 	return nil, r.error
 }
 
-// A registry of another kind answers every question about its host, and none about others.
+func (r refuses) Provider(context.Context, string, string) ([]byte, error) { return nil, r.error }
+
+// A registry of another kind answers every question about its host, and none about others. What may not be asked reaches none.
 func TestRouter(t *testing.T) {
 	own, others := refuses{errors.New("own")}, refuses{errors.New("others")}
-	r := &upstream.Router{Hosts: map[string]upstream.Registry{"own.example": own}, Default: others}
-	for host, want := range map[string]error{"own.example": own.error, "registry.example": others.error, "": others.error} {
+	never := errors.New("never")
+	r := &upstream.Router{Hosts: map[string]upstream.Registry{"own.example": own}, Default: others, May: func(host, namespace string) error {
+		if host == "public.example" && namespace == "acme" {
+			return never
+		}
+		return nil
+	}}
+	for host, want := range map[string]error{"own.example": own.error, "registry.example": others.error, "": others.error, "public.example": never} {
 		v := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.0.0")
 		_, versions := r.Versions(t.Context(), v.Module)
 		_, location := r.Location(t.Context(), v)
@@ -47,8 +55,9 @@ func TestRouter(t *testing.T) {
 		_, at := r.PackageAt(t.Context(), v, "0a")
 		_, commit := r.Commit(t.Context(), v)
 		_, dates := r.Published(t.Context(), v.Module, nil)
-		for i, err := range []error{versions, location, content, at, commit, dates} {
-			if err != want {
+		_, provider := r.Provider(t.Context(), host, "%61cme/toy/versions")
+		for i, err := range []error{versions, location, content, at, commit, dates, provider} {
+			if !errors.Is(err, want) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}
 		}
