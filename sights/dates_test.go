@@ -5,9 +5,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
@@ -31,6 +33,9 @@ func TestDates(t *testing.T) {
 		equal(t, "asked within the hour", f.dates.asks(), "")
 		f.dates.give["2.0.0"], f.dates.give["1.0.0"] = ago(10*time.Hour), ago(time.Hour) // it has changed its mind
 		time.Sleep(time.Minute)
+		f.dates.takes = time.Second // which nobody waits for
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "101.0 met")
+		time.Sleep(2 * time.Second)
 		for range 3 {
 			equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "101.0 10.0")
 		}
@@ -40,7 +45,7 @@ func TestDates(t *testing.T) {
 		f.dates.give["3.0.0"] = ago(2 * time.Minute)
 		time.Sleep(5 * time.Second)
 		s := sight(t, f.Registry, vpc)
-		if at := time.Since(s.Since("3.0.0")); at != 2*time.Minute+5*time.Second {
+		if at := time.Since(s.Since("3.0.0")); at != 2*time.Minute+6*time.Second {
 			t.Errorf("the new version is listed since %v", at)
 		}
 		equal(t, "asked for the new one", f.dates.asks(), "10.0.0 3.0.0 2.0.0-rc1 1.9.0")
@@ -146,6 +151,20 @@ func TestDatesFail(t *testing.T) {
 		f.dates.set(map[string]time.Time{"1.0.0": ago(60 * time.Hour)}, nil)
 		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "60.0 50.0")
 		equal(t, "asked", f.dates.asks(), "1.0.0")
+	})
+}
+
+// A clock that was ahead does not keep a registry from being asked.
+func TestClockAhead(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		text := `{"met": "2026-03-14T15:00:00Z", "dated": "2036-01-01T00:00:00Z", "versions": {"1.0.0": {}, "2.0.0": {"seen": "2036-01-01T00:00:00Z"}}}`
+		if _, err := f.storage.Records().Put(t.Context(), store.Record{Ref: refOf(vpc), Value: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		f.dates.give = map[string]time.Time{"1.0.0": ago(time.Hour), "2.0.0": ago(2 * time.Hour)}
+		sight(t, f.Registry, vpc)
+		synctest.Wait()
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "1.0 2.0")
 	})
 }
 

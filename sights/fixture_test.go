@@ -27,9 +27,9 @@ func refOf(m modproxy.Module) store.Ref {
 
 // next lists what a test says.
 type next struct {
-	modproxy.Registry
 	mu     sync.Mutex
-	listed string // versions, separated by spaces
+	listed string        // versions, separated by spaces
+	age    time.Duration // of the list
 }
 
 func (n *next) list(versions string) {
@@ -41,7 +41,19 @@ func (n *next) list(versions string) {
 func (n *next) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return document(n.listed)
+	v, err := document(n.listed)
+	if err == nil {
+		v.Time = v.Time.Add(-n.age)
+	}
+	return v, err
+}
+
+func (n *next) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{}, modproxy.ErrNotFound
+}
+
+func (n *next) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, modproxy.ErrNotFound
 }
 
 func document(versions string) (*modproxy.Versions, error) {
@@ -119,6 +131,7 @@ func later(t *testing.T, run func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(now))
 		run(t, newFixture())
+		time.Sleep(10 * time.Second) // for questions that nobody waits for any more
 	})
 }
 

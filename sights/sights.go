@@ -107,6 +107,7 @@ func (r *Registry) See(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 }
 
 func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions) error {
+	ctx = context.WithoutCancel(ctx)
 	known, err := r.read(ctx, m)
 	if err != nil {
 		return err
@@ -135,12 +136,17 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 	})
 }
 
-// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known,
-// and has two seconds to answer; what it answers later counts from then on. Errors: [modproxy.ErrUnavailable].
+// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
+// It has two seconds to answer about versions that it was never asked about; what it answers later counts from then on.
+// Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
 	s, err := r.read(ctx, m)
-	if err != nil || r.Dates == nil || !r.wantsDates(m, s) {
+	if err != nil || r.Dates == nil {
 		return s, err
+	}
+	asks, waits := r.wantsDates(m, s)
+	if !asks {
+		return s, nil
 	}
 	done := r.dating.DoChan(m.Folded().String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
@@ -151,6 +157,9 @@ func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight
 		}
 		return nil, nil
 	})
+	if !waits {
+		return s, nil
+	}
 	select {
 	case <-done:
 	case <-time.After(datesPatience):
@@ -160,18 +169,24 @@ func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight
 	return r.read(ctx, m)
 }
 
-// wantsDates reports whether a version has no date, and it is time to ask for it.
-func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) bool {
+// wantsDates reports whether a version has no date and it is time to ask for it, and whether its registry was never asked
+// about one.
+func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits bool) {
 	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
-		return false
+		return false, false
 	}
-	again := time.Since(s.Dated) >= datesAfter
+	since := time.Since(s.Dated)
+	again := since >= datesAfter || since < 0 // when the clock was ahead
 	for _, v := range s.Versions {
-		if v.Published.IsZero() && (again || v.Seen.After(s.Dated)) {
-			return true
+		switch {
+		case !v.Published.IsZero():
+		case s.Dated.IsZero() || v.Seen.After(s.Dated):
+			return true, true
+		default:
+			asks = again
 		}
 	}
-	return false
+	return asks, false
 }
 
 // date records the dates that the registry of m gives, and that it was asked.

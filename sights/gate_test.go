@@ -1,0 +1,174 @@
+package sights_test
+
+import (
+	"context"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// book is a ledger with some records and decisions.
+type book struct {
+	records   map[modproxy.ModuleVersion]modproxy.Record
+	decisions []modproxy.Decision
+}
+
+func (b *book) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+	if rec, ok := b.records[v]; ok {
+		return rec, nil
+	}
+	return modproxy.Record{}, fs.ErrNotExist
+}
+
+func (b *book) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
+	return b.decisions[from:], int64(len(b.decisions)), nil
+}
+
+// refusing puts the layer that refuses over what f lists, with what a day old is allowed. What f lists is kept: the
+// registry of vpc is not asked for it again.
+func refusing(t *testing.T, f *fixture, b *book, change func(*policy.Config)) *policy.Registry {
+	t.Helper()
+	all, err := policy.ParsePattern("*/*/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Place: "p:1", Allow: all, MinAge: 24 * time.Hour}}}
+	if change != nil {
+		change(&c)
+	}
+	rules, err := policy.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &policy.Gate{Ledger: b, Sights: f.Registry}
+	g.Use(rules)
+	return &policy.Registry{Next: f.next, Gate: g}
+}
+
+func firstAllow(c *policy.Config) { c.FirstAllow = true }
+
+// outcome is the verdict about a version of vpc.
+func outcome(t *testing.T, r *policy.Registry, version string) policy.Outcome {
+	t.Helper()
+	verdict, err := r.Gate.Decide(t.Context(), vpc.At(version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verdict.Outcome
+}
+
+// A list that was kept before anything looked on makes its versions known, as old as it is.
+func TestKeptList(t *testing.T) {
+	for _, test := range []struct {
+		age  time.Duration
+		want policy.Outcome
+	}{{time.Hour, policy.TooYoung}, {48 * time.Hour, policy.Allowed}} {
+		for _, first := range []string{"versions", "location"} {
+			later(t, func(t *testing.T, f *fixture) {
+				f.next.list("1.0.0")
+				f.next.age = test.age
+				r := refusing(t, f, &book{}, nil)
+				equal(t, "nobody has looked", outcome(t, r, "1.0.0"), policy.TooYoung)
+				if first == "versions" {
+					_, _ = r.Versions(t.Context(), vpc)
+				} else {
+					_, _ = r.Location(t.Context(), vpc.At("2.0.0"))
+				}
+				equal(t, first, outcome(t, r, "1.0.0"), test.want)
+				equal(t, "not listed", outcome(t, r, "2.0.0"), policy.TooYoung)
+			})
+		}
+	}
+}
+
+// A lost record makes nothing older, not even where first_contact is allow; the ledger still counts.
+func TestLostRecord(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.list(t, "1.0.0 1.1.0")
+		b := &book{}
+		r := refusing(t, f, b, firstAllow)
+		equal(t, "listed when it was met", outcome(t, r, "1.0.0"), policy.Allowed)
+		b.records = map[modproxy.ModuleVersion]modproxy.Record{vpc.At("1.0.0"): {ModuleVersion: vpc.At("1.0.0"), Time: time.Now()}}
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 1.1.0 2.0.0")
+		equal(t, "listed later", outcome(t, r, "2.0.0"), policy.TooYoung)
+
+		f.storage.Damage(refOf(vpc))
+		f.restart()
+		r = refusing(t, f, b, firstAllow)
+		f.list(t, "1.0.0 1.1.0 2.0.0")
+		for _, version := range []string{"1.0.0", "1.1.0", "2.0.0"} {
+			equal(t, version+" after the loss", outcome(t, r, version), policy.TooYoung)
+		}
+		time.Sleep(23 * time.Hour)
+		equal(t, "as old as in the ledger", outcome(t, r, "1.0.0"), policy.Allowed)
+		equal(t, "as old as the loss", outcome(t, r, "1.1.0"), policy.TooYoung)
+		time.Sleep(time.Hour)
+		equal(t, "as old as the loss", outcome(t, r, "1.1.0"), policy.Allowed)
+	})
+}
+
+// The registry of a module that is refused is not asked for dates, even if it was met before.
+func TestRefusedIsNotDated(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*policy.Config)
+		block  string
+		want   policy.Outcome
+	}{
+		"denied": {func(c *policy.Config) {
+			c.Rules = append(c.Rules, policy.Rule{Place: "p:2", Deny: c.Rules[0].Allow})
+		}, "none", policy.Denied},
+		"one version is denied": {func(c *policy.Config) {
+			exact, _ := modproxy.ParseConstraint("1.0.0")
+			c.Rules = append(c.Rules, policy.Rule{Place: "p:2", Deny: c.Rules[0].Allow, Versions: exact})
+		}, "none", policy.Denied},
+		"reserved": {func(c *policy.Config) {
+			c.Reserved = []policy.Reserve{{Namespace: "acme", Hosts: []string{"private.example.com"}}}
+		}, "none", policy.Reserved},
+		"blocked":                {nil, "", policy.Blocked},
+		"one version is blocked": {nil, "1.0.0", policy.Blocked},
+		"too young":              {nil, "none", policy.TooYoung},
+	} {
+		t.Run(name, func(t *testing.T) {
+			later(t, func(t *testing.T, f *fixture) {
+				f.list(t, "1.0.0")
+				b := &book{}
+				if test.block != "none" {
+					b.decisions = []modproxy.Decision{{Module: vpc, Action: modproxy.Block, Versions: test.block, By: "eve", Time: now}}
+				}
+				r := refusing(t, f, b, test.change)
+				equal(t, "verdict", outcome(t, r, "1.0.0"), test.want)
+				_, _ = r.Versions(t.Context(), vpc)
+				_, _ = r.Location(t.Context(), vpc.At("1.0.0"))
+				_, _ = r.Package(t.Context(), vpc.At("1.0.0"))
+				equal(t, "asked", f.dates.asks() == "1.0.0", test.want == policy.TooYoung)
+			})
+		})
+	}
+}
+
+// While a registry says nothing about dates a client has its answer in good time: it asks twice, and gives up after 10
+// seconds each time.
+func TestAnswersInTime(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.dates.takes = time.Hour
+		f.next.list("1.0.0 1.1.0")
+		r := refusing(t, f, &book{}, nil)
+		for _, ask := range []func() error{
+			func() error { _, err := r.Versions(t.Context(), vpc); return err },
+			func() error { _, err := r.Location(t.Context(), vpc.At("1.0.0")); return err },
+			func() error { _, err := r.Location(t.Context(), vpc.At("3.0.0")); return err },
+		} {
+			began := time.Now()
+			if err := ask(); err == nil {
+				t.Error("not refused")
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		}
+	})
+}
