@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -42,8 +43,11 @@ func (c *Config) AllRules() (all Rules, err error) {
 	all = c.rules("policy.", c.Policy.Rules, c.Policy.Reserved)
 	var wrong Error
 	for i, name := range c.Policy.Files {
-		path := fmt.Sprintf("policy.files[%d]", i)
-		more, mistakes := readRules(name, c.Source(path)+": "+path)
+		at, path := "policy", fmt.Sprintf("policy.files[%d]", i)
+		if source := c.Source(path); source != "default" {
+			at = source + ": " + path
+		}
+		more, mistakes := readRules(name, at)
 		wrong = append(wrong, mistakes...)
 		all.Rules, all.Places = append(all.Rules, more.Rules...), append(all.Places, more.Places...)
 		all.Reserved, all.ReservedAt = append(all.Reserved, more.Reserved...), append(all.ReservedAt, more.ReservedAt...)
@@ -52,6 +56,15 @@ func (c *Config) AllRules() (all Rules, err error) {
 		return all, wrong
 	}
 	return all, nil
+}
+
+// WithRules returns c with the rules and reserved namespaces of files, and none of its own.
+func (c *Config) WithRules(files ...string) *Config {
+	other := *c
+	other.Policy.Files, other.Policy.Rules, other.Policy.Reserved = files, nil, nil
+	other.sources = maps.Clone(c.sources)
+	maps.DeleteFunc(other.sources, func(path, _ string) bool { return strings.HasPrefix(path, "policy.files") })
+	return &other
 }
 
 // ReadRules reads one of the files of a policy. Its error is an [Error].

@@ -1,0 +1,124 @@
+package app_test
+
+import (
+	"context"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// undecided is a ledger without decisions.
+type undecided struct{ policy.Ledger }
+
+func (undecided) Decisions(context.Context, int64) ([]modproxy.Decision, int64, error) {
+	return nil, 0, nil
+}
+
+// What is suggested is a file of rules, which allows what was served, no other module, and with bounds no other versions
+// than those between.
+func TestSuggest(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewSource(seed))
+	pick := func(from ...string) string { return from[r.Intn(len(from))] }
+	module := func() modproxy.Module {
+		return modproxy.Module{
+			Host: pick("registry.terraform.io", "r.example.com:8443", "127.0.0.1:9", "xn--bcher-kva.example"), Namespace: pick("acme", "ACME", "1e5", "null"),
+			Name: pick("vpc", "no", "a_b-c"), System: pick("aws", "0"),
+		}
+	}
+	name := filepath.Join(t.TempDir(), "policy.yaml")
+	for range 300 {
+		var served []modproxy.ModuleVersion
+		has := map[modproxy.Module]bool{}
+		for range r.Intn(12) {
+			v := module().At(pick("1.0.0", "1.2.3", "1.10.0", "2.0.0-rc1", "2.0.0-rc.2", "1.2.3+build.7", "0.0.1-alpha+b"))
+			served = append(served, v)
+			has[v.Folded()] = true
+		}
+		bounds := r.Intn(2) == 0
+		text, err := app.Suggest(served, bounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := config.Default().WithRules(name)
+		c.Policy.Default = "deny"
+		rules, err := app.PolicyOf(c)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		if !bounds && len(rules.Rules) != len(has) {
+			t.Fatalf("%d rules for %d modules\n%s", len(rules.Rules), len(has), text)
+		}
+		gate := &policy.Gate{Ledger: undecided{}}
+		gate.Use(rules)
+		ask := func(v modproxy.ModuleVersion) bool {
+			verdict, err := gate.Decide(t.Context(), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !verdict.Refused()
+		}
+		for _, v := range served {
+			if !ask(v) {
+				t.Fatalf("%s is refused by\n%s", v, text)
+			}
+			for _, beyond := range []string{"0.0.1", "9.9.9", "1.5.0-rc1"} {
+				if bounds && ask(v.At(beyond)) {
+					t.Fatalf("%s is allowed by\n%s", v.At(beyond), text)
+				}
+			}
+		}
+		for range 10 {
+			if m := module(); ask(m.At("1.0.0")) && !has[m.Folded()] {
+				t.Fatalf("%s is allowed by\n%s", m, text)
+			}
+		}
+	}
+}
+
+// The rules of a namespace stand together, in the order of their names.
+func TestSuggestReads(t *testing.T) {
+	var served []modproxy.ModuleVersion
+	for address := range strings.FieldsSeq("b.example/x/vpc/aws a.example/z/one/aws b.example/x/dns/aws a.example/z/one/aws") {
+		part := strings.Split(address, "/")
+		m := modproxy.Module{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}
+		for _, v := range []string{"1.10.0", "1.9.0", "2.0.0-rc1"} {
+			served = append(served, m.At(v))
+		}
+	}
+	text, err := app.Suggest(served[:6], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(string(text), "rules:\n")
+	want := `  # a.example/z
+  - allow: a.example/z/one/aws
+    versions: ">= 1.9.0, <= 1.10.0"
+  - allow: a.example/z/one/aws
+    versions: "2.0.0-rc1"
+  # b.example/x
+  - allow: b.example/x/vpc/aws
+    versions: ">= 1.9.0, <= 1.10.0"
+  - allow: b.example/x/vpc/aws
+    versions: "2.0.0-rc1"
+`
+	if got != want {
+		t.Error(got)
+	}
+	again, err := app.Suggest(append(served, served...), false)
+	if err != nil || strings.Count(string(again), "allow") != 3 || !strings.Contains(string(again), "x/dns/aws\n  - allow: b.example/x/vpc") {
+		t.Errorf("%v\n%s", err, again)
+	}
+}
