@@ -93,6 +93,7 @@ var (
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
 	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
 	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
+	PolicyReport   = Question[Report, Reported, none]{Verdicts, "POST", "policy/report", (*Server).report}
 	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
 )
 
@@ -102,7 +103,7 @@ func (s *Server) Routes() []Route {
 		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
 		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s),
 		PackagesRemove.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s),
-		PolicyTest.route(s),
+		PolicyReport.route(s), PolicyTest.route(s),
 	}
 }
 
@@ -141,12 +142,15 @@ func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 	return v, err
 }
 
+// maxRequest bounds a request, in bytes. One with 10,000 rules has 2 MiB or so.
+const maxRequest = 16 << 20
+
 func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 	if in, ok := in.(*Import); ok {
 		*in = Import{r.URL.Query()["key"], r.Body}
 		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
 	}
-	var body io.Reader = http.MaxBytesReader(w, r.Body, 64<<10)
+	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
 	if r.Method != http.MethodPost {
 		fields := map[string]string{}
 		for name, values := range r.URL.Query() {

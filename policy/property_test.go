@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -250,6 +252,27 @@ func (m maker) capitals(s string) string {
 		}
 	}
 	return string(b)
+}
+
+// Rules that were sent to another process make the same verdicts.
+func TestConfigIsSent(t *testing.T) {
+	m := newMaker(t)
+	for range rounds / 4 {
+		c := m.config()
+		text, err := json.Marshal(c)
+		var sent policy.Config
+		if err := errors.Join(err, json.Unmarshal(text, &sent)); err != nil {
+			t.Fatal(err)
+		}
+		here, there := compile(t, c), compile(t, sent)
+		for range 4 {
+			q := m.question()
+			a, b := q.ask(t, here), q.ask(t, there)
+			if a.Outcome != b.Outcome || !a.Until.Equal(b.Until) || (a.Rule == nil) != (b.Rule == nil) || a.Rule != nil && a.Rule.String() != b.Rule.String() {
+				t.Fatalf("%+v by %+v: %+v, and sent %+v", q, c, a, b)
+			}
+		}
+	}
 }
 
 // The index has the rules that a scan finds, each once.

@@ -19,7 +19,8 @@ type Rule struct {
 	Deny   Pattern
 	Locked []Locked // of an allow_locked; not nil there, and may be empty
 
-	Versions modproxy.Constraint // allowed as clients select them, denied as [modproxy.Constraint.Covers] has it
+	// Versions are allowed as clients select them, and denied as [modproxy.Constraint.Covers] has it.
+	Versions modproxy.Constraint `json:",omitzero"`
 	Groups   []string            // for whom the rule is; for everybody when it is empty
 	MinAge   time.Duration       // of an allow: how long a version was listed before it may be used
 	Approval bool                // of an allow: an operator approves each version

@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// Report asks for the verdicts about everything that is kept or in the ledger.
+type Report struct {
+	Rules   *policy.Config `json:"rules,omitempty"`   // by other rules than those in force
+	Default string         `json:"default,omitempty"` // allow or deny; else what the rules say
+	Groups  []string       `json:"groups,omitempty"`  // of the client that the verdicts are for
+}
+
+// Reported is the verdict about one version.
+type Reported struct {
+	Name
+	Kept    bool           `json:"kept"` // its package is, and not only its record in the ledger
+	Outcome policy.Outcome `json:"outcome"`
+	Refused bool           `json:"refused"`
+	Place   string         `json:"place,omitempty"` // where the rule stands that decides
+	Why     string         `json:"why,omitempty"`   // what users would be told
+	Audit   bool           `json:"audit,omitempty"` // refused or not, it would be served
+}
+
+// report lists the verdicts by module and version.
+func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (done none, err error) {
+	rules, err := s.candidate(in)
+	if err != nil {
+		return done, err
+	}
+	other := *s
+	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
+	other.Gate.Use(rules)
+	kept := map[modproxy.ModuleVersion]bool{} // of everything
+	for l, err := range s.Cache.List(ctx, modproxy.Module{}) {
+		if err != nil && l.Version == "" {
+			return done, err
+		}
+		kept[l.ModuleVersion] = err == nil && !l.Lost && !l.Superseded
+	}
+	for rec, err := range s.Ledger.All(ctx) {
+		if err != nil {
+			return done, err
+		}
+		kept[rec.ModuleVersion] = kept[rec.ModuleVersion]
+	}
+	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	byName := func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) }
+	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
+		verdict, err := other.Gate.Decide(ctx, v)
+		if err != nil {
+			return done, err
+		}
+		out := Reported{
+			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
+		}
+		if verdict.Rule != nil {
+			out.Place = verdict.Rule.Place
+		}
+		each(out)
+	}
+	return done, nil
+}
+
+// candidate returns the rules that a report is about.
+func (s *Server) candidate(in Report) (*policy.Rules, error) {
+	if in.Rules == nil && in.Default == "" {
+		return s.Gate.Rules(), nil
+	}
+	config := s.Gate.Rules().Config
+	if in.Rules != nil {
+		config = *in.Rules
+	}
+	switch in.Default {
+	case "allow", "deny":
+		config.DefaultDeny = in.Default == "deny"
+	case "":
+	default:
+		return nil, fmt.Errorf("%w: default: want allow or deny, not %.80q", modproxy.ErrInvalid, in.Default)
+	}
+	rules, err := policy.Compile(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
+	}
+	return rules, nil
+}
