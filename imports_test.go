@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack"},
 	"":              {},
-	"cmd/modproxy":  {"", "app", "admin", "auth", "config", "fetch/git", "hostname", "ledger", "lock", "store", "internal/hint"},
+	"cmd/modproxy":  {"", "app", "admin", "auth", "config", "fetch/git", "hostname", "ledger", "lock", "policy", "store", "internal/hint"},
 
 	"internal/durable":  {},
 	"internal/filelock": {},

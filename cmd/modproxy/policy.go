@@ -18,12 +18,12 @@ func newPolicyCommand(env *environment) *cobra.Command {
 configuration and in the files that it names, by what operators decided, and by how
 long a version has been listed.
 
-"test" works whether or not modproxy serves from the same data directory, and with
---server on a proxy elsewhere. Where none serves, the rules are those of the
-configuration.`)
-	verbs := []*cobra.Command{newPolicyTestCommand(env)}
+"test" and "report" work whether or not modproxy serves from the same data directory,
+and with --server on a proxy elsewhere. Where none serves, the rules are those of the
+configuration. "check" needs no data directory.`)
+	verbs := []*cobra.Command{newPolicyReportCommand(env), newPolicyTestCommand(env)}
 	env.addServerFlags(verbs...)
-	cmd.AddCommand(verbs...)
+	cmd.AddCommand(append(verbs, newPolicyCheckCommand(env))...)
 	return cmd
 }
 
@@ -62,9 +62,11 @@ makes no difference: with "mode: audit" it is served all the same.`,
 			return nil
 		},
 	}, `print one JSON document: {"outcome": …, "refused": …, "why": …, "steps": [{"place": …, "rule": …, "says": …}, …]}`)
-	addFlag(cmd, &groups, "as", "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)", parseNames)
+	addFlag(cmd, &groups, "as", groupsUsage, parseNames)
 	return cmd
 }
+
+const groupsUsage = "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)"
 
 // parseNames reads names with commas between them.
 func parseNames(s string) (names []string, err error) {

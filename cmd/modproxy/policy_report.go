@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/policy"
+)
+
+func newPolicyCheckCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [FILE…]",
+		Short: "Check files with rules",
+		Long: `Read files that policy.files could name, and the lock files that they name, and print
+everything that is wrong with them, each with its file and line. Without FILE, check
+the configuration, and the rules in it and in its files.
+
+The files are checked by themselves: the configuration does not count, and neither
+does what modproxy keeps.
+
+Exit codes: 0 all is in order, 2 something is wrong.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, what := config.Default().WithRules(args...), strings.Join(args, ", ")
+			if c.Policy.Default = "deny"; len(args) == 0 {
+				var err error
+				if c, err = env.load(); err != nil {
+					return err
+				}
+				what = "The policy"
+			}
+			rules, err := app.PolicyOf(c)
+			if err != nil {
+				return err
+			}
+			return env.printf("%s: %s, in order.\n", what, count(len(rules.Rules), "rule"))
+		},
+	}
+}
+
+// reportFlags are the flags of "modproxy policy report".
+type reportFlags struct {
+	files, groups      []string
+	preset             string
+	suggest, andBounds bool
+}
+
+func newPolicyReportCommand(env *environment) *cobra.Command {
+	var f reportFlags
+	cmd := withJSON(&cobra.Command{
+		Use:   "report [--rules FILE]… [--default allow|deny] | --suggest",
+		Short: "Print what rules refuse of all that was ever served",
+		Long: `Print which of the versions that are kept or in the ledger are refused by the rules in
+force, one in a line: module, version, whether its package is kept, the outcome, and
+where the rule stands. The last line counts them.
+
+--rules prints it for the rules of a file that is not in force yet, instead of the
+rules of the configuration and its files. --default does so for another default.
+
+--suggest prints rules instead, as a file for policy.files: they allow the modules
+that were served, each by its name. What is denied, blocked or rejected, or waits for
+approval, is left out.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch changed := env.flags.Changed; {
+			case f.suggest && (changed("rules") || changed("default") || changed("as") || env.json()):
+				return misuse{errors.New("--suggest goes by the rules in force, and prints a file: --rules, --default, --as and --json do not go with it")}
+			case f.andBounds && !f.suggest:
+				return misuse{errors.New("--versions goes with --suggest")}
+			}
+			in := admin.Report{Default: f.preset, Groups: f.groups}
+			if len(f.files) > 0 {
+				rules, err := env.candidate(f)
+				if err != nil {
+					return err
+				}
+				in.Rules = &rules.Config
+			}
+			var all []admin.Reported
+			_, err := ask(cmd.Context(), env, admin.PolicyReport, in, func(r admin.Reported) error {
+				all = append(all, r)
+				return nil
+			})
+			switch {
+			case err != nil:
+				return err
+			case f.suggest:
+				return env.suggest(all, f.andBounds)
+			}
+			out := summary{Versions: len(all), By: map[policy.Outcome]int{}}
+			for _, r := range all {
+				if r.Refused {
+					out.Refused++
+					out.By[r.Outcome]++
+					out.List = append(out.List, r)
+				}
+			}
+			return env.print(out, "  ", summaryText(out))
+		},
+	}, `print one JSON document: {"versions": …, "refused": …, "by_outcome": {…}, "list": [{"module": …, "version": …, "outcome": …, …}, …]}`)
+	addFlag(cmd, &f.files, "rules", "a `file` with the rules to report on, which may be given again", func(s string) ([]string, error) {
+		return append(f.files, s), nil
+	})
+	addFlag(cmd, &f.preset, "default", "`allow or deny` what no rule is about (policy.default)", func(s string) (string, error) {
+		if s != "allow" && s != "deny" {
+			return "", fmt.Errorf("want allow or deny, not %.80q", s)
+		}
+		return s, nil
+	})
+	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
+	cmd.Flags().BoolVar(&f.suggest, "suggest", false, "print rules that allow what was served")
+	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow no versions below or above those that were served")
+	return cmd
+}
+
+// candidate returns the rules of files, with all else of the configuration, if there is one here.
+func (env *environment) candidate(f reportFlags) (*policy.Rules, error) {
+	c, err := env.settings()
+	if err == nil && c != nil {
+		c, err = env.load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		c = config.Default()
+	}
+	c = c.WithRules(f.files...)
+	if f.preset != "" {
+		c.Policy.Default = f.preset
+	}
+	return app.PolicyOf(c)
+}
+
+// summary is a report.
+type summary struct {
+	Versions int                    `json:"versions"`
+	Refused  int                    `json:"refused"`
+	By       map[policy.Outcome]int `json:"by_outcome"`
+	List     []admin.Reported       `json:"list"`
+}
+
+// summaryText is a table of what is refused, and a line that counts it.
+func summaryText(s summary) string {
+	var b bytes.Buffer
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0) // a buffer does not fail
+	if len(s.List) > 0 {
+		fmt.Fprintln(out, "MODULE\tVERSION\tKEPT\tOUTCOME\tRULE")
+	}
+	for _, r := range s.List {
+		kept, place := "no", "-"
+		if r.Kept {
+			kept = "yes"
+		}
+		if r.Place != "" {
+			place = printable(r.Place)
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.Module, r.Version, kept, r.Outcome, place)
+	}
+	out.Flush()
+	fmt.Fprintf(&b, "%s, %d refused", count(s.Versions, "version"), s.Refused)
+	sep := ": "
+	for _, outcome := range slices.Sorted(maps.Keys(s.By)) {
+		fmt.Fprintf(&b, "%s%d %s", sep, s.By[outcome], outcome)
+		sep = ", "
+	}
+	return b.String() + "\n"
+}
+
+// suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left
+// out; in audit mode it was served all the same.
+func (env *environment) suggest(all []admin.Reported, bounds bool) error {
+	var served []modproxy.ModuleVersion
+	left := 0
+	for _, r := range all {
+		switch {
+		case slices.Contains([]policy.Outcome{policy.Denied, policy.Rejected, policy.Blocked, policy.Reserved}, r.Outcome),
+			r.Outcome == policy.Unapproved && !r.Audit:
+			left++
+			continue
+		}
+		v, err := r.Parse("")
+		if err != nil {
+			return err
+		}
+		served = append(served, v)
+	}
+	text, err := app.Suggest(served, bounds)
+	if err != nil {
+		return err
+	}
+	if err := env.printf("%s", text); err != nil {
+		return err
+	}
+	if left > 0 {
+		fmt.Fprintf(env.stderr, "modproxy: %s left out, because the policy refuses them: \"modproxy policy report\" lists them\n", count(left, "version"))
+	}
+	return nil
+}
