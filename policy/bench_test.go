@@ -55,6 +55,46 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// What it costs to read a hundred thousand decisions, one more of them, and a verdict among them.
+func BenchmarkFollow(b *testing.B) {
+	made := func(i int) modproxy.Decision {
+		m := vpc
+		m.Name = fmt.Sprintf("m-%d", i%20_000)
+		return modproxy.Decision{Module: m, Action: modproxy.Block, Versions: fmt.Sprintf("1.%d.0", i/20_000), Reason: "x", By: "eve", Time: day}
+	}
+	l := &book{}
+	for i := range 100_000 {
+		l.list = append(l.list, made(i))
+	}
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			if err := (&policy.Gate{Ledger: l}).Follow(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	g := &policy.Gate{Ledger: l}
+	if err := g.Follow(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("verdict", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if verdict, err := g.Decide(b.Context(), made(i).Module.At("1.3.0")); err != nil || verdict.Outcome != policy.Blocked {
+				b.Fatal(verdict, err)
+			}
+		}
+	})
+	b.Run("more", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			l.add(made(i))
+			if err := g.Follow(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 // always is a registry that has one document and one package, in memory.
 type always struct {
 	list    *modproxy.Versions

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/policy"
@@ -85,5 +88,47 @@ func TestSeekWhenRefused(t *testing.T) {
 	rest, err := io.ReadAll(p)
 	if err != nil || string(rest) != f.next.content[11:] {
 		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// No byte is read, and nothing is opened, after a block was made, whatever is under way.
+func TestBlockRaces(t *testing.T) {
+	f := newFixture(rules(t, "allow "+all))
+	f.Observe = nil
+	f.next.content = strings.Repeat("x", 1<<20)
+	var blocked atomic.Bool
+	open := func() {
+		was := blocked.Load()
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if was && err == nil {
+			t.Error("a blocked package is opened")
+		}
+		for piece := make([]byte, 1<<10); err == nil; {
+			was := blocked.Load()
+			var n int
+			if n, err = p.Read(piece); was && n > 0 {
+				t.Error("a blocked package is read")
+			}
+		}
+		if p != nil {
+			p.Close()
+		}
+		if err != io.EOF {
+			refusalOf(t, err)
+		}
+	}
+	for end, round := time.Now().Add(3*time.Second), 0; round < 1000 && time.Now().Before(end) && !t.Failed(); round++ {
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(open)
+		}
+		f.book.decide(modproxy.Block, "")
+		f.Gate.Follow(t.Context())
+		blocked.Store(true)
+		group.Go(open)
+		group.Wait()
+		blocked.Store(false)
+		f.book.decide(modproxy.Unblock, "")
+		f.Gate.Follow(t.Context())
 	}
 }
