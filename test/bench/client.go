@@ -39,7 +39,7 @@ func (b *bench) measureClients(ctx context.Context, r *report) error {
 	}
 	modules, locations := b.up.installed()
 	b.say("filling nginx with %d packages", len(modules))
-	answers, err := b.copyAnswers(ctx, modules)
+	answers, err := b.copyAnswers(ctx, b.proxyURL, modules)
 	if err != nil {
 		return err
 	}

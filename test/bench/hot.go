@@ -15,6 +15,7 @@ import (
 // The servers on the hot path.
 const (
 	serverProxy  = "modproxy"
+	serverGated  = "modproxy with 10 rules"
 	serverCache  = "nginx proxy_cache"
 	serverDisk   = "nginx from disk"
 	serverMemory = "net/http from memory"
@@ -49,7 +50,12 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 			return err
 		}
 	}
-	answers, err := b.copyAnswers(ctx, []module{listed, small, large})
+	modules := []module{listed, small, large}
+	answers, err := b.copyAnswers(ctx, b.proxyURL, modules)
+	if err != nil {
+		return err
+	}
+	gated, err := b.startGated(ctx, modules)
 	if err != nil {
 		return err
 	}
@@ -64,6 +70,7 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	defer memory.Close()
 	servers := []server{
 		{serverProxy, b.proxyURL, func() []int { return family(b.proxy.ID()) }},
+		gated,
 		{serverCache, n.cached, func() []int { return family(n.ID()) }},
 		{serverDisk, n.disk, func() []int { return family(n.ID()) }},
 		{serverMemory, memoryURL, func() []int { return []int{os.Getpid()} }},

@@ -11,9 +11,9 @@
 // through a warm one, and from nginx with the same packages as static files, which
 // is the client's own work. Every installation must have the same files.
 //
-// Hot path. wrk asks the warm proxy, nginx with the same bytes on disk, nginx as a
-// cache before that (proxy_cache), and a net/http handler that has them in memory,
-// in turns. Every server must answer with the same bytes. A request of modproxy
+// Hot path. wrk asks the warm proxy, another one that has ten rules, nginx with the
+// same bytes on disk, nginx as a cache before that (proxy_cache), and a net/http
+// handler that has them in memory, in turns. Every server must answer with the same bytes. A request of modproxy
 // and one of nginx write one line to a log each.
 //
 // Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200

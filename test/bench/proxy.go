@@ -16,27 +16,58 @@ func (b *bench) startProxy(ctx context.Context) error {
 	if err := b.stopProxy(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(b.data, "proxy-")
-	if err != nil {
+	var err error
+	if b.proxyDir, err = os.MkdirTemp(b.data, "proxy-"); err != nil {
 		return err
 	}
+	if b.proxy, err = b.runProxy(b.proxyDir, ""); err != nil {
+		return err
+	}
+	b.proxyURL, err = b.proxy.URL(ctx)
+	return err
+}
+
+// startGated starts another one, which has rules, and keeps all about modules. It runs until the end.
+func (b *bench) startGated(ctx context.Context, modules []module) (s server, err error) {
+	dir, err := os.MkdirTemp(b.data, "gated-")
+	if err != nil {
+		return s, err
+	}
+	p, err := b.runProxy(dir, rules())
+	if err != nil {
+		return s, err
+	}
+	b.servers = append(b.servers, p)
+	s = server{name: serverGated, pids: func() []int { return family(p.ID()) }}
+	if s.url, err = p.URL(ctx); err == nil {
+		_, err = b.copyAnswers(ctx, s.url, modules)
+	}
+	return s, err
+}
+
+// rules are ten, of which some are about what is asked for, and let it pass.
+func rules() string {
+	text := "policy:\n  default: deny\n  rules:\n  - allow: " + registryHost + "/acme/*/aws\n  - {deny: \"*/*/*/aws\", versions: \"> 1000\"}\n"
+	for i := range 8 {
+		text += fmt.Sprintf("  - deny: \"*/*-%d/*/*\"\n", i)
+	}
+	return text
+}
+
+// runProxy starts a modproxy with its files in dir, and with more configuration.
+func (b *bench) runProxy(dir, more string) (*rig.Process, error) {
 	config := fmt.Sprintf(`listen: 127.0.0.1:0
 data: %s
 upstreams: [{host: %s, modules: %s/v1/modules/}]
 egress: {allow: [127.0.0.0/8], ca_file: %s}
-`, filepath.Join(dir, "data"), registryHost, b.up.registryURL, b.up.registry.CAFile)
+%s`, filepath.Join(dir, "data"), registryHost, b.up.registryURL, b.up.registry.CAFile, more)
 	file := filepath.Join(dir, "modproxy.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return err
+		return nil, err
 	}
 	cmd := exec.Command(b.modproxy, "serve", "--config", file)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, b.proxyEnv...)
-	if b.proxy, err = rig.Start(cmd, filepath.Join(dir, "log")); err != nil {
-		return err
-	}
-	b.proxyDir = dir
-	b.proxyURL, err = b.proxy.URL(ctx)
-	return err
+	return rig.Start(cmd, filepath.Join(dir, "log"))
 }
 
 // stopProxy ends the proxy, if one runs, and removes what it kept.
@@ -80,16 +111,16 @@ type copied struct {
 	gzipped []byte // the body for those who accept gzip, if there is one
 }
 
-// copyAnswers asks the proxy all about modules. Locations become paths.
-func (b *bench) copyAnswers(ctx context.Context, modules []module) ([]copied, error) {
+// copyAnswers asks a proxy all about modules. Locations become paths.
+func (b *bench) copyAnswers(ctx context.Context, proxy string, modules []module) ([]copied, error) {
 	var all []copied
 	for _, m := range modules {
 		for _, question := range []string{"versions", "download", "package"} {
-			a, err := ask(ctx, b.proxyURL+m.path(question), "identity")
+			a, err := ask(ctx, proxy+m.path(question), "identity")
 			if err != nil {
 				return nil, err
 			}
-			gzipped, err := ask(ctx, b.proxyURL+m.path(question), "gzip")
+			gzipped, err := ask(ctx, proxy+m.path(question), "gzip")
 			if err != nil {
 				return nil, err
 			}
