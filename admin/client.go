@@ -89,6 +89,9 @@ func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each
 	}
 }
 
+// ErrNoAnswer is the error when the process that serves from the data directory has not begun to answer.
+var ErrNoAnswer = errors.New("the modproxy that serves")
+
 // send sends in as JSON, or in the query if the method is GET. The caller closes the answer's body.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	text, err := json.Marshal(in)
@@ -122,7 +125,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	case err != nil && c.token != "":
 		return nil, err // which names the URL
 	case err != nil:
-		return nil, hint.With(fmt.Errorf("the modproxy that serves: %w", err), "it may have ended just now: try again")
+		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may have ended just now: try again")
 	case answer.StatusCode == http.StatusOK && answer.Header.Get(answerHeader) != "":
 		return answer, nil
 	}

@@ -60,15 +60,20 @@ func ask[In, Item, End any](
 		}
 		return q.Ask(ctx, api, in, each)
 	}
-	if q.Part != admin.LedgerNow {
-		api, claim, err := admin.Reach(ctx, c.Data)
-		if err != nil {
+	for again := false; q.Part != admin.LedgerNow; again = true {
+		api, claim, errReach := admin.Reach(ctx, c.Data)
+		if errReach != nil {
+			return end, errReach
+		}
+		if api == nil {
+			defer func() { err = errors.Join(err, claim.Close()) }()
+			break
+		}
+		end, err = q.Ask(ctx, api, in, each)
+		if _, readOnce := any(in).(admin.Import); readOnce || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
 			return end, err
 		}
-		if api != nil {
-			return q.Ask(ctx, api, in, each)
-		}
-		defer func() { err = errors.Join(err, claim.Close()) }()
+		// It was killed while it started git, which has its lock and its socket for a moment more.
 	}
 	if q.Part == admin.Registries || q.Part == admin.Verdicts {
 		if c, err = env.load(); err != nil {
