@@ -1,0 +1,82 @@
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store"
+)
+
+// What no keeper knows the meaning of, requests and sights, stays whatever becomes of the packages beside it.
+func TestPolicyRecordsStay(t *testing.T) {
+	c, ctx := newOffline(t), t.Context()
+	c.Cache.MaxSize = 20 // two of them
+	book, err := ledger.Open(c.LedgerDir())
+	must(t, err)
+	for _, seed := range []string{"1", "2", "3"} {
+		must(t, book.Add(ctx, recordOf(seed+".0.0", seed)))
+	}
+	must(t, book.Close())
+	keepIn(t, c, "1", "1.0.0")
+	a := inside(c, Options{})
+	must(t, a.openStore())
+	r := &policy.Requests{Records: a.Store.Records}
+	r.See(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
+	must(t, r.Write(ctx))
+	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: sights.Kind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
+	must(t, err)
+	keep(t, a.Store, "2", "2.0.0") // and room is made
+	keep(t, a.Store, "3", "3.0.0")
+	must(t, a.Close())
+
+	stay := func(when string) {
+		t.Helper()
+		a := inside(c, Options{})
+		must(t, a.openStore())
+		got := map[store.Kind]string{}
+		for rec, err := range a.Store.Records.List(ctx, "", "") {
+			must(t, err)
+			got[rec.Kind] += rec.Key
+		}
+		if got[policy.RequestKind] != vpc.At("2.0.0").String() || got[sights.Kind] != vpc.String() {
+			t.Errorf("after %s there are %v", when, got)
+		}
+		if strings.Contains(got[cache.PackageKind], "1.0.0") {
+			t.Errorf("after %s nothing was evicted", when)
+		}
+		must(t, a.Close())
+	}
+	stay("evicting")
+	api := func(f func(*admin.Client) error) {
+		t.Helper()
+		client, done, err := OpenAPI(ctx, c, admin.Packages, Options{})
+		must(t, err)
+		must(t, errors.Join(f(client), done()))
+	}
+	api(func(client *admin.Client) error {
+		out, err := admin.PackagesVerify.Ask(ctx, client, admin.Verify{ReadData: true, Repair: true}, func(admin.VerifyLine) error { return nil })
+		if out.Records < 3 {
+			t.Errorf("verified: %+v", out)
+		}
+		return err
+	})
+	stay("verify")
+	_, err = Rebuild(ctx, c)
+	must(t, err)
+	stay("rebuild")
+	api(func(client *admin.Client) error {
+		out, err := admin.PackagesTidy.Ask(ctx, client, store.GC{MaxSize: 1}, nil)
+		if err == nil && out.Kept != 0 {
+			err = errors.New("packages are left")
+		}
+		return err
+	})
+	stay("gc")
+}
