@@ -95,6 +95,27 @@ func BenchmarkFollow(b *testing.B) {
 	})
 }
 
+// What a verdict costs that hangs on the age of a version: of an old one, and of one that is too young, for which the ledger
+// is asked, too.
+func BenchmarkAge(b *testing.B) {
+	seen := map[string]modproxy.VersionSight{}
+	for i := range 300 {
+		seen[fmt.Sprintf("1.%d.0", i)] = modproxy.VersionSight{Seen: time.Now().Add(-time.Duration(i) * time.Hour)}
+	}
+	g := &policy.Gate{Ledger: &book{}, Sights: sights{vpc: {Met: time.Now().Add(-1000 * time.Hour), Versions: seen}}}
+	g.Use(rules(b, "allow age=24h "+all))
+	for name, v := range map[string]string{"old": "1.299.0", "young": "1.0.0"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if verdict, err := g.Decide(b.Context(), vpc.At(v)); err != nil || verdict.Refused() != (name == "young") {
+					b.Fatal(verdict, err)
+				}
+			}
+		})
+	}
+}
+
 // always is a registry that has one document and one package, in memory.
 type always struct {
 	list    *modproxy.Versions

@@ -178,6 +178,12 @@ func better(a, b Verdict) Verdict {
 		if a.Until.IsZero() != b.Until.IsZero() {
 			c = -c // an unknown time is later than any
 		}
+		if a.Rule.Approval != b.Rule.Approval {
+			c = -1 // at that time it may be used, and does not wait for approval
+			if a.Rule.Approval {
+				c = 1
+			}
+		}
 	}
 	if c > 0 {
 		return b

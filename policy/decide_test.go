@@ -154,6 +154,7 @@ func TestDecideNearest(t *testing.T) {
 		{[]policy.Rule{locked}, policy.NotLocked, "lock"},
 		{[]policy.Rule{rule(t, 4, "allow "+all+" > 9"), locked}, policy.NotLocked, "lock"},
 		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all)}, policy.TooYoung, "p:5"},
+		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all), younger}, policy.TooYoung, "p:2"}, // for p:5 the wait is not the end
 	} {
 		for range 2 {
 			r := compile(t, policy.Config{DefaultDeny: true, Rules: test.rules})

@@ -220,6 +220,47 @@ func TestMoreRules(t *testing.T) {
 	}
 }
 
+// What is older is refused for nothing more, time refuses nothing but what an approval ends for, and what is too young is
+// too young until just the time that people are told.
+func TestAge(t *testing.T) {
+	m := newMaker(t)
+	told := 0
+	for range rounds {
+		r := compile(t, m.config())
+		for range 4 {
+			q := m.question()
+			at := func(q question, now time.Time) policy.Verdict {
+				return r.For(q.module, q.groups).Decide(version(t, q.version), q.facts, q.decided, now)
+			}
+			got, older := q.ask(t, r), q
+			if older.facts.Since = day.Add(-time.Duration(1+m.Intn(4)) * time.Hour); q.facts.Since.IsZero() {
+				older.facts.Since = q.facts.Met.Add(-time.Hour)
+			} else if older.facts.Since.After(q.facts.Since) {
+				older.facts.Since = q.facts.Since
+			}
+			unknown := q.facts.Since.IsZero() && r.FirstAllow // which may be better than a known age
+			if now := at(older, day); now.Refused() && !got.Refused() && !unknown {
+				t.Fatalf("%+v by %+v: %s, and %s when it is older", q, r.Config, got.Outcome, now.Outcome)
+			}
+			if after := at(q, day.Add(time.Hour)); q.decided.Review == nil && after.Refused() && !got.Refused() {
+				t.Fatalf("%+v by %+v: %s, and %s an hour later", q, r.Config, got.Outcome, after.Outcome)
+			}
+			if got.Outcome != policy.TooYoung || got.Until.IsZero() {
+				continue
+			}
+			told++
+			before, then := at(q, got.Until.Add(-1)), at(q, got.Until)
+			early := then.Outcome == policy.TooYoung && !got.Rule.Approval // else another rule is too young, too
+			if before.Outcome != policy.TooYoung || !before.Until.Equal(got.Until) || early {
+				t.Fatalf("%+v by %+v: too young until %v; a tick before then %+v, and then %+v", q, r.Config, got.Until, before, then)
+			}
+		}
+	}
+	if told < 30 {
+		t.Errorf("%d versions are too young: that is too easy", told)
+	}
+}
+
 // Every spelling of an address and a version has the same verdict.
 func TestSpellingDoesNotMatter(t *testing.T) {
 	m := newMaker(t)
