@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"fmt"
+	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -85,5 +87,47 @@ func BenchmarkLookup(b *testing.B) {
 			b.Fatal(err)
 		}
 		i++
+	}
+}
+
+// What 100,000 decisions cost: about many modules, and about one.
+func BenchmarkDecisions(b *testing.B) {
+	const decisions = 100_000
+	for name, modules := range map[string]int{"modules": 10_000, "module": 1} {
+		dir := b.TempDir()
+		l, err := ledger.OpenSync(dir, func(*os.File) error { return nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+		var group sync.WaitGroup
+		var next atomic.Int64
+		for range 64 {
+			group.Go(func() {
+				for i := int(next.Add(1)) - 1; i < decisions; i = int(next.Add(1)) - 1 {
+					m := modproxy.Module{Host: "registry.terraform.io", Namespace: "acme", Name: fmt.Sprintf("module-%d", i%modules), System: "aws"}
+					if err := l.Decide(b.Context(), ledgertest.NewDecision(m, modproxy.Approve, fmt.Sprintf("1.%d.0", i))); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		l.Close()
+		b.Run(name+"/open", func(b *testing.B) {
+			for b.Loop() {
+				mustOpen(b, dir).Close()
+			}
+		})
+		l = mustOpen(b, dir)
+		for _, from := range []int64{0, decisions - 1, decisions} {
+			b.Run(fmt.Sprintf("%s/from=%d", name, from), func(b *testing.B) {
+				for b.Loop() {
+					if list, _, err := l.Decisions(b.Context(), from); err != nil || int64(len(list)) != decisions-from {
+						b.Fatal(len(list), err)
+					}
+				}
+			})
+		}
+		l.Close()
 	}
 }

@@ -32,8 +32,8 @@ func TestFlippedBits(t *testing.T) {
 		}
 		write(t, whole, dir, name)
 	}
-	if n := mustOpen(t, dir).Tree().N; n != 5 {
-		t.Errorf("%d records, want 5", n)
+	if n := mustOpen(t, dir).Tree().N; n != 6 {
+		t.Errorf("%d records, want 6", n)
 	}
 }
 
@@ -86,20 +86,20 @@ func TestTornTail(t *testing.T) {
 		at := copyDir(t, dir)
 		write(t, content, at, "log")
 		l := mustOpen(t, at)
-		if _, err := l.Lookup(t.Context(), vpc.At("9.0.0")); err != nil || l.Tree().N != 5 {
-			t.Fatalf("%d bytes of %d: %d records, %v; want 5", len(content), len(whole), l.Tree().N, err)
+		if _, err := l.Lookup(t.Context(), vpc.At("9.0.0")); err != nil || l.Tree().N != 6 {
+			t.Fatalf("%d bytes of %d: %d records, %v; want 6", len(content), len(whole), l.Tree().N, err)
 		}
 		if !bytes.Equal(read(t, at, "log"), log) {
 			t.Fatalf("%d bytes of %d: the log is not what was acknowledged", len(content), len(whole))
 		}
 		mustAdd(t, l, record("9.2.0", "a"))
 		l.Close()
-		if n := mustOpen(t, at).Tree().N; n != 6 {
-			t.Fatalf("%d bytes of %d: %d records after one more, want 6", len(content), len(whole), n)
+		if n := mustOpen(t, at).Tree().N; n != 7 {
+			t.Fatalf("%d bytes of %d: %d records after one more, want 7", len(content), len(whole), n)
 		}
 	}
-	if n := mustOpen(t, dir).Tree().N; n != 6 { // nothing torn: it stays
-		t.Errorf("%d records, want 6", n)
+	if n := mustOpen(t, dir).Tree().N; n != 7 { // nothing torn: it stays
+		t.Errorf("%d records, want 7", n)
 	}
 }
 
@@ -110,8 +110,8 @@ func TestTailOnFullDisk(t *testing.T) {
 		log []byte
 		n   int64 // records that are left
 	}{
-		"log.":  {whole, 5},
-		"head.": {whole, 5},
+		"log.":  {whole, 6},
+		"head.": {whole, 6},
 	} {
 		at, failed := copyDir(t, dir), false
 		write(t, c.log, at, "log")
@@ -161,8 +161,8 @@ func TestTailOnFullDirectory(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("no room for the name of the head: %v", err)
 	}
-	if n := mustOpen(t, dir).Tree().N; n != 6 {
-		t.Errorf("%d records are left, want 6", n)
+	if n := mustOpen(t, dir).Tree().N; n != 7 {
+		t.Errorf("%d records are left, want 7", n)
 	}
 }
 

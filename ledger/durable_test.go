@@ -15,6 +15,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
 // medium is what of a directory is on the disk and not in memory only: of a file
@@ -108,7 +109,7 @@ func (m *medium) after(t *testing.T) string {
 func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 	m := newMedium(dir)
-	acknowledged, cuts := 0, 0
+	acknowledged, decided, cuts := 0, 0, 0
 	m.cut = func(when string) {
 		cuts++
 		l, err := ledger.Open(m.after(t))
@@ -119,6 +120,9 @@ func TestPowerCut(t *testing.T) {
 		defer l.Close()
 		if n := l.Tree().N; n < int64(acknowledged) {
 			t.Errorf("after %d records, %s: %d are left", acknowledged, when, n)
+		}
+		if list, _, err := l.Decisions(t.Context(), 0); err != nil || len(list) < decided {
+			t.Errorf("after %d decisions, %s: %d are left, %v", decided, when, len(list), err)
 		}
 		for i := range acknowledged {
 			if _, err := l.Lookup(t.Context(), vpc.At(fmt.Sprintf("1.%d.0", i))); err != nil {
@@ -134,9 +138,13 @@ func TestPowerCut(t *testing.T) {
 	defer l.Close()
 	for ; acknowledged < 4; acknowledged++ {
 		mustAdd(t, l, record(fmt.Sprintf("1.%d.0", acknowledged), "a"))
+		if err := l.Decide(t.Context(), ledgertest.NewDecision(vpc, modproxy.Block, "")); err != nil {
+			t.Fatal(err)
+		}
+		decided++
 	}
 	m.cut("at the end")
-	if cuts < 4*6 {
+	if cuts < 8*6 {
 		t.Errorf("the power was cut %d times only", cuts)
 	}
 }
@@ -159,7 +167,7 @@ func TestPowerCutAfterCrash(t *testing.T) {
 			return
 		}
 		defer l.Close()
-		if n := l.Tree().N; n < 5 {
+		if n := l.Tree().N; n < 6 {
 			t.Errorf("%s: %d records are left", when, n)
 		}
 	}

@@ -44,6 +44,41 @@ func Example() {
 	// 2 records
 }
 
+// A decision of an operator is a leaf, too.
+func ExampleFormatDecision() {
+	decided := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for _, d := range []modproxy.Decision{
+		{Action: modproxy.Approve, Versions: "~> 1.2", By: "token security (5f0c)", Time: decided, Until: decided.AddDate(1, 0, 0), Reason: "reviewed"},
+		{Action: modproxy.Unblock, By: "operator alice", Time: decided},
+		{Action: modproxy.Deprecate, Versions: "< 1.4.0", By: "operator alice", Time: decided, Reason: "use 1.4.0", Link: "https://example.com/advisory"},
+	} {
+		d.Module = modproxy.Module{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}
+		text, err := ledger.FormatDecision(d)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", text)
+	}
+	// Output:
+	// decision registry.example.com/_8443/acme/vpc/aws approve
+	// time 2026-03-04T05:06:07Z
+	// by token security (5f0c)
+	// versions ~> 1.2
+	// until 2027-03-04T05:06:07Z
+	// reason reviewed
+	//
+	// decision registry.example.com/_8443/acme/vpc/aws unblock
+	// time 2026-03-04T05:06:07Z
+	// by operator alice
+	//
+	// decision registry.example.com/_8443/acme/vpc/aws deprecate
+	// time 2026-03-04T05:06:07Z
+	// by operator alice
+	// versions < 1.4.0
+	// reason use 1.4.0
+	// link https://example.com/advisory
+}
+
 // The record of a version is a leaf of a transparency log, as Go's checksum database has them.
 func ExampleFormatRecord() {
 	text, err := ledger.FormatRecord(ledger.Record{

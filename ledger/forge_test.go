@@ -46,6 +46,9 @@ func writeSome(t testing.TB, dir string) {
 	if err := l.Accept(t.Context(), moved); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.Decide(t.Context(), ledgertest.NewDecision(vpc, modproxy.Block, "< 1.1.0")); err != nil {
+		t.Fatal(err)
+	}
 	mustAdd(t, l, record("9.0.0", "a"))
 }
 
@@ -122,6 +125,8 @@ func textOf(t testing.TB, entry any) []byte {
 		text, err = ledger.FormatRecord(e)
 	case ledger.Drift:
 		text, err = ledger.FormatDrift(e)
+	case modproxy.Decision:
+		text, err = ledger.FormatDecision(e)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,11 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/module"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
 // served is what sumdb.Server lets a client ask for.
@@ -125,11 +127,24 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(textOf(f, r))
 	drift := ledger.Drift{ModuleVersion: vpc.At("1.0.0"), Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
 	f.Add(textOf(f, drift))
+	decision := ledgertest.NewDecision(vpc, modproxy.Approve, ">= 1.0, < 2")
+	f.Add(textOf(f, decision))
+	decision.Until = decision.Time
+	f.Add(textOf(f, decision))
+	decision.Until, decision.Action, decision.Link = time.Time{}, modproxy.Deprecate, "https://example.com/advisory"
+	f.Add(textOf(f, decision))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := ledger.ParseRecord(text)
 		d, driftErr := ledger.ParseDrift(text)
-		if err == nil && driftErr == nil {
+		decision, decisionErr := ledger.ParseDecision(text)
+		if err == nil && driftErr == nil || decisionErr == nil && (err == nil || driftErr == nil) {
 			t.Fatalf("%q is both", text)
+		}
+		if decisionErr != nil && !errors.Is(decisionErr, modproxy.ErrInvalid) {
+			t.Fatalf("error %v is not ErrInvalid", decisionErr)
+		}
+		if decisionErr == nil && !bytes.Equal(textOf(t, decision), text) {
+			t.Fatalf("%q was read, and is written in another way", text)
 		}
 		if err != nil && !errors.Is(err, modproxy.ErrInvalid) || driftErr != nil && !errors.Is(driftErr, modproxy.ErrInvalid) {
 			t.Fatalf("errors %v, %v are not ErrInvalid", err, driftErr)

@@ -214,13 +214,14 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	return e.err
 }
 
-// writeWaiting decides about the first waiting entry of each version and writes those that are new, with one flush.
+// writeWaiting decides about the first waiting entry of each version, and about every decision, and writes those that are
+// new, with one flush.
 func (l *Log) writeWaiting() {
 	var now []*entry
 	taken := map[id]bool{}
 	l.mu.Lock()
 	l.waiting = slices.DeleteFunc(l.waiting, func(e *entry) bool {
-		if taken[e.version] {
+		if taken[e.version] && e.kind != decision {
 			return false
 		}
 		known, err := l.book.decide(e)

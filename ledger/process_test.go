@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
 // The process is killed while it adds.
@@ -22,7 +23,13 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := l.Tree().N; ; i++ {
-			if err := l.Add(t.Context(), record(fmt.Sprintf("1.%d.0", i), "a")); err != nil {
+			var err error
+			if i%2 == 0 {
+				err = l.Add(t.Context(), record(fmt.Sprintf("1.%d.0", i), "a"))
+			} else {
+				err = l.Decide(t.Context(), ledgertest.NewDecision(vpc, modproxy.Block, ""))
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			fmt.Printf("added %d\n", i)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
 func export(t testing.TB, l *ledger.Log) []byte {
@@ -51,7 +52,7 @@ func TestImport(t *testing.T) {
 	to := mustOpen(t, dir)
 	empty := mustOpen(t, t.TempDir())
 	wantImport(t, to, export(t, empty), trust(t, empty), 0)
-	wantImport(t, to, first, trust(t, from), 5)
+	wantImport(t, to, first, trust(t, from), 6)
 	if to.Tree() != from.Tree() || to.VerifierKey() == from.VerifierKey() {
 		t.Errorf("tree %v, want %v, under another key", to.Tree(), from.Tree())
 	}
@@ -69,6 +70,9 @@ func TestImport(t *testing.T) {
 			t.Errorf("Add of another sum = %v", err)
 		}
 		mustAdd(t, l, record("9.3.0", "a"))
+		if list, next, err := l.Decisions(t.Context(), 0); err != nil || len(list) != 1 || next != 1 || list[0] != ledgertest.NewDecision(vpc, modproxy.Block, "< 1.1.0") {
+			t.Errorf("Decisions = %v, %d, %v", list, next, err)
+		}
 		if r, err := l.Lookup(t.Context(), vpc.At("1.1.0")); err != nil || r.Reason == "" {
 			t.Errorf("Lookup = %v, %v", r, err)
 		}
@@ -84,8 +88,12 @@ func TestImportRefuses(t *testing.T) {
 	before := to.Tree()
 	mustAdd(t, from, record("9.1.0", "a"))
 	whole := export(t, from)
-	fork := mustOpen(t, t.TempDir())
+	fork, decided := mustOpen(t, t.TempDir()), mustOpen(t, t.TempDir())
 	mustAdd(t, fork, record("1.0.0", "a"), record("1.1.0", "c"))
+	mustAdd(t, decided, record("1.0.0", "a"), record("1.1.0", "a"))
+	if err := decided.Decide(t.Context(), ledgertest.NewDecision(vpc, modproxy.Block, "")); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		what    string
 		content []byte
@@ -94,6 +102,7 @@ func TestImportRefuses(t *testing.T) {
 	}{
 		{"a key that is not trusted", whole, trust(t, to), modproxy.ErrDenied},
 		{"a fork", export(t, fork), trust(t, fork), modproxy.ErrChanged},
+		{"a fork by a decision", export(t, decided), trust(t, decided), modproxy.ErrChanged},
 		{"nothing", nil, trust(t, from), modproxy.ErrInvalid},
 		{"a log", whole[bytes.Index(whole, []byte("modproxy ledger 1\n")):], trust(t, from), modproxy.ErrInvalid},
 		{"more than the head says", append(bytes.Clone(whole), whole[bytes.Index(whole, []byte("\n0 "))+1:]...), trust(t, from), modproxy.ErrInvalid},
@@ -126,13 +135,18 @@ func TestImportForeignTexts(t *testing.T) {
 	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{
 		ModuleVersion: vpc.At("1.0.0"), Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
 	})
+	decision := textOf(t, ledgertest.NewDecision(vpc, modproxy.Block, "1.0.0"))
 	for what, text := range map[string][]byte{
-		"no module":                bytes.Replace(first, []byte(vpc.String()), []byte("not a module"), 1),
-		"no version":               bytes.Replace(first, []byte(" v1.0.0 "), []byte(" newest "), 1),
-		"a line more":              append(bytes.Clone(first), "whatever\n"...),
-		"no time":                  bytes.Replace(first, []byte("\ntime "), []byte("\nTime "), 1),
-		"two texts in one":         append(bytes.Clone(first), first...),
-		"a drift with a line more": append(bytes.Clone(drift), "whatever\n"...),
+		"a decision with a line more": append(bytes.Clone(decision), "whatever\n"...),
+		"a decision that is unknown":  bytes.Replace(decision, []byte(" block\n"), []byte(" allow\n"), 1),
+		"a decision of nobody":        bytes.Replace(decision, []byte("\nby "), []byte("\nBy "), 1),
+		"a decision about nothing":    bytes.Replace(decision, []byte("\nversions "), []byte("\nversions of "), 1),
+		"no module":                   bytes.Replace(first, []byte(vpc.String()), []byte("not a module"), 1),
+		"no version":                  bytes.Replace(first, []byte(" v1.0.0 "), []byte(" newest "), 1),
+		"a line more":                 append(bytes.Clone(first), "whatever\n"...),
+		"no time":                     bytes.Replace(first, []byte("\ntime "), []byte("\nTime "), 1),
+		"two texts in one":            append(bytes.Clone(first), first...),
+		"a drift with a line more":    append(bytes.Clone(drift), "whatever\n"...),
 	} {
 		dir := t.TempDir()
 		to := mustOpen(t, t.TempDir())

@@ -54,6 +54,11 @@ func newDrift(version, recorded, offered string) ledger.Drift {
 	}
 }
 
+// NewDecision returns a decision about versions of a module.
+func NewDecision(m modproxy.Module, action modproxy.Action, versions string) modproxy.Decision {
+	return modproxy.Decision{Module: m, Action: action, Versions: versions, By: "operator alice", Time: when, Reason: "a bucket that everybody can read"}
+}
+
 // Open opens the log in dir, until the test ends.
 func Open(t testing.TB, dir string) *ledger.Log {
 	t.Helper()
@@ -78,6 +83,9 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		"drift":           testDrift,
 		"drift is once":   testDriftOnce,
 		"drift has bound": testDriftBound,
+		"decisions":       testDecisions,
+		"decide invalid":  testDecideInvalid,
+		"decide at once":  testDecideAtOnce,
 		"invalid":         testInvalid,
 		"at once":         testAtOnce,
 		"served":          testServed,
