@@ -25,3 +25,11 @@ type Decision struct {
 	Reason   string    `json:"reason,omitempty"`   // why, one line of at most 1,024 bytes
 	Link     string    `json:"link,omitempty"`     // where users of what is deprecated read more, an https URL
 }
+
+// Deprecation returns what users of what is deprecated are told, on one line.
+func (d *Decision) Deprecation() string {
+	if d.Link == "" {
+		return d.Reason
+	}
+	return d.Reason + " (" + d.Link + ")"
+}

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io/fs"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,10 +18,13 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -69,7 +74,7 @@ func upstreamsOf(c *config.Config) proxy.Upstreams {
 // handler returns what answers requests.
 func (a *App) handler() http.Handler {
 	c := a.config
-	mounts := sumDBMounts(a.Ledger)
+	mounts := sumDBMounts(a.Ledger, a.gate)
 	for _, r := range a.api().Routes() {
 		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
 	}
@@ -167,7 +172,9 @@ const sumDBPath = "/-/sumdb/"
 
 // sumDBMounts serve the ledger as the go command knows a checksum database, with what it asks a proxy for one
 // ("supported") and the key to check it with.
-func sumDBMounts(book *ledger.Log) []proxy.Mount {
+//
+// The record of a version that may not be used is not looked up, and that of one that is deprecated says so in a header.
+func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 	prefix := sumDBPath + book.Name()
 	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
 	text := func(s string) func(http.ResponseWriter, *http.Request) error {
@@ -181,7 +188,11 @@ func sumDBMounts(book *ledger.Log) []proxy.Mount {
 		{Method: "GET", Path: sumDBPath + "key", Kind: "ledger", Public: true, Handle: text(book.VerifierKey() + "\n")},
 		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Public: true, Handle: text("")},
 		{Method: "GET", Path: prefix + "/", Kind: "ledger", Public: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
-			if err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix)); err != nil {
+			v, err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix))
+			if err == nil && v.Version != "" {
+				err = verdictOn(r.Context(), w.Header(), gate, v)
+			}
+			if err != nil {
 				return err
 			}
 			server.ServeHTTP(w, r)
@@ -190,29 +201,42 @@ func sumDBMounts(book *ledger.Log) []proxy.Mount {
 	}
 }
 
-// mayLookUp is nil when p may be shown what is at a path of a checksum database. What is absent and what is
-// none of p's business has one answer. Hashes and signed heads say nothing of a module; tiles of records do,
-// and the client of the go command does not ask for them.
-func mayLookUp(p auth.Principal, path string) error {
-	if p.Kind == auth.Nobody || p.Admin { // nobody is asked who they are
-		return nil
+// verdictOn returns the refusal of a version, or says in header that it is deprecated.
+func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v modproxy.ModuleVersion) error {
+	if err := gate.CheckClient(ctx, v); err != nil {
+		return err
 	}
-	if strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
-		return fs.ErrNotExist
+	decided, err := gate.Decisions(ctx, v)
+	if d := decided.Deprecation; d != nil {
+		header.Set(lock.DeprecationHeader, mime.QEncoding.Encode("utf-8", d.Deprecation()))
+	}
+	return err
+}
+
+// mayLookUp returns an error unless p may be shown what is at a path of a checksum database, and the version that is looked
+// up there, if any is. What is absent and what is none of p's business has one answer. Hashes and signed heads say nothing of
+// a module; tiles of records do, and the client of the go command does not ask for them.
+func mayLookUp(p auth.Principal, path string) (v modproxy.ModuleVersion, err error) {
+	everything := p.Kind == auth.Nobody || p.Admin // nobody is asked who they are
+	if !everything && strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
+		return v, fs.ErrNotExist
 	}
 	escaped, ok := strings.CutPrefix(path, "/lookup/")
 	if !ok {
-		return nil
+		return v, nil
 	}
 	// What follows is read as sumdb.Server does.
 	path, version, _ := strings.Cut(escaped, "@")
 	path, badPath := module.UnescapePath(path)
 	version, badVersion := module.UnescapeVersion(version)
 	v, bad := ledger.ParseKey(module.Version{Path: path, Version: version})
-	if badPath != nil || badVersion != nil || bad != nil || !p.MayRead(v.Module) {
-		return fs.ErrNotExist
+	if badPath != nil || badVersion != nil || bad != nil {
+		v = modproxy.ModuleVersion{} // of which the server of sumdb says what is wrong
 	}
-	return nil
+	if !everything && !p.MayRead(v.Module) {
+		return modproxy.ModuleVersion{}, fs.ErrNotExist
+	}
+	return v, nil
 }
 
 // certificate is the TLS certificate in force. It follows its files, unless the pair in them is broken.

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
@@ -32,12 +33,18 @@ func TestMayLookUp(t *testing.T) {
 		"/lookup/registry.example.com/acme/!v!p!c/aws@v1.0.0": true,
 		"/lookup/nonsense": false,
 	} {
-		if err := mayLookUp(acme, path); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v, err := mayLookUp(acme, path)
+		if looked := strings.HasPrefix(path, "/lookup/") && want; (v.Version == "1.0.0") != looked {
+			t.Errorf("%s: looks up %v", path, v)
+		}
+		if (err == nil) != want || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 		admin := auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Admin: true}}
-		if err := errors.Join(mayLookUp(admin, path), mayLookUp(auth.Principal{}, path)); err != nil {
-			t.Errorf("%s: %v", path, err)
+		for _, p := range []auth.Principal{admin, {}} {
+			if _, err := mayLookUp(p, path); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -99,6 +100,7 @@ func (a *App) openPackages() error {
 	a.Cache = &cache.Registry{Store: a.Store}
 	if a.Ledger != nil && a.Ledger.Tree().N > 0 { // else it says nothing of what is kept
 		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
+		a.gate = &policy.Gate{Ledger: a.Ledger}
 	}
 	return nil
 }

@@ -183,11 +183,29 @@ func Passed(calls []Call) (paths []string) {
 
 // A Ledger knows what versions are.
 type Ledger interface {
-	// Lookup returns the record that counts for a version, or [fs.ErrNotExist].
+	// Lookup returns the record that counts for a version, [fs.ErrNotExist] if there is none, or [modproxy.ErrDenied] with the
+	// reason if the version may not be used.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
-// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], or the ledger's.
+// Deprecations knows which versions should no longer be used.
+type Deprecations interface {
+	// Deprecation returns what users of a version that was looked up are told, or an empty string.
+	Deprecation(ctx context.Context, v modproxy.ModuleVersion) string
+}
+
+// Deprecated returns a line for each entry that is deprecated.
+func Deprecated(ctx context.Context, entries []Entry, known Deprecations) (lines []string) {
+	for _, e := range entries {
+		if text := known.Deprecation(ctx, e.ModuleVersion); text != "" {
+			lines = append(lines, fmt.Sprintf("%s is deprecated: %s", e.ModuleVersion, text))
+		}
+	}
+	return lines
+}
+
+// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], [modproxy.ErrDenied], or
+// the ledger's.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.ModuleVersion
@@ -195,6 +213,8 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			err = different(v, "it is %s here, and the ledger has no record of it", e.Sum)
+		case errors.Is(err, modproxy.ErrDenied):
+			err = fmt.Errorf("%s: %w", v, err)
 		case err != nil:
 			err = fmt.Errorf("%s: ledger: %w", v, err)
 		case recorded.Sum != e.Sum:

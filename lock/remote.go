@@ -2,10 +2,12 @@ package lock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,7 +32,13 @@ type RemoteLedger struct {
 	ops    *clientOps
 }
 
-var _ Ledger = (*RemoteLedger)(nil)
+// DeprecationHeader is in the answer to a look-up of what is deprecated, as RFC 2047 encodes text.
+const DeprecationHeader = "Modproxy-Deprecation"
+
+var _ interface {
+	Ledger
+	Deprecations
+} = (*RemoteLedger)(nil)
 
 // DialLedger returns the ledger of the proxy at a URL, which is shown a token unless that is empty. Without a verifier
 // key the proxy is asked for its own. The ledger can be asked until ctx ends.
@@ -82,6 +90,16 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 	return r, err
 }
 
+// Deprecation implements [Deprecations].
+func (l *RemoteLedger) Deprecation(_ context.Context, v modproxy.ModuleVersion) string {
+	key, _ := ledger.Key(v)
+	path, _ := module.EscapePath(key.Path)
+	version, _ := module.EscapeVersion(key.Version)
+	text, _ := l.ops.deprecated.Load("/lookup/" + path + "@" + version)
+	s, _ := text.(string)
+	return s
+}
+
 // clientOps implements [sumdb.ClientOps]. What it keeps is in memory.
 type clientOps struct {
 	ctx         context.Context
@@ -89,6 +107,7 @@ type clientOps struct {
 	name        string // of the ledger
 
 	config, cache sync.Map              // of strings, by name
+	deprecated    sync.Map              // of strings, by the path of the look-up
 	failed        atomic.Pointer[error] // why the last request failed
 	proof         atomic.Value          // of misbehaviour: a string
 }
@@ -128,7 +147,12 @@ func (o *clientOps) ReadRemote(path string) (body []byte, err error) {
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("%s: an answer of more than %d bytes", url, maxAnswer)
 	case status == http.StatusOK:
+		if text, err := new(mime.WordDecoder).DecodeHeader(resp.Header.Get(DeprecationHeader)); err == nil && text != "" {
+			o.deprecated.Store(path, text)
+		}
 		return body, nil
+	case status == http.StatusForbidden && reason(body) != "":
+		return nil, kind{errors.New(reason(body)), modproxy.ErrDenied}
 	case status == http.StatusNotFound:
 		return nil, hint.With(kind{answered, fs.ErrNotExist}, "--url wants the URL of the proxy itself, which has a ledger")
 	case status == http.StatusUnauthorized:
@@ -137,6 +161,15 @@ func (o *clientOps) ReadRemote(path string) (body []byte, err error) {
 		return nil, hint.With(answered, "--url wants the URL of the proxy itself: redirects are not followed")
 	}
 	return nil, answered
+}
+
+// reason returns what a proxy says in the body of a refusal.
+func reason(body []byte) string {
+	var answer struct{ Errors []string }
+	if json.Unmarshal(body, &answer) != nil || len(answer.Errors) == 0 {
+		return ""
+	}
+	return answer.Errors[0]
 }
 
 func (o *clientOps) ReadConfig(file string) ([]byte, error) {

@@ -191,6 +191,19 @@ func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
 	return err
 }
 
+// CheckClient is Check for the client of ctx.
+func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
+	s, err := g.now(ctx)
+	if err != nil || s.idle() || s.rules.Audit {
+		return err
+	}
+	verdict, err := g.decide(ctx, s, v, "")
+	if err == nil && verdict.Refused() {
+		err = &Refusal{verdict, v, s.rules.Contact}
+	}
+	return err
+}
+
 // decide returns the verdict about a version. content is what it has, if that is known better than the ledger knows it.
 func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, content modproxy.Sum) (Verdict, error) {
 	return g.decideBy(ctx, s, s.selection(v.Module, modproxy.AskerOf(ctx).Groups), v, content)

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
-	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 )
 
@@ -45,6 +45,9 @@ missing, 2 the command line is wrong.
 The ledger is that of the proxy at --url, proven by its signed tree, or the one in
 the data directory. --check requires a ledger, unless --no-ledger is given. Without
 --check the ledger is used if it exists, and what differs from it is not locked.
+
+What operators of the ledger have blocked or rejected differs; with --url, what the
+policy of that proxy refuses does, too. What they have deprecated is named.
 
 Modules that do not come from a registry are named, but not locked. When clients
 copy a package for a second call, they leave out names that begin with a dot; such a
@@ -143,16 +146,20 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f
 	if f.noLedger {
 		return "", nil
 	}
-	var book lock.Ledger
+	var book interface {
+		lock.Ledger
+		lock.Deprecations
+	}
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
 			return "", err
 		}
-		if book, err = lock.DialLedger(ctx, f.url, f.key, token); err != nil {
+		remote, err := lock.DialLedger(ctx, f.url, f.key, token)
+		if err != nil {
 			return "", fmt.Errorf("ledger of %s: %w", f.url, err)
 		}
-		asked = f.url
+		book, asked = remote, f.url
 	} else {
 		c, err := env.settings()
 		if err != nil {
@@ -161,14 +168,18 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f
 		if _, err := os.Stat(c.LedgerDir()); errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		local, err := ledger.OpenReadOnly(c.LedgerDir())
+		local, err := app.OpenLedger(c)
 		if err != nil {
 			return "", err
 		}
 		defer local.Close()
 		book, asked = local, c.LedgerDir()
 	}
-	if wrong := lock.CheckLedger(ctx, entries, book); len(wrong) > 0 {
+	wrong := lock.CheckLedger(ctx, entries, book)
+	for _, line := range lock.Deprecated(ctx, entries, book) {
+		fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(line))
+	}
+	if len(wrong) > 0 {
 		return asked, problems(wrong)
 	}
 	return ", and the ledger of " + asked + " agrees", nil
