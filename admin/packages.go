@@ -27,6 +27,9 @@ type Package struct {
 	Source  modproxy.Source `json:"source,omitzero"`
 	Digest  modproxy.Digest `json:"digest,omitzero"` // SHA-256 of the package
 	Notes   []string        `json:"notes,omitempty"` // see package pack
+
+	Blocked    *modproxy.Decision `json:"blocked,omitempty"`
+	Deprecated *modproxy.Decision `json:"deprecated,omitempty"`
 }
 
 // List says which packages to list: those whose modules match a pattern.
@@ -54,7 +57,10 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		if !matches(l.Module) {
 			continue
 		}
-		p := Package{NameOf(l.ModuleVersion), "kept", l.Size, l.Used, l.Fetched, l.Sum, l.Source, l.Digest, nil}
+		p := Package{
+			Name: NameOf(l.ModuleVersion), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
+			Digest: l.Digest,
+		}
 		if l.Notes != "" {
 			p.Notes = strings.Split(l.Notes, "\n")
 		}
@@ -70,14 +76,31 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 			counted[l.Digest] = true
 			all.Bytes += l.Size
 		}
+		if err := s.decided(ctx, l.ModuleVersion, &p); err != nil {
+			return all, err
+		}
 		each(p)
 	}
 	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool { return !listed[v] && matches(v.Module) })
 	for _, rec := range gone {
 		all.Blobs++
-		each(Package{Name: rec.Name, State: "evicted", Sum: rec.Sum, Source: rec.Source})
+		p := Package{Name: rec.Name, State: "evicted", Sum: rec.Sum, Source: rec.Source}
+		if err := s.decided(ctx, rec.ModuleVersion, &p); err != nil {
+			return all, err
+		}
+		each(p)
 	}
 	return all, err
+}
+
+// decided adds to p what operators have decided about its version.
+func (s *Server) decided(ctx context.Context, v modproxy.ModuleVersion, p *Package) error {
+	if s.Gate == nil {
+		return nil
+	}
+	about, err := s.Gate.Decisions(ctx, v)
+	p.Blocked, p.Deprecated = about.Block, about.Deprecation
+	return err
 }
 
 // counting returns the records of the chosen versions that count, in the order of their names.

@@ -30,7 +30,8 @@ The state is "kept"; "evicted", if the package was removed to make room or by
 "damaged", if its record is damaged. What is not "kept" is fetched again when a
 client asks for it. A line that begins with "note:" says which parts of the source
 the package above leaves out, and which of its names are the same on some file
-systems.
+systems. Lines that begin with "blocked:" and "deprecated:" say what operators have
+decided about the version above.
 
 MODULE-PATTERN is a module address in which * stands for any part of a segment, such
 as 'acme/*/aws'. Without a hostname it matches any registry.`,
@@ -82,6 +83,12 @@ func printPackages(w io.Writer, list []admin.Package) error {
 	for i, p := range list {
 		for _, note := range p.Notes {
 			lines[i+1] += "  note: " + note + "\n"
+		}
+		if d := p.Blocked; d != nil {
+			lines[i+1] += fmt.Sprintf("  blocked: by %s: %s\n", d.By, d.Reason)
+		}
+		if d := p.Deprecated; d != nil {
+			lines[i+1] += fmt.Sprintf("  deprecated: by %s: %s\n", d.By, d.Deprecation())
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(lines, ""))
