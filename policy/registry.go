@@ -148,7 +148,11 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	if err := r.pass(ctx, s, "location", v, ""); err != nil {
 		return modproxy.Location{}, err
 	}
-	return r.Next.Location(ctx, v)
+	l, err := r.Next.Location(ctx, v)
+	if err != nil || !l.Kept || s.idle() || !s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked {
+		return l, err
+	}
+	return l, r.pass(ctx, s, "location", v, "") // its content is known by now, and clients show why a location is refused
 }
 
 // Package returns the answer of Next.
