@@ -290,6 +290,11 @@ func (a *App) newAuth(ctx context.Context) error {
 			return err
 		}
 		clients.JWT, paths.Rules = verifier, verifier.Rules()
+		for _, issuer := range c.Auth.Issuers {
+			for _, group := range issuer.Groups {
+				paths.Groups = append(paths.Groups, group.Name)
+			}
+		}
 	}
 	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")

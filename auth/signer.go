@@ -35,6 +35,9 @@ type SignerConfig struct {
 	Tokens *Tokens
 	// Rules stands for what principals known [ByIssuer] may do. A path is good under the rules it was signed under.
 	Rules string
+	// Groups are those in which principals known [ByIssuer] may be, in an order that is the same under the same Rules. A path
+	// is for one that is in the groups in which it was when the path was signed.
+	Groups []string
 }
 
 // Check returns [modproxy.ErrInvalid] if Life is out of its bounds.
@@ -101,21 +104,48 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	}
 	life := int64(s.cfg.Life / time.Second)
 	expiry := (s.keys.clock.Steady(now).Unix()/life + 2) * life
-	made := segment{0: segmentVersion, 1: byte(p.Kind)}
-	binary.BigEndian.PutUint32(made[expiryAt:], uint32(expiry))
-	copy(made[idAt:], p.ID)
-	copy(made[macAt:], s.mac(keys.Current, &made, path))
-	return "/" + segmentPrefix + segmentCoding.EncodeToString(made[:]) + path, nil
+	made := segment{fixed: fixed{0: segmentVersion, 1: byte(p.Kind)}}
+	binary.BigEndian.PutUint32(made.fixed[expiryAt:], uint32(expiry))
+	copy(made.fixed[idAt:], p.ID)
+	if p.Kind == ByIssuer {
+		made.groups = s.encodeGroups(p.Groups)
+	}
+	copy(made.fixed[macAt:], s.mac(keys.Current, &made, path))
+	return "/" + segmentPrefix + segmentCoding.EncodeToString(append(made.fixed[:], made.groups...)) + path, nil
+}
+
+// encodeGroups returns a bit for each of the signer's groups, which is set for those in groups.
+func (s *Signer) encodeGroups(groups []string) []byte {
+	bits := make([]byte, (len(s.cfg.Groups)+7)/8)
+	for i, name := range s.cfg.Groups {
+		if slices.Contains(groups, name) {
+			bits[i/8] |= 1 << (i % 8)
+		}
+	}
+	return bits
+}
+
+// decodeGroups returns the groups that encodeGroups was given.
+func (s *Signer) decodeGroups(bits []byte) (groups []string) {
+	for i, name := range s.cfg.Groups {
+		if i/8 < len(bits) && bits[i/8]&(1<<(i%8)) != 0 {
+			groups = append(groups, name)
+		}
+	}
+	return groups
 }
 
 // mac returns the HMAC-SHA-256 of a segment before a path, over parts that can be read in one way only.
 func (s *Signer) mac(key []byte, of *segment, path string) []byte {
 	text := appendPart(make([]byte, 0, 512), "modproxy package path")
-	for _, part := range [][]byte{of[:expiryAt], of[expiryAt:idAt], of[idAt:macAt]} {
+	for _, part := range [][]byte{of.fixed[:expiryAt], of.fixed[expiryAt:idAt], of.fixed[idAt:macAt]} {
 		text = appendPart(text, part)
 	}
 	if of.kind() == ByIssuer {
 		text = appendPart(text, s.cfg.Rules)
+	}
+	if len(of.groups) > 0 {
+		text = appendPart(text, of.groups)
 	}
 	h := hmac.New(sha256.New, key)
 	h.Write(appendPart(text, path))
@@ -151,7 +181,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	}
 	if given.kind() == ByIssuer {
 		one := Grant{Scopes: []Scope{{m.Host, m.Namespace}}}
-		return Principal{Kind: ByIssuer, ID: given.id(), Until: given.expiry(), Grant: one}, nil
+		return Principal{Kind: ByIssuer, ID: given.id(), Groups: s.decodeGroups(given.groups), Until: given.expiry(), Grant: one}, nil
 	}
 	if s.cfg.Tokens == nil {
 		return Principal{}, &Refused{"there are no tokens"}
@@ -166,7 +196,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 
 // signed reports whether one of the keys made the MAC: the previous one only of what it may have signed.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
-	by := func(key []byte) bool { return hmac.Equal(given[macAt:], s.mac(key, given, path)) }
+	by := func(key []byte) bool { return hmac.Equal(given.fixed[macAt:], s.mac(key, given, path)) }
 	return by(keys.Current) ||
 		keys.Previous != nil && by(keys.Previous) && !given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
 }
@@ -178,6 +208,7 @@ func (s *Signer) signed(keys *keys, given *segment, path string) bool {
 //	4 bytes  when it expires, in seconds since 1970, big-endian
 //	16 bytes the id of the principal
 //	32 bytes HMAC-SHA-256
+//	a bit for each group of the issuers, set for those that the principal is in, padded to bytes; only for such a principal
 //
 // No hostname has an underscore, and the proxy has no route that begins with s_.
 const (
@@ -193,23 +224,32 @@ const (
 var segmentCoding = base64.RawURLEncoding.Strict()
 
 // segment is a signed segment, decoded.
-type segment [segmentBytes]byte
-
-func parseSegment(text string) (s segment, ok bool) {
-	if len(text) != segmentLength || !strings.HasPrefix(text, segmentPrefix) {
-		return s, false
-	}
-	n, err := segmentCoding.Decode(s[:], []byte(text[len(segmentPrefix):]))
-	return s, err == nil && n == segmentBytes && s[0] == segmentVersion
+type segment struct {
+	fixed
+	groups []byte
 }
 
-func (s *segment) kind() Kind { return Kind(s[1]) }
+type fixed [segmentBytes]byte
 
-func (s *segment) expiry() time.Time {
+func parseSegment(text string) (s segment, ok bool) {
+	if len(text) < segmentLength || !strings.HasPrefix(text, segmentPrefix) {
+		return s, false
+	}
+	all, err := segmentCoding.DecodeString(text[len(segmentPrefix):])
+	if err != nil || len(all) < segmentBytes || all[0] != segmentVersion {
+		return s, false
+	}
+	s.groups = all[copy(s.fixed[:], all):]
+	return s, len(s.groups) == 0 || s.kind() == ByIssuer
+}
+
+func (s *fixed) kind() Kind { return Kind(s[1]) }
+
+func (s *fixed) expiry() time.Time {
 	return time.Unix(int64(binary.BigEndian.Uint32(s[expiryAt:])), 0)
 }
 
-func (s *segment) id() string { return string(s[idAt:macAt]) }
+func (s *fixed) id() string { return string(s[idAt:macAt]) }
 
 // CutSegment cuts a signed segment, good or not, off the beginning of a path from the root. Without one, rest is path.
 func CutSegment(path string) (segment, rest string) {

@@ -3,9 +3,11 @@ package auth_test
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +189,42 @@ func TestRedeem(t *testing.T) {
 		if !errors.Is(err, c.want) || (c.want != modproxy.ErrUnauthorized) != (p.Kind != auth.Nobody) || !strings.Contains(why(err), c.why) {
 			t.Errorf("%s: %v, %v (%s)", name, p, err, why(err))
 		}
+	}
+}
+
+// A path that was signed for a job is for one in the job's groups, and no others can be added to it or taken away.
+func TestSegmentHasGroups(t *testing.T) {
+	var all []string
+	for i := range 20 {
+		all = append(all, fmt.Sprint("group", i))
+	}
+	f := newSigned(t, auth.SignerConfig{Rules: "rules", Groups: all})
+	for _, groups := range [][]string{nil, {"group0"}, {"group7", "group8"}, {"group19"}, all} {
+		f.job.Groups = groups
+		segment := f.signFor(t, f.job, vpcPath, f.now)
+		got, err := f.signer.Redeem(segment, vpcPath, vpc, f.now)
+		if err != nil || !slices.Equal(got.Groups, groups) {
+			t.Errorf("%q: groups %q, %v", groups, got.Groups, err)
+		}
+		if seg, _ := auth.CutSegment("/" + segment + vpcPath); seg != segment {
+			t.Errorf("%q: it is cut as %q", groups, seg)
+		}
+		raw, err := auth.SegmentCoding.DecodeString(segment[2:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := append(slices.Clone(raw), 0xff)
+		last := slices.Clone(raw)
+		last[len(last)-1] ^= 1
+		for _, bad := range [][]byte{more, last, raw[:len(raw)-1], raw[:auth.SegmentParts[len(auth.SegmentParts)-1]]} {
+			if p, err := f.signer.Redeem("s_"+base64.RawURLEncoding.EncodeToString(bad), vpcPath, vpc, f.now); !errors.Is(err, modproxy.ErrUnauthorized) {
+				t.Errorf("%q: another segment is good for groups %q, %v", groups, p.Groups, err)
+			}
+		}
+	}
+	f.token.Groups = all // which a token has not
+	if got, err := f.signer.Redeem(f.sign(t), vpcPath, vpc, f.now); err != nil || got.Groups != nil {
+		t.Errorf("a token is in %q, %v", got.Groups, err)
 	}
 }
 
