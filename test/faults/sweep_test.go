@@ -67,7 +67,7 @@ var swept = []struct {
 }{
 	{"fsync", "fsync", 100, 200}, {"fdatasync", "fdatasync", 100, 200}, {"renameat", "renameat,renameat2", 100, 200},
 	{"openat", "openat", 100, 200}, {"write", "write", 100, 200}, {"pwrite64", "pwrite64", 100, 200},
-	{"unlinkat", "unlinkat", 100, 200}, {"mkdirat", "mkdirat", 100, 60}, {"linkat", "linkat", 1, 0}, {"ftruncate", "ftruncate", 10, 1},
+	{"unlinkat", "unlinkat", 100, 200}, {"mkdirat", "mkdirat", 100, 60}, {"ftruncate", "ftruncate", 10, 1},
 }
 
 // few are how many of them are tried in the short form.
@@ -118,6 +118,38 @@ func (r *proxy) sweepStarts(calls string, most int, anew bool) (killed []int) {
 		}
 	}
 	return killed
+}
+
+// modproxy is killed so while it makes the index anew: when that is done again, it has everything.
+func TestSweepOfRebuild(t *testing.T) {
+	d := newDirectory(t, 6)
+	for _, calls := range []string{"linkat", "renameat,renameat2", "unlinkat", "pwrite64", "fsync", "fdatasync"}[:rounds(2, 6)] {
+		var killed []int
+		for _, n := range numbers(30, 1) {
+			copyAll(t, d.whole, d.data)
+			d.put("index.db", random("index", 4000))
+			cmd := d.command("rebuild")
+			if err := injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))(cmd); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err == nil {
+				break
+			} else if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+				t.Fatalf("modproxy rebuild: %v", err)
+			}
+			killed = append(killed, n)
+			what := fmt.Sprintf("killed at %s number %d", calls, n)
+			d.output("rebuild")
+			if refusal := d.startOrRefuse("--offline"); refusal != "" {
+				t.Fatalf("%s: %s", what, refusal)
+			}
+			d.complete(what)
+		}
+		if len(killed) == 0 {
+			t.Errorf("it was never killed at %s", calls)
+		}
+		t.Logf("killed at %s %v", calls, killed)
+	}
 }
 
 // modproxy is killed so under load: all that a client was given is there.
