@@ -26,6 +26,13 @@ const maxDocs = 16
 // document of each of the first [maxDocs] versions. What a registry does not say is not in the answer, which may be
 // there beside an error. Errors: [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
+	g := c.gate(serviceOf{m.Host, modulesV1})
+	select {
+	case g.dates <- struct{}{}:
+		defer func() { <-g.dates }()
+	case <-ctx.Done():
+		return nil, failed("dates", m.At(""), fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx)))
+	}
 	path := strings.TrimSuffix(modulePath(m, ""), "/") + "?include=module-versions"
 	dates, err := question(ctx, c, serviceOf{m.Host, modulesV2}, path, maxDocument, readDates)
 	if err == nil || inTrouble(err) {

@@ -1,11 +1,13 @@
 package upstream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,18 +116,19 @@ func TestPublishedInTrouble(t *testing.T) {
 		{registrytest.Knobs{Status: 500}, nil},
 		{registrytest.Knobs{Status: 204}, nil},
 	} {
-		u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
-		client := newClient(t, u, nil)
-		u.Set(registrytest.Dates, c.knobs)
-		for range 2 {
+		t.Run(fmt.Sprintf("%+v", c.knobs), func(t *testing.T) {
+			t.Parallel() // most of the time is waiting
+			u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
+			client := newClient(t, u, nil)
+			u.Set(registrytest.Dates, c.knobs)
 			got, err := client.Published(t.Context(), networkOf(u), []string{"1.0.0"})
 			if !errors.Is(err, c.want) || len(got) != 0 {
-				t.Errorf("%+v: %s, %v; want %v", c.knobs, said(got), err, c.want)
+				t.Errorf("%s, %v; want %v", said(got), err, c.want)
 			}
-		}
-		if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
-			t.Errorf("%+v: versions: %v", c.knobs, err)
-		}
+			if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
+				t.Errorf("versions: %v", err)
+			}
+		})
 	}
 }
 
@@ -136,5 +139,29 @@ func TestPublishedShowsToken(t *testing.T) {
 	client := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret("open sesame")}})
 	if got, err := client.Published(t.Context(), networkOf(u), nil); len(got) != 2 || err != nil {
 		t.Errorf("%s, %v", said(got), err)
+	}
+}
+
+// A registry that is slow to say its dates answers what the protocol asks for all the same.
+func TestSlowDatesHoldNothingUp(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte(module+v2)))
+	client := newClient(t, u, nil)
+	u.Set(registrytest.Dates, registrytest.Knobs{Hold: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for range 40 {
+		asking.Go(func() { _, _ = client.Published(ctx, networkOf(u), nil) })
+	}
+	for end := time.Now().Add(10 * time.Second); u.Count(registrytest.Dates) < 4 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil || time.Since(began) > time.Second {
+		t.Errorf("versions: %v, after %v", err, time.Since(began))
+	}
+	if n := u.Count(registrytest.Dates); n > 12 { // each is sent three times at most
+		t.Errorf("beside %d questions for dates", n)
 	}
 }
