@@ -77,7 +77,7 @@ func (s *Server) checkLedger(ctx context.Context) *store.Damage {
 		return &store.Damage{Kind: ledgerDamaged, Text: err.Error()}
 	case err != nil:
 		return &store.Damage{Kind: store.Unreadable, Text: "the ledger: " + err.Error()}
-	case s.Ledger != nil && s.Ledger.Tree().N > 0:
+	case s.Ledger != nil && s.Ledger.HasRecords():
 		return nil
 	}
 	for range s.Store.Records.List(ctx, cache.PackageKind, "") {

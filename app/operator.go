@@ -98,9 +98,11 @@ func (a *App) openPackages() error {
 		a.damage = a.openLedgerAlone(admin.LedgerNow)
 	}
 	a.Cache = &cache.Registry{Store: a.Store}
-	if a.Ledger != nil && a.Ledger.Tree().N > 0 { // else it says nothing of what is kept
-		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
+	if a.Ledger != nil {
 		a.gate = &policy.Gate{Ledger: a.Ledger}
+	}
+	if a.Ledger != nil && a.Ledger.HasRecords() { // else it says nothing of what is kept
+		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
 	}
 	return nil
 }

@@ -211,7 +211,7 @@ func (a *App) openLedger(ctx context.Context) (err error) {
 	if errors.Is(err, syscall.EROFS) {
 		a.Ledger, err = ledger.OpenReadOnly(dir)
 	}
-	if err != nil || a.Ledger.Tree().N > 0 {
+	if err != nil || a.Ledger.HasRecords() {
 		return err
 	}
 	for _, err := range a.Store.Records.List(ctx, cache.PackageKind, "") {

@@ -55,6 +55,13 @@ func (l *Log) Tree() tlog.Tree {
 	return l.tree
 }
 
+// HasRecords reports whether there is a record of any version. Decisions are none.
+func (l *Log) HasRecords() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.book.pins) > 0
+}
+
 // VerifierKey returns what a sumdb client needs to check the log: its name, a number and a public key.
 func (l *Log) VerifierKey() string { return l.signer.public }
 
