@@ -58,6 +58,9 @@ func TestSuggest(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
+		if strings.Contains(string(text), "+") {
+			t.Fatalf("build metadata, which does not count, in\n%s", text)
+		}
 		if !bounds && len(rules.Rules) != len(has) {
 			t.Fatalf("%d rules for %d modules\n%s", len(rules.Rules), len(has), text)
 		}

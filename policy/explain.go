@@ -65,15 +65,15 @@ func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
 	before := len(steps)
 	for i := range j.rules.Rules {
 		rule := &j.rules.Rules[i]
+		if rule.Locked == nil && !rules[rule] {
+			continue
+		}
 		step := Step{Place: rule.Place, Rule: rule.String()}
 		switch {
 		case rule.Locked != nil:
-			step = j.explainLocked(step, rule, locks, facts.Sum)
-			if step.Says == "" {
+			if step = j.explainLocked(step, rule, locks, facts.Sum); step.Says == "" {
 				continue
 			}
-		case !rules[rule]:
-			continue
 		case !rule.isFor(j.groups):
 			step.Says = forOthers(rule)
 		case !rule.Deny.IsZero() && rule.Versions.Covers(v):
@@ -99,14 +99,15 @@ func (s *state) explainModule(sel *Selection) []Step {
 	before := len(steps)
 	for i := range sel.rules.Rules {
 		rule := &sel.rules.Rules[i]
+		if rule.Locked == nil && !rules[rule] {
+			continue
+		}
 		step := Step{Place: rule.Place, Rule: rule.String()}
 		switch {
 		case rule.Locked != nil:
 			if step = sel.explainLocked(step, rule, sel.rules.locked[fold(sel.module.At(""))], ""); step.Says == "" {
 				continue
 			}
-		case !rules[rule]:
-			continue
 		case !rule.isFor(sel.groups):
 			step.Says = forOthers(rule)
 		case rule.Deny.IsZero():

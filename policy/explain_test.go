@@ -44,7 +44,8 @@ func (m maker) world() (*policy.Gate, modproxy.ModuleVersion) {
 		s[module()] = modproxy.Sight{Met: time.Now().Add(-2 * time.Hour), Versions: seen}
 	}
 	if c.DefaultDeny && m.Intn(2) == 0 {
-		c.Rules = append(c.Rules, policy.Rule{Place: "lock", Locked: []policy.Locked{{about, "h1:a"}}})
+		locked := []policy.Locked{{about, "h1:a"}, {about, "h1:b"}}
+		c.Rules = append(c.Rules, policy.Rule{Place: "lock", Locked: locked[:1+m.Intn(2)]})
 	}
 	if c.DefaultDeny && m.Intn(8) == 0 { // few are only unapproved by chance
 		c.Rules = append(c.Rules, policy.Rule{Place: "review", Allow: pattern(m.t, "*/*/*/*"), Approval: true})

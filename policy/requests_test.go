@@ -95,6 +95,42 @@ func TestRequestsFail(t *testing.T) {
 	equal(t, "written twice", requested(t, r)[0].Count, 4)
 }
 
+// failing are records that cannot be changed, and what happens meanwhile.
+type failing struct {
+	store.Records
+	during func()
+}
+
+func (f failing) Put(context.Context, store.Record) (uint64, error) {
+	f.during()
+	return 0, errors.New("no disk")
+}
+
+// What fails to be recorded takes no more memory, whatever is seen meanwhile.
+func TestRequestsFailForLong(t *testing.T) {
+	var m storetest.Memory
+	r, n := &policy.Requests{}, 0
+	r.Records = failing{m.Records(), func() {
+		for range 10 {
+			r.See(vpc.At(fmt.Sprintf("%d.0.0", n)), asker("a"))
+			n++
+		}
+	}}
+	r.See(vpc.At("1.0.0"), asker("a"))
+	for range 20 {
+		if err := r.Write(t.Context()); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	r.Records = m.Records()
+	for range 20 {
+		write(t, r)
+	}
+	if got := len(requested(t, r)); n < 5000 || got != 256 {
+		t.Errorf("%d of %d versions were kept", got, n)
+	}
+}
+
 // A damaged record is replaced, and does not keep others from being listed.
 func TestRequestsDamaged(t *testing.T) {
 	var m storetest.Memory
