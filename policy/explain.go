@@ -27,7 +27,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, 
 	}
 	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
 	if v.Version == "" {
-		verdict, err := g.decide(ctx, s, v, "")
+		verdict, err := g.decide(ctx, s, sel, v, "")
 		return verdict, s.explainModule(sel), err
 	}
 	version, err := modproxy.ParseVersion(v.Version)

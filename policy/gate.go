@@ -149,6 +149,14 @@ func (g *Gate) now(ctx context.Context) (*state, error) {
 // idle reports whether everything is allowed.
 func (s *state) idle() bool { return s.rules.trivial && len(s.decisions) == 0 }
 
+// of returns the rules for a module and the client of ctx; nil when everything is allowed.
+func (s *state) of(ctx context.Context, m modproxy.Module) *Selection {
+	if s.idle() {
+		return nil
+	}
+	return s.selection(m, modproxy.AskerOf(ctx).Groups)
+}
+
 func (s *state) selection(m modproxy.Module, groups []string) *Selection {
 	key := selectionKey{module: m}
 	for _, group := range groups {
@@ -172,44 +180,40 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, e
 	if err != nil || s.idle() {
 		return Verdict{Outcome: Allowed}, err
 	}
-	return g.decide(ctx, s, v, "")
+	return g.decide(ctx, s, s.of(ctx, v.Module), v, "")
 }
 
 // Check returns an error if a version, or a module as a whole, is refused whoever asks for it. It is for what asks
-// registries without a client. In audit mode nothing is refused.
+// registries without a client. In audit mode nothing is refused but what is [Reserved].
 //
 // Errors: [*Refusal]; those of Decide.
 func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
-	s, err := g.now(ctx)
-	if err != nil || s.idle() || s.rules.Audit {
-		return err
-	}
-	verdict, err := g.decideBy(ctx, s, s.rules.forAnybody(v.Module), v, "")
-	if err == nil && verdict.Refused() {
-		err = &Refusal{verdict, v, s.rules.Contact}
-	}
-	return err
+	return g.check(ctx, v, func(s *state) *Selection { return s.rules.forAnybody(v.Module) })
 }
 
 // CheckClient is Check for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
+	return g.check(ctx, v, func(s *state) *Selection { return s.of(ctx, v.Module) })
+}
+
+func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, by func(*state) *Selection) error {
 	s, err := g.now(ctx)
-	if err != nil || s.idle() || s.rules.Audit {
+	if err != nil || s.idle() {
 		return err
 	}
-	verdict, err := g.decide(ctx, s, v, "")
-	if err == nil && verdict.Refused() {
-		err = &Refusal{verdict, v, s.rules.Contact}
+	verdict, err := g.decide(ctx, s, by(s), v, "")
+	switch {
+	case s.rules.Audit && verdict.Outcome != Reserved:
+		return nil
+	case err == nil && verdict.Refused():
+		return &Refusal{verdict, v, s.rules.Contact}
 	}
 	return err
 }
 
-// decide returns the verdict about a version. content is what it has, if that is known better than the ledger knows it.
-func (g *Gate) decide(ctx context.Context, s *state, v modproxy.ModuleVersion, content modproxy.Sum) (Verdict, error) {
-	return g.decideBy(ctx, s, s.selection(v.Module, modproxy.AskerOf(ctx).Groups), v, content)
-}
-
-func (g *Gate) decideBy(
+// decide returns the verdict about a version of the module of sel. content is what it has, if that is known better than the
+// ledger knows it.
+func (g *Gate) decide(
 	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum,
 ) (Verdict, error) {
 	if v.Version == "" {
@@ -223,7 +227,8 @@ func (g *Gate) decideBy(
 	if err != nil {
 		return Verdict{}, err
 	}
-	return g.judge(ctx, s, sel).verdict(version, content)
+	judge := g.judge(ctx, s, sel)
+	return judge.verdict(version, content)
 }
 
 // see records what a document lists: it may have been kept before anything looked on.
@@ -245,8 +250,8 @@ type judge struct {
 	now      time.Time
 }
 
-func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) *judge {
-	return &judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module), now: time.Now()}
+func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) judge {
+	return judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module), now: time.Now()}
 }
 
 // look asks for the sight of the module.

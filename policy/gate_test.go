@@ -297,6 +297,7 @@ func TestCheck(t *testing.T) {
 		"module, some of it": {rules(t, "allow group=a "+all, "deny "+all+" 1.0.0"), "", false},
 		"module, denied":     {rules(t, "allow group=a "+all, "deny "+all), "", true},
 		"module, by nothing": {rules(t), "", true},
+		"audit, reserved":    {compile(t, policy.Config{Audit: true, Reserved: []policy.Reserve{{Namespace: "acme"}}}), "1.0.0", true},
 		"audit":              {compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all)}}), "1.0.0", false},
 	} {
 		g := &policy.Gate{Ledger: &book{}}

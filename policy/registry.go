@@ -42,8 +42,9 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 		}
 		return r.Next.Versions(ctx, m)
 	}
-	if !s.rules.Audit || s.rules.reserved(m.Host, m.Namespace) != nil { // else the versions are observed
-		if err := r.pass(ctx, s, "versions", m.At(""), ""); err != nil {
+	sel := s.of(ctx, m)
+	if !s.rules.Audit || sel.reserved != nil { // else the versions are observed
+		if err := r.pass(ctx, s, sel, "versions", m.At(""), ""); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +52,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	if err != nil {
 		return nil, err
 	}
-	return r.filter(ctx, s, m, v)
+	return r.filter(ctx, s, sel, v)
 }
 
 // list is what is allowed of a versions document, for a while.
@@ -75,13 +76,12 @@ const (
 )
 
 // filter returns what is allowed of v.
-func (r *Registry) filter(ctx context.Context, s *state, m modproxy.Module, v *modproxy.Versions) (*modproxy.Versions, error) {
-	asker := modproxy.AskerOf(ctx)
-	key := listKey{s.selection(m, asker.Groups), v.ETag}
+func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (*modproxy.Versions, error) {
+	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag}
 	l, ok := s.lists.Get(key)
 	if !ok || !time.Now().Before(l.until) {
 		var err error
-		if l, err = r.judge(ctx, s, key.selection, v); err != nil {
+		if l, err = r.judge(ctx, s, sel, v); err != nil {
 			if s.rules.Audit {
 				return v, nil
 			}
@@ -145,14 +145,15 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	if err != nil {
 		return modproxy.Location{}, wrap("location", v, err)
 	}
-	if err := r.pass(ctx, s, "location", v, ""); err != nil {
+	sel := s.of(ctx, v.Module)
+	if err := r.pass(ctx, s, sel, "location", v, ""); err != nil {
 		return modproxy.Location{}, err
 	}
 	l, err := r.Next.Location(ctx, v)
-	if err != nil || !l.Kept || s.idle() || !s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked {
+	if err != nil || !l.Kept || sel == nil || !sel.locked {
 		return l, err
 	}
-	return l, r.pass(ctx, s, "location", v, "") // its content is known by now, and clients show why a location is refused
+	return l, r.pass(ctx, s, sel, "location", v, "") // its content is known by now, and clients show why a location is refused
 }
 
 // Package returns the answer of Next.
@@ -163,7 +164,8 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if err != nil {
 		return nil, wrap("package", v, err)
 	}
-	if err := r.pass(ctx, s, "package", v, ""); err != nil {
+	sel := s.of(ctx, v.Module)
+	if err := r.pass(ctx, s, sel, "package", v, ""); err != nil {
 		return nil, err
 	}
 	p, err := r.Next.Package(ctx, v)
@@ -171,7 +173,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		return nil, err
 	}
 	g := &guard{p.ReadSeekCloser, r, ctx, v, p.Sum, s, time.Now()}
-	if !s.idle() && s.selection(v.Module, modproxy.AskerOf(ctx).Groups).locked {
+	if sel != nil && sel.locked {
 		g.state = nil // its content is known by now
 	}
 	if err := g.check(); err != nil { // fetching it takes time
@@ -182,12 +184,15 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	return &guarded, nil
 }
 
-// pass returns an error if v is refused. content is what it has, if that is known.
-func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.ModuleVersion, content modproxy.Sum) error {
-	if s.idle() {
+// pass returns an error if v is refused by sel, which is nil when everything is allowed. content is what it has, if that is
+// known.
+func (r *Registry) pass(
+	ctx context.Context, s *state, sel *Selection, op string, v modproxy.ModuleVersion, content modproxy.Sum,
+) error {
+	if sel == nil {
 		return nil
 	}
-	verdict, err := r.Gate.decide(ctx, s, v, content)
+	verdict, err := r.Gate.decide(ctx, s, sel, v, content)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
 		switch list, err := r.Next.Versions(ctx, v.Module); {
 		case err == nil:
@@ -195,7 +200,7 @@ func (r *Registry) pass(ctx context.Context, s *state, op string, v modproxy.Mod
 		case !s.rules.Audit:
 			return err
 		}
-		verdict, err = r.Gate.decide(ctx, s, v, content)
+		verdict, err = r.Gate.decide(ctx, s, sel, v, content)
 	}
 	switch {
 	case err != nil && s.rules.Audit:
