@@ -165,9 +165,13 @@ func TestPolicyHasOneVerdict(t *testing.T) {
 			}
 		}
 	})
-	p.run("ledger", func(t *testing.T) { // is evidence: it has no bytes, and asks nobody
-		for _, path := range []string{"/-/sumdb/lookup/up-b.test/gate/cold/aws@v1.0.0", "/-/sumdb/lookup/up-b.test/gate/denied/aws@v1.0.0"} {
-			p.ask(http.MethodGet, path)
+	p.run("ledger", func(t *testing.T) {
+		name, _, _ := strings.Cut(string(p.ask(http.MethodGet, "/-/sumdb/key").Body), "+")
+		for _, m := range []string{"cold", "denied", "!denied"} {
+			path := "/-/sumdb/" + name + "/lookup/up-b.test/gate/" + m + "/aws@v1.0.0"
+			if a := p.ask(http.MethodGet, path); a.Status != http.StatusForbidden || !strings.Contains(a.Said(), gone) {
+				t.Errorf("%s: %d %s", path, a.Status, a.Said())
+			}
 		}
 		if out := p.operate("refresh", "--all"); strings.Contains(out, "denied") {
 			t.Errorf("refreshed: %s", out)
