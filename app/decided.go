@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// DecidedLedger is the ledger of a data directory, for reading, with the decisions that are in it. The rules of the policy
-// are not: for those who only have the directory they are not known.
+// DecidedLedger is the ledger of a data directory, for reading, with the decisions that are in it. The rules of the
+// policy are not: for those who only have the directory they are not known.
 type DecidedLedger struct {
 	*ledger.Log
 	gate *policy.Gate

@@ -51,6 +51,14 @@ func newStanding(d *modproxy.Decision) standing {
 	return s
 }
 
+// about reports whether the decision is about a version.
+func (s standing) about(v modproxy.Version) bool {
+	if s.Action == modproxy.Approve {
+		return s.versions.Selects(v)
+	}
+	return s.versions.Covers(v)
+}
+
 // list returns where s belongs.
 func (k *kept) list(s standing) *map[string]standing {
 	if s.exact != nil {
@@ -88,8 +96,7 @@ func (k *kept) all() []standing {
 func (k *kept) of(v modproxy.Version, ranks []string) *modproxy.Decision {
 	var last standing
 	see := func(s standing, ok bool) {
-		about := ok && (s.Action == modproxy.Approve && s.versions.Selects(v) || s.Action != modproxy.Approve && s.versions.Covers(v))
-		if about && (last.Decision == nil || s.number > last.number) {
+		if ok && s.about(v) && (last.Decision == nil || s.number > last.number) {
 			last = s
 		}
 	}
@@ -171,8 +178,8 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 	return stands
 }
 
-// Place returns the decision in force that d takes the place of, or nil, and the others in force that are of its kind and
-// about its module.
+// Place returns the decision in force that d takes the place of, or nil, and the others in force that are of its kind
+// and about its module.
 func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (was *modproxy.Decision, others []modproxy.Decision, err error) {
 	s, err := g.now(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Remarks returns what whoever makes a decision should know, a clause each: what no longer counts then, and what keeps the
-// decision from having an effect, for any client. The decision need not be made.
+// Remarks returns what whoever makes a decision should know, a clause each: what no longer counts then, and what keeps
+// the decision from having an effect, for any client. The decision need not be made.
 func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	s, err := g.now(ctx)
 	if err != nil {

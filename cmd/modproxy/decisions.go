@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 )
 
-// newDecisionCommands returns the verbs by which operators decide about versions, and the one that lists what was decided.
+// newDecisionCommands returns the verbs by which operators decide about versions, and the one that lists decisions.
 func newDecisionCommands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newApproveCommand(env), newRejectCommand(env), newBlockCommand(env), newUnblockCommand(env), newDeprecateCommand(env),
