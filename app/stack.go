@@ -77,7 +77,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
-		router := &upstream.Router{Default: client, May: a.gate.Reserved}
+		router := &upstream.Router{Default: client, Reserve: a.gate}
 		pinned := &ledger.Registry{Next: router, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = router
 		a.sights.Next, a.sights.Dates = pinned, router

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -29,26 +30,29 @@ func (r *Refusal) why(ask string) string {
 	switch r.Outcome {
 	case Denied:
 		return fmt.Sprintf("%s (%s denies %s%s); %s", cmp.Or(r.Rule.Reason, "a rule denies it"),
-			r.Rule.Place, r.Rule.Deny, versionsOf(r.Rule), ask)
+			r.place(), r.Rule.Deny, versionsOf(r.Rule), ask)
 	case TooYoung:
 		until := "once it is known to have been listed for that long"
 		if !r.Until.IsZero() {
 			until = "from " + day(r.Until.Add(time.Minute-1)) + " on"
 		}
 		return fmt.Sprintf("a version may be used when it has been listed for %s (%s): try again %s, or choose an older version; %s for an exemption",
-			inDays(r.Rule.MinAge), r.Rule.Place, until, ask)
+			inDays(r.Rule.MinAge), r.place(), until, ask)
 	case Unapproved:
-		return fmt.Sprintf("it waits for approval (%s): %s to approve it", r.Rule.Place, ask)
+		return fmt.Sprintf("it waits for approval (%s): %s to approve it", r.place(), ask)
 	case Rejected, Blocked:
 		d := r.Decision
 		return fmt.Sprintf("%s on %s by %s: %s; %s", r.Outcome, day(d.Time), d.By, cmp.Or(d.Reason, "no reason is given"), ask)
 	case Reserved:
 		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
 	case NotLocked:
-		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.Rule.Place, ask)
+		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.place(), ask)
 	}
 	return "no rule allows it: " + ask + " to have it allowed"
 }
+
+// place returns where the rule stands, without the directories, which are no concern of users.
+func (r *Refusal) place() string { return filepath.Base(r.Rule.Place) }
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 

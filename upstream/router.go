@@ -24,16 +24,21 @@ type Registry interface {
 type Router struct {
 	Hosts   map[string]Registry // by normalised hostname
 	Default Registry            // of all other hosts
-	// May, if not nil, returns why a host must not be asked about a namespace. Every question passes it.
-	May func(host, namespace string) error
+	Reserve Reserve             // asked before every question; nil keeps nothing
+}
+
+// Reserve keeps namespaces for some registries.
+type Reserve interface {
+	// Reserved returns why a host must not be asked about a namespace, or nil.
+	Reserved(host, namespace string) error
 }
 
 var _ Registry = (*Router)(nil)
 
 // of returns what answers for a host, or nil and why it is not asked about a namespace.
 func (r *Router) of(host, namespace string) (Registry, error) {
-	if r.May != nil {
-		if err := r.May(host, namespace); err != nil {
+	if r.Reserve != nil {
+		if err := r.Reserve.Reserved(host, namespace); err != nil {
 			return nil, err
 		}
 	}

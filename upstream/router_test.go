@@ -37,16 +37,20 @@ func (r refuses) Published(context.Context, modproxy.Module, []string) (map[stri
 
 func (r refuses) Provider(context.Context, string, string) ([]byte, error) { return nil, r.error }
 
+type reserve func(host, namespace string) error
+
+func (r reserve) Reserved(host, namespace string) error { return r(host, namespace) }
+
 // A registry of another kind answers every question about its host, and none about others. What may not be asked reaches none.
 func TestRouter(t *testing.T) {
 	own, others := refuses{errors.New("own")}, refuses{errors.New("others")}
 	never := errors.New("never")
-	r := &upstream.Router{Hosts: map[string]upstream.Registry{"own.example": own}, Default: others, May: func(host, namespace string) error {
+	r := &upstream.Router{Hosts: map[string]upstream.Registry{"own.example": own}, Default: others, Reserve: reserve(func(host, namespace string) error {
 		if host == "public.example" && namespace == "acme" {
 			return never
 		}
 		return nil
-	}}
+	})}
 	for host, want := range map[string]error{"own.example": own.error, "registry.example": others.error, "": others.error, "public.example": never} {
 		v := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.0.0")
 		_, versions := r.Versions(t.Context(), v.Module)
