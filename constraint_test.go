@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apparentlymart/go-versions/versions"
 	goversion "github.com/hashicorp/go-version"
 
 	"github.com/modproxy/modproxy"
@@ -119,4 +120,68 @@ func FuzzConstraint(f *testing.F) {
 			t.Fatalf("%q selects the pre-release %s", text, v)
 		}
 	})
+}
+
+// clientSelects is what both clients do with a version in a list (internal/initwd/module_install.go of Terraform 1.11 and
+// OpenTofu 1.12): hashicorp/go-version judges every version, and apparentlymart/go-versions a pre-release as well, by the text
+// of the constraint, which it reads by other rules. OpenTofu tries again without a v before the numbers.
+func clientSelects(t *testing.T, text, version string) bool {
+	t.Helper()
+	required, err := goversion.NewConstraint(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := goversion.Must(goversion.NewVersion(version))
+	if v.Prerelease() != "" {
+		acceptable, err := versions.MeetingConstraintsString(required.String())
+		if err != nil {
+			return false
+		}
+		theirs, err := versions.ParseVersion(v.String())
+		if err != nil || !acceptable.Has(theirs) {
+			return false
+		}
+	}
+	return required.Check(v)
+}
+
+// The clients choose by two libraries, which differ in corners. A rule selects what both clients choose, but for the rows
+// that say why not.
+func TestConstraintsOfTheClients(t *testing.T) {
+	for _, test := range []struct {
+		constraint, version string
+		client, selects     bool
+		why                 string
+	}{
+		{"1.2.3", "1.2.3", true, true, ""},
+		{"~> 1.2", "1.9.0", true, true, ""},
+		{"~> 1.2", "1.9.0-rc1", false, false, ""},
+		{"1.2.3-rc1", "1.2.3-rc1", true, true, ""},
+		{"=1.2.3-rc1", "1.2.3-rc1", true, true, ""},
+		{"= 1.2.3-rc1", "1.2.3-rc1", false, true, "go-versions has no blank behind the sign; a rule that names a version means it"},
+		{">= 1.2.3-rc1", "1.2.3-rc1", false, false, "go-version would choose it, go-versions wants it exactly"},
+		{">= 1.2.3-rc1", "1.2.3", true, true, ""},
+		{"~> 1.2.3-rc1", "1.2.3-rc1", false, false, "the same"},
+		{"1.2.3-rc1, >= 1.0.0", "1.2.3-rc1", false, false, "go-versions has no commas"},
+		{"1.2.3-rc1, 1.2.3-rc1", "1.2.3-rc1", false, false, "the same"},
+		{"!= 1.2.3-rc1", "1.2.3-rc2", false, false, ""},
+		{"!= 1.2.3-rc1", "1.2.3", true, true, ""},
+		{"1.2.3+a", "1.2.3+b", true, true, "build metadata does not count"},
+		{"v1.2.3-rc1", "1.2.3-rc1", false, true, "go-versions knows no v: OpenTofu tries without it, Terraform does not choose it"},
+		{"= v1.2.3", "1.2.3", true, true, ""},
+	} {
+		if got := clientSelects(t, test.constraint, test.version); got != test.client {
+			t.Errorf("%q and %s: the libraries choose it: %v, want %v", test.constraint, test.version, got, test.client)
+		}
+		v, err := modproxy.ParseVersion(test.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := constraint(t, test.constraint).Selects(v); got != test.selects {
+			t.Errorf("%q and %s: selects %v, want %v (%s)", test.constraint, test.version, got, test.selects, test.why)
+		}
+		if test.client != test.selects && test.why == "" {
+			t.Errorf("%q and %s: the difference has no reason", test.constraint, test.version)
+		}
+	}
 }

@@ -3,6 +3,7 @@ module github.com/modproxy/modproxy
 go 1.26.0
 
 require (
+	github.com/apparentlymart/go-versions v1.0.3
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/goccy/go-yaml v1.19.2

@@ -38,6 +38,7 @@ var homes = map[string][]string{
 	"github.com/rogpeppe/go-internal/txtar":      {"test/registrytest"},
 	"github.com/google/go-cmp":                   {},
 	"github.com/hashicorp/go-version":            {},
+	"github.com/apparentlymart/go-versions":      {},
 	"github.com/rogpeppe/go-internal/testscript": {},
 }
 

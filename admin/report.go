@@ -49,7 +49,9 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 		if err != nil {
 			return done, err
 		}
-		kept[rec.ModuleVersion] = kept[rec.ModuleVersion]
+		if _, listed := kept[rec.ModuleVersion]; !listed {
+			kept[rec.ModuleVersion] = false
+		}
 	}
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	byName := func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) }
