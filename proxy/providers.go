@@ -68,7 +68,7 @@ func (h *Handler) askProvider(ctx context.Context, host, path string) ([]byte, e
 	defer cancel()
 	document, err := h.cfg.Providers.Provider(ctx, host, path)
 	if errors.Is(err, modproxy.ErrDenied) { // of a 403 clients say that they need credentials, and not why
-		err = &modproxy.Lasting{Err: err}
+		err = &requestError{http.StatusConflict, err}
 	}
 	return document, err
 }
