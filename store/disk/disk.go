@@ -62,6 +62,8 @@ type Directory struct {
 	closed bool
 
 	writing sync.Mutex                        // see begin
+	waiting sync.Mutex                        // held for a moment, for updates
+	updates []*update                         // that wait for writing
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
 }
 

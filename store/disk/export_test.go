@@ -49,3 +49,10 @@ func (d *Directory) Path(elem ...string) string { return d.path(elem...) }
 
 // Flushes reports whether a change of the index is flushed before it returns.
 func (d *Directory) Flushes() bool { return !d.db.NoSync }
+
+// Waiting returns the number of updates that wait for their turn.
+func (d *Directory) Waiting() int {
+	d.waiting.Lock()
+	defer d.waiting.Unlock()
+	return len(d.updates)
+}

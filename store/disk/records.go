@@ -62,11 +62,12 @@ func (x records) Put(ctx context.Context, r store.Record) (revision uint64, err 
 				return err
 			}
 		}
-		if r.Revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
+		if revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
 			return err
 		}
-		revision = r.Revision
-		return errors.Join(remove(tx, old), insert(tx, r))
+		now := r
+		now.Revision = revision
+		return errors.Join(remove(tx, old), insert(tx, now))
 	})
 	return revision, err
 }
