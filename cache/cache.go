@@ -39,6 +39,12 @@ type Ledger interface {
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
+// Gate says what may be fetched.
+type Gate interface {
+	// CheckFetch returns an error if a version must not be fetched: [modproxy.ErrDenied] if it is refused.
+	CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error
+}
+
 // Registry keeps the answers and packages of Next. Its fields are set before the first question. It is safe for
 // concurrent use.
 type Registry struct {
@@ -47,6 +53,7 @@ type Registry struct {
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
+	Gate   Gate   // asked again when a fetch has its turn, before which it may have waited long; nil refuses nothing
 
 	Fresh        time.Duration // how long a versions document is served without asking again
 	MaxStale     time.Duration // how long after it was asked for a document is served while Next fails

@@ -28,6 +28,8 @@ type fetchSource[K comparable, V any] interface {
 	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist] when k
 	// has to be fetched.
 	sound(ctx context.Context, k K) (V, error)
+	// refused returns why k must not be fetched, or nil.
+	refused(ctx context.Context, k K) error
 	fetch(ctx context.Context, k K) (V, error)
 	// holds reports whether a fetch that failed would fail again.
 	holds(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
@@ -51,6 +53,11 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 		if err := f.failure(ctx, k); err != nil {
 			return v, err
 		}
+		give, err := f.turn(ctx, k)
+		if err != nil {
+			return v, k.wrap("package", err)
+		}
+		defer give()
 		remember := f.failed.begin(k)
 		if v, err = f.inTurn(ctx, k); err == nil {
 			f.failed.drop(k)
@@ -77,13 +84,21 @@ func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 	return failed
 }
 
-// inTurn waits for a turn and fetches k.
-func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
-	give, err := f.turns.take(f.work.ending, k.publisher())
+// turn waits for a turn to fetch k, which may be refused by then. give gives it back.
+func (f *fetches[K, V]) turn(ctx context.Context, k K) (give func(), err error) {
+	give, err = f.turns.take(f.work.ending, k.publisher())
 	if err != nil {
-		return v, err
+		return nil, err
 	}
-	defer give()
+	if err := f.source.refused(ctx, k); err != nil {
+		give()
+		return nil, settle(err)
+	}
+	return give, nil
+}
+
+// inTurn fetches k.
+func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	ctx, cancel := f.work.detach(ctx, f.timeout)
 	defer cancel()
 	ctx, release := f.turns.hold(ctx)
@@ -111,7 +126,7 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 }
 
 // fail returns what those are told that wait for a fetch of k that ended with err: a [modproxy.FetchFailed], unless
-// it was stopped or sent away.
+// it was stopped.
 func (f *fetches[K, V]) fail(k K, err error) error {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
@@ -120,8 +135,6 @@ func (f *fetches[K, V]) fail(k K, err error) error {
 	switch {
 	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
 		return k.wrap("package", errClosing)
-	case errors.Is(err, errCrowded):
-		return k.wrap("package", err)
 	case errors.As(err, &storage), errors.As(settled, &full):
 		pause = min(pause, storagePause)
 	case errors.As(err, &fixed):

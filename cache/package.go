@@ -88,6 +88,14 @@ func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed
 	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // which is how exact the ledger is
 }
 
+// refused implements fetchSource.
+func (r packages) refused(ctx context.Context, k key) error {
+	if r.Gate == nil {
+		return nil
+	}
+	return r.Gate.CheckFetch(ctx, k.ModuleVersion)
+}
+
 // fetch implements fetchSource.
 func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	defer r.located.drop(k)

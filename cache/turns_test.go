@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 )
 
 // The packages of one publisher that do not come to an end leave turns, and places
@@ -83,5 +85,42 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 		}
 		mustClose(t, f.Registry)
 		dripping.Wait()
+	})
+}
+
+// forbids is a gate that refuses everything once it is closed.
+type forbids struct{ closed atomic.Bool }
+
+func (g *forbids) CheckFetch(_ context.Context, v modproxy.ModuleVersion) error {
+	if g.closed.Load() {
+		return fmt.Errorf("%w: blocked meanwhile", modproxy.ErrDenied)
+	}
+	return nil
+}
+
+// What is refused while it waits for a turn is not asked for, and that is forgotten once it is allowed again.
+func TestRefusedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, gate := newFixture(t), &forbids{}
+		f.Gate = gate
+		f.Fetches = 1
+		f.next.change(func(n *next) { n.delay = time.Minute })
+		var group sync.WaitGroup
+		group.Go(func() { f.fetch(t, "1.0.0") })
+		synctest.Wait()
+		group.Go(func() {
+			if _, err := read(f.Registry, "1.1.0"); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "blocked meanwhile") {
+				t.Errorf("what was refused while it waited: %v", err)
+			}
+		})
+		synctest.Wait()
+		gate.closed.Store(true)
+		group.Wait()
+		equal(t, "location asked", f.next.asked("location"), 1)
+		equal(t, "package asked", f.next.asked("package"), 1)
+		equal(t, "started", f.events.count(cache.FetchStarted), 1)
+		gate.closed.Store(false)
+		f.fetch(t, "1.1.0")
+		equal(t, "package asked", f.next.asked("package"), 2)
 	})
 }

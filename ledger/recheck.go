@@ -95,6 +95,9 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 		return seen
 	}
 	defer done()
+	if r.Gate.Check(ctx, rec.ModuleVersion) != nil { // by now
+		return seen
+	}
 	fetching, cancel := context.WithTimeout(ctx, r.FetchTimeout)
 	defer cancel()
 	p, err := r.Registry.Next.Package(fetching, rec.ModuleVersion)

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,6 +27,7 @@ type mover struct {
 	err     error
 	sum     string
 	refused string // a version
+	refuses string // a version that is refused as soon as it waits for a turn
 }
 
 func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
@@ -40,6 +42,9 @@ func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, err
 
 func (u *mover) Turn(context.Context, modproxy.Module) (func(), error) {
 	u.turn(1)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refused = cmp.Or(u.refuses, u.refused)
 	return func() { u.turn(-1) }, nil
 }
 
@@ -145,7 +150,10 @@ func TestRecheck(t *testing.T) {
 		if n := u.asked["1.0.0"] - asked; n != 0 || len(events) > 1 {
 			t.Errorf("%d questions about what is refused, events %v", n, events)
 		}
-		u.commits["1.0.0"], u.refused = "0ddba11", ""
+		u.refused, u.refuses = "", "1.0.0"
+		wait(2)
+		want("1.0.0 is refused while it waits for a turn")
+		u.commits["1.0.0"], u.refused, u.refuses = "0ddba11", "", ""
 		u.commits["2.0.0"], u.err = "0ddba11", modproxy.ErrUnavailable // which says nothing about it
 		wait(4)
 		want("2.0.0 cannot be fetched", "2.0.0", "2.0.0")

@@ -191,6 +191,15 @@ func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
 	return g.check(ctx, v, func(s *state) *Selection { return s.rules.forAnybody(v.Module) })
 }
 
+// CheckFetch is Check for a fetch. What waits for approval may be fetched for review.
+func (g *Gate) CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error {
+	err := g.Check(ctx, v)
+	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Outcome == Unapproved {
+		return nil
+	}
+	return err
+}
+
 // CheckClient is Check for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
 	return g.check(ctx, v, func(s *state) *Selection { return s.of(ctx, v.Module) })

@@ -313,6 +313,22 @@ func TestCheck(t *testing.T) {
 	equal(t, "blocked", refusalOf(t, g.Check(t.Context(), vpc.At("1.0.0"))).Outcome, policy.Blocked)
 }
 
+// What waits for approval may be fetched for review, and nothing else that is refused.
+func TestCheckFetch(t *testing.T) {
+	g := gate(rules(t, "allow group=a approval "+all), made{modproxy.Block, "2.0.0"}, made{modproxy.Reject, "3.0.0"})
+	for version, want := range map[string]policy.Outcome{"1.0.0": "", "2.0.0": policy.Blocked, "3.0.0": policy.Rejected} {
+		err := g.CheckFetch(t.Context(), vpc.At(version))
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", version, err)
+			}
+			continue
+		}
+		equal(t, version, refusalOf(t, err).Outcome, want)
+	}
+	equal(t, "asked again", refusalOf(t, g.Check(t.Context(), vpc.At("1.0.0"))).Outcome, policy.Unapproved)
+}
+
 // Groups that look like one when they are written together are different.
 func TestGroupsAreApart(t *testing.T) {
 	f := newFixture(rules(t, "allow group=admin "+all))
