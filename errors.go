@@ -53,6 +53,25 @@ func (e *Lasting) Error() string { return e.Err.Error() }
 
 func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
+// NotKept is an [ErrUnavailable] of a proxy that is offline: what was asked for is not kept.
+type NotKept struct {
+	ModuleVersion      // without a version: no version of the module is kept
+	Lost          bool // it was kept once
+}
+
+func (e *NotKept) Error() string {
+	what, wanted := "not kept", e.Module.String()
+	if e.Lost {
+		what = "no longer kept (evicted, removed or damaged)"
+	}
+	if e.Version != "" {
+		wanted += "@" + e.Version
+	}
+	return what + ", and modproxy is offline; to get it, run on the connected side: modproxy mirror " + wanted
+}
+
+func (e *NotKept) Unwrap() error { return ErrUnavailable }
+
 // NoSpace is an [ErrUnavailable] of storage that has no room for more. What it has is served.
 type NoSpace struct {
 	Err error // what happened; not nil

@@ -48,7 +48,7 @@ type Gate interface {
 // Registry keeps the answers and packages of Next. Its fields are set before the first question. It is safe for
 // concurrent use.
 type Registry struct {
-	// Next is asked for what is not kept. What it gives is in Ledger by then. Nil means offline: nothing is asked, and
+	// Next is asked for what is not kept. What it gives is in Ledger by then. Nil means offline: nobody is asked, and
 	// what is kept is served whatever its age.
 	Next   modproxy.Registry
 	Store  *store.Store
@@ -80,6 +80,7 @@ type Registry struct {
 	located memory[key, modproxy.Location] // of packages that are being fetched
 	records memory[key, *Kept]             // of packages, for recallFor
 	missing memory[key, error]             // versions that Next does not have
+	offered memory[key, *listing]          // what is listed offline, for recallFor
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -105,10 +106,11 @@ func (r *Registry) start() {
 	r.fetching = &background{ending: ending, limit: 2 * maxFetching, of: map[string]int{}}
 	r.turns = &turns{Turns: fair.New(r.Fetches, max(1, r.Fetches*3/4), r.Fetches/8, maxFetching-r.Fetches)}
 	r.versions = documents[key, *listing]{
-		source: listings{r}, store: r.Store, work: r.asking, offline: r.Next == nil, observe: r.observe,
+		source: listings{r}, store: r.Store, work: r.asking, observe: r.observe,
 		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
 	}
 	r.versions.start()
+	r.offered.limit = maxHot
 	r.packages = fetches[key, *Kept]{
 		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
@@ -161,6 +163,7 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.records.remove(match)
 	r.missing.remove(match)
 	r.packages.failed.remove(match)
+	r.offered.remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })
 	if v.Version == "" {
 		r.versions.missing.remove(match)
 	}
@@ -228,12 +231,11 @@ func (k key) wrap(op string, err error) error {
 	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}
 }
 
-// notKept returns the error for a package that is not kept while nothing is asked.
+// notKept returns the error for a package that is not kept while nobody is asked.
 func (r *Registry) notKept(ctx context.Context, k key) error {
-	if _, err := r.Ledger.Lookup(ctx, k.ModuleVersion); err == nil {
-		return errLost
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	_, err := r.Ledger.Lookup(ctx, k.ModuleVersion)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errOffline
+	return &modproxy.NotKept{ModuleVersion: k.ModuleVersion, Lost: err == nil}
 }

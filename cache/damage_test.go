@@ -174,17 +174,17 @@ func TestDamageOffline(t *testing.T) {
 				}
 				r := d.registry(memory, nil)
 				defer mustClose(t, r)
-				var lasting *modproxy.Lasting
+				var gone *modproxy.NotKept
 				for range 2 {
 					data, err := read(r, "1.0.0")
 					if !errors.Is(err, modproxy.ErrUnavailable) || strings.Contains(err.Error(), d.blob) {
 						t.Errorf("%d bytes, %v", len(data), err)
 					}
-					if name == "cut short" && !errors.As(err, &lasting) { // which is seen before anything is sent
+					if name == "cut short" && !errors.As(err, &gone) { // which is seen before anything is sent
 						t.Errorf("%v; want that it is no longer kept", err)
 					}
 				}
-				if _, err := r.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &lasting) || strings.Contains(err.Error(), d.blob) {
+				if _, err := r.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &gone) || strings.Contains(err.Error(), d.blob) {
 					t.Errorf("location: %v", err)
 				}
 			})

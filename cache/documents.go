@@ -22,7 +22,6 @@ type documents[K question, V document[V]] struct {
 	source    source[K, V]
 	store     *store.Store
 	work      *background
-	offline   bool
 	fresh     time.Duration
 	maxStale  time.Duration
 	missesFor time.Duration // how long an ErrNotFound of upstream is remembered
@@ -91,19 +90,15 @@ func (d *documents[K, V]) start() {
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
 
-// get returns the document for k. Its error is [fs.ErrNotExist] when none is kept and nothing is asked.
+// get returns the document for k.
 func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	a, err := d.read(ctx, k)
 	switch {
 	case err != nil:
 		return none, err
-	case a == nil && d.offline:
-		return none, fs.ErrNotExist
 	case a == nil:
 	case a.fresh(d.fresh):
 		return a.kept, nil
-	case d.offline:
-		return a.stale, nil
 	case time.Since(a.asked) <= d.maxStale:
 		return d.refreshed(ctx, k, a)
 	}

@@ -10,11 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-var (
-	errOffline = &modproxy.Lasting{Err: errors.New("not kept, and modproxy is offline")}
-	errLost    = &modproxy.Lasting{Err: errors.New("no longer kept (evicted, removed or damaged), and modproxy is offline")}
-	errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-)
+var errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
 
 // settle makes err, of a question that did not run in its caller's context, an answer to those who wait: the context
 // that ended was not theirs. A layer below has its own times, and says itself when one of them is over.

@@ -68,14 +68,21 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch blob, err := r.Store.Blobs.Stat(ctx, p.Digest); {
-	case lost(err), err == nil && blob.Size != p.Size:
-		return nil, fmt.Errorf("%w: the package of %s", fs.ErrNotExist, k)
-	case err != nil:
+	if err := r.present(ctx, p); err != nil {
 		return nil, err
 	}
 	remember(p, recallFor, 0)
 	return p, nil
+}
+
+// present returns nil if the bytes of p are there, as far as that is known without reading them. Its error is
+// [fs.ErrNotExist] when they are not.
+func (r *Registry) present(ctx context.Context, p *Kept) error {
+	blob, err := r.Store.Blobs.Stat(ctx, p.Digest)
+	if lost(err) || err == nil && blob.Size != p.Size {
+		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.ModuleVersion)
+	}
+	return err
 }
 
 // lookup returns the package of k that is kept. Its error is [fs.ErrNotExist] when there is none that counts.

@@ -15,8 +15,8 @@ import (
 // a version that the kept document does not list, the next question for the versions asks Next.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
-// [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.ErrUnavailable] when offline
-// and not kept.
+// [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.NotKept] when offline and
+// not kept.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	r.once.Do(r.start)
 	asked := time.Now()

@@ -17,7 +17,7 @@ import (
 // [store.Store.Open].
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
-// ledger says; [modproxy.ErrUnavailable] when offline and not kept.
+// ledger says; [modproxy.NotKept] when offline and not kept.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	k := key{v}

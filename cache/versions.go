@@ -18,18 +18,18 @@ import (
 
 // Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is asked
 // again; the kept document, up to MaxStale, is served and marked Stale when the answer does not come within a second,
-// or the question fails. A version whose package is kept is listed, whatever upstream lists. Offline, a document is
-// served whatever its age; where none is kept, the packages that are kept make one.
+// or the question fails. A version whose package is kept is listed, whatever upstream lists. Offline, nothing else is.
 //
 // Errors: those of Next; [modproxy.RetryLater] when Next takes longer than three seconds or than ctx;
-// [modproxy.ErrUnavailable] when offline and nothing is kept.
+// [modproxy.NotKept] when offline and no package is kept.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
-	l, err := r.versions.get(ctx, k)
-	if r.Next == nil && errors.Is(err, fs.ErrNotExist) {
-		l, err = listings{r}.offline(ctx, k)
+	get := r.versions.get
+	if r.Next == nil {
+		get = listings{r}.offline
 	}
+	l, err := get(ctx, k)
 	if err != nil {
 		return nil, k.wrap("versions", err)
 	}
@@ -131,16 +131,51 @@ func (r listings) learn(k key, l *listing) {
 	}
 }
 
-// offline returns the document that the packages make that are kept.
+// offline returns the versions whose packages are kept, with the entries that upstream had for them.
 func (r listings) offline(ctx context.Context, k key) (*listing, error) {
-	l, err := r.merge(ctx, k, nil, noListing, time.Now())
-	switch {
-	case err != nil:
-		return nil, settleIn(ctx, err)
-	case l == nil:
-		return nil, errOffline
+	if l, ok := r.offered.get(k); ok {
+		return l, nil
 	}
-	return l.marked(true), nil
+	remember := r.offered.begin(k)
+	before := noListing
+	switch a, err := r.versions.read(ctx, k); {
+	case err != nil:
+		return nil, err
+	case a != nil:
+		before = a.kept
+	}
+	kept := map[string]bool{}
+	var more []modproxy.Listed
+	for p, err := range r.all(ctx, k.Module) {
+		if p, err = r.compare(ctx, p, err); err == nil {
+			err = r.present(ctx, p)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, settleIn(ctx, err)
+		}
+		kept[p.Version] = true
+		if entry, ok := entryOf(p.Version); ok {
+			more = append(more, entry) // upstream's counts, if it has one
+		}
+	}
+	if len(more) == 0 {
+		return nil, &modproxy.NotKept{ModuleVersion: k.ModuleVersion}
+	}
+	v, err := before.Only(func(entry modproxy.Listed) bool { return kept[entry.Version.String()] })
+	if err == nil && v == nil {
+		v = noListing.Versions
+	}
+	if err == nil {
+		v, err = v.With(more)
+	}
+	if err != nil {
+		return nil, settle(err)
+	}
+	l := (&listing{Versions: v}).marked(true)
+	remember(l, recallFor, l.size())
+	return l, nil
 }
 
 // merge returns got, the versions of a module as upstream lists them now, with those whose packages are kept. A nil got

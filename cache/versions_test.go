@@ -221,10 +221,61 @@ func TestRestart(t *testing.T) {
 		f.restart(t)
 		equal(t, "aged", f.versions(t), "1.0.0 1.1.0 hit stale")
 		synctest.Wait()
+		equal(t, "asked", f.next.asked("versions"), 2)
+	})
+}
+
+// Offline, a version is listed if its package can be had, with the words of the registry, whatever the age of these.
+func TestVersionsOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.putDocument(t, time.Now(), []byte(`{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"2.0.0"},{"version":"v1.0.0","root":{}},{"version":"1.1.0"}]}]}`))
+		f.offline(t)
+		var none *modproxy.NotKept
+		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) || none.ModuleVersion != vpc.At("") {
+			t.Errorf("listed, and none is kept: %v", err)
+		}
+		f.restart(t)
+		for _, version := range []string{"0.9.0", "1.0.0", "1.1.0"} {
+			f.next.change(func(n *next) { n.content = []byte("content of " + version) })
+			f.fetch(t, version)
+		}
+		asked := f.next.asked("versions")
 		f.offline(t)
 		time.Sleep(10_000 * time.Hour)
-		equal(t, "offline", f.versions(t), "1.0.0 1.1.0 hit stale")
-		equal(t, "asked", f.next.asked("versions"), 2)
+		v, err := f.Versions(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"v1.0.0","root":{}},{"version":"1.1.0"},{"version":"0.9.0"}]}]}`
+		equal(t, "offline", string(v.Document), want)
+		equal(t, "marks", f.versions(t), "1.0.0 1.1.0 0.9.0 hit stale")
+
+		// What is not there any more, or is not what the ledger says, is not listed.
+		p, err := f.Package(t.Context(), vpc.At("1.1.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		f.storage.Replace(p.Digest, []byte("cut"))
+		f.next.change(func(n *next) { n.content = []byte("another") })
+		f.accept(t, "0.9.0")
+		time.Sleep(4 * time.Second)
+		equal(t, "offline", f.versions(t), "1.0.0 hit stale")
+		if _, err := f.Discard(t.Context(), vpc.At("1.0.0")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) {
+			t.Errorf("removed, and listed at once: %v", err)
+		}
+		var gone *modproxy.NotKept
+		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &gone) || !gone.Lost || gone.Version != "1.0.0" {
+			t.Errorf("removed: %v", err)
+		}
+		if _, err := read(f.Registry, "3.0.0"); !errors.As(err, &gone) || gone.Lost || gone.Version != "3.0.0" {
+			t.Errorf("never kept: %v", err)
+		}
+		equal(t, "asked", f.next.asked("versions"), asked)
 	})
 }
 

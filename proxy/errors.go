@@ -52,6 +52,7 @@ var statuses = []struct {
 	{as[*modproxy.NoSpace], http.StatusInsufficientStorage},
 	{as[*modproxy.FetchFailed], http.StatusFailedDependency},
 	{as[*modproxy.Lasting], http.StatusFailedDependency},
+	{as[*modproxy.NotKept], http.StatusFailedDependency},
 	{passesSoon, http.StatusServiceUnavailable},
 	{as[*modproxy.RetryLater], http.StatusFailedDependency},
 	{is(modproxy.ErrChanged), http.StatusConflict},
