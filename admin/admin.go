@@ -38,8 +38,15 @@ type Server struct {
 	Gate      *policy.Gate
 	Requests  *policy.Requests
 	Upstreams Upstreams // nil when offline
+	Operators Operators // nil: the owner of the data directory asks, and nobody else is told
+}
+
+// Operators are those who ask.
+type Operators interface {
 	// Operator names who asks with a token. It is empty for the owner of the data directory.
-	Operator func(context.Context) string
+	Operator(ctx context.Context) string
+	// Decided is told of a decision that was made.
+	Decided(d modproxy.Decision)
 }
 
 // Upstreams are the registries that may be asked.

@@ -76,8 +76,8 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 		}
 		d.Versions = versions.Canonical()
 	}
-	if s.Operator != nil {
-		d.By = s.Operator(ctx)
+	if s.Operators != nil {
+		d.By = s.Operators.Operator(ctx)
 	}
 	if d.By == "" {
 		d.By = strings.TrimSpace("operator " + in.User)
@@ -100,9 +100,13 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	case was != nil && same(*was, d):
 		d, out.Known = *was, true
 	default:
-		if err = s.Ledger.Decide(ctx, d); err == nil {
-			err = s.Gate.Follow(context.WithoutCancel(ctx))
+		if err = s.Ledger.Decide(ctx, d); err != nil {
+			return out, err
 		}
+		if s.Operators != nil {
+			s.Operators.Decided(d)
+		}
+		err = s.Gate.Follow(context.WithoutCancel(ctx))
 	}
 	out.Decision = Decision{Name: NameOf(d.Module.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err

@@ -123,13 +123,25 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// Who decides with a token is named by it, whatever the request says.
+// ops are operators with one token.
+type ops struct{ decided []modproxy.Decision }
+
+func (*ops) Operator(context.Context) string { return "token ops (5f0c)" }
+
+func (o *ops) Decided(d modproxy.Decision) { o.decided = append(o.decided, d) }
+
+// Who decides with a token is named by it, whatever the request says, and what was decided is told once.
 func TestDecideByToken(t *testing.T) {
-	s := deciding(t)
-	s.Operator = func(context.Context) string { return "token ops (5f0c)" }
-	out, err := decide(t, admin.Inside(s), modproxy.Block, "", "all")
-	if err != nil || out.By != "token ops (5f0c)" {
-		t.Errorf("%q, %v", out.By, err)
+	s, o := deciding(t), &ops{}
+	s.Operators = o
+	for range 2 {
+		out, err := decide(t, admin.Inside(s), modproxy.Block, "", "all")
+		if err != nil || out.By != "token ops (5f0c)" {
+			t.Errorf("%q, %v", out.By, err)
+		}
+	}
+	if len(o.decided) != 1 || o.decided[0].Module != vpc || o.decided[0].Action != modproxy.Block || o.decided[0].By != "token ops (5f0c)" {
+		t.Errorf("told of %+v", o.decided)
 	}
 }
 

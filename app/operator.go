@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 
+	"go.uber.org/zap"
+
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
@@ -21,7 +23,7 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Requests: a.requests, Operator: operatorOf}
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Requests: a.requests, Operators: operators{a}}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {
@@ -31,12 +33,22 @@ func (a *App) api() *admin.Server {
 	return server
 }
 
-// operatorOf names the operator that asks by a token, and nobody else.
-func operatorOf(ctx context.Context) string {
+// operators implements [admin.Operators].
+type operators struct{ *App }
+
+// Operator names the operator that asks by a token, and nobody else.
+func (operators) Operator(ctx context.Context) string {
 	if p := auth.PrincipalOf(ctx); p.Kind != auth.Nobody && p.Kind != auth.ByOwner {
 		return p.String()
 	}
 	return ""
+}
+
+// Decided logs a decision: the entry of its request does not say what it is about.
+func (o operators) Decided(d modproxy.Decision) {
+	o.logEvent(nil, "decided", d.Module.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
+		zap.String("action", string(d.Action)), unless(d.Until.IsZero(), zap.Time("until", d.Until)),
+		zap.String("by", d.By), unless(d.Reason == "", zap.String("reason", d.Reason)))
 }
 
 // ownerByConn makes the owner of the data directory the principal of what comes by the socket.
