@@ -26,6 +26,7 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -36,9 +37,10 @@ type Server struct {
 	Cache     Cache        // nil: nothing is in memory that depends on the ledger
 	Store     *store.Store // below Cache
 	Gate      *policy.Gate
-	Requests  *policy.Requests
-	Upstreams Upstreams // nil when offline
-	Operators Operators // nil: the owner of the data directory asks, and nobody else is told
+	Pending   *requests.Log // of what waits for approval
+	Missing   *requests.Log // of what is not kept; nil unless offline
+	Upstreams Upstreams     // nil when offline
+	Operators Operators     // nil: the owner of the data directory asks, and nobody else is told
 }
 
 // Operators are those who ask.
@@ -60,6 +62,7 @@ type Cache interface {
 	Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error)
 	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
+	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
 	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
 	Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
 }
@@ -98,6 +101,8 @@ var (
 	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
 	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
+	MissingClear   = Question[Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
+	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
 	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
 	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
 	PolicyReport   = Question[Report, Reported, none]{Verdicts, "POST", "policy/report", (*Server).report}
@@ -109,7 +114,7 @@ func (s *Server) Routes() []Route {
 	return []Route{
 		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
 		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s),
-		PackagesRemove.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s),
+		PackagesRemove.route(s), MissingClear.route(s), MissingList.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s),
 		PolicyReport.route(s), PolicyTest.route(s),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 )
 
 // Pending is a version that clients asked for and that waits for approval, with what is known of it.
@@ -57,25 +58,12 @@ func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done n
 
 // eachPending calls f with every version that waits: was asked for, and would be allowed if it were approved.
 func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.ModuleVersion, Pending) error) error {
-	var wanted modproxy.ModuleVersion
-	if in != (Name{}) {
-		var err error
-		if wanted, err = in.Parse(""); err != nil {
-			return err
-		}
-	}
-	_ = s.Requests.Write(ctx)                  // what cannot be recorded now, as on a full disk, is listed when it can be
 	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
 		return err
 	}
-	var all []policy.Request
-	for r, err := range s.Requests.List(ctx) {
-		if err != nil {
-			return err
-		}
-		if in == (Name{}) || r.Module.Folded() == wanted.Folded() && (wanted.Version == "" || r.Version == wanted.Version) {
-			all = append(all, r)
-		}
+	all, err := requested(ctx, s.Pending, in)
+	if err != nil {
+		return err
 	}
 	for _, r := range all {
 		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), r.ModuleVersion)
@@ -91,6 +79,26 @@ func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.Modul
 		}
 	}
 	return nil
+}
+
+// requested lists the requests in a log, of a module or of all.
+func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.Request, err error) {
+	var wanted modproxy.ModuleVersion
+	if in != (Name{}) {
+		if wanted, err = in.Parse(""); err != nil {
+			return nil, err
+		}
+	}
+	_ = log.Write(ctx) // what cannot be recorded now, as on a full disk, is listed when it can be
+	for r, err := range log.List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if in == (Name{}) || r.Of(wanted) {
+			all = append(all, r)
+		}
+	}
+	return all, nil
 }
 
 // bring fetches a package, unless it is kept.

@@ -38,6 +38,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
@@ -70,7 +71,8 @@ type App struct {
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
 	sights     *sights.Registry
-	requests   *policy.Requests
+	pending    *requests.Log
+	missing    *requests.Log         // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
 	restartFor []string              // the keys of which was said that they count from the next start
@@ -156,7 +158,10 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.recheck.Run(idling) })
 	idle.Go(func() { a.followRules(idling, reload) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
-	idle.Go(func() { a.requests.Run(answering) })
+	idle.Go(func() { a.pending.Run(answering) })
+	if a.missing != nil {
+		idle.Go(func() { a.missing.Run(answering) })
+	}
 	defer idle.Wait()
 	defer answered()
 	defer stop()

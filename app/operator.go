@@ -23,7 +23,7 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Requests: a.requests, Operators: operators{a}}
+	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a}}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {

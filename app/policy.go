@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/sights"
 )
 
@@ -175,7 +176,10 @@ func (a *App) openGate(ctx context.Context) error {
 		return err
 	}
 	a.sights = &sights.Registry{Records: a.Store.Records, Observe: a.observeSights}
-	a.requests = &policy.Requests{Records: a.Store.Records, Observe: a.observeRequests}
+	a.pending = &requests.Log{Records: a.Store.Records, Kind: requests.Pending, Observe: a.observeRequests}
+	if a.config.Offline {
+		a.missing = &requests.Log{Records: a.Store.Records, Kind: requests.Missing, Observe: a.observeRequests}
+	}
 	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
 	a.gate.Use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
@@ -187,7 +191,7 @@ func (a *App) openGate(ctx context.Context) error {
 func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
-		a.requests.See(e.Waits.ModuleVersion, e.Asker)
+		a.pending.See(e.Waits.ModuleVersion, e.Asker)
 	}
 	if e.Audit {
 		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Module), zap.String("version", e.Refusal.Version),

@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 )
@@ -27,7 +27,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	keepIn(t, c, "1", "1.0.0")
 	a := inside(c, Options{})
 	must(t, a.openStore())
-	r := &policy.Requests{Records: a.Store.Records}
+	r := &requests.Log{Kind: requests.Pending, Records: a.Store.Records}
 	r.See(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
 	must(t, r.Write(ctx))
 	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: sights.Kind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
@@ -45,7 +45,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 			must(t, err)
 			got[rec.Kind] += rec.Key
 		}
-		if got[policy.RequestKind] != vpc.At("2.0.0").String() || got[sights.Kind] != vpc.String() {
+		if got[requests.Pending] != vpc.At("2.0.0").String() || got[sights.Kind] != vpc.String() {
 			t.Errorf("after %s there are %v", when, got)
 		}
 		if strings.Contains(got[cache.PackageKind], "1.0.0") {

@@ -30,6 +30,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
@@ -96,6 +97,9 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
 	a.Registry = &policy.Registry{Next: a.Cache, Gate: a.gate, Observe: a.observePolicy}
+	if a.missing != nil {
+		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
+	}
 	a.Registry = &rewrite.Registry{Next: a.Registry}
 	return a.newAuth(ctx)
 }
@@ -198,7 +202,7 @@ func (a *App) openStore() (err error) {
 	}
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
-		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, policy.RequestKind: nil},
+		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, requests.Pending: nil, requests.Missing: nil},
 		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
 	return nil

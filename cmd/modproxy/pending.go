@@ -63,10 +63,6 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 
 // pendingText is a version that waits in a few lines, with the command that approves it.
 func pendingText(p admin.Pending) string {
-	asked := fmt.Sprintf("%s since %s", count(p.Count, "time"), p.First.UTC().Format(time.RFC3339))
-	if len(p.Askers) > 0 {
-		asked += ", by " + strings.Join(p.Askers, ", ")
-	}
 	brings := `not fetched yet ("modproxy pending --fetch" fetches it)`
 	switch {
 	case p.Error != "":
@@ -79,5 +75,14 @@ func pendingText(p admin.Pending) string {
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
 	}
 	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Module, p.Version, printable(asked), printable(brings), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+		p.Module, p.Version, askedText(p.Count, p.First, p.Askers), printable(brings), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+}
+
+// askedText says how often something was asked for, since when, and by whom.
+func askedText(n int, first time.Time, askers []string) string {
+	asked := fmt.Sprintf("%s since %s", count(n, "time"), first.UTC().Format(time.RFC3339))
+	if len(askers) > 0 {
+		asked += ", by " + strings.Join(askers, ", ")
+	}
+	return printable(asked)
 }

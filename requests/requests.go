@@ -1,4 +1,5 @@
-package policy
+// Package requests remembers what clients asked for and could not have, so that somebody can get it for them.
+package requests
 
 import (
 	"cmp"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,26 +18,30 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// RequestKind is the kind of the records of [Requests].
-const RequestKind store.Kind = "module-request"
+// The kinds of records that a Log keeps in its store.
+const (
+	Pending store.Kind = "module-request" // for versions that wait for approval
+	Missing store.Kind = "module-missing" // for what is not kept while modproxy is offline
+)
 
-// Request says who asked for a version that waits for approval.
+// Request says who asked for a version, or without one for the versions of a module.
 type Request struct {
 	modproxy.ModuleVersion           // as it was spelled first
 	First                  time.Time `json:"first"`
 	Last                   time.Time `json:"last"`
 	Count                  int       `json:"count"`
-	Askers                 []string  `json:"askers"` // the first ones, each once
-	Groups                 []string  `json:"groups"` // of the last one
+	Askers                 []string  `json:"askers"`            // the first ones, each once
+	Groups                 []string  `json:"groups"`            // of the last one
+	Refused                string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
 }
 
-// Requests remembers the requests for versions that wait for approval. It is safe for concurrent use; several processes
-// may share the records.
+// Log remembers requests of one kind. It is safe for concurrent use; several processes may share the records.
 //
 // Versions of which there are too many at a time are passed over, and remembered when they are asked for again. Of
 // those that are recorded, the ones that were asked for longest ago go first.
-type Requests struct {
+type Log struct {
 	Records store.Records
+	Kind    store.Kind
 	// Observe, if not nil, is told when requests could not be recorded. They are kept, and recorded later.
 	Observe func(error)
 
@@ -57,23 +63,25 @@ const (
 )
 
 // See remembers that a version was asked for. It does not wait for the store.
-func (r *Requests) See(v modproxy.ModuleVersion, asker modproxy.Asker) {
+func (l *Log) See(v modproxy.ModuleVersion, asker modproxy.Asker) { l.see(v, asker, "") }
+
+func (l *Log) see(v modproxy.ModuleVersion, asker modproxy.Asker, refused string) {
 	now, key := time.Now().UTC(), fold(v)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := r.fresh[key]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.fresh[key]
 	switch {
 	case was != nil:
-		was.Last, was.Groups = now, asker.Groups
+		was.Last, was.Groups, was.Refused = now, asker.Groups, refused
 		was.Count++
-	case len(r.fresh) >= maxFresh:
+	case len(l.fresh) >= maxFresh:
 		return
 	default:
-		was = &Request{ModuleVersion: v, First: now, Last: now, Count: 1, Groups: asker.Groups}
-		if r.fresh == nil {
-			r.fresh = map[modproxy.ModuleVersion]*Request{}
+		was = &Request{ModuleVersion: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
+		if l.fresh == nil {
+			l.fresh = map[modproxy.ModuleVersion]*Request{}
 		}
-		r.fresh[key] = was
+		l.fresh[key] = was
 	}
 	was.name(asker.Shown)
 }
@@ -91,7 +99,7 @@ func (r *Request) add(other Request) {
 		r.First = other.First
 	}
 	if other.Last.After(r.Last) {
-		r.Last, r.Groups = other.Last, other.Groups
+		r.Last, r.Groups, r.Refused = other.Last, other.Groups, other.Refused
 	}
 	for _, asker := range other.Askers {
 		r.name(asker)
@@ -99,7 +107,7 @@ func (r *Request) add(other Request) {
 }
 
 // Run records what is seen, some every second until ctx ends, and then the rest.
-func (r *Requests) Run(ctx context.Context) {
+func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	for most := maxWritten; most < maxFresh; {
@@ -108,69 +116,69 @@ func (r *Requests) Run(ctx context.Context) {
 		case <-ctx.Done():
 			most = maxFresh
 		}
-		if err := r.write(context.WithoutCancel(ctx), most); err != nil && r.Observe != nil {
-			r.Observe(err)
+		if err := l.write(context.WithoutCancel(ctx), most); err != nil && l.Observe != nil {
+			l.Observe(err)
 		}
 	}
 }
 
 // Write records what was seen.
-func (r *Requests) Write(ctx context.Context) error { return r.write(ctx, maxFresh) }
+func (l *Log) Write(ctx context.Context) error { return l.write(ctx, maxFresh) }
 
-func (r *Requests) write(ctx context.Context, most int) error {
+func (l *Log) write(ctx context.Context, most int) error {
 	var errs []error
 	added := 0
-	for key, more := range r.take(most) {
-		isNew, err := r.record(ctx, key, *more)
+	for key, more := range l.take(most) {
+		isNew, err := l.record(ctx, key, *more)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", more.ModuleVersion, err))
-			r.again(key, *more)
+			l.again(key, *more)
 		case isNew:
 			added++
 		}
 	}
 	if added > 0 {
-		errs = append(errs, r.trim(ctx, added))
+		errs = append(errs, l.trim(ctx, added))
 	}
 	return errors.Join(errs...)
 }
 
 // take takes some of what is not recorded.
-func (r *Requests) take(most int) map[modproxy.ModuleVersion]*Request {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (l *Log) take(most int) map[modproxy.ModuleVersion]*Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	some := map[modproxy.ModuleVersion]*Request{}
-	for key, request := range r.fresh {
+	for key, request := range l.fresh {
 		if len(some) == most {
 			break
 		}
 		some[key] = request
-		delete(r.fresh, key)
+		delete(l.fresh, key)
 	}
 	return some
 }
 
 // again has requests recorded later.
-func (r *Requests) again(key modproxy.ModuleVersion, more Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch since := r.fresh[key]; {
+func (l *Log) again(key modproxy.ModuleVersion, more Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch since := l.fresh[key]; {
 	case since != nil:
 		more.add(*since)
-	case len(r.fresh) >= maxFresh:
+	case len(l.fresh) >= maxFresh:
 		return
-	case r.fresh == nil:
-		r.fresh = map[modproxy.ModuleVersion]*Request{}
+	case l.fresh == nil:
+		l.fresh = map[modproxy.ModuleVersion]*Request{}
 	}
-	r.fresh[key] = &more
+	l.fresh[key] = &more
 }
 
 // record adds requests for one version to what is recorded.
-func (r *Requests) record(ctx context.Context, key modproxy.ModuleVersion, more Request) (isNew bool, err error) {
-	ref := store.Ref{Kind: RequestKind, Key: key.String()}
+func (l *Log) record(ctx context.Context, key modproxy.ModuleVersion, more Request) (isNew bool, err error) {
+	ref := store.Ref{Kind: l.Kind, Key: key.String()}
 	for range maxTries {
-		rec, err := r.Records.Get(ctx, ref)
+		rec, err := l.Records.Get(ctx, ref)
 		isNew := errors.Is(err, fs.ErrNotExist)
 		if err != nil && !isNew && !errors.Is(err, store.ErrDamaged) {
 			return false, err
@@ -184,7 +192,7 @@ func (r *Requests) record(ctx context.Context, key modproxy.ModuleVersion, more 
 		if err != nil {
 			return false, err
 		}
-		_, err = r.Records.Put(ctx, store.Record{Ref: ref, Value: text, Revision: rec.Revision})
+		_, err = l.Records.Put(ctx, store.Record{Ref: ref, Value: text, Revision: rec.Revision})
 		if !errors.Is(err, store.ErrConflict) {
 			return isNew, err
 		}
@@ -194,15 +202,15 @@ func (r *Requests) record(ctx context.Context, key modproxy.ModuleVersion, more 
 
 func parseRequest(rec store.Record) (r Request, ok bool) {
 	err := json.Unmarshal(rec.Value, &r)
-	return r, err == nil && r.Version != "" && r.Check() == nil
+	return r, err == nil && r.Check() == nil && fold(r.ModuleVersion).String() == rec.Key
 }
 
 // trim removes those records that were asked for longest ago when there are too many.
-func (r *Requests) trim(ctx context.Context, added int) error {
-	r.mu.Lock()
-	r.recorded += added
-	enough := r.counted && r.recorded <= maxRequests
-	r.mu.Unlock()
+func (l *Log) trim(ctx context.Context, added int) error {
+	l.mu.Lock()
+	l.recorded += added
+	enough := l.counted && l.recorded <= maxRequests
+	l.mu.Unlock()
 	if enough {
 		return nil
 	}
@@ -211,7 +219,7 @@ func (r *Requests) trim(ctx context.Context, added int) error {
 		last time.Time
 	}
 	var all []old
-	for rec, err := range r.Records.List(ctx, RequestKind, "") {
+	for rec, err := range l.Records.List(ctx, l.Kind, "") {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {
 			return err
 		}
@@ -223,22 +231,22 @@ func (r *Requests) trim(ctx context.Context, added int) error {
 	if left > maxRequests {
 		slices.SortFunc(all, func(a, b old) int { return cmp.Or(a.last.Compare(b.last), cmp.Compare(a.Key, b.Key)) })
 		for _, o := range all[:len(all)-maxRequests+trimmed] {
-			if err := r.Records.Delete(ctx, o.Ref, o.Revision); err != nil && !errors.Is(err, store.ErrConflict) {
+			if err := l.Records.Delete(ctx, o.Ref, o.Revision); err != nil && !errors.Is(err, store.ErrConflict) {
 				return err
 			}
 			left--
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.recorded, r.counted = left, true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recorded, l.counted = left, true
 	return nil
 }
 
 // List yields what is recorded, by module and version. What is damaged is passed over. An error ends the sequence.
-func (r *Requests) List(ctx context.Context) iter.Seq2[Request, error] {
+func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
-		for rec, err := range r.Records.List(ctx, RequestKind, "") {
+		for rec, err := range l.Records.List(ctx, l.Kind, "") {
 			request, ok := parseRequest(rec)
 			if errors.Is(err, store.ErrDamaged) || err == nil && !ok {
 				continue
@@ -248,4 +256,39 @@ func (r *Requests) List(ctx context.Context) iter.Seq2[Request, error] {
 			}
 		}
 	}
+}
+
+// Clear removes what is remembered of a version, or of every version when v has none and of every module when v is
+// zero, and returns how many requests that were.
+func (l *Log) Clear(ctx context.Context, v modproxy.ModuleVersion) (n int, err error) {
+	if err := l.Write(ctx); err != nil {
+		return 0, err
+	}
+	for rec, err := range l.Records.List(ctx, l.Kind, "") {
+		r, ok := parseRequest(rec)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrDamaged):
+			return n, err
+		case v != modproxy.ModuleVersion{} && !(ok && r.Of(v)):
+			continue
+		}
+		switch err := l.Records.Delete(ctx, rec.Ref, rec.Revision); {
+		case err == nil:
+			n++
+		case !errors.Is(err, store.ErrConflict): // else it was asked for again
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Of reports whether r is about v, or about its module when v has no version.
+func (r *Request) Of(v modproxy.ModuleVersion) bool {
+	return r.Module.Folded() == v.Module.Folded() && (v.Version == "" || fold(r.ModuleVersion) == fold(v))
+}
+
+// fold returns the one spelling under which v is remembered: names in lower case, no build metadata.
+func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
+	version, _, _ := strings.Cut(v.Version, "+")
+	return v.Folded().At(version)
 }

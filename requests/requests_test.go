@@ -1,4 +1,4 @@
-package policy_test
+package requests_test
 
 import (
 	"context"
@@ -11,18 +11,27 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/store/storetest"
 )
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
 
 func asker(name string, groups ...string) modproxy.Asker {
 	return modproxy.Asker{Name: name, Shown: name, Groups: groups}
 }
 
 // requested is what is recorded.
-func requested(t testing.TB, r *policy.Requests) (list []policy.Request) {
+func requested(t testing.TB, r *requests.Log) (list []requests.Request) {
 	t.Helper()
 	for request, err := range r.List(t.Context()) {
 		if err != nil {
@@ -33,7 +42,7 @@ func requested(t testing.TB, r *policy.Requests) (list []policy.Request) {
 	return list
 }
 
-func write(t testing.TB, r *policy.Requests) {
+func write(t testing.TB, r *requests.Log) {
 	t.Helper()
 	if err := r.Write(context.Background()); err != nil {
 		t.Fatal(err)
@@ -43,7 +52,7 @@ func write(t testing.TB, r *policy.Requests) {
 // Requests are recorded every second, and when it ends: who asked, when first, when last, how often.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &policy.Requests{Records: new(storetest.Memory).Records()}
+		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { r.Run(ctx) })
@@ -73,7 +82,7 @@ func TestRequests(t *testing.T) {
 // What cannot be recorded is kept, and recorded when it can be.
 func TestRequestsFail(t *testing.T) {
 	var m storetest.Memory
-	r := &policy.Requests{Records: m.Records()}
+	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
 	r.See(vpc.At("1.0.0"), asker("a"))
 	m.Fail(errors.New("no disk"))
 	for range 3 {
@@ -109,7 +118,7 @@ func (f failing) Put(context.Context, store.Record) (uint64, error) {
 // What fails to be recorded takes no more memory, whatever is seen meanwhile.
 func TestRequestsFailForLong(t *testing.T) {
 	var m storetest.Memory
-	r, n := &policy.Requests{}, 0
+	r, n := &requests.Log{Kind: requests.Pending}, 0
 	r.Records = failing{m.Records(), func() {
 		for range 10 {
 			r.See(vpc.At(fmt.Sprintf("%d.0.0", n)), asker("a"))
@@ -134,13 +143,13 @@ func TestRequestsFailForLong(t *testing.T) {
 // A damaged record is replaced, and does not keep others from being listed.
 func TestRequestsDamaged(t *testing.T) {
 	var m storetest.Memory
-	r := &policy.Requests{Records: m.Records()}
+	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0"} {
 		r.See(vpc.At(v), asker("a"))
 	}
 	write(t, r)
-	m.Damage(store.Ref{Kind: policy.RequestKind, Key: vpc.At("1.0.0").String()})
-	ref := store.Ref{Kind: policy.RequestKind, Key: vpc.At("2.0.0").String()}
+	m.Damage(store.Ref{Kind: requests.Pending, Key: vpc.At("1.0.0").String()})
+	ref := store.Ref{Kind: requests.Pending, Key: vpc.At("2.0.0").String()}
 	rec, err := m.Records().Get(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +175,7 @@ func TestRequestsDamaged(t *testing.T) {
 // Of too many versions those go that were asked for longest ago.
 func TestRequestsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &policy.Requests{Records: new(storetest.Memory).Records()}
+		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
 		most := 0
 		for i := range 60 {
 			for j := range 250 {
@@ -203,7 +212,7 @@ func TestRequestsOfTwo(t *testing.T) {
 	var both sync.WaitGroup
 	for _, name := range []string{"a", "b"} {
 		both.Go(func() {
-			r := &policy.Requests{Records: d.Records()}
+			r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
 			for i := range rounds {
 				r.See(vpc.At("1.0.0"), asker(name))
 				r.See(vpc.At(fmt.Sprint(i%4, ".0.0")), asker(name))
@@ -215,7 +224,7 @@ func TestRequestsOfTwo(t *testing.T) {
 	}
 	both.Wait()
 	count := 0
-	for _, request := range requested(t, &policy.Requests{Records: d.Records()}) {
+	for _, request := range requested(t, &requests.Log{Kind: requests.Pending, Records: d.Records()}) {
 		count += request.Count
 		equal(t, "askers of "+request.Version, len(request.Askers), 2)
 	}
@@ -229,7 +238,7 @@ func BenchmarkRequests(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	r := &policy.Requests{Records: d.Records()}
+	r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
 	ctx, stop := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() { r.Run(ctx) })
@@ -256,7 +265,7 @@ func BenchmarkRequestsWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	r := &policy.Requests{Records: d.Records()}
+	r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
 	for i := 0; b.Loop(); i++ {
 		for j := range 32 {
 			r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))

@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Missing is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
+type Missing struct {
+	Name
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	Count  int       `json:"count"`            // how often it was asked for
+	Askers []string  `json:"askers,omitempty"` // the first ones
+	// Listed are the versions that are kept, if clients were told these and took none. Which one they wanted is not known.
+	Listed []string `json:"listed,omitempty"`
+}
+
+// missing lists what is missing, of a module or of all. What has been kept since is not.
+func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done none, err error) {
+	if s.Missing == nil {
+		return done, errOnline
+	}
+	all, err := requested(ctx, s.Missing, in)
+	if err != nil {
+		return done, err
+	}
+	for _, r := range all {
+		m := Missing{Name: NameOf(r.ModuleVersion), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers}
+		kept, err := s.Cache.Versions(ctx, r.Module)
+		_, gone := errors.AsType[*modproxy.NotKept](err)
+		switch {
+		case err != nil && !gone:
+			return done, err
+		case gone:
+		case r.Version != "":
+			if _, found := kept.Find(r.Version); found {
+				continue
+			}
+		case r.Refused != kept.ETag: // others are kept now than were then
+			continue
+		default:
+			for _, l := range kept.List {
+				m.Listed = append(m.Listed, l.Version.String())
+			}
+		}
+		each(m)
+	}
+	return done, nil
+}
+
+// clearMissing forgets what is missing, of a module or of all, and returns how much that was.
+func (s *Server) clearMissing(ctx context.Context, in Name, _ func(none)) (int, error) {
+	var v modproxy.ModuleVersion
+	if s.Missing == nil {
+		return 0, errOnline
+	}
+	if in != (Name{}) {
+		var err error
+		if v, err = in.Parse(""); err != nil {
+			return 0, err
+		}
+	}
+	return s.Missing.Clear(ctx, v)
+}
+
+var errOnline = fmt.Errorf("%w: modproxy is not offline: what is missing is fetched when it is asked for", modproxy.ErrInvalid)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+)
+
+func newMissingCommand(env *environment) *cobra.Command {
+	var list, clear bool
+	cmd := withJSON(&cobra.Command{
+		Use:   "missing [MODULE]",
+		Short: "List what clients asked for that is not kept while modproxy is offline",
+		Long: `List what clients asked for in vain: who, since when and how often. What has been kept
+since is not listed. --list prints it for the connected side:
+
+  modproxy missing --list > LIST        here
+  modproxy mirror -f LIST               there
+
+Read the list before: whoever may ask for a module can put it there.
+
+A client does not say which versions its constraint allows. Where it was told which
+ones are kept and took none, the version that it wants is not known. The list then
+has the module alone, which stands for its newest version.
+
+MODULE is a module address; without its hostname, one of the first upstream.`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			if err == nil && (list && env.json() || clear && (list || env.json())) {
+				err = misuse{errors.New("--list, --json and --clear go one at a time")}
+			}
+			if err != nil {
+				return err
+			}
+			if clear {
+				n, err := ask(cmd.Context(), env, admin.MissingClear, admin.NameOf(v), nil)
+				if err == nil {
+					_, err = fmt.Fprintf(env.stderr, "%s cleared\n", count(n, "request"))
+				}
+				return err
+			}
+			text := missingText
+			if list {
+				text = missingLine
+			}
+			n, show := 0, printer(env, text)
+			_, err = ask(cmd.Context(), env, admin.MissingList, admin.NameOf(v), func(m admin.Missing) error {
+				n++
+				return show(m)
+			})
+			if err == nil && !list && !env.json() {
+				_, err = fmt.Fprintf(env.stderr, "%d missing\n", n)
+			}
+			return err
+		},
+	}, `print JSON, one request in a line: {"module": …, "version": …, "count": …, "askers": […], …}`)
+	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
+	cmd.Flags().BoolVar(&clear, "clear", false, "forget what is listed")
+	return cmd
+}
+
+// missingText is what is missing in a few lines, with the command that gets it.
+func missingText(m admin.Missing) string {
+	what, get := m.Module, "modproxy mirror "+wanted(m)
+	if m.Version != "" {
+		what += " " + m.Version
+	}
+	if len(m.Listed) > 0 {
+		what += ": another version than " + strings.Join(m.Listed, ", ")
+		get = "modproxy mirror " + shellQuote(m.Module+"@CONSTRAINT")
+	}
+	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Count, m.First, m.Askers), get)
+}
+
+// missingLine is what is missing as "modproxy mirror -f" reads it.
+func missingLine(m admin.Missing) string { return wanted(m) + "\n" }
+
+// wanted is what is missing as an argument of "modproxy mirror".
+func wanted(m admin.Missing) string {
+	if m.Version == "" {
+		return m.Module
+	}
+	return m.Module + "@" + m.Version
+}

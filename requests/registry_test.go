@@ -1,0 +1,126 @@
+package requests_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/requests"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+// offline is a registry that has one version of vpc and nothing else.
+type offline struct{ modproxy.Registry }
+
+func (offline) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	if m.Folded() != vpc {
+		return nil, &modproxy.Error{Op: "versions", Module: m, Err: &modproxy.NotKept{ModuleVersion: m.At("")}}
+	}
+	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"}]}]}`))
+}
+
+func (offline) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	switch v.Folded().At(v.Version) {
+	case vpc.At("1.0.0"):
+		return modproxy.Location{Kept: true}, nil
+	case vpc.At("6.6.6"):
+		return modproxy.Location{}, modproxy.ErrDenied
+	}
+	return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Module, Err: &modproxy.NotKept{ModuleVersion: v}}
+}
+
+func (offline) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return nil, &modproxy.NotKept{ModuleVersion: v, Lost: true}
+}
+
+// What is not kept is remembered, with who asked, and nothing else.
+func TestMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
+		ctx := modproxy.WithAsker(t.Context(), asker("a"))
+		other := vpc
+		other.Name = "Other"
+		_, err := r.Versions(ctx, other)
+		if !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("versions: %v", err)
+		}
+		for _, version := range []string{"1.0.0", "2.0.0", "6.6.6"} {
+			r.Location(ctx, vpc.At(version))
+		}
+		r.Package(ctx, vpc.At("2.0.0"))
+		write(t, r.Log)
+		got := ""
+		for _, q := range requested(t, r.Log) {
+			got += fmt.Sprintf("%s %d %v; ", q.ModuleVersion, q.Count, q.Askers)
+		}
+		equal(t, "missed", got, "registry.example.com/acme/Other/aws 1 [a]; registry.example.com/acme/vpc/aws 2.0.0 2 [a]; ")
+	})
+}
+
+// Who is told versions and takes none has missed another one; who takes one, or cannot have it, has not.
+func TestNoneTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
+		odd := vpc
+		odd.Name = "VPC"
+		for name, takes := range map[string]modproxy.ModuleVersion{"takes": odd.At("1.0.0"), "refused": vpc.At("6.6.6"), "none": {}, "none again": {}} {
+			ctx := modproxy.WithAsker(t.Context(), asker(name))
+			for range 3 {
+				if _, err := r.Versions(ctx, vpc); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if takes.Version != "" {
+				r.Location(ctx, takes)
+			}
+		}
+		write(t, r.Log)
+		equal(t, "at once", len(requested(t, r.Log)), 0)
+		time.Sleep(4 * time.Second)
+		write(t, r.Log)
+		list := requested(t, r.Log)
+		v, _ := r.Next.Versions(t.Context(), vpc)
+		if len(list) != 1 || list[0].ModuleVersion != vpc.At("") || list[0].Count != 2 || len(list[0].Askers) != 2 || list[0].Refused != v.ETag {
+			t.Errorf("missed: %+v", list)
+		}
+
+		// However many ask, what is remembered of them is bounded.
+		for i := range 10_000 {
+			r.Versions(modproxy.WithAsker(t.Context(), asker(fmt.Sprint(i))), vpc)
+		}
+		time.Sleep(4 * time.Second)
+		write(t, r.Log)
+		equal(t, "of many", requested(t, r.Log)[0].Count, 2+4096)
+	})
+}
+
+// What is cleared is gone, of a version, a module or all.
+func TestClear(t *testing.T) {
+	var m storetest.Memory
+	l := &requests.Log{Kind: requests.Missing, Records: m.Records()}
+	waits := &requests.Log{Kind: requests.Pending, Records: m.Records()}
+	other := vpc
+	other.Name = "other"
+	for _, v := range []modproxy.ModuleVersion{vpc.At(""), vpc.At("1.0.0"), vpc.At("2.0.0"), other.At(""), other.At("1.0.0")} {
+		l.See(v, asker("a"))
+	}
+	waits.See(vpc.At("1.0.0"), asker("a"))
+	write(t, waits)
+	odd := vpc
+	odd.Name = "VPC"
+	for _, c := range []struct {
+		v    modproxy.ModuleVersion
+		n    int
+		left int
+	}{{odd.At("1.0.0+b"), 1, 4}, {odd.At(""), 2, 2}, {odd.At(""), 0, 2}, {modproxy.ModuleVersion{}, 2, 0}} {
+		n, err := l.Clear(t.Context(), c.v)
+		if err != nil || n != c.n || len(requested(t, l)) != c.left {
+			t.Errorf("cleared %s: %d, %v; %d are left", c.v, n, err, len(requested(t, l)))
+		}
+	}
+	equal(t, "of another kind", len(requested(t, waits)), 1)
+}
