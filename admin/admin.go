@@ -58,13 +58,12 @@ type Upstreams interface {
 
 // A Cache keeps packages, and remembers what registries answered.
 type Cache interface {
+	modproxy.Registry
 	Forget(v modproxy.ModuleVersion)
 	Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error)
 	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
-	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
 	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
-	Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
 }
 
 // A Part is what a question needs of the data directory where no proxy serves from it.
@@ -96,6 +95,7 @@ var (
 	LedgerExport   = Question[none, []byte, int64]{LedgerNow, "GET", "ledger/export", (*Server).export}
 	LedgerAccept   = Question[Acceptance, none, Accepted]{LedgerChange, "POST", "ledger/accept", (*Server).accept}
 	LedgerImport   = Question[Import, none, int64]{LedgerAny, "POST", "ledger/import", (*Server).importLedger}
+	MirrorFetch    = Question[Mirror, MirrorLine, Mirrored]{Registries, "POST", "mirror", (*Server).mirror}
 	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
 	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
 	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
@@ -113,9 +113,10 @@ var (
 func (s *Server) Routes() []Route {
 	return []Route{
 		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
-		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), ModulesRefresh.route(s), PackagesList.route(s),
-		PackagesRemove.route(s), MissingClear.route(s), MissingList.route(s), PackagesTidy.route(s), PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s),
-		PolicyReport.route(s), PolicyTest.route(s),
+		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), MirrorFetch.route(s), MissingClear.route(s),
+		MissingList.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s),
+		PackagesTidy.route(s), PackagesVerify.route(s),
+		PendingList.route(s), PendingFetch.route(s), PolicyReport.route(s), PolicyTest.route(s),
 	}
 }
 

@@ -36,7 +36,8 @@ func golden(t *testing.T, name, got string) {
 // What verbs say of themselves.
 func TestHelp(t *testing.T) {
 	for _, verb := range []string{
-		"approve", "block", "decisions", "deprecate", "missing", "pending", "policy", "policy check", "policy report",
+		"approve", "block", "decisions", "deprecate", "mirror", "missing", "pending", "policy", "policy check",
+		"policy report",
 		"policy test", "reject", "unblock",
 	} {
 		got := command(t, nil, append([]string{"help"}, strings.Fields(verb)...)...)

@@ -95,7 +95,8 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
 	anywhere := append(newDecisionCommands(env),
-		newGCCommand(env), newLsCommand(env), newMissingCommand(env), newPendingCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
+		newGCCommand(env), newLsCommand(env), newMirrorCommand(env), newMissingCommand(env),
+		newPendingCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
 	env.addServerFlags(anywhere...)
 	root.AddCommand(append(anywhere,
 		newConfigCommand(env), newClientConfigCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
