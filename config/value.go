@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -172,8 +173,8 @@ type decoder struct {
 // decode sets v, the value at path, to what text says. Empty text changes nothing.
 func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	tokens := lexer.Tokenize(string(text))
-	if deep := tooDeep(tokens); deep != nil {
-		d.fail(deep, "", errors.New("values are nested too deeply"))
+	if at, err := tooMuch(tokens); err != nil {
+		d.fail(at, "", err)
 		return
 	}
 	file, err := parser.Parse(tokens, 0)
@@ -197,32 +198,6 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	case len(docs) == 1:
 		d.set(docs[0].Body, v, path)
 	}
-}
-
-// tooDeep returns the token at which values are nested deeper than those of any configuration, or nil: the library's parser
-// takes a time and a stack that grow with the depth.
-func tooDeep(tokens token.Tokens) *token.Token {
-	const most = 50
-	brackets, chain, line := 0, 0, 0 // open ones; what opens a value otherwise, since a comma or the start of the line
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			line, chain = t.Position.Line, 0
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			brackets++
-		case token.SequenceEndType, token.MappingEndType:
-			brackets--
-		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType, token.AnchorType, token.TagType:
-			chain++
-		case token.CollectEntryType:
-			chain = 0
-		}
-		if brackets > most || chain > most {
-			return t
-		}
-	}
-	return nil
 }
 
 // source returns where t is.
@@ -281,6 +256,8 @@ func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 	d.config.sources[path] = d.source(n.GetToken())
 }
 
+var allKeys = sync.OnceValue(Keys)
+
 func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	fields := map[string]reflect.Value{}
 	for f := range v.Type().Fields() {
@@ -299,8 +276,8 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 			remedy, elsewhere := "config.example.yaml has every key", func(k Key) bool { return strings.HasSuffix(k.Path, "."+name) }
 			if near := hint.Nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
 				remedy = fmt.Sprintf("did you mean %s?", joinKey(path, near))
-			} else if i := slices.IndexFunc(Keys(), elsewhere); i >= 0 {
-				remedy = fmt.Sprintf("did you mean %s?", Keys()[i].Path)
+			} else if i := slices.IndexFunc(allKeys(), elsewhere); i >= 0 {
+				remedy = fmt.Sprintf("did you mean %s?", allKeys()[i].Path)
 			}
 			err := fmt.Errorf("%s: unknown key %.80q", d.source(key.GetToken()), joinKey(path, name))
 			d.wrong = append(d.wrong, hint.With(err, remedy))
