@@ -1,0 +1,138 @@
+// Package closure says what a configuration calls: the modules, and the providers, that installing it brings.
+//
+// # What is read
+//
+// A [Tree] is the files of a package or of a directory on disk. [Reader.Read] reads one directory of it, and those that
+// it calls by local sources (./x), as a client does (internal/configs/parser_config_dir.go of both): *.tf and *.tf.json;
+// for OpenTofu *.tofu and *.tofu.json as well, and instead of a .tf of the same name; files named override or
+// …_override on top of the others; of the root module the run blocks of test files; no file that an editor left behind.
+// What else is in the tree is not looked at.
+//
+// OpenTofu evaluates sources and versions (internal/configs/static_evaluator.go): constants, locals, and variables that
+// are given or have a default. So does [Reader.Read] for it, with some functions; Terraform takes literals only. What is
+// not known before a plan comes with the reason, and is never guessed.
+//
+// What is wrong with a file is a [Problem], and the rest is read all the same. What holds a bound fails when it is hit;
+// nothing is cut.
+//
+// # Who reads it
+//
+// Parsing HCL that a stranger wrote can end the process: a file of some 100 KiB that is nothing but nested brackets
+// exhausts the stack (https://github.com/hashicorp/hcl/issues/809), which no recover catches. So it is parsed in a child
+// process only: this same program, which calls [Child] first thing in main, without an environment, with little memory
+// and time. A child that dies is an error that says why. Nothing else of modproxy reads HCL.
+package closure
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// A Client is a program that reads configurations in its own way.
+type Client string
+
+const (
+	Terraform Client = "terraform"
+	OpenTofu  Client = "tofu"
+)
+
+// Configuration is what a directory calls and requires, with the directories that it calls by local sources.
+type Configuration struct {
+	// Calls are those that are not of directories of the tree, by directory and position. A directory that is called
+	// twice, in different ways, has them twice.
+	Calls     []Call        `json:"calls,omitempty"`
+	Providers []Requirement `json:"providers,omitempty"`
+	// Variables are those of the directory that change sources and versions, sorted.
+	Variables []string  `json:"variables,omitempty"`
+	Problems  []Problem `json:"problems,omitempty"` // what is said beside them may not be all
+}
+
+// Call is a call of a module.
+type Call struct {
+	Pos
+	From    []Pos  `json:"from,omitempty"` // the calls of directories that lead to it, outermost first
+	Name    string `json:"name"`
+	Source  string `json:"source,omitempty"`
+	Version string `json:"version,omitempty"` // the constraint; empty for any
+	// Dynamic says why Source or Version is not known. It is empty if both are.
+	Dynamic string         `json:"dynamic,omitempty"`
+	Args    map[string]Arg `json:"args,omitempty"` // for OpenTofu only: Terraform evaluates none
+}
+
+// Arg is an argument of a call: a value in JSON, or the reason why it is not known.
+type Arg struct {
+	Value   json.RawMessage `json:"value,omitempty"`
+	Dynamic string          `json:"dynamic,omitempty"`
+	// Of are the variables of the directory that the value is made of, sorted.
+	Of []string `json:"of,omitempty"`
+}
+
+// Requirement is a provider that a module requires, or uses without saying so.
+type Requirement struct {
+	Pos
+	Name    string `json:"name"`
+	Source  string `json:"source"`            // as written; hashicorp/ and the name if it has none
+	Version string `json:"version,omitempty"` // the constraint; empty for any
+}
+
+// Pos is where something is written.
+type Pos struct {
+	File string `json:"file"` // from the root of the tree
+	Line int    `json:"line"`
+}
+
+// Problem is something wrong with a configuration, which may keep clients from using it.
+type Problem struct {
+	Pos
+	Text string `json:"text"`
+}
+
+func (p Problem) String() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// Options say what of a tree is read, and how.
+type Options struct {
+	Client Client `json:"client"`
+	Dir    string `json:"dir,omitempty"` // by slash path; empty for the root
+	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too.
+	Tests bool `json:"tests,omitempty"`
+	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
+	Vars map[string]Arg `json:"vars,omitempty"`
+}
+
+// Local returns the directory of the tree that a call in dir names by a source such as ./x or ../x, and whether the
+// source is one. The directory begins with ".." if it is outside of the tree.
+func Local(dir, source string) (string, bool) {
+	source = strings.ReplaceAll(source, `\`, "/")
+	if source != "." && source != ".." && !strings.HasPrefix(source, "./") && !strings.HasPrefix(source, "../") {
+		return "", false
+	}
+	return path.Join(dir, source), true
+}
+
+// Registry returns the module that a source names in a registry, with the directory in its package ("." for its root),
+// and whether the source is one. A source without a hostname is of host.
+//
+// A call with another source, that is not local either, does not go through a registry.
+func Registry(source, host string) (m modproxy.Module, subdir string, ok bool) {
+	address, subdir, _ := strings.Cut(source, "//")
+	subdir = path.Clean(subdir)
+	m, err := hostname.ParseModule(address, host)
+	named := strings.Count(address, "/") == 3
+	switch {
+	case err != nil, subdir == "..", strings.HasPrefix(subdir, "../"), strings.HasPrefix(subdir, "/"):
+		return m, "", false
+	case named && (m.Host == "github.com" || m.Host == "bitbucket.org" || !strings.Contains(m.Host, ".")):
+		return m, "", false // as terraform-registry-address says
+	}
+	return m, subdir, true
+}
