@@ -1,0 +1,247 @@
+package closure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+)
+
+// functions are those of the language that are evaluated: what they return depends on their arguments only, is about as
+// large, and is what go-cty returns (OpenTofu internal/lang/functions.go). A call of another one is not known.
+var functions = map[string]function.Function{
+	"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
+	"compact": stdlib.CompactFunc, "concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc,
+	"join": stdlib.JoinFunc, "jsondecode": stdlib.JSONDecodeFunc, "keys": stdlib.KeysFunc, "lower": stdlib.LowerFunc,
+	"max": stdlib.MaxFunc, "merge": stdlib.MergeFunc, "min": stdlib.MinFunc, "regex": stdlib.RegexFunc, "split": stdlib.SplitFunc,
+	"substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc, "trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc,
+	"trimsuffix": stdlib.TrimSuffixFunc, "upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc,
+}
+
+// value is what an expression is, or why that is not known, and the variables of the root directory that it is made of.
+type value struct {
+	cty.Value
+	why string
+	of  map[string]bool
+}
+
+// scope evaluates the expressions of a module that was called in one way.
+type scope struct {
+	*module
+	client Client
+	// given are the values of variables that the call has; of a variable that it does not have, the value is its default.
+	given func(name string) (v value, ok bool)
+
+	values map[string]value // of variables and locals that were evaluated, by reference; one without a reason or a value is being evaluated
+}
+
+// eval returns the value of e.
+func (s *scope) eval(e hcl.Expression) value {
+	out := value{of: map[string]bool{}}
+	refs := e.Variables()
+	if s.client == Terraform {
+		if len(refs) > 0 {
+			out.why = "refers to " + refText(refs[0]) + ", and Terraform takes a literal only"
+			return out
+		}
+		v, diags := e.Value(nil)
+		out.Value, out.why = known(v, diags)
+		return out
+	}
+	roots := map[string]map[string]cty.Value{"var": {}, "local": {}}
+	for _, ref := range refs {
+		members := roots[ref.RootName()]
+		name, ok := member(ref)
+		if members == nil || !ok {
+			out.why = "refers to " + refText(ref) + ", which is not known before a plan"
+			return out
+		}
+		v := s.reference(ref.RootName(), name)
+		maps.Copy(out.of, v.of)
+		if v.why != "" {
+			out.why = "refers to " + refText(ref) + ", which " + v.why
+			if len(out.why) > maxReason {
+				out.why = "refers to " + refText(ref) + ", which is not known before a plan"
+			}
+			return out
+		}
+		members[name] = v.Value
+	}
+	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{}}
+	for root, members := range roots {
+		ctx.Variables[root] = cty.ObjectVal(members)
+	}
+	v, diags := e.Value(ctx)
+	out.Value, out.why = known(v, diags)
+	return out
+}
+
+// member returns the name that follows the root of a reference.
+func member(ref hcl.Traversal) (string, bool) {
+	if len(ref) < 2 {
+		return "", false
+	}
+	attr, ok := ref[1].(hcl.TraverseAttr)
+	return attr.Name, ok
+}
+
+func refText(ref hcl.Traversal) string {
+	name := ref.RootName()
+	if after, ok := member(ref); ok {
+		name += "." + after
+	}
+	return fmt.Sprintf("%.80s", name)
+}
+
+// known returns why a value that was evaluated is not known.
+func known(v cty.Value, diags hcl.Diagnostics) (cty.Value, string) {
+	for _, d := range diags {
+		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
+		switch {
+		case d.Severity != hcl.DiagError:
+		case ok:
+			return cty.NilVal, fmt.Sprintf("calls the function %.80s, which is not evaluated", call.CalledFunctionName())
+		default:
+			return cty.NilVal, "cannot be evaluated: " + d.Summary
+		}
+	}
+	if !v.IsWhollyKnown() {
+		return cty.NilVal, "is not known before a plan"
+	}
+	return v, ""
+}
+
+// reference returns the value of a variable or local.
+func (s *scope) reference(root, name string) value {
+	ref := root + "." + name
+	v, ok := s.values[ref]
+	if ok {
+		if v.why == "" && v.Value == cty.NilVal {
+			v.why = "refers to itself"
+		}
+		return v
+	}
+	s.values[ref] = value{}
+	switch expr := s.locals[name]; {
+	case root == "var":
+		v = s.variableValue(name)
+	case expr == nil:
+		v.why = "is not declared"
+	default:
+		v = s.eval(expr)
+	}
+	s.values[ref] = v
+	return v
+}
+
+// variableValue returns the value of a variable as the module sees it (OpenTofu GetInputVariable in static_scope.go).
+func (s *scope) variableValue(name string) (v value) {
+	attrs, ok := s.variables[name]
+	if !ok {
+		return value{why: "is not declared"}
+	}
+	flag := func(name string, or bool) bool {
+		if attrs[name] == nil {
+			return or
+		}
+		set, diags := attrs[name].Expr.Value(nil)
+		set, err := convert.Convert(set, cty.Bool)
+		return !diags.HasErrors() && err == nil && set.IsKnown() && !set.IsNull() && set.True()
+	}
+	switch {
+	case flag("sensitive", false):
+		return value{why: "is sensitive"}
+	case flag("ephemeral", false):
+		return value{why: "is ephemeral"}
+	case !flag("const", true):
+		return value{why: "is not constant"}
+	}
+	typ, defaults := cty.DynamicPseudoType, (*typeexpr.Defaults)(nil)
+	if a := attrs["type"]; a != nil {
+		var diags hcl.Diagnostics
+		if typ, defaults, diags = typeexpr.TypeConstraintWithDefaults(a.Expr); diags.HasErrors() {
+			typ, defaults = cty.DynamicPseudoType, nil
+		}
+	}
+	shaped := func(v cty.Value) (cty.Value, error) {
+		if defaults != nil && !v.IsNull() {
+			v = defaults.Apply(v)
+		}
+		return convert.Convert(v, typ)
+	}
+	byDefault, hasDefault := cty.NilVal, false
+	if a := attrs["default"]; a != nil {
+		set, diags := a.Expr.Value(nil)
+		set, err := shaped(set)
+		if diags.HasErrors() || err != nil {
+			return value{why: "has a default that cannot be used"}
+		}
+		byDefault, hasDefault = set, true
+	}
+	v, given := s.given(name)
+	if v.why == "" && given {
+		var err error
+		if v.Value, err = shaped(v.Value); err != nil {
+			v.why = "is given what is not of its type"
+		}
+	}
+	switch {
+	case v.why != "":
+	case given && (!v.IsNull() || flag("nullable", true)):
+	case hasDefault:
+		v.Value = byDefault
+	default:
+		v.why = "has no value"
+	}
+	return v
+}
+
+// toString converts a known value to a string.
+func toString(v cty.Value) (cty.Value, string) {
+	if v == cty.NilVal || !v.IsWhollyKnown() {
+		return cty.NilVal, "is not known before a plan"
+	}
+	s, err := convert.Convert(v, cty.String)
+	if err != nil {
+		return cty.NilVal, "is no string"
+	}
+	return s, ""
+}
+
+// arg returns a value as an argument.
+func (v value) arg() (a Arg) {
+	a.Dynamic, a.Of = v.why, slices.Sorted(maps.Keys(v.of))
+	if v.why != "" {
+		return a
+	}
+	text, err := ctyjson.SimpleJSONValue{Value: v.Value}.MarshalJSON()
+	switch {
+	case err != nil:
+		a.Dynamic = "has no form in JSON"
+	case len(text) > maxText:
+		a.Dynamic = fmt.Sprintf("has more than %d bytes", maxText)
+	default:
+		a.Value = text
+	}
+	return a
+}
+
+// parseArg returns the value of an argument of the variable with that name of the root directory.
+func parseArg(name string, a Arg) value {
+	v := value{why: a.Dynamic, of: map[string]bool{name: true}}
+	var in ctyjson.SimpleJSONValue
+	if v.why == "" && in.UnmarshalJSON(a.Value) != nil {
+		v.why = "is given what is no JSON"
+	}
+	v.Value = in.Value
+	return v
+}

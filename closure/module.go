@@ -1,0 +1,347 @@
+package closure
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// module is what the files of one directory declare, as far as it matters for what is installed.
+type module struct {
+	calls     []*call
+	variables map[string]hcl.Attributes
+	locals    map[string]hcl.Expression
+	providers map[string]*Requirement // that are required, by local name
+	uses      map[string]*Requirement // by local name, whether required or not
+	problems  []Problem
+}
+
+// call is a block that calls a module.
+type call struct {
+	Pos
+	name            string
+	source, version hcl.Expression // nil if there is none
+	args            hcl.Attributes
+	test            bool
+}
+
+var (
+	fileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "terraform"}, {Type: "module", LabelNames: []string{"name"}}, {Type: "variable", LabelNames: []string{"name"}},
+		{Type: "locals"}, {Type: "provider", LabelNames: []string{"name"}}, {Type: "resource", LabelNames: []string{"type", "name"}},
+		{Type: "data", LabelNames: []string{"type", "name"}}, {Type: "ephemeral", LabelNames: []string{"type", "name"}},
+	}}
+	terraformSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "required_providers"}}}
+	callSchema      = attributes("source", "version", "count", "for_each", "depends_on", "providers")
+	variableSchema  = attributes("default", "type", "sensitive", "ephemeral", "nullable", "const")
+	providerSchema  = attributes("version")
+	resourceSchema  = attributes("provider")
+	testSchema      = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}}}
+	runSchema       = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module"}}}
+)
+
+func init() {
+	callSchema.Blocks = []hcl.BlockHeaderSchema{{Type: "_"}, {Type: "lifecycle"}}
+}
+
+func attributes(names ...string) *hcl.BodySchema {
+	s := &hcl.BodySchema{}
+	for _, name := range names {
+		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
+	}
+	return s
+}
+
+func posOf(r hcl.Range) Pos { return Pos{r.Filename, r.Start.Line} }
+
+func (m *module) problem(at Pos, format string, args ...any) {
+	if len(m.problems) < maxProblems {
+		m.problems = append(m.problems, Problem{at, fmt.Sprintf(format, args...)})
+	}
+}
+
+// note adds the first error of diagnostics, without what they cite of the file.
+func (m *module) note(diags hcl.Diagnostics) {
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError && d.Subject != nil {
+			m.problem(posOf(*d.Subject), "%s", d.Summary)
+			return
+		}
+	}
+}
+
+// content returns what a body has of a schema.
+func (m *module) content(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Body) {
+	content, rest, diags := body.PartialContent(schema)
+	m.note(diags)
+	return content, rest
+}
+
+// parse parses a file.
+func (m *module) parse(name string, text []byte) (hcl.Body, bool) {
+	if len(text) > MaxFile {
+		m.problem(Pos{File: name}, "is larger than the %d KiB that are read", MaxFile>>10)
+		return nil, false
+	}
+	var f *hcl.File
+	var diags hcl.Diagnostics
+	if strings.HasSuffix(name, ".json") {
+		f, diags = json.Parse(text, name)
+	} else {
+		f, diags = hclsyntax.ParseConfig(text, name, hcl.InitialPos)
+	}
+	m.note(diags)
+	return f.Body, f.Body != nil
+}
+
+// file adds what a file declares. An override goes on top of what the files before it do.
+func (m *module) file(name string, text []byte, override bool) {
+	body, ok := m.parse(name, text)
+	if !ok {
+		return
+	}
+	content, _ := m.content(body, fileSchema)
+	for _, b := range content.Blocks {
+		switch b.Type {
+		case "terraform":
+			required, _ := m.content(b.Body, terraformSchema)
+			for _, b := range required.Blocks {
+				m.require(b)
+			}
+		case "module":
+			m.call(b, override)
+		case "variable":
+			m.variable(b, override)
+		case "locals":
+			attrs, diags := b.Body.JustAttributes()
+			m.note(diags)
+			for name, a := range attrs {
+				m.locals[name] = a.Expr
+			}
+		case "provider":
+			attrs, _ := m.content(b.Body, providerSchema)
+			version := literal(attrs.Attributes["version"])
+			if u := m.use(b.Labels[0], posOf(b.DefRange)); u != nil && version != "" {
+				u.Version = version
+			}
+		default:
+			m.resource(b)
+		}
+	}
+}
+
+// literal returns the value of an attribute that is a literal string, or the empty string.
+func literal(a *hcl.Attribute) string {
+	if a == nil {
+		return ""
+	}
+	v, diags := a.Expr.Value(nil)
+	s, why := text(v)
+	if diags.HasErrors() || why != "" {
+		return ""
+	}
+	return s
+}
+
+// call adds a call, or changes the one that an override is of.
+func (m *module) call(b *hcl.Block, override bool) {
+	content, rest := m.content(b.Body, callSchema)
+	c := &call{Pos: posOf(b.DefRange), name: b.Labels[0], args: hcl.Attributes{}}
+	bodies := []hcl.Body{rest}
+	for _, b := range content.Blocks {
+		if b.Type == "_" {
+			bodies = append(bodies, b.Body)
+		}
+	}
+	for _, body := range bodies {
+		attrs, _ := body.JustAttributes() // what is besides is the client's to complain of
+		maps.Copy(c.args, attrs)
+	}
+	at := slices.IndexFunc(m.calls, func(other *call) bool { return other.name == c.name })
+	switch {
+	case at < 0 && override:
+		m.problem(c.Pos, "overrides module %.80q, which is not there", c.name)
+	case at < 0:
+		m.calls = append(m.calls, c)
+	case override:
+		maps.Copy(m.calls[at].args, c.args)
+		c = m.calls[at]
+	default:
+		m.problem(c.Pos, "module %.80q is there twice", c.name)
+		m.calls = append(m.calls, c)
+	}
+	if a := content.Attributes["source"]; a != nil {
+		c.source = a.Expr
+	}
+	if a := content.Attributes["version"]; a != nil {
+		c.version = a.Expr
+	}
+}
+
+func (m *module) variable(b *hcl.Block, override bool) {
+	content, _ := m.content(b.Body, variableSchema)
+	name := b.Labels[0]
+	switch have := m.variables[name]; {
+	case have != nil && override:
+		maps.Copy(have, content.Attributes)
+	case have != nil:
+		m.problem(posOf(b.DefRange), "variable %.80q is there twice", name)
+	default:
+		m.variables[name] = content.Attributes
+	}
+}
+
+// require adds a required_providers block. An entry of an override takes the place of the one that is there.
+func (m *module) require(b *hcl.Block) {
+	attrs, diags := b.Body.JustAttributes()
+	m.note(diags)
+	for name, a := range attrs {
+		r := &Requirement{Pos: posOf(a.NameRange), Name: name, Version: literal(a)} // a string is a constraint
+		pairs, diags := hcl.ExprMap(a.Expr)
+		if diags.HasErrors() && r.Version == "" {
+			m.problem(r.Pos, "provider %.80q is required in a way that is not understood", name)
+		}
+		for _, pair := range pairs {
+			key, _ := pair.Key.Value(nil)
+			value, diags := pair.Value.Value(nil)
+			s, why := text(value)
+			switch key, _ := text(key); {
+			case key != "source" && key != "version":
+			case diags.HasErrors() || why != "":
+				m.problem(r.Pos, "the %s of provider %.80q is no literal string", key, name)
+			case key == "source":
+				r.Source = s
+			default:
+				r.Version = s
+			}
+		}
+		r.Source = cmp.Or(r.Source, "hashicorp/"+name)
+		m.providers[name] = r
+	}
+}
+
+// resource adds the provider that a resource, a data source or an ephemeral resource uses.
+func (m *module) resource(b *hcl.Block) {
+	name, _, _ := strings.Cut(b.Labels[0], "_")
+	content, _ := m.content(b.Body, resourceSchema)
+	if a := content.Attributes["provider"]; a != nil {
+		if t, diags := hcl.AbsTraversalForExpr(a.Expr); !diags.HasErrors() {
+			name = t.RootName()
+		}
+	}
+	m.use(name, posOf(b.DefRange))
+}
+
+// use adds a provider by its local name.
+func (m *module) use(name string, at Pos) *Requirement {
+	if name == "terraform" { // is part of the clients
+		return nil
+	}
+	if m.uses[name] == nil {
+		m.uses[name] = &Requirement{Pos: at, Name: name, Source: "hashicorp/" + name}
+	}
+	return m.uses[name]
+}
+
+// requirements returns the providers that are required, and those that are used without.
+func (m *module) requirements() (list []Requirement) {
+	for name, r := range m.uses {
+		switch required := m.providers[name]; {
+		case required == nil:
+			m.providers[name] = r
+		case r.Version != "" && required.Version == "":
+			required.Version = r.Version
+		case r.Version != "":
+			required.Version += ", " + r.Version
+		}
+	}
+	for _, r := range m.providers {
+		if !strings.HasPrefix(r.Source, "terraform.io/builtin/") {
+			list = append(list, *r)
+		}
+	}
+	slices.SortFunc(list, func(a, b Requirement) int { return cmp.Or(a.Pos.compare(b.Pos), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
+
+func (p Pos) compare(other Pos) int {
+	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Line, other.Line))
+}
+
+// testFile adds the calls of a test file.
+func (m *module) testFile(name string, text []byte) {
+	body, ok := m.parse(name, text)
+	if !ok {
+		return
+	}
+	runs, _ := m.content(body, testSchema)
+	for _, run := range runs.Blocks {
+		modules, _ := m.content(run.Body, runSchema)
+		for _, b := range modules.Blocks {
+			content, _ := m.content(b.Body, callSchema)
+			c := &call{Pos: posOf(b.DefRange), name: run.Labels[0], test: true}
+			if a := content.Attributes["source"]; a != nil {
+				c.source = a.Expr
+			}
+			if a := content.Attributes["version"]; a != nil {
+				c.version = a.Expr
+			}
+			m.calls = append(m.calls, c)
+		}
+	}
+}
+
+// load reads the module in a directory of files; nil if there is none.
+func load(files map[string][]byte, dir string, o Options) *module {
+	var here, below []string
+	for name := range files {
+		switch path.Dir(name) {
+		case dir:
+			here = append(here, name)
+		case path.Join(dir, "tests"):
+			below = append(below, name)
+		}
+	}
+	names := o.Client.read(here, modulesEnd)
+	m := &module{
+		variables: map[string]hcl.Attributes{}, locals: map[string]hcl.Expression{},
+		providers: map[string]*Requirement{}, uses: map[string]*Requirement{},
+	}
+	for _, override := range []bool{false, true} {
+		for _, name := range names {
+			if isOverride(name) == override {
+				m.file(name, files[name], override)
+			}
+		}
+	}
+	if o.Tests {
+		for _, name := range slices.Concat(o.Client.read(here, testsEnd), o.Client.read(below, testsEnd)) {
+			m.testFile(name, files[name])
+		}
+	}
+	slices.SortStableFunc(m.calls, func(a, b *call) int { return a.Pos.compare(b.Pos) })
+	if len(names) == 0 && len(m.calls) == 0 {
+		return nil
+	}
+	return m
+}
+
+// text returns a value as the string that a source or a version is, or why it is none. Null is empty.
+func text(v cty.Value) (s, why string) {
+	v, why = toString(v)
+	if why != "" || v.IsNull() {
+		return "", why
+	}
+	if s = v.AsString(); len(s) > maxText {
+		return "", fmt.Sprintf("it has more than %d bytes", maxText)
+	}
+	return s, ""
+}

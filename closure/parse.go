@@ -1,0 +1,154 @@
+package closure
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Bounds of what is read.
+const (
+	// MaxFile is the size of a file, in bytes. The lexer has all of a file in memory before anything of it is refused.
+	MaxFile = 512 << 10
+
+	maxFiles    = 4000     // configuration files of a tree
+	maxTree     = 32 << 20 // their bytes
+	maxCalls    = 5000     // and directories that are called, each time
+	maxDepth    = 100      // directories that call each other
+	maxProblems = 100      // that are told of a directory
+	maxText     = 4 << 10  // bytes of a source, a version or an argument
+	maxReason   = 400      // bytes of a reason why something is not known
+)
+
+// parser reads the directories of one tree.
+type parser struct {
+	Options
+	files   map[string][]byte
+	modules map[string]*module // by directory, those that were read; nil if there is none
+	out     Configuration
+	of      map[string]bool // Variables
+	visits  int
+}
+
+// Parse reads a tree. A file may be cut behind MaxFile bytes. It may end the process: only a child calls it.
+func Parse(files map[string][]byte, o Options) (*Configuration, error) {
+	o.Dir = path.Clean(o.Dir)
+	p := &parser{Options: o, files: files, modules: map[string]*module{}, of: map[string]bool{}}
+	if p.module(o.Dir) == nil {
+		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
+	}
+	given := func(name string) (value, bool) {
+		if arg, ok := o.Vars[name]; ok {
+			return parseArg(name, arg), true
+		}
+		return value{of: map[string]bool{name: true}}, false
+	}
+	if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
+		return nil, err
+	}
+	p.out.Variables = slices.Sorted(maps.Keys(p.of))
+	return &p.out, nil
+}
+
+// module returns the module in a directory, or nil. What it requires, and its problems, are told when it is first read.
+func (p *parser) module(dir string) *module {
+	m, ok := p.modules[dir]
+	if !ok {
+		o := p.Options
+		o.Tests = o.Tests && dir == o.Dir
+		m = load(p.files, dir, o)
+		p.modules[dir] = m
+		if m != nil {
+			p.out.Providers = append(p.out.Providers, m.requirements()...)
+			p.out.Problems = append(p.out.Problems, m.problems...)
+		}
+	}
+	return m
+}
+
+// follow adds what the module in a directory calls, which was called in one way.
+func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos, stack []string) error {
+	m := p.module(dir)
+	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}}
+	for _, c := range m.calls {
+		if p.visits++; p.visits > maxCalls {
+			return fmt.Errorf("%w: %s:%d: more than the %d calls that are followed", modproxy.ErrInvalid, c.File, c.Line, maxCalls)
+		}
+		out := Call{Pos: c.Pos, From: from, Name: c.name}
+		out.Source, out.Version, out.Dynamic = p.address(s, c)
+		target, local := Local(dir, out.Source)
+		switch {
+		case local && p.module(target) != nil && slices.Contains(stack, target):
+			p.out.Problems = append(p.out.Problems, Problem{c.Pos, fmt.Sprintf("module %.80q calls itself", c.name)})
+		case local && p.module(target) != nil && len(stack) > maxDepth:
+			return fmt.Errorf("%w: %s:%d: more than %d directories call each other", modproxy.ErrInvalid, c.File, c.Line, maxDepth)
+		case local && p.module(target) != nil:
+			given := func(name string) (v value, ok bool) {
+				if a := c.args[name]; a != nil {
+					return s.eval(a.Expr), true
+				}
+				return v, false
+			}
+			err := p.follow(target, given, append(slices.Clip(from), c.Pos), append(slices.Clip(stack), target))
+			if err != nil {
+				return err
+			}
+		default:
+			out.Args = p.args(s, c)
+			p.out.Calls = append(p.out.Calls, out)
+		}
+	}
+	return nil
+}
+
+// address returns the source and the version of a call, or why they are not known.
+func (p *parser) address(s *scope, c *call) (source, version, dynamic string) {
+	if c.source == nil {
+		return "", "", "it has no source"
+	}
+	if c.test { // whose source and version are literals to both clients
+		s = &scope{module: s.module, client: Terraform}
+	}
+	why := ""
+	from := s.eval(c.source)
+	maps.Copy(p.of, from.of)
+	if from.why == "" {
+		source, why = text(from.Value)
+	}
+	if why = cmp.Or(from.why, why); why != "" {
+		return "", "", "its source " + why
+	}
+	if c.version == nil {
+		return source, "", ""
+	}
+	which := s.eval(c.version)
+	maps.Copy(p.of, which.of)
+	if which.why == "" {
+		version, why = text(which.Value)
+	}
+	_, _, registry := Registry(source, "registry.example.com")
+	switch why = cmp.Or(which.why, why); {
+	case why != "":
+		return source, "", "its version " + why
+	case !registry && version != "":
+		return source, version, "it has a version, and its source is no module of a registry"
+	}
+	return source, strings.TrimSpace(version), ""
+}
+
+// args returns the arguments of a call. Terraform evaluates none.
+func (p *parser) args(s *scope, c *call) map[string]Arg {
+	if p.Client == Terraform || len(c.args) == 0 {
+		return nil
+	}
+	all := map[string]Arg{}
+	for name, a := range c.args {
+		all[name] = s.eval(a.Expr).arg()
+	}
+	return all
+}
