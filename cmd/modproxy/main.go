@@ -18,11 +18,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func main() {
+	closure.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -1,0 +1,96 @@
+package closure
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/modproxy/modproxy"
+)
+
+// verb is the only argument of a child. It is no verb for people.
+const verb = "read-configuration"
+
+// edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
+const edition = 1
+
+// Bounds of a child.
+const (
+	maxStack  = 64 << 20 // bytes: a file may be nested some thousand times, and real ones are twenty times
+	maxMemory = 512      // MiB, on Linux
+	maxCPU    = 10       // seconds
+	maxReply  = 16 << 20 // bytes
+)
+
+// request is the first line of what a child is given. The files follow.
+type request struct {
+	Edition int `json:"edition"`
+	Options
+}
+
+// reply is what a child answers, unless it dies.
+type reply struct {
+	Edition       int            `json:"edition"`
+	Configuration *Configuration `json:"configuration,omitempty"`
+	Error         string         `json:"error,omitempty"` // why the tree cannot be read
+}
+
+func isChild() bool { return len(os.Args) == 2 && os.Args[1] == verb }
+
+// Child does the work of a child, and ends the process, if this is a child of a [Reader]. A program with a Reader calls
+// it before anything else.
+func Child() {
+	if !isChild() {
+		return
+	}
+	debug.SetMaxStack(maxStack)
+	debug.SetTraceback("none")
+	err := limit()
+	if err == nil {
+		err = work(os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// work answers one request.
+func work(r io.Reader, w io.Writer) error {
+	in := bufio.NewReader(r)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var asked request
+	answer := reply{Edition: edition}
+	if err := json.Unmarshal(line, &asked); err != nil {
+		return err
+	}
+	if asked.Edition == edition {
+		files, err := receive(in)
+		if err != nil {
+			return err
+		}
+		answer.Configuration, err = Parse(files, asked.Options)
+		switch {
+		case errors.Is(err, modproxy.ErrInvalid):
+			answer.Error = err.Error()
+		case err != nil:
+			return err
+		}
+	}
+	text, err := json.Marshal(answer)
+	if err == nil && len(text) > maxReply {
+		text, err = json.Marshal(reply{Edition: edition, Error: fmt.Sprintf("%v: it says more than %d MiB", modproxy.ErrInvalid, maxReply>>20)})
+	}
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+package closure
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// A Reader reads configurations, each in a child process. It is safe for concurrent use.
+type Reader struct {
+	once  sync.Once
+	turns chan struct{} // a child has one
+}
+
+const (
+	children  = 2                // at a time
+	maxWait   = 30 * time.Second // for a child
+	maxStderr = 4 << 10          // bytes that are kept
+)
+
+// Read returns what a directory of a tree calls and requires.
+//
+// Errors: [modproxy.ErrInvalid] if the tree cannot be read, [modproxy.ErrUnavailable] if that is not known, those of
+// the tree, that of the context.
+func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
+	return r.read(ctx, t, o)
+}
+
+// read has a child read a tree.
+func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
+	r.once.Do(func() { r.turns = make(chan struct{}, children) })
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, maxWait, fmt.Errorf("%w: reading the configuration takes more than %v", modproxy.ErrUnavailable, maxWait))
+	defer cancel()
+	line, err := json.Marshal(request{edition, o})
+	if err != nil {
+		return nil, err
+	}
+	text, err := run(within, func(w io.Writer) error {
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		return t.send(within, w)
+	})
+	if err != nil {
+		return nil, cmp.Or(context.Cause(within), err)
+	}
+	var answer reply
+	err = json.Unmarshal(text, &answer)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: the process that reads the configuration: %w", modproxy.ErrUnavailable, err)
+	case answer.Edition != edition:
+		return nil, fmt.Errorf("%w: %s is another version of modproxy by now: restart this one", modproxy.ErrUnavailable, os.Args[0])
+	case answer.Error != "":
+		return nil, &unreadable{answer.Error}
+	case answer.Configuration == nil:
+		return nil, fmt.Errorf("%w: the process that reads the configuration says nothing", modproxy.ErrUnavailable)
+	}
+	return answer.Configuration, nil
+}
+
+// unreadable says why a tree cannot be read, which does not change.
+type unreadable struct{ text string }
+
+func (e *unreadable) Error() string { return e.text }
+func (e *unreadable) Unwrap() error { return modproxy.ErrInvalid }
+
+// run runs a child, to which send writes, and returns what it prints.
+func run(ctx context.Context, send func(io.Writer) error) ([]byte, error) {
+	if isChild() {
+		return nil, errors.New("a child has no children")
+	}
+	name := program
+	if name == "" {
+		var err error
+		if name, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, name, verb)
+	stdout, stderr := &head{max: maxReply + 1}, &head{max: maxStderr}
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, os.TempDir(), time.Second
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	pipe, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the process that reads configurations: %w", modproxy.ErrUnavailable, err)
+	}
+	in := &input{w: pipe}
+	sent := errors.Join(send(in), pipe.Close())
+	if sent != nil && in.err == nil {
+		_ = cmd.Process.Kill()
+	}
+	err = cmd.Wait()
+	switch {
+	case sent != nil && in.err == nil:
+		return nil, sent
+	case err != nil:
+		return nil, death(cmd.ProcessState, stderr.String(), err)
+	case stdout.Len() > maxReply:
+		return nil, fmt.Errorf("%w: the process that reads configurations prints too much", modproxy.ErrUnavailable)
+	}
+	return stdout.Bytes(), nil
+}
+
+// death returns why a child has died.
+func death(state *os.ProcessState, stderr string, err error) error {
+	line, _, _ := strings.Cut(stderr, "\n")
+	switch {
+	case strings.Contains(stderr, "stack exceeds"):
+		return &unreadable{fmt.Sprintf("%v: its configuration is nested too deeply", modproxy.ErrInvalid)}
+	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"):
+		return &unreadable{fmt.Sprintf("%v: reading its configuration takes more than %d MiB of memory", modproxy.ErrInvalid, maxMemory)}
+	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
+		return fmt.Errorf("%w: reading its configuration takes more than %d seconds", modproxy.ErrInvalid, maxCPU)
+	}
+	return fmt.Errorf("%w: the process that reads configurations has died: %w: %.200q", modproxy.ErrUnavailable, err, line)
+}
+
+// input is what a child reads.
+type input struct {
+	w   io.Writer
+	err error // writing failed: the child says why
+}
+
+func (i *input) Write(p []byte) (n int, err error) {
+	n, i.err = i.w.Write(p)
+	return n, i.err
+}
+
+// head keeps the first max bytes that are written to it.
+type head struct {
+	bytes.Buffer
+	max int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.Buffer.Write(p[:min(len(p), h.max-h.Len())])
+	return len(p), nil
+}
