@@ -23,6 +23,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
@@ -32,15 +33,16 @@ import (
 
 // A Server answers the API. The fields whose routes are not used may be nil.
 type Server struct {
-	Ledger    *ledger.Log
-	Damage    error        // why Ledger is nil although there is a ledger
-	Cache     Cache        // nil: nothing is in memory that depends on the ledger
-	Store     *store.Store // below Cache
-	Gate      *policy.Gate
-	Pending   *requests.Log // of what waits for approval
-	Missing   *requests.Log // of what is not kept; nil unless offline
-	Upstreams Upstreams     // nil when offline
-	Operators Operators     // nil: the owner of the data directory asks, and nobody else is told
+	Ledger         *ledger.Log
+	Damage         error        // why Ledger is nil although there is a ledger
+	Cache          Cache        // nil: nothing is in memory that depends on the ledger
+	Store          *store.Store // below Cache
+	Gate           *policy.Gate
+	Pending        *requests.Log   // of what waits for approval
+	Missing        *requests.Log   // of what is not kept; nil unless offline
+	Configurations *closure.Reader // of the packages in Store
+	Upstreams      Upstreams       // nil when offline
+	Operators      Operators       // nil: the owner of the data directory asks, and nobody else is told
 }
 
 // Operators are those who ask.

@@ -23,6 +23,8 @@ type Pending struct {
 	Sum    modproxy.Sum    `json:"sum,omitempty"`    // empty if it was not fetched yet
 	Source modproxy.Source `json:"source,omitzero"`
 	Size   int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
+	Brings *Brings         `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
+	Unread string          `json:"unread,omitempty"`     // why the configuration in its package cannot be read
 	Error  string          `json:"error,omitempty"`      // why it could not be fetched
 }
 
@@ -113,7 +115,7 @@ func (s *Server) bring(ctx context.Context, v modproxy.ModuleVersion) error {
 	return p.Close()
 }
 
-// describe adds what the ledger knows of a version, and how large its package is.
+// describe adds what the ledger knows of a version, how large its package is, and what that brings.
 func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pending) error {
 	rec, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +127,10 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 	for l, err := range s.Cache.List(ctx, v.Module) {
 		if err == nil && l.Version == v.Version && !l.Lost && !l.Superseded {
 			p.Size = l.Size
+			if p.Brings, err = s.brings(ctx, l.Kept); err != nil {
+				p.Unread = err.Error()
+			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
@@ -23,7 +24,10 @@ import (
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
-	server := &admin.Server{Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a}}
+	server := &admin.Server{
+		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
+		Configurations: &closure.Reader{},
+	}
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {

@@ -24,6 +24,7 @@
 package closure
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -40,6 +41,9 @@ const (
 	Terraform Client = "terraform"
 	OpenTofu  Client = "tofu"
 )
+
+// Hosts are the registries of sources without a hostname.
+var Hosts = map[Client]string{Terraform: "registry.terraform.io", OpenTofu: "registry.opentofu.org"}
 
 // Configuration is what a directory calls and requires, with the directories that it calls by local sources.
 type Configuration struct {
@@ -84,6 +88,11 @@ type Requirement struct {
 type Pos struct {
 	File string `json:"file"` // from the root of the tree
 	Line int    `json:"line"`
+}
+
+// Compare orders positions by file and line.
+func (p Pos) Compare(other Pos) int {
+	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Line, other.Line))
 }
 
 // Problem is something wrong with a configuration, which may keep clients from using it.

@@ -268,7 +268,7 @@ func (m *module) requirements() (list []Requirement) {
 			list = append(list, *r)
 		}
 	}
-	slices.SortFunc(list, func(a, b Requirement) int { return cmp.Or(a.Pos.compare(b.Pos), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list, func(a, b Requirement) int { return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name)) })
 	return list
 }
 
@@ -327,7 +327,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 			m.testFile(name, files[name])
 		}
 	}
-	slices.SortStableFunc(m.calls, func(a, b *call) int { return a.Pos.compare(b.Pos) })
+	slices.SortStableFunc(m.calls, func(a, b *call) int { return a.Pos.Compare(b.Pos) })
 	if len(names) == 0 && len(m.calls) == 0 {
 		return nil
 	}

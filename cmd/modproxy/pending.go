@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/closure"
 )
 
 func newPendingCommand(env *environment) *cobra.Command {
@@ -23,8 +24,11 @@ approved or rejected is not listed.
 A client that asks which versions a module has is taken to ask for the newest of
 those that wait.
 
-What a version would bring is known once it was fetched. --fetch fetches all that is
-listed, for review: it is kept and recorded in the ledger, and still not served.
+What a version would bring is known once it was fetched: the modules that it calls and
+the providers that it requires, with file and line. A source that is no module of a
+registry is said to go past modproxy: clients fetch it themselves, whatever the policy
+says. --fetch fetches all that is listed, for review: it is kept and recorded in the
+ledger, and still not served.
 
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 1),
@@ -74,8 +78,8 @@ func pendingText(p admin.Pending) string {
 		}
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
 	}
-	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Module, p.Version, askedText(p.Count, p.First, p.Askers), printable(brings), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
+		p.Module, p.Version, askedText(p.Count, p.First, p.Askers), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.
@@ -85,4 +89,41 @@ func askedText(n int, first time.Time, askers []string) string {
 		asked += ", by " + strings.Join(askers, ", ")
 	}
 	return printable(asked)
+}
+
+// bringsText is what a package brings besides its own files, one thing in a line.
+func bringsText(p admin.Pending) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-13s%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
+	only := func(c closure.Client) string {
+		if c == "" {
+			return ""
+		}
+		return ", read by " + string(c) + " only"
+	}
+	if p.Unread != "" {
+		line("warning:", "what it calls is not known: %s", p.Unread)
+	}
+	if p.Brings == nil {
+		return b.String()
+	}
+	for _, c := range p.Brings.Calls {
+		what := strings.TrimSpace(c.Source + " " + c.Version)
+		switch {
+		case c.Dynamic != "":
+			what = strings.TrimSpace(what + " (not known: " + c.Dynamic + ")")
+		case c.Bypass:
+			what += " (past modproxy)"
+		}
+		line("module:", "%s at %s:%d%s", what, c.File, c.Line, only(c.Client))
+	}
+	for _, r := range p.Brings.Providers {
+		line("provider:", "%s at %s:%d%s", strings.TrimSpace(r.Source+" "+r.Version), r.File, r.Line, only(r.Client))
+	}
+	for _, problem := range p.Brings.Problems {
+		line("warning:", "%s", problem)
+	}
+	return b.String()
 }
