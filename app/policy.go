@@ -73,6 +73,24 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 	return rules, paths, nil
 }
 
+// NeverHold returns an error that names the rules for groups if clients show no credential, or nil: they are in no group then.
+func NeverHold(c *config.Config, rules *policy.Rules) error {
+	var places []string
+	for _, rule := range rules.Rules {
+		if len(rule.Groups) > 0 && !c.RequiresToken() {
+			places = append(places, rule.Place)
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	first := places[0]
+	if more := len(places) - 1; more > 0 {
+		first += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("%s: clients show no token here, so they are in no group, and the rule never holds: \"auth.required: true\" asks for one", first)
+}
+
 // reserves returns the reserved namespaces with the registries at which each may be asked for: a namespace that has a route
 // where that leads, and every other one at the upstreams that are not public.
 func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong config.Error) {
@@ -181,9 +199,17 @@ func (a *App) openGate(ctx context.Context) error {
 		a.missing = &requests.Log{Records: a.Store.Records, Kind: requests.Missing, Observe: a.observeRequests}
 	}
 	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
-	a.gate.Use(rules)
+	a.use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
+}
+
+// use makes rules count.
+func (a *App) use(rules *policy.Rules) {
+	a.gate.Use(rules)
+	if err := NeverHold(a.config, rules); err != nil {
+		a.log.Warn("policy_groups", zap.Error(err))
+	}
 }
 
 // observePolicy counts what is refused, and remembers who asks for what waits for approval. A request's own entry in the log

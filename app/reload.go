@@ -133,7 +133,7 @@ func (a *App) reloadRules(asked bool) {
 		return
 	}
 	a.rulesErr.Store(nil)
-	a.gate.Use(rules)
+	a.use(rules)
 	a.log.Info("reloaded", zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
 	changed = slices.DeleteFunc(changed, func(key string) bool { return strings.HasPrefix(key, "policy.") })
 	if len(changed) > 0 && (asked || !slices.Equal(changed, a.restartFor)) {

@@ -44,6 +44,9 @@ Exit codes: 0 all is in order, 2 something is wrong.`,
 			if err != nil {
 				return err
 			}
+			if err := app.NeverHold(c, rules); err != nil && len(args) == 0 {
+				fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(err.Error()))
+			}
 			return env.printf("%s: %s, in order.\n", what, count(len(rules.Rules), "rule"))
 		},
 	}
