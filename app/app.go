@@ -66,7 +66,7 @@ type App struct {
 	providers  proxy.Providers     // nil when offline
 	auth       *auth.Authenticator // nil when clients show no credential
 	operators  *auth.Authenticator // of the operator's API, when auth is nil
-	egress     *egress.Client      // nil when offline and without issuers
+	egress     *egress.Client      // nil when offline
 	noGit      error               // why nothing can be fetched from git
 	metrics    *proxy.Metrics
 	gate       *policy.Gate

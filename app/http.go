@@ -146,8 +146,8 @@ func (p process) Problems() []proxy.Problem {
 	}
 	var list []proxy.Problem
 	for _, problem := range []proxy.Problem{
-		{State: "nothing new is kept", Err: a.disk.Ready()},
-		{State: "no new version is recorded", Err: a.Ledger.Failed()},
+		{State: "nothing new is kept", Err: a.disk.Ready(), Minor: a.config.Offline},
+		{State: "no new version is recorded", Err: a.Ledger.Failed(), Minor: a.config.Offline},
 		{State: "no client can be identified", Err: a.authReady()},
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
 		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},

@@ -17,7 +17,7 @@ import (
 // What no keeper knows the meaning of, requests and sights, stays whatever becomes of the packages beside it.
 func TestPolicyRecordsStay(t *testing.T) {
 	c, ctx := newOffline(t), t.Context()
-	c.Cache.MaxSize = 20 // two of them
+	c.Cache.MaxSize, c.Offline = 20, false // two of them
 	book, err := ledger.Open(c.LedgerDir())
 	must(t, err)
 	for _, seed := range []string{"1", "2", "3"} {

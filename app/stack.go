@@ -63,12 +63,10 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
-	if !c.Offline || len(c.Auth.Issuers) > 0 {
+	if !c.Offline {
 		if err = a.openEgress(listening); err != nil {
 			return err
 		}
-	}
-	if !c.Offline {
 		if a.noGit = git.Installed(context.WithoutCancel(ctx)); a.noGit != nil {
 			log.Warn("git_missing", zap.Error(a.noGit))
 		}
@@ -200,10 +198,14 @@ func (a *App) openStore() (err error) {
 	if err != nil {
 		return err
 	}
+	pinned := pins(c.Cache.Pinned)
+	if c.Offline { // nothing would bring back what was evicted
+		pinned = pins{auth.Everything}
+	}
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, requests.Pending: nil, requests.Missing: nil},
-		Pins:  pins(c.Cache.Pinned), MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
+		Pins:  pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ func (c *Config) check() Error {
 	k.fields()
 	_, err := parseListen(c.Listen)
 	k.fail("listen", err)
+	k.failIf(err == nil && c.Offline && !listensByAddress(c.Listen), "listen",
+		"a name is looked up, and modproxy is offline: want an address, such as 127.0.0.1:8080")
 	k.failIf(c.TLS.CertFile == "" && c.TLS.KeyFile != "", "tls.key_file", "tls.cert_file is missing")
 	k.failIf(c.TLS.CertFile != "" && c.TLS.KeyFile == "", "tls.cert_file", "tls.key_file is missing")
 	k.word("log.level", c.Log.Level, "debug", "info", "warn", "error")
@@ -156,6 +158,8 @@ func (k *checker) authentication() {
 	}
 	k.failIf(k.Anonymous && k.Auth.Required, "auth.required", "%s", open)
 	k.failIf(open != "" && len(k.Auth.Issuers) > 0, "auth.issuers", "%s", open)
+	k.failIf(k.Offline && len(k.Auth.Issuers) > 0, "auth.issuers",
+		`modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of "modproxy token create"`)
 	k.fail("auth.signed_paths", auth.SignerConfig{Life: k.Auth.SignedPaths}.Check())
 	for i, issuer := range k.Auth.Issuers {
 		k.fail(fmt.Sprintf("auth.issuers[%d]", i), issuer.Check())
@@ -272,6 +276,13 @@ func parseListen(s string) (loopback bool, err error) {
 		_, err = hostname.Parse(host)
 	}
 	return host == "localhost", err
+}
+
+// listensByAddress reports whether no name is looked up for an address to listen on.
+func listensByAddress(s string) bool {
+	host, _, _ := net.SplitHostPort(s)
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == ""
 }
 
 // HasUpstream reports whether the registry of that name may be asked.

@@ -59,8 +59,9 @@ type Config struct {
 	Policy      Policy       `yaml:"policy"`
 	Fetch       Fetch        `yaml:"fetch"`
 	Limits      Limits       `yaml:"limits"`
-	// Offline makes this proxy answer from what it has and never ask a registry or a forge.
-	Offline bool `yaml:"offline" flag:"offline" usage:"answer from what is kept, ask no registry or forge"`
+	// Offline makes this proxy answer from what it has and ask nobody: no registry, no forge, no issuer, no name server.
+	// Nothing is evicted then, as nothing would bring it back.
+	Offline bool `yaml:"offline" flag:"offline" usage:"answer from what is kept, and ask nobody"`
 	Log     Log  `yaml:"log"`
 	// Shutdown is how long running requests and fetches may take after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`

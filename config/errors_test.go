@@ -57,6 +57,9 @@ func TestFileErrors(t *testing.T) {
 func TestCheckErrors(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"log level":           {"log:\n  level: loud", "FILE:2: log.level: want debug, info, warn or error, not \"loud\"\n"},
+		"offline, and a name": {"listen: localhost:80\noffline: true", "FILE:1: listen: a name is looked up, and modproxy is offline: want an address, such as 127.0.0.1:8080\n"},
+		"offline issuers": {"offline: true\nauth:\n  required: true\n  issuers: [{url: 'https://a.example', audience: b, groups: [{name: c, match: [d=e], scopes: ['*']}]}]",
+			"FILE:4: auth.issuers: modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of \"modproxy token create\"\n"},
 		"listen host":         {"listen: 'a b:80'\nanonymous: true", "FILE:1: listen: invalid: hostname \"a b\"\n"},
 		"listen port":         {"listen: 127.0.0.1:http", "FILE:1: listen: want a port from 0 to 65535, not \"http\"\n"},
 		"public URL":          {"public_url: modules.example.com", "FILE:1: public_url: want an absolute URL, such as https://modules.example.com\n"},

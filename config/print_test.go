@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 	}
 	file := secretConfig(t)
 	variables := []string{"MODPROXY_CONFIG=" + file, "MODPROXY_FETCH_AT_ONCE=2", `MODPROXY_EGRESS_ALLOW=["10.0.0.0/8"]`}
-	c, err := Load("", variables, []Flag{{"offline", "true"}})
+	c, err := Load("", variables, []Flag{{"offline", "false"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,12 @@ func TestDataIsReadOnly(t *testing.T) {
 		}
 	}
 	r.stop()
+	r.start("--offline")
+	r.ready()
+	if a := r.ask("GET", "/-/readyz"); a.Status != 200 || !strings.Contains(string(a.Body), "nothing new is kept") { // nothing new comes
+		t.Errorf("offline: %v", a)
+	}
+	r.stop()
 	log, err := os.ReadFile(r.path("log"))
 	if err != nil || !strings.Contains(string(log), `"message":"data_read_only"`) {
 		t.Errorf("the log: %v\n%s", err, log)
