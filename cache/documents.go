@@ -1,13 +1,11 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -335,63 +333,6 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 	d.hot.add(k, a, recallFor, a.kept.size())
 	d.source.learn(k, v)
 	return v
-}
-
-// trim keeps the documents to limit, when an eighth of that, or more, was put since the last time. put is the
-// bytes of one more document.
-func (d *documents[K, V]) trim(kind store.Kind, put int64) {
-	if d.limit <= 0 || d.grown.Add(put+overhead) < d.limit/8 {
-		return
-	}
-	d.grown.Store(0)
-	d.work.start("", func() { // if not now, then after the next eighth
-		switch bytes, err := d.trimNow(d.work.ending, kind); {
-		case err != nil:
-			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
-		case bytes > 0:
-			d.observe(Event{Kind: VersionsTrimmed, Bytes: bytes})
-		}
-	})
-}
-
-// trimNow removes documents until those that stay have no more than limit bytes.
-func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed int64, err error) {
-	type kept struct {
-		store.Record
-		size  int64
-		used  int // 1: a package is kept beside it
-		asked time.Time
-	}
-	var all []kept
-	var total int64
-	for rec, err := range d.store.Records.List(ctx, kind, "") {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
-			return 0, err
-		}
-		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead}
-		e.asked, _, _ = splitAsked(rec.Value)
-		e.Value = nil
-		for range d.store.Records.List(ctx, d.packages, rec.Key+"/") {
-			e.used = 1
-			break
-		}
-		total += e.size
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.asked.Compare(b.asked)) })
-	for _, e := range all {
-		if total <= d.limit {
-			break
-		}
-		switch err := d.store.Records.Delete(ctx, e.Ref, e.Revision); {
-		case err == nil:
-			total -= e.size
-			removed += e.size
-		case !errors.Is(err, store.ErrConflict): // else it was put meanwhile
-			return removed, err
-		}
-	}
-	return removed, nil
 }
 
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.
