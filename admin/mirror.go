@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,14 +14,25 @@ import (
 
 // Mirror asks for packages to be fetched, and kept.
 type Mirror struct {
-	Wanted []Wanted `json:"wanted"`
+	Wanted []Wanted `json:"wanted,omitempty"`
+	Locked []Locked `json:"locked,omitempty"`
+	Choice
 	Groups []string `json:"groups,omitempty"` // of the client that they are for
 }
 
-// Wanted are versions of a module: the one that a client chooses by a constraint.
+// Wanted are versions of a module.
 type Wanted struct {
+	At       string `json:"at,omitempty"` // where it is written, for messages
 	Module   string `json:"module"`
 	Versions string `json:"versions,omitempty"` // a constraint; empty for any
+}
+
+// Locked is a version with what it must be.
+type Locked struct {
+	At string `json:"at,omitempty"`
+	Name
+	Sum    modproxy.Sum `json:"sum"`
+	Subdir string       `json:"subdir,omitempty"`
 }
 
 // MirrorLine is a part of the answer; one field is set.
@@ -40,7 +52,7 @@ type MirroredPackage struct {
 
 // MirrorProblem is why something wanted is not kept.
 type MirrorProblem struct {
-	Wanted
+	At    string `json:"at,omitempty"`
 	Error string `json:"error"`
 }
 
@@ -67,15 +79,22 @@ func (s *Server) mirror(ctx context.Context, in Mirror, each func(MirrorLine)) (
 	switch {
 	case s.Upstreams == nil:
 		return Mirrored{}, fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
-	case len(in.Wanted) > maxWanted:
-		return Mirrored{}, fmt.Errorf("%w: %d modules are wanted, and %d may be at a time", modproxy.ErrInvalid, len(in.Wanted), maxWanted)
+	case len(in.Wanted)+len(in.Locked) > maxWanted:
+		return Mirrored{}, fmt.Errorf("%w: %d modules are wanted, and %d may be at a time",
+			modproxy.ErrInvalid, len(in.Wanted)+len(in.Locked), maxWanted)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	run := &mirrorRun{began: time.Now(), lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks), known: map[modproxy.ModuleVersion]bool{}}
+	run := &mirrorRun{
+		server: s, choice: in.Choice, began: time.Now(), lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
+		known: map[modproxy.ModuleVersion]bool{},
+	}
 	ctx, run.registry = s.asOperator(ctx, in.Groups)
 	for _, w := range in.Wanted {
-		run.task(ctx, func() error { return run.choose(ctx, w) }, w)
+		run.task(ctx, w.At, func() error { return run.choose(ctx, w) })
+	}
+	for _, l := range in.Locked {
+		run.task(ctx, l.At, func() error { return run.locked(ctx, l) })
 	}
 	go func() {
 		run.tasks.Wait()
@@ -99,7 +118,9 @@ func (s *Server) mirror(ctx context.Context, in Mirror, each func(MirrorLine)) (
 
 // mirrorRun is a mirror under way.
 type mirrorRun struct {
+	server   *Server
 	registry modproxy.Registry
+	choice   Choice
 	began    time.Time
 	lines    chan MirrorLine
 	turns    chan struct{}
@@ -125,8 +146,8 @@ func (m *mirrorRun) count(change func(*Mirrored)) {
 	change(&m.so)
 }
 
-// task has f done when it is its turn. What is wrong is a problem with w.
-func (m *mirrorRun) task(ctx context.Context, f func() error, w Wanted) {
+// task has f done when it is its turn. What is wrong is a problem with what is written at a place.
+func (m *mirrorRun) task(ctx context.Context, at string, f func() error) {
 	m.count(func(so *Mirrored) { so.Left++ })
 	m.tasks.Go(func() {
 		select {
@@ -139,7 +160,7 @@ func (m *mirrorRun) task(ctx context.Context, f func() error, w Wanted) {
 		m.count(func(so *Mirrored) { so.Left-- })
 		if err != nil && ctx.Err() == nil {
 			m.count(func(so *Mirrored) { so.Problems++ })
-			m.say(ctx, MirrorLine{Problem: &MirrorProblem{w, err.Error()}})
+			m.say(ctx, MirrorLine{Problem: &MirrorProblem{at, err.Error()}})
 		}
 	})
 }
@@ -151,7 +172,7 @@ func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
 	}
 }
 
-// choose asks for the versions of a module, and has the one that is wanted fetched.
+// choose asks for the versions of a module, and has those that are wanted fetched.
 func (m *mirrorRun) choose(ctx context.Context, w Wanted) error {
 	module, err := hostname.ParseModule(w.Module, "")
 	if err != nil {
@@ -170,19 +191,25 @@ func (m *mirrorRun) choose(ctx context.Context, w Wanted) error {
 	if m.isNew(module.At("")) {
 		m.count(func(so *Mirrored) { so.Asked++ })
 	}
-	some, err := list.Only(func(l modproxy.Listed) bool { return c.Selects(l.Version) })
+	sight, err := m.sight(ctx, module)
 	if err != nil {
 		return err
 	}
-	if some == nil {
-		newest, _ := list.Latest()
-		return fmt.Errorf("%w: %s has no version %s; the newest is %s", modproxy.ErrNotFound, module, c, newest)
+	chosen, err := m.choice.of(module, list, c, sight)
+	for _, version := range chosen {
+		if v := module.At(version.String()); m.isNew(v) {
+			m.task(ctx, w.At, func() error { return m.fetch(ctx, v, Locked{}) })
+		}
 	}
-	newest, _ := some.Latest()
-	if v := module.At(newest.String()); m.isNew(v) {
-		m.task(ctx, func() error { return m.fetch(ctx, v) }, w)
+	return err
+}
+
+// sight returns since when the versions of a module are listed, if that makes a difference.
+func (m *mirrorRun) sight(ctx context.Context, module modproxy.Module) (modproxy.Sight, error) {
+	if m.choice.Since.IsZero() {
+		return modproxy.Sight{}, nil
 	}
-	return nil
+	return m.server.Gate.Sights.Sight(ctx, module)
 }
 
 // isNew reports whether v was not met before, in any case.
@@ -195,8 +222,18 @@ func (m *mirrorRun) isNew(v modproxy.ModuleVersion) bool {
 	return isNew
 }
 
-// fetch has a package kept.
-func (m *mirrorRun) fetch(ctx context.Context, v modproxy.ModuleVersion) error {
+// locked has a version kept, which must be what a lock file says.
+func (m *mirrorRun) locked(ctx context.Context, l Locked) error {
+	v, err := l.Parse("")
+	if err != nil {
+		return err
+	}
+	m.isNew(v)
+	return m.fetch(ctx, v, l)
+}
+
+// fetch has a package kept, and compares it with what it must be, if that is not zero.
+func (m *mirrorRun) fetch(ctx context.Context, v modproxy.ModuleVersion, l Locked) error {
 	p, err := m.registry.Package(ctx, v)
 	if err != nil {
 		return err
@@ -211,5 +248,13 @@ func (m *mirrorRun) fetch(ctx context.Context, v modproxy.ModuleVersion) error {
 		}
 	})
 	m.say(ctx, MirrorLine{Package: &out})
-	return cmp.Or(p.Close(), ctx.Err())
+	if rec := (modproxy.Record{Sum: l.Sum, Subdir: cmp.Or(l.Subdir, ".")}); l.Sum != "" && !rec.Is(p.Sum, p.Subdir) {
+		err = fmt.Errorf("%w: %s is locked as %s, and is %s", modproxy.ErrChanged, v, locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir))
+	}
+	return cmp.Or(p.Close(), err)
+}
+
+// locked is what a version is, as in a lock file.
+func locked(sum modproxy.Sum, subdir string) string {
+	return strings.TrimSuffix(string(sum)+" "+subdir, " ")
 }

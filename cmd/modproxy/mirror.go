@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,19 +13,33 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/lock"
 )
 
+// mirrorFlags are the flags of "modproxy mirror".
+type mirrorFlags struct {
+	lists, locks, groups []string
+	choice               admin.Choice
+}
+
 func newMirrorCommand(env *environment) *cobra.Command {
-	var in admin.Mirror
+	var f mirrorFlags
 	cmd := withJSON(&cobra.Command{
-		Use:   "mirror ADDRESS[@CONSTRAINT]…",
+		Use:   "mirror ADDRESS[@CONSTRAINT]… | -f LIST | --lock FILE",
 		Short: "Fetch modules before anybody asks for them",
 		Long: `Fetch packages, and keep them: of each module the newest version that CONSTRAINT
-selects, as a client chooses it. What is kept is not fetched again, so a mirror that
-was ended can be repeated, and goes on where it was.
+selects, as a client chooses it. --newest and --all-versions fetch more of those that
+it selects, and --since those that are listed since a date. What is kept is not fetched
+again, so a mirror that was ended can be repeated, and goes on where it was.
 
 ADDRESS is a module address; without its hostname, one of the first upstream.
 CONSTRAINT is as in the argument "version" of a module call; a version is one, too.
+
+-f reads ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard
+input: what "modproxy missing --list" has printed on the other side. Lines that begin
+with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and
+nothing else. It must be what the file says.
 
 What a client in no group gets is fetched. --as fetches what clients in groups get.
 
@@ -31,21 +47,99 @@ Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the command
 is wrong.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return misuse{errors.New("want the addresses of modules")}
-			}
-			for _, arg := range args {
-				w, err := env.wanted(arg)
-				if err != nil {
-					return misuse{err}
-				}
-				in.Wanted = append(in.Wanted, w)
+			in, err := env.toMirror(args, f)
+			if err != nil {
+				return misuse{err}
 			}
 			return env.mirror(cmd.Context(), in)
 		},
 	}, `print JSON, one thing in a line: {"package": {"module": …, "version": …, "fetched": …, …}}, {"problem": …}, and {"done": …} in the last`)
-	addFlag(cmd, &in.Groups, "as", groupsUsage, parseNames)
+	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
+	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote")
+	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that CONSTRAINT selects")
+	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that CONSTRAINT selects", parsePositive)
+	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
+	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
 	return cmd
+}
+
+func parsePositive(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("want a number of at least 1, not %.80q", s)
+	}
+	return n, nil
+}
+
+// toMirror reads what the command line wants.
+func (env *environment) toMirror(args []string, f mirrorFlags) (in admin.Mirror, err error) {
+	in = admin.Mirror{Choice: f.choice, Groups: f.groups}
+	switch {
+	case len(args)+len(f.lists)+len(f.locks) == 0:
+		return in, errors.New("want the addresses of modules, -f or --lock")
+	case f.choice.All && (f.choice.Newest > 0 || !f.choice.Since.IsZero()):
+		return in, errors.New("--all-versions goes without --newest and --since")
+	}
+	for _, arg := range args {
+		w, err := env.wanted(arg)
+		if err != nil {
+			return in, err
+		}
+		in.Wanted = append(in.Wanted, w)
+	}
+	for _, name := range f.lists {
+		wanted, err := env.readList(name)
+		if err != nil {
+			return in, err
+		}
+		in.Wanted = append(in.Wanted, wanted...)
+	}
+	for _, name := range f.locks {
+		text, err := durable.ReadRegular(name, lock.MaxSize)
+		if err != nil {
+			return in, err
+		}
+		entries, err := lock.Parse(text)
+		if err != nil {
+			return in, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, e := range entries {
+			in.Locked = append(in.Locked, admin.Locked{At: name, Name: admin.NameOf(e.ModuleVersion), Sum: e.Sum, Subdir: e.Subdir})
+		}
+	}
+	return in, nil
+}
+
+// maxList is how large a list may be, in bytes.
+const maxList = 16 << 20
+
+// readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
+func (env *environment) readList(name string) (all []admin.Wanted, err error) {
+	var text []byte
+	if name == "-" {
+		text, err = io.ReadAll(io.LimitReader(env.stdin, maxList+1))
+		if err == nil && len(text) > maxList {
+			err = fmt.Errorf("standard input: more than %d bytes", maxList)
+		}
+	} else {
+		text, err = durable.ReadRegular(name, maxList)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range strings.Split(string(text), "\n") {
+		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", name, i+1)
+		w, err := env.wanted(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+		w.At = at
+		all = append(all, w)
+	}
+	return all, nil
 }
 
 // wanted reads ADDRESS[@CONSTRAINT].
@@ -72,7 +166,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror) error {
 			progress.show(mirrorText(*line.Progress))
 			return nil
 		case line.Problem != nil:
-			failed = append(failed, errors.New(line.Problem.Error))
+			failed = append(failed, errors.New(strings.TrimPrefix(line.Problem.At+": "+line.Problem.Error, ": ")))
 		}
 		progress.clear()
 		if line.Problem != nil && !env.json() {
