@@ -1,7 +1,9 @@
 package app
 
 import (
+	"errors"
 	"io"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -44,6 +46,11 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 	}, append(fields, zap.Error(err))...)...)
 }
 
+// isReadOnly reports whether err says nothing but that the data directory is read-only since the start, which was logged then.
+func (a *App) isReadOnly(err error) bool {
+	return a.disk.ReadOnly() != nil && errors.Is(err, syscall.EROFS)
+}
+
 // unless returns f, or a field that is not logged.
 func unless(zero bool, f zap.Field) zap.Field {
 	if zero {
@@ -67,6 +74,10 @@ func (a *App) observe(e cache.Event) {
 	case cache.StaleServed:
 		a.metrics.StaleServed()
 		return // the request's own entry says so
+	case cache.StoreFailed:
+		if a.isReadOnly(e.Err) {
+			return
+		}
 	}
 	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))

@@ -227,7 +227,9 @@ func (a *App) observePolicy(e policy.Event) {
 }
 
 func (a *App) observeSights(m modproxy.Module, err error) {
-	a.log.Warn("sights_failed", zap.Stringer("module", m), zap.Error(err))
+	if !a.isReadOnly(err) {
+		a.log.Warn("sights_failed", zap.Stringer("module", m), zap.Error(err))
+	}
 }
 
 func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", zap.Error(err)) }

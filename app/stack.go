@@ -84,6 +84,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
 			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
+			a.sights.Dates = nil // they could not be recorded, and would be asked for again and again
 		}
 	}
 	a.Cache = &cache.Registry{

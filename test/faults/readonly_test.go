@@ -99,6 +99,11 @@ func TestDataIsReadOnly(t *testing.T) {
 	if now := r.asked.Load(); now != asked {
 		t.Errorf("upstream was asked %d times", now-asked)
 	}
+	for _, name := range []string{"cold", "colder"} {
+		if a := r.ask("GET", modulePath(name)+"/versions"); a.Status != http.StatusOK {
+			t.Errorf("versions: %v", a)
+		}
+	}
 	if err := r.check(); err != nil { // beside it, by the directory alone
 		t.Error(err)
 	}
@@ -118,7 +123,7 @@ func TestDataIsReadOnly(t *testing.T) {
 	}
 	r.stop()
 	log, err := os.ReadFile(r.path("log"))
-	if err != nil || !strings.Contains(string(log), `"message":"data_read_only"`) {
+	if err != nil || !strings.Contains(string(log), `"message":"data_read_only"`) || strings.Contains(string(log), "_failed") {
 		t.Errorf("the log: %v\n%s", err, log)
 	}
 	if err := r.check(); err != nil {
