@@ -40,7 +40,8 @@
 // $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
 // that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
-// configuration. $CLIENT is the client's program, $MODPROXY modproxy, and
+// configuration. [namespaces] says whether a script can make a network namespace.
+// $CLIENT is the client's program, $MODPROXY modproxy, and
 // $PLATFORM this machine's, as in linux/amd64.
 package main_test
 
@@ -51,6 +52,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -151,6 +153,9 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			if cond == "tofu" || cond == "terraform" {
 				return cond == name, nil
 			}
+			if cond == "namespaces" {
+				return namespaces(t)
+			}
 			return false, fmt.Errorf("no condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -172,6 +177,18 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"issuer":   runIssuer,
 		},
 	})
+}
+
+// namespaces reports whether a script can run a program in a network of its own.
+func namespaces(t *testing.T) (bool, error) {
+	out, err := exec.Command("unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up").CombinedOutput()
+	if err != nil && rig.Required() {
+		return false, fmt.Errorf("a network namespace: %w: %s", err, out)
+	}
+	if err != nil {
+		t.Logf("NOT RUN in a network namespace: %v: %s", err, out)
+	}
+	return err == nil, nil
 }
 
 // setup gives a script its own environment, in which nothing of the user's counts.
