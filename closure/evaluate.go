@@ -50,7 +50,7 @@ func (s *scope) eval(e hcl.Expression) value {
 	refs := e.Variables()
 	if s.client == Terraform {
 		if len(refs) > 0 {
-			out.why = "refers to " + refText(refs[0]) + ", and Terraform takes a literal only"
+			out.why = "refers to " + refText(refs[0]) + ", and has to be a literal"
 			return out
 		}
 		v, diags := e.Value(nil)

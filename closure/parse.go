@@ -118,7 +118,9 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string) {
 	from := s.eval(c.source)
 	maps.Copy(p.of, from.of)
 	if from.why == "" {
-		source, why = text(from.Value)
+		if source, why = text(from.Value); source == "" && why == "" {
+			why = "is empty"
+		}
 	}
 	if why = cmp.Or(from.why, why); why != "" {
 		return "", "", "its source " + why
