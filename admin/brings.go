@@ -32,7 +32,7 @@ type BroughtProvider struct {
 }
 
 // brings reads what a package that is kept brings.
-func (s *Server) brings(ctx context.Context, kept cache.Kept) (*Brings, error) {
+func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) {
 	tree := closure.Package(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
 	out := &Brings{}
 	calls, providers := map[string]*BroughtCall{}, map[string]*BroughtProvider{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/requests"
 )
@@ -124,13 +125,18 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 		return err
 	}
 	p.Sum, p.Source = rec.Sum, rec.Source
+	var kept *cache.Kept
 	for l, err := range s.Cache.List(ctx, v.Module) {
 		if err == nil && l.Version == v.Version && !l.Lost && !l.Superseded {
-			p.Size = l.Size
-			if p.Brings, err = s.brings(ctx, l.Kept); err != nil {
-				p.Unread = err.Error()
-			}
+			kept = &l.Kept
 		}
+	}
+	if kept == nil {
+		return nil
+	}
+	p.Size = kept.Size
+	if p.Brings, err = s.brings(ctx, kept); err != nil {
+		p.Unread = err.Error()
 	}
 	return ctx.Err()
 }

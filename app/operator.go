@@ -26,7 +26,7 @@ import (
 func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Configurations: &closure.Reader{},
+		Configurations: &closure.Reader{Store: a.Store},
 	}
 	if a.Cache != nil {
 		server.Cache = a.Cache

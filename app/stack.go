@@ -21,6 +21,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
@@ -205,8 +206,10 @@ func (a *App) openStore() (err error) {
 	}
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
-		Kinds: map[store.Kind]store.Keeper{cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, requests.Pending: nil, requests.Missing: nil},
-		Pins:  pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
+		Kinds: map[store.Kind]store.Keeper{
+			cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, requests.Pending: nil, requests.Missing: nil, closure.Kind: nil,
+		},
+		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
 	return nil
 }

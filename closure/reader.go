@@ -10,17 +10,24 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // A Reader reads configurations, each in a child process. It is safe for concurrent use.
 type Reader struct {
+	Store *store.Store // keeps what was read of its packages; nil: nothing is kept
+
 	once  sync.Once
 	turns chan struct{} // a child has one
+	added atomic.Int64  // records
 }
 
 const (
@@ -34,7 +41,36 @@ const (
 // Errors: [modproxy.ErrInvalid] if the tree cannot be read, [modproxy.ErrUnavailable] if that is not known, those of
 // the tree, that of the context.
 func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
-	return r.read(ctx, t, o)
+	o.Dir = path.Clean(o.Dir)
+	given := o.Vars
+	o.Vars = nil
+	c, err := r.one(ctx, t, o)
+	if err != nil || len(given) == 0 {
+		return c, err
+	}
+	o.Vars = map[string]Arg{}
+	for _, name := range c.Variables {
+		if arg, ok := given[name]; ok {
+			o.Vars[name] = Arg{Value: arg.Value, Dynamic: arg.Dynamic}
+		}
+	}
+	if len(o.Vars) > 0 {
+		if c, err = r.one(ctx, t, o); err != nil {
+			return nil, err
+		}
+	}
+	// What does not change a source or a version here was left out, so that a package is not read again for each of
+	// its calls. An argument that is made of it is not known.
+	for _, call := range c.Calls {
+		for name, arg := range call.Args {
+			for _, of := range arg.Of {
+				if _, isGiven := given[of]; isGiven && !slices.Contains(c.Variables, of) {
+					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Of: arg.Of}
+				}
+			}
+		}
+	}
+	return c, nil
 }
 
 // read has a child read a tree.

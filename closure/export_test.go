@@ -1,0 +1,4 @@
+package closure
+
+// Sweep is what happens now and then.
+var Sweep = (*Reader).sweep
