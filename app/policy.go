@@ -193,7 +193,7 @@ func (a *App) openGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.sights = &sights.Registry{Records: a.Store.Records, Observe: a.observeSights}
+	a.sights = &sights.Registry{Records: a.Store.Records, Ledger: a.Ledger, Observe: a.observeSights}
 	a.pending = &requests.Log{Records: a.Store.Records, Kind: requests.Pending, Observe: a.observeRequests}
 	if a.config.Offline {
 		a.missing = &requests.Log{Records: a.Store.Records, Kind: requests.Missing, Observe: a.observeRequests}

@@ -201,7 +201,8 @@ type Policy struct {
 	// Contact is whom to ask, and stands in every refusal that a user sees: "platform team, #modules".
 	Contact string `yaml:"contact"`
 	// FirstContact is what min_age means for versions that were listed already when their module was met, if the
-	// registry gives no date for them: wait that long from then on, or allow.
+	// registry gives no date for them: wait that long from then on, or allow. A module of which the ledger has a listed
+	// version was met before, and its other versions wait.
 	FirstContact string `yaml:"first_contact" default:"wait"`
 	// Reserved are namespaces of your own, in which * stands for anything (acme, acme-*). Neither modules nor providers
 	// in them are asked for at the public registries, registry.terraform.io and registry.opentofu.org, but only at the

@@ -1,7 +1,9 @@
 package sights_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"testing"
 	"time"
@@ -14,13 +16,14 @@ import (
 type book struct {
 	records   map[modproxy.ModuleVersion]modproxy.Record
 	decisions []modproxy.Decision
+	err       error // of Lookup
 }
 
 func (b *book) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
 	if rec, ok := b.records[v]; ok {
 		return rec, nil
 	}
-	return modproxy.Record{}, fs.ErrNotExist
+	return modproxy.Record{}, cmp.Or(b.err, fs.ErrNotExist)
 }
 
 func (b *book) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
@@ -108,6 +111,37 @@ func TestLostRecord(t *testing.T) {
 		equal(t, "as old as the loss", outcome(t, r, "1.1.0"), policy.TooYoung)
 		time.Sleep(time.Hour)
 		equal(t, "as old as the loss", outcome(t, r, "1.1.0"), policy.Allowed)
+	})
+}
+
+// After the loss of all records a module of which the ledger has a version is not taken for one that is new.
+func TestLostIndex(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		b := &book{records: map[modproxy.ModuleVersion]modproxy.Record{vpc.At("1.0.0"): {ModuleVersion: vpc.At("1.0.0"), Time: time.Now()}}}
+		time.Sleep(48 * time.Hour)
+		f.Ledger = b
+		f.list(t, "1.0.0 1.1.0")
+		r := refusing(t, f, b, firstAllow)
+		equal(t, "as old as in the ledger", outcome(t, r, "1.0.0"), policy.Allowed)
+		equal(t, "as old as the loss", outcome(t, r, "1.1.0"), policy.TooYoung)
+		time.Sleep(24 * time.Hour)
+		equal(t, "a day later", outcome(t, r, "1.1.0"), policy.Allowed)
+	})
+}
+
+// A ledger that cannot be read makes nothing older.
+func TestLostIndexAndLedger(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.Ledger = &book{err: errors.New("input/output error")}
+		f.next.list("1.0.0")
+		_, err := f.Versions(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "not seen", outcome(t, refusing(t, f, &book{}, firstAllow), "1.0.0"), policy.TooYoung)
+		f.Ledger = &book{}
+		f.list(t, "1.0.0")
+		equal(t, "seen", outcome(t, refusing(t, f, &book{}, firstAllow), "1.0.0"), policy.Allowed)
 	})
 }
 

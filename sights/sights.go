@@ -1,7 +1,8 @@
 // Package sights records when versions of modules were first listed.
 //
 // Invariant: what was seen is durable before it is answered, and a recorded time does not change. Versions whose record is
-// damaged look newer than they are, and never older: they count as seen again, and not as listed when the module was met.
+// damaged look newer than they are, and never older: they count as seen again, and not as listed when the module was met. So do
+// those of a lost record, if the ledger has a version of the module.
 //
 // [Registry] is the layer that looks on while another registry is asked. The records are in a store, one for each module,
 // and need no blobs: they are not evicted.
@@ -36,11 +37,18 @@ type Dates interface {
 	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
 }
 
+// Ledger knows what was fetched before, also after the records of sights are lost.
+type Ledger interface {
+	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+}
+
 // Registry answers what Next does, and records which versions that lists. It is safe for concurrent use.
 type Registry struct {
 	Next    modproxy.Registry
 	Records store.Records
-	Dates   Dates // asked by Sight; nil gives none
+	Ledger  Ledger // a module of which it has a listed version was met before; nil knows none
+	Dates   Dates  // asked by Sight; nil gives none
 	// Observe, if not nil, is told what fails beside the question. It should be quick.
 	Observe func(m modproxy.Module, err error)
 
@@ -119,6 +127,12 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 	if !slices.ContainsFunc(v.List, func(l modproxy.Listed) bool { return isNew(known, l) }) {
 		return nil
 	}
+	metBefore := false
+	if known.Met.IsZero() {
+		if metBefore, err = r.metBefore(ctx, m, v); err != nil {
+			return err
+		}
+	}
 	at := time.Now().UTC()
 	if !v.Time.IsZero() && v.Time.Before(at) {
 		at = v.Time.UTC()
@@ -126,7 +140,9 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 	return r.change(ctx, m, func(s *modproxy.Sight) {
 		seen := modproxy.VersionSight{Seen: at}
 		if s.Met.IsZero() {
-			s.Met, seen.Seen = at, time.Time{}
+			if s.Met = at; !metBefore {
+				seen.Seen = time.Time{}
+			}
 		}
 		for _, l := range v.List {
 			if isNew(*s, l) {
@@ -134,6 +150,19 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 			}
 		}
 	})
+}
+
+// metBefore reports whether the ledger has a version of m that v lists. Then m is not new, but its record is lost.
+func (r *Registry) metBefore(ctx context.Context, m modproxy.Module, v *modproxy.Versions) (bool, error) {
+	if r.Ledger == nil {
+		return false, nil
+	}
+	for _, l := range v.List {
+		if _, err := r.Ledger.Lookup(ctx, m.At(l.Version.String())); !errors.Is(err, fs.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
