@@ -17,9 +17,6 @@ import (
 //
 // Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	if r.Next == nil {
-		return nil, asked("package", v, errOffline)
-	}
 	p, err := r.Next.Package(ctx, v)
 	var offered modproxy.Source
 	if err == nil {

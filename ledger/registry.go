@@ -21,7 +21,6 @@ type Upstream interface {
 // Registry compares the packages of another registry with a ledger: what a version contained when it was first seen is
 // what it contains. It is safe for concurrent use.
 type Registry struct {
-	// Next is asked. Nil is offline: every answer is [modproxy.ErrUnavailable].
 	Next   Upstream
 	Ledger Ledger
 	// Observe, if not nil, is told what happens. It is called from the goroutine that asks, and does not hold it up.
@@ -59,18 +58,12 @@ func (r *Registry) observe(e Event) {
 
 // Versions returns Next's answer.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	if r.Next == nil {
-		return nil, asked("versions", m.At(""), errOffline)
-	}
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns Next's answer, if its Subdir is the one that the ledger has. If not, the error is
 // [modproxy.ErrChanged]: clients would load another module of the same package.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	if r.Next == nil {
-		return modproxy.Location{}, asked("location", v, errOffline)
-	}
 	l, err := r.Next.Location(ctx, v)
 	if err != nil {
 		return l, err
@@ -82,8 +75,6 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	}
 	return l, nil // when the ledger does not answer, Package returns the error
 }
-
-var errOffline = fmt.Errorf("%w: offline", modproxy.ErrUnavailable)
 
 // asked adds the question to err, and makes it one of the errors that a registry has.
 func asked(op string, v modproxy.ModuleVersion, err error) error {

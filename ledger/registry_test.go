@@ -280,19 +280,6 @@ func TestNextFails(t *testing.T) {
 	}
 }
 
-func TestOffline(t *testing.T) {
-	reg := &ledger.Registry{Ledger: ledgertest.NewMemory()}
-	_, versionsErr := reg.Versions(t.Context(), vpc)
-	_, locationErr := reg.Location(t.Context(), vpc.At("1.0.0"))
-	_, packageErr := reg.Package(t.Context(), vpc.At("1.0.0"))
-	for op, err := range map[string]error{"versions": versionsErr, "location": locationErr, "package": packageErr} {
-		var named *modproxy.Error
-		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.As(err, &named) || named.Op != op {
-			t.Errorf("%s: %v", op, err)
-		}
-	}
-}
-
 // Many ask for a version that upstream answers with something else every time:
 // one content is served, the one that was recorded first.
 func TestFirstSightAtOnce(t *testing.T) {
