@@ -52,6 +52,26 @@ func BenchmarkVersionsHit(b *testing.B) {
 	})
 }
 
+// What is listed offline is made anew every few seconds.
+func BenchmarkVersionsOffline(b *testing.B) {
+	n := &next{script: script{listed: "1.0.0"}}
+	n.content, _ = storetest.Bytes(1000, 1)
+	r := onDisk(b, n)
+	for i := range 300 {
+		if _, err := read(r, fmt.Sprintf("1.%d.0", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	away := &cache.Registry{Store: r.Store, Ledger: r.Ledger}
+	b.ReportAllocs()
+	for b.Loop() {
+		away.Forget(vpc.At(""))
+		if v, err := away.Versions(b.Context(), vpc); err != nil || len(v.List) != 300 {
+			b.Fatal(v, err)
+		}
+	}
+}
+
 func BenchmarkLocationHit(b *testing.B) {
 	r := warm(b, 1000, 0)
 	b.ReportAllocs()

@@ -81,6 +81,7 @@ type Registry struct {
 	records memory[key, *Kept]             // of packages, for recallFor
 	missing memory[key, error]             // versions that Next does not have
 	offered memory[key, *listing]          // what is listed offline, for recallFor
+	offers  flights[key, *listing]         // what is to be listed offline
 }
 
 var _ modproxy.Registry = (*Registry)(nil)

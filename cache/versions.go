@@ -131,11 +131,31 @@ func (r listings) learn(k key, l *listing) {
 	}
 }
 
-// offline returns the versions whose packages are kept, with the entries that upstream had for them.
+// offline returns the versions whose packages are kept, with the entries that upstream had for them. All that ask at once
+// have one answer made.
 func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 	if l, ok := r.offered.get(k); ok {
 		return l, nil
 	}
+	call, err := r.offers.join(ctx, r.asking, "", k, func(ctx context.Context) (*listing, error) {
+		if l, ok := r.offered.get(k); ok {
+			return l, nil
+		}
+		return r.offer(ctx, k)
+	})
+	if err != nil { // too much goes on, or modproxy ends
+		return r.offer(ctx, k)
+	}
+	select {
+	case <-call.done:
+		return call.value, call.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// offer makes the answer of offline.
+func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	remember := r.offered.begin(k)
 	before := noListing
 	switch a, err := r.versions.read(ctx, k); {

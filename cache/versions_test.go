@@ -250,6 +250,10 @@ func TestVersionsOffline(t *testing.T) {
 		want := `{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"v1.0.0","root":{}},{"version":"1.1.0"},{"version":"0.9.0"}]}]}`
 		equal(t, "offline", string(v.Document), want)
 		equal(t, "marks", f.versions(t), "1.0.0 1.1.0 0.9.0 hit stale")
+		time.Sleep(4 * time.Second)
+		mustClose(t, f.Registry)
+		equal(t, "while modproxy ends", f.versions(t), "1.0.0 1.1.0 0.9.0 hit stale")
+		f.offline(t)
 
 		// What is not there any more, or is not what the ledger says, is not listed.
 		p, err := f.Package(t.Context(), vpc.At("1.1.0"))
