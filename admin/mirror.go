@@ -89,7 +89,7 @@ func (s *Server) mirror(ctx context.Context, in Mirror, each func(MirrorLine)) (
 		server: s, choice: in.Choice, began: time.Now(), lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
 		known: map[modproxy.ModuleVersion]bool{},
 	}
-	ctx, run.registry = s.asOperator(ctx, in.Groups)
+	ctx, run.registry = s.asOperator(ctx, s.Gate, in.Groups)
 	for _, w := range in.Wanted {
 		run.task(ctx, w.At, func() error { return run.choose(ctx, w) })
 	}

@@ -15,22 +15,22 @@ import (
 type patient struct {
 	Next      modproxy.Registry
 	cache     Cache
-	upstreams Upstreams
+	upstreams Upstreams // nil when offline
 }
 
 // patience is how long a question is repeated. A registry that is asked for longest says so once in so many minutes.
 const patience = 10 * time.Minute
 
-// asOperator returns a registry for an operator's questions, and a context for them.
-func (s *Server) asOperator(ctx context.Context, groups []string) (context.Context, modproxy.Registry) {
+// asOperator returns a registry for an operator's questions, which gate decides about, and a context for them.
+func (s *Server) asOperator(ctx context.Context, gate *policy.Gate, groups []string) (context.Context, modproxy.Registry) {
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Name: "operator", Shown: "operator", Groups: groups})
-	return ctx, &patient{&policy.Registry{Next: s.Cache, Gate: s.Gate}, s.Cache, s.Upstreams}
+	return ctx, &patient{&policy.Registry{Next: s.Cache, Gate: gate}, s.Cache, s.Upstreams}
 }
 
 // Versions asks upstream when what is kept is not fresh: a list that is served because upstream does not answer is an error.
 func (p *patient) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	v, err := insist(ctx, p, m, func() (*modproxy.Versions, error) { return p.Next.Versions(ctx, m) })
-	if err != nil || !v.Stale {
+	if err != nil || !v.Stale || p.upstreams == nil {
 		return v, err
 	}
 	return insist(ctx, p, m, func() (*modproxy.Versions, error) {
@@ -53,7 +53,7 @@ func (p *patient) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 
 // insist asks again when the answer is to come back later, for as long as patience.
 func insist[T any](ctx context.Context, p *patient, m modproxy.Module, ask func() (T, error)) (answer T, err error) {
-	if !p.upstreams.HasUpstream(m.Host) {
+	if p.upstreams != nil && !p.upstreams.HasUpstream(m.Host) {
 		return answer, fmt.Errorf("%w: %s: %s is not among upstreams", modproxy.ErrInvalid, m, m.Host)
 	}
 	for end := time.Now().Add(patience); ; {

@@ -101,12 +101,15 @@ type Problem struct {
 	Text string `json:"text"`
 }
 
-func (p Problem) String() string {
+// Place returns the file and the line. Pos has no String, which all that embed it would have, too.
+func (p Pos) Place() string {
 	if p.Line == 0 {
-		return p.File + ": " + p.Text
+		return p.File
 	}
-	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
+
+func (p Problem) String() string { return p.Place() + ": " + p.Text }
 
 // Options say what of a tree is read, and how.
 type Options struct {

@@ -42,6 +42,9 @@ const (
 // the tree, that of the context.
 func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
+	if t.digest.IsZero() { // and nothing is kept
+		return r.one(ctx, t, o)
+	}
 	given := o.Vars
 	o.Vars = nil
 	c, err := r.one(ctx, t, o)

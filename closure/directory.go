@@ -1,0 +1,107 @@
+package closure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
+// wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read.
+//
+// Errors: those of [Reader.Read], and of the file system. What is wrong with a directory that is called is a [Problem].
+func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options) (*Configuration, error) {
+	d := directory{r, dir, o.Client, &Configuration{}, map[string][]way{}, 0}
+	if err := d.read(ctx, ".", o.Vars, nil, nil); err != nil {
+		return nil, err
+	}
+	return d.out, nil
+}
+
+// directory is a directory on disk that is being read, with those that it calls.
+type directory struct {
+	*Reader
+	root   string
+	client Client
+	out    *Configuration
+	ways   map[string][]way // by slash path from root
+	calls  int
+}
+
+// read reads the directory at a slash path from root, unless that was done. It is called with args, by the last of stack.
+func (d *directory) read(ctx context.Context, at string, args map[string]Arg, from []Pos, stack []string) error {
+	known := d.ways[at]
+	switch {
+	case slices.ContainsFunc(known, func(w way) bool { return w.fits(args) }):
+		return nil
+	case len(known) == maxWays:
+		return fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
+	}
+	o := Options{Client: d.client, Tests: len(stack) == 0, Vars: args}
+	c, err := d.Read(ctx, Directory(filepath.Join(d.root, filepath.FromSlash(at))), o)
+	if err != nil {
+		return err
+	}
+	changing := slices.Clone(c.Variables) // and those that may change what is called in turn
+	for _, call := range c.Calls {
+		for _, arg := range call.Args {
+			changing = append(changing, arg.Of...)
+		}
+	}
+	d.ways[at] = append(known, way{variables: changing, args: args})
+	placed := func(p Pos) Pos { return Pos{path.Join(at, p.File), p.Line} }
+	if len(stack) == 0 {
+		d.out.Variables = c.Variables
+	}
+	if len(known) == 0 {
+		for _, r := range c.Providers {
+			r.Pos = placed(r.Pos)
+			d.out.Providers = append(d.out.Providers, r)
+		}
+		for _, p := range c.Problems {
+			d.out.Problems = append(d.out.Problems, Problem{placed(p.Pos), p.Text})
+		}
+	}
+	stack = append(slices.Clip(stack), at)
+	for _, call := range c.Calls {
+		call.Pos, call.From = placed(call.Pos), from
+		if d.calls++; d.calls > maxCalls {
+			return invalid("%s: more than the %d calls that are followed", call.Place(), maxCalls)
+		}
+		target, local := Local(at, call.Source)
+		if !local || call.Dynamic != "" {
+			d.out.Calls = append(d.out.Calls, call)
+			continue
+		}
+		err := d.follow(ctx, target, call, stack)
+		switch {
+		case ctx.Err() != nil, d.calls > maxCalls:
+			return err
+		case err != nil:
+			d.out.Problems = append(d.out.Problems, Problem{call.Pos, fmt.Sprintf("module %.80q: %v", call.Name, err)})
+		}
+	}
+	return nil
+}
+
+// follow reads a directory that is called.
+func (d *directory) follow(ctx context.Context, target string, call Call, stack []string) error {
+	switch {
+	case slices.Contains(stack, target):
+		return errors.New("it calls itself")
+	case len(stack) > maxDepth:
+		return fmt.Errorf("more than %d directories call each other", maxDepth)
+	}
+	err := d.read(ctx, target, call.Args, append(slices.Clip(call.From), call.Pos), stack)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no directory %.200q", target)
+	case err != nil && d.calls <= maxCalls:
+		return fmt.Errorf("%.200q: %w", target, err)
+	}
+	return err
+}

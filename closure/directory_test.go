@@ -1,0 +1,113 @@
+package closure_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modproxy/modproxy/closure"
+)
+
+// Directories on disk call each other wherever they are. What is wrong with one is told where it is called.
+func TestReadDirectory(t *testing.T) {
+	w, _, dir := fixture(t, `
+-- main/main.tf --
+module "net" {
+  source = "../modules/net"
+  base   = "acme/base/aws"
+}
+module "same" {
+  source = "../modules/net"
+  base   = "acme/base/aws"
+}
+module "other" {
+  source = "../modules/net"
+  base   = "acme/other/aws"
+}
+module "none" { source = "./none" }
+module "empty" { source = "../empty" }
+module "pipe" { source = "../pipe" }
+-- main/tests/a.tftest.hcl --
+run "setup" {
+  module { source = "./tests/setup" }
+}
+run "remote" {
+  module {
+    source  = "acme/test/aws"
+    version = "1.0.0"
+  }
+}
+-- main/tests/setup/main.tf --
+module "s" { source = "acme/setup/aws" }
+-- modules/net/main.tofu --
+variable "base" { type = string }
+module "inner" {
+  source = "./inner"
+  name   = var.base
+}
+-- modules/net/inner/main.tofu --
+variable "name" { type = string }
+module "base" { source = var.name }
+-- modules/net/self.tofu --
+module "self" { source = "../loop" }
+-- modules/net/x.tftest.hcl --
+run "not" {
+  module { source = "acme/not/aws" }
+}
+-- modules/loop/main.tofu --
+module "self" { source = "../net/../loop" }
+-- modules/net/main.tf --
+module "base" { source = "acme/terraform/aws" }
+-- empty/README.md --
+-- pipe/README.md --
+`)
+	if err := syscall.Mkfifo(filepath.Join(dir, "../pipe/main.tf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "dir.tf"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for client, want := range map[closure.Client]string{
+		closure.OpenTofu: `
+acme/base/aws < main.tf:1 < ../modules/net/main.tofu:2 < ../modules/net/inner/main.tofu:2
+acme/other/aws < main.tf:9 < ../modules/net/main.tofu:2 < ../modules/net/inner/main.tofu:2
+acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
+acme/test/aws < tests/a.tftest.hcl:5
+problem ../modules/loop/main.tofu:1: module "self": it calls itself
+problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:14: module "empty": "../empty": invalid: there is no configuration in .
+problem main.tf:15: module "pipe": "../pipe": `,
+		closure.Terraform: `
+acme/terraform/aws < main.tf:1 < ../modules/net/main.tf:1
+acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
+acme/test/aws < tests/a.tftest.hcl:5
+problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:14: module "empty": "../empty": invalid: there is no configuration in .
+problem main.tf:15: module "pipe": "../pipe": `,
+	} {
+		c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, call := range c.Calls {
+			line := call.Source
+			for _, at := range append(call.From, call.Pos) {
+				line += " < " + at.Place()
+			}
+			lines = append(lines, line)
+		}
+		for _, p := range c.Problems {
+			text, _, _ := strings.Cut("problem "+p.String(), "open ")
+			lines = append(lines, text)
+		}
+		equal(t, strings.TrimSpace(strings.Join(lines, "\n")), want)
+	}
+	for _, name := range []string{"../gone", "../empty"} {
+		if c, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(dir, name), closure.Options{Client: closure.OpenTofu}); err == nil {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package closure
+
+import (
+	"context"
+
+	"github.com/modproxy/modproxy"
+)
+
+// A Walker finds all modules that configurations install: those that they call, those that these call, and so on. Each is of
+// the version that a client chooses. It is safe for concurrent use.
+type Walker struct {
+	Registry modproxy.Registry // which lists what clients get, and nothing old
+	Routes   Routes
+	Reader   *Reader
+	AtOnce   int // how many modules are asked for and read at a time; zero: 8
+}
+
+// Routes knows what goes through the proxy.
+type Routes interface {
+	// Upstream returns the module that a client gets which asks for m: the same, or the one that a name of this proxy
+	// stands for. Its error says why m does not go through the proxy.
+	Upstream(m modproxy.Module) (modproxy.Module, error)
+}
+
+// Start is where a walk begins: a call of a configuration, or of nobody, for what somebody names.
+type Start struct {
+	Client Client `json:"client"`
+	Call
+}
+
+// FoundKind says what a [Found] is about.
+type FoundKind string
+
+const (
+	// Chosen: a client chooses the version of Module. It is told once for each client, version and Subdir.
+	Chosen FoundKind = "chosen"
+	// Ready: the package of Module is kept. It is told once for each version.
+	Ready FoundKind = "ready"
+	// Bypass: what is called does not go through the proxy, or that is not known. Err says why.
+	Bypass FoundKind = "bypass"
+	// Trouble: what is called, or what that calls, is not known or cannot be had. Err says why.
+	Trouble FoundKind = "trouble"
+)
+
+// Found is something that a walk finds, with the first call that leads to it.
+type Found struct {
+	Kind       FoundKind
+	Client     Client
+	Chain      []Step                 // the calls that lead to it, outermost first; empty for what is not called but named
+	Source     string                 // of the last call, without user information and query; empty if it is not known
+	Constraint string                 // the version of the last call, as written
+	Module     modproxy.ModuleVersion // without a version, or zero, if none was chosen
+	Subdir     string                 // the directory of the package that is called; "." for its root
+	Size       int64                  // of Ready, bytes of the package
+	Err        error                  // of Bypass and Trouble, for people; not nil
+}
+
+// Step is a call on the way to something, or a line on which something is wrong.
+type Step struct {
+	In modproxy.ModuleVersion // the version whose package has the file; zero for a directory on disk
+	Pos
+}
+
+func (s Step) String() string {
+	if s.In.Version == "" {
+		return s.Place()
+	}
+	return s.In.String() + ": " + s.Place()
+}
+
+const (
+	atOnce    = 8
+	maxStarts = 20_000  // of a walk
+	maxFollow = 100_000 // calls that a walk follows
+	maxWays   = 16      // of calling one directory with other arguments
+)
+
+// Walk finds the closure of starts, and calls each with what it finds, one at a time. What cannot be had is told, and the
+// rest goes on.
+//
+// Its error is that of ctx, or [modproxy.ErrInvalid] if there are too many starts.
+func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) error {
+	if len(starts) > maxStarts {
+		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
+	}
+	run := newWalk(w, each)
+	for _, s := range starts {
+		run.follow(task{s.Client, run.root(s.Client), s.Call})
+	}
+	run.work(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	run.tellCycles()
+	return nil
+}

@@ -1,0 +1,268 @@
+package closure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modproxy/modproxy"
+)
+
+// walk is a walk under way.
+type walk struct {
+	*Walker
+	lists    memo[modproxy.Module, listed]
+	packages memo[modproxy.ModuleVersion, *modproxy.Package]
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	tasks   []task
+	busy    int // workers that may add tasks
+	count   int // tasks that there were
+	roots   map[Client]*node
+	places  map[place]*ways
+	told    map[string]bool
+	each    func(Found)
+}
+
+// task is a call to follow.
+type task struct {
+	client Client
+	from   *node
+	call   Call
+}
+
+// node is a directory of a package that was read with some arguments; of a root, nothing.
+type node struct {
+	module modproxy.ModuleVersion
+	chain  []Step // the first calls that led to it
+	edges  []edge
+}
+
+// edge is a call of a node, with those of directories that lead to it.
+type edge struct {
+	to    *node
+	steps []Step
+}
+
+// listed are the versions of a module, in the spelling that was asked for first.
+type listed struct {
+	modproxy.Module
+	*modproxy.Versions
+}
+
+func newWalk(w *Walker, each func(Found)) *walk {
+	r := &walk{Walker: w, each: each, roots: map[Client]*node{}, places: map[place]*ways{}, told: map[string]bool{}}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+// root returns what a client's starts are called by.
+func (r *walk) root(c Client) *node {
+	if r.roots[c] == nil {
+		r.roots[c] = &node{}
+	}
+	return r.roots[c]
+}
+
+// follow has a call followed.
+func (r *walk) follow(t task) {
+	r.mu.Lock()
+	r.count++
+	over := r.count > maxFollow
+	if !over {
+		r.tasks = append(r.tasks, t)
+		r.changed.Signal()
+	}
+	r.mu.Unlock()
+	if over {
+		r.tell("", Found{Kind: Trouble, Client: t.client, Chain: t.chain(),
+			Err: fmt.Errorf("more than %d calls; this one, and those after it, are not followed", maxFollow)})
+	}
+}
+
+// work follows calls until there are none, or ctx ends.
+func (r *walk) work(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changed.Broadcast()
+	})()
+	var all sync.WaitGroup
+	for range cmp.Or(r.AtOnce, atOnce) {
+		all.Go(func() {
+			for t, ok := r.next(ctx); ok; t, ok = r.next(ctx) {
+				r.visit(ctx, t)
+				r.mu.Lock()
+				r.busy--
+				r.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// next waits for a call to follow; ok is false when there will be none.
+func (r *walk) next(ctx context.Context) (t task, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.tasks) == 0 && r.busy > 0 && ctx.Err() == nil {
+		r.changed.Wait()
+	}
+	if len(r.tasks) == 0 || ctx.Err() != nil {
+		r.changed.Broadcast()
+		return t, false
+	}
+	t, r.tasks = r.tasks[0], r.tasks[1:]
+	r.busy++
+	return t, true
+}
+
+// tell tells what was found, unless it was told with the same words, at the place.
+func (r *walk) tell(at string, f Found) {
+	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Module.Version, f.Subdir, f.Err, at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.told[key] {
+		r.told[key] = true
+		r.each(f)
+	}
+}
+
+// chain returns the steps to a call, with its own.
+func (t task) chain() []Step {
+	chain := slices.Clip(t.from.chain)
+	for _, at := range t.call.From {
+		chain = append(chain, Step{t.from.module, at})
+	}
+	if t.call.Pos != (Pos{}) {
+		chain = append(chain, Step{t.from.module, t.call.Pos})
+	}
+	return chain
+}
+
+// visit follows a call.
+func (r *walk) visit(ctx context.Context, t task) {
+	f := Found{Client: t.client, Chain: t.chain(), Source: shown(t.call.Source), Constraint: t.call.Version}
+	at := fmt.Sprint(f.Chain[max(0, len(f.Chain)-1):])
+	tell := func(kind FoundKind, err error) {
+		f.Kind, f.Err = kind, err
+		r.tell(at, f)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			tell(Trouble, modproxy.Fault(v))
+		}
+	}()
+	m, subdir, registry := Registry(t.call.Source, Hosts[t.client])
+	target, local := Local(path.Dir(t.call.File), t.call.Source)
+	switch {
+	case len(f.Chain) > maxDepth:
+		tell(Trouble, fmt.Errorf("more than %d modules call each other", maxDepth))
+		return
+	case t.call.Dynamic != "":
+		tell(Bypass, errors.New(t.call.Dynamic))
+		return
+	case local && (target == ".." || strings.HasPrefix(target, "../")):
+		tell(Trouble, fmt.Errorf("module %.80q: its source %.200q is outside of the package, where clients do not look", t.call.Name, t.call.Source))
+		return
+	case local:
+		tell(Trouble, fmt.Errorf("module %.80q: there is no configuration in %.200q", t.call.Name, target))
+		return
+	case !registry:
+		tell(Bypass, errors.New("its source is no module of a registry"))
+		return
+	}
+	m, err := r.Routes.Upstream(m)
+	if err != nil {
+		tell(Bypass, err)
+		return
+	}
+	f.Module, f.Subdir = m.At(""), subdir
+	list, err := r.versions(ctx, m)
+	if err != nil {
+		at = "" // once for all calls
+		tell(Trouble, err)
+		return
+	}
+	version, err := Choose(list.List, t.call.Version)
+	if err != nil {
+		tell(Trouble, fmt.Errorf("%s: %w", list.Module, err))
+		return
+	}
+	at, f.Module = "", list.Module.At(version)
+	tell(Chosen, nil)
+	p, err := r.bring(ctx, f)
+	if err != nil {
+		tell(Trouble, err)
+		return
+	}
+	to, err := r.enter(ctx, t, f, p)
+	if err != nil {
+		tell(Trouble, fmt.Errorf("%s: %w", f.Module, err))
+		return
+	}
+	r.mu.Lock()
+	t.from.edges = append(t.from.edges, edge{to, f.Chain[len(t.from.chain):]})
+	r.mu.Unlock()
+}
+
+// versions returns the versions of a module, which is asked for once.
+func (r *walk) versions(ctx context.Context, m modproxy.Module) (listed, error) {
+	return r.lists.get(m.Folded(), func() (listed, error) {
+		v, err := r.Registry.Versions(ctx, m)
+		return listed{m, v}, err
+	})
+}
+
+// bring has the package of a version kept.
+func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
+	return r.packages.get(f.Module.Module.Folded().At(f.Module.Version), func() (*modproxy.Package, error) {
+		p, err := r.Registry.Package(ctx, f.Module)
+		if err != nil {
+			return nil, err
+		}
+		f.Kind, f.Size = Ready, p.Size
+		r.tell("", f)
+		return p, p.Close()
+	})
+}
+
+// memo has answers to questions, each of which is asked once.
+type memo[K comparable, V any] struct {
+	mu  sync.Mutex
+	all map[K]func() (V, error)
+}
+
+func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
+	m.mu.Lock()
+	if m.all == nil {
+		m.all = map[K]func() (V, error){}
+	}
+	if m.all[key] == nil {
+		m.all[key] = sync.OnceValues(ask)
+	}
+	answer := m.all[key]
+	m.mu.Unlock()
+	return answer()
+}
+
+var userInformation = regexp.MustCompile(`://[^/?#]*@`)
+
+// shown returns a source as it may be shown.
+func shown(source string) string {
+	source, _, _ = strings.Cut(source, "?")
+	return userInformation.ReplaceAllString(source, "://")
+}
+
+// tree returns the tree of a package.
+func (r *walk) tree(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) Tree {
+	return Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, v) })
+}

@@ -1,0 +1,173 @@
+package closure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modproxy/modproxy"
+)
+
+// place is a directory of a package as a client reads it.
+type place struct {
+	client Client
+	module modproxy.ModuleVersion // folded
+	dir    string
+}
+
+// ways are the ways in which a directory was called. It is read again only if that may make a difference.
+type ways struct {
+	mu  sync.Mutex
+	all []way
+}
+
+// way is what a directory calls if it is called with some arguments.
+type way struct {
+	variables []string // that make a difference
+	args      map[string]Arg
+	*node
+	err error
+}
+
+// fits reports whether it makes no difference to call with args.
+func (w way) fits(args map[string]Arg) bool {
+	return !slices.ContainsFunc(w.variables, func(name string) bool {
+		a, b := w.args[name], args[name]
+		return string(a.Value) != string(b.Value) || a.Dynamic != b.Dynamic
+	})
+}
+
+// enter returns the node of the directory that f has, and has the calls in it followed if it is new.
+func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
+	at := place{t.client, f.Module.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir)}
+	r.mu.Lock()
+	if r.places[at] == nil {
+		r.places[at] = &ways{}
+	}
+	here := r.places[at]
+	r.mu.Unlock()
+	here.mu.Lock()
+	defer here.mu.Unlock()
+	for _, w := range here.all {
+		if w.fits(t.call.Args) {
+			return w.node, w.err
+		}
+	}
+	if len(here.all) == maxWays {
+		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
+	}
+	w := way{args: t.call.Args}
+	c, err := r.Reader.Read(ctx, r.tree(ctx, f.Module, p), Options{Client: t.client, Dir: at.dir, Vars: t.call.Args})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		w.err = err
+	} else {
+		w.variables, w.node = c.Variables, &node{module: f.Module, chain: f.Chain}
+	}
+	here.all = append(here.all, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, problem := range c.Problems {
+		r.tell(problem.Place(), Found{
+			Kind: Trouble, Client: t.client, Chain: append(slices.Clip(f.Chain), Step{f.Module, problem.Pos}), Module: f.Module,
+			Subdir: f.Subdir, Err: fmt.Errorf("%s", problem.Text),
+		})
+	}
+	for _, call := range c.Calls {
+		r.follow(task{t.client, w.node, call})
+	}
+	return w.node, nil
+}
+
+// tellCycles tells which modules call themselves, with others between.
+func (r *walk) tellCycles() {
+	for _, client := range slices.Sorted(maps.Keys(r.roots)) {
+		depth := map[*node]int{} // in stack, from 1; negative when it was left
+		var stack []*node
+		var visit func(n *node, chain []Step)
+		visit = func(n *node, chain []Step) {
+			stack = append(stack, n)
+			depth[n] = len(stack)
+			slices.SortFunc(n.edges, func(a, b edge) int { return slices.CompareFunc(a.steps, b.steps, Step.compare) })
+			for _, e := range n.edges {
+				chain := append(chain[:len(chain):len(chain)], e.steps...)
+				switch at := depth[e.to]; {
+				case at == 0:
+					visit(e.to, chain)
+				case at > 0:
+					r.tell("", Found{Kind: Trouble, Client: client, Chain: chain, Module: e.to.module, Err: circle(stack[at-1:])})
+				}
+			}
+			stack = stack[:len(stack)-1]
+			depth[n] = -1
+		}
+		visit(r.roots[client], nil)
+	}
+}
+
+// circle is the error of modules of which each calls the next, and the last the first.
+func circle(nodes []*node) error {
+	if len(nodes) == 1 {
+		return fmt.Errorf("%s calls itself", nodes[0].module)
+	}
+	text := nodes[0].module.String() + " calls itself, by "
+	for i, n := range nodes[1:min(len(nodes), 5)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += n.module.String()
+	}
+	if more := len(nodes) - 5; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return errors.New(text)
+}
+
+func (s Step) compare(t Step) int { return s.Pos.Compare(t.Pos) }
+
+// Item is a version of a module in a closure.
+type Item struct {
+	modproxy.ModuleVersion
+	Subdirs []string // that are called, sorted
+	Clients []Client // that choose it, sorted
+	Chain   []Step   // the first calls that lead to it
+}
+
+// Items returns the versions that were chosen, sorted.
+func Items(found []Found) []Item {
+	all := map[modproxy.ModuleVersion]*Item{}
+	for _, f := range found {
+		if f.Kind != Chosen {
+			continue
+		}
+		if all[f.Module] == nil {
+			all[f.Module] = &Item{ModuleVersion: f.Module, Chain: f.Chain}
+		}
+		item := all[f.Module]
+		item.Subdirs = insert(item.Subdirs, f.Subdir)
+		item.Clients = insert(item.Clients, f.Client)
+	}
+	var list []Item
+	for _, item := range all {
+		list = append(list, *item)
+	}
+	slices.SortFunc(list, func(a, b Item) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// insert adds v to a sorted list that has it once.
+func insert[V ~string](list []V, v V) []V {
+	i, ok := slices.BinarySearch(list, v)
+	if ok {
+		return list
+	}
+	return slices.Insert(list, i, v)
+}
