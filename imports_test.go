@@ -76,7 +76,8 @@ var layers = map[string][]string{
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack"},
 	"":              {},
-	"cmd/modproxy":  {"", "app", "admin", "auth", "closure", "config", "fetch/git", "hostname", "ledger", "lock", "policy", "store", "internal/hint"},
+	"cmd/modproxy":  {"", "app", "admin", "auth", "closure", "config", "fetch/git", "hostname", "ledger", "lock", "policy", "static", "store", "internal/hint"},
+	"static":        {""},
 
 	"internal/durable":  {},
 	"internal/filelock": {},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ type Mirror struct {
 	Locked []Locked `json:"locked,omitempty"`
 	Choice
 	Groups []string `json:"groups,omitempty"` // of the client that they are for
+	// Content asks for the packages themselves, too, but for those of which the client has Have.
+	Content bool              `json:"content,omitempty"`
+	Have    []modproxy.Digest `json:"have,omitempty"`
 }
 
 // Wanted are versions of a module.
@@ -40,14 +44,18 @@ type MirrorLine struct {
 	Package  *MirroredPackage `json:"package,omitempty"`
 	Problem  *MirrorProblem   `json:"problem,omitempty"`
 	Progress *Mirrored        `json:"progress,omitempty"`
+	Data     []byte           `json:"data,omitempty"` // of the last Package, in order
 }
 
 // MirroredPackage is a package that is kept now.
 type MirroredPackage struct {
 	Name
-	Size    int64        `json:"size_bytes"`
-	Sum     modproxy.Sum `json:"sum"`
-	Fetched bool         `json:"fetched"` // it was not kept before
+	Size    int64           `json:"size_bytes"`
+	Sum     modproxy.Sum    `json:"sum"`
+	Digest  modproxy.Digest `json:"digest"`
+	Subdir  string          `json:"subdir,omitempty"`
+	Fetched bool            `json:"fetched"`        // it was not kept before
+	Data    bool            `json:"data,omitempty"` // its bytes follow
 }
 
 // MirrorProblem is why something wanted is not kept.
@@ -89,6 +97,12 @@ func (s *Server) mirror(ctx context.Context, in Mirror, each func(MirrorLine)) (
 		server: s, choice: in.Choice, began: time.Now(), lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
 		known: map[modproxy.ModuleVersion]bool{},
 	}
+	if in.Content {
+		run.sent = map[modproxy.Digest]bool{}
+		for _, digest := range in.Have {
+			run.sent[digest] = true
+		}
+	}
 	ctx, run.registry = s.asOperator(ctx, s.Gate, in.Groups)
 	for _, w := range in.Wanted {
 		run.task(ctx, w.At, func() error { return run.choose(ctx, w) })
@@ -125,6 +139,9 @@ type mirrorRun struct {
 	lines    chan MirrorLine
 	turns    chan struct{}
 	tasks    sync.WaitGroup
+
+	sending sync.Mutex               // held while a package is told
+	sent    map[modproxy.Digest]bool // whose bytes are not sent; nil: none are
 
 	mu    sync.Mutex // guards what follows
 	so    Mirrored
@@ -238,7 +255,9 @@ func (m *mirrorRun) fetch(ctx context.Context, v modproxy.ModuleVersion, l Locke
 	if err != nil {
 		return err
 	}
-	out := MirroredPackage{Name: NameOf(v), Size: p.Size, Sum: p.Sum, Fetched: !p.Time.Before(m.began)}
+	out := MirroredPackage{
+		Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir, Fetched: !p.Time.Before(m.began),
+	}
 	m.count(func(so *Mirrored) {
 		if out.Fetched {
 			so.Fetched++
@@ -247,11 +266,33 @@ func (m *mirrorRun) fetch(ctx context.Context, v modproxy.ModuleVersion, l Locke
 			so.Kept++
 		}
 	})
-	m.say(ctx, MirrorLine{Package: &out})
-	if rec := (modproxy.Record{Sum: l.Sum, Subdir: cmp.Or(l.Subdir, ".")}); l.Sum != "" && !rec.Is(p.Sum, p.Subdir) {
+	rec := modproxy.Record{Sum: l.Sum, Subdir: cmp.Or(l.Subdir, ".")}
+	if err = m.send(ctx, out, p); err == nil && l.Sum != "" && !rec.Is(p.Sum, p.Subdir) {
 		err = fmt.Errorf("%w: %s is locked as %s, and is %s", modproxy.ErrChanged, v, locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir))
 	}
 	return cmp.Or(p.Close(), err)
+}
+
+const mirrorChunk = 256 << 10
+
+// send tells of a package, and sends its bytes if they are wanted.
+func (m *mirrorRun) send(ctx context.Context, out MirroredPackage, content io.Reader) error {
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	out.Data = m.sent != nil && !m.sent[out.Digest]
+	m.say(ctx, MirrorLine{Package: &out})
+	for left := out.Size; out.Data && left > 0; {
+		chunk := make([]byte, min(left, mirrorChunk))
+		if _, err := io.ReadFull(content, chunk); err != nil {
+			return fmt.Errorf("%w: %s %s: %w", modproxy.ErrUnavailable, out.Module, out.Version, err)
+		}
+		left -= int64(len(chunk))
+		m.say(ctx, MirrorLine{Data: chunk})
+	}
+	if out.Data {
+		m.sent[out.Digest] = true
+	}
+	return ctx.Err()
 }
 
 // locked is what a version is, as in a lock file.

@@ -15,11 +15,13 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/static"
 )
 
 // mirrorFlags are the flags of "modproxy mirror".
 type mirrorFlags struct {
 	lists, locks, groups []string
+	toDir                string
 	choice               admin.Choice
 }
 
@@ -41,6 +43,10 @@ input: what "modproxy missing --list" has printed on the other side. Lines that 
 with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and
 nothing else. It must be what the file says.
 
+--to-dir also writes the packages into a directory, as files that any web server can
+serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
+how, and has what clients need. What is in the directory stays there.
+
 What a client in no group gets is fetched. --as fetches what clients in groups get.
 
 Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the command line
@@ -51,7 +57,7 @@ is wrong.`,
 			if err != nil {
 				return misuse{err}
 			}
-			return env.mirror(cmd.Context(), in)
+			return env.mirror(cmd.Context(), in, f.toDir)
 		},
 	}, `print JSON, one thing in a line: {"package": {"module": …, "version": …, "fetched": …, …}}, {"problem": …}, and {"done": …} in the last`)
 	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
@@ -59,6 +65,7 @@ is wrong.`,
 	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that CONSTRAINT selects")
 	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that CONSTRAINT selects", parsePositive)
 	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
+	cmd.Flags().StringVar(&f.toDir, "to-dir", "", "also write the packages into this `directory`, for a web server")
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
 	return cmd
 }
@@ -155,13 +162,26 @@ func (env *environment) wanted(arg string) (w admin.Wanted, err error) {
 	return admin.Wanted{Module: v.Module.String(), Versions: constraint}, err
 }
 
-// mirror prints what becomes of what is wanted.
-func (env *environment) mirror(ctx context.Context, in admin.Mirror) error {
+// mirror prints what becomes of what is wanted, and writes it into a site in the directory dir unless that is empty.
+func (env *environment) mirror(ctx context.Context, in admin.Mirror, dir string) (err error) {
+	var failed problems
+	var site *siteWriter
+	if dir != "" {
+		to, err := static.Open(dir)
+		if err != nil {
+			return err
+		}
+		site, in.Content, in.Have = &siteWriter{site: to}, true, to.Has()
+	}
 	progress := newProgress(env.stderr)
 	defer progress.clear()
-	var failed problems
 	done, err := ask(ctx, env, admin.MirrorFetch, in, func(line admin.MirrorLine) error {
+		if site != nil {
+			site.take(line)
+		}
 		switch {
+		case line.Data != nil:
+			return nil
 		case line.Progress != nil:
 			progress.show(mirrorText(*line.Progress))
 			return nil
@@ -171,6 +191,9 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror) error {
 		progress.clear()
 		if line.Problem != nil && !env.json() {
 			return nil
+		}
+		if line.Package != nil {
+			line.Package.Data = false // nothing follows for the reader of this output
 		}
 		return env.print(line, "", mirroredText(line.Package))
 	})
@@ -183,8 +206,13 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror) error {
 	} else {
 		_, err = fmt.Fprintln(env.stderr, mirrorText(done))
 	}
-	if err == nil && len(failed) > 0 {
-		err = failed
+	if site != nil && err == nil {
+		err = site.finish(env, dir)
+	}
+	if all, ok := errors.AsType[problems](err); ok || err == nil {
+		if failed = append(failed, all...); len(failed) > 0 {
+			return failed
+		}
 	}
 	return err
 }

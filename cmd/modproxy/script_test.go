@@ -34,6 +34,7 @@
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
+//	site DIR                                serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
 // Upstream NAME is the registry registry.NAME.example, and sets $NAME_URL and
@@ -169,6 +170,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"signal":   runSignal,
 			"logged":   logged,
 			"client":   runClient,
+			"site":     runSite,
 			"sametree": sametree,
 			"tree":     tree,
 			"get":      get,

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/static"
+)
+
+// siteWriter writes the packages that a mirror brings into a static site, one after the other.
+type siteWriter struct {
+	site *static.Site
+	pipe *io.PipeWriter // of the package that is coming; nil if none is
+	left int64          // bytes of it
+	done chan error     // of its writing
+	// failed are why packages could not be written.
+	failed problems
+}
+
+// take takes a line of a mirror.
+func (s *siteWriter) take(line admin.MirrorLine) {
+	switch {
+	case line.Progress != nil:
+	case line.Data != nil && s.pipe != nil:
+		_, _ = s.pipe.Write(line.Data) // done has the error
+		if s.left -= int64(len(line.Data)); s.left <= 0 {
+			s.end(nil)
+		}
+	default:
+		s.end(io.ErrUnexpectedEOF)
+		if line.Package != nil {
+			s.begin(line.Package)
+		}
+	}
+}
+
+// begin begins to write a package, whose bytes are already in the site or come next.
+func (s *siteWriter) begin(p *admin.MirroredPackage) {
+	v, err := p.Parse("")
+	switch {
+	case err != nil:
+	case p.Data:
+		var content *io.PipeReader
+		content, s.pipe = io.Pipe()
+		s.left, s.done = p.Size, make(chan error, 1)
+		go func() {
+			err := s.site.Add(v, p.Subdir, p.Digest, content)
+			content.CloseWithError(err)
+			s.done <- err
+		}()
+		return
+	default:
+		err = s.site.Add(v, p.Subdir, p.Digest, nil)
+	}
+	if err != nil {
+		s.failed = append(s.failed, err)
+	}
+}
+
+// end ends the package that is coming, if one is: with err, it was cut off.
+func (s *siteWriter) end(err error) {
+	if s.pipe == nil {
+		return
+	}
+	s.pipe.CloseWithError(err)
+	s.pipe = nil
+	if err := <-s.done; err != nil {
+		s.failed = append(s.failed, err)
+	}
+}
+
+// finish writes what is about all packages, and says what is there.
+func (s *siteWriter) finish(env *environment, dir string) error {
+	s.end(io.ErrUnexpectedEOF)
+	host := ""
+	if env.config != nil {
+		host = env.config.DefaultHost()
+	}
+	n, err := s.site.Finish(host)
+	if err != nil {
+		return errors.Join(append(s.failed, err)...)
+	}
+	fmt.Fprintf(env.stderr, "%s holds %s; %s/nginx.conf says how to serve them\n", dir, count(n, "version"), dir)
+	if len(s.failed) > 0 {
+		return s.failed
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package static
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location": location}).Parse(
+	`# What nginx has to be told to serve this directory to Terraform and OpenTofu:
+#
+#   server {
+#     listen 443 ssl;
+#     server_name modules.example.com;
+#     ssl_certificate …; ssl_certificate_key …;
+#     include {{.Dir}}/nginx.conf;
+#   }
+#
+# and in the configuration of the clients, ~/.terraformrc or ~/.tofurc:
+#
+{{- range .Hosts}}
+#   host "{{.}}" {
+#     services = { "modules.v1" = "https://modules.example.com/{{.}}/v1/modules/" }
+#   }
+{{- end}}
+#
+# A host block stands in for everything that the host says of itself. For providers,
+# clients then need a provider_installation block with a mirror, or "providers.v1".
+#
+# "modproxy mirror --to-dir" writes this file anew: reload nginx then.
+
+root "{{.Dir}}";
+autoindex off;
+
+location = /.well-known/terraform.json {
+  types { }
+  default_type application/json;
+}
+location = /nginx.conf { return 404; }
+location ~ ^/[^/]+/v1/modules/[^/]+/[^/]+/[^/]+/versions$ {
+  types { }
+  default_type application/json;
+}
+location ~ ^/[^/]+/v1/modules/[^/]+/[^/]+/[^/]+/[^/]+/download$ {
+  types { }
+  default_type application/json;
+  add_header X-Terraform-Get "{{location ""}}";
+}
+location ~ \.tar\.gz$ {
+  types { }
+  default_type application/gzip;
+}
+{{- if .Subdirs}}
+
+# Modules that are not at the root of their package.
+{{- end}}
+{{- range .Subdirs}}
+location = "{{.Path}}/download" {
+  types { }
+  default_type application/json;
+  add_header X-Terraform-Get "{{location .Subdir}}";
+}
+{{- end}}
+`))
+
+// nginx writes what nginx has to be told. subdirs are the directories of modules in their packages, by path.
+func nginx(w io.Writer, dir string, hosts []string, subdirs map[string]string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if strings.ContainsAny(dir, "\"\\$\n\r;{}'") {
+		return fmt.Errorf("%q: nginx cannot be told of a directory with such a name", dir)
+	}
+	type module struct{ Path, Subdir string }
+	var all []module
+	for _, path := range slices.Sorted(maps.Keys(subdirs)) {
+		all = append(all, module{path, subdirs[path]})
+	}
+	return nginxText.Execute(w, map[string]any{"Dir": dir, "Hosts": hosts, "Subdirs": all})
+}

@@ -1,0 +1,163 @@
+// Package static writes modules as files that a web server serves to Terraform and OpenTofu, without modproxy.
+//
+// In the directory of a [Site], for every host:
+//
+//	.well-known/terraform.json                            the discovery document, of one of the hosts
+//	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/versions        the versions that are there
+//	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/VERSION/download
+//	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/VERSION/package.tar.gz
+//	nginx.conf                                            what nginx has to be told
+//
+// OpenTofu takes the location of a package from the body of a download, and Terraform from the header X-Terraform-Get
+// only (internal/registry/client.go of both): any web server serves the files to OpenTofu, and one that adds the header to
+// both. It is the same text for every version, unless a module is not at the root of its package.
+package static
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+)
+
+const (
+	packageFile  = "package.tar.gz"
+	downloadFile = "download"
+	versionsFile = "versions"
+)
+
+// Site is a directory with modules. It is for one goroutine, and one process at a time.
+type Site struct {
+	dir  string
+	have map[modproxy.Digest]string // the file of every package that is there
+}
+
+// Open opens a site, which is made if there is none. It reads every package that is there.
+func Open(dir string) (*Site, error) {
+	s := &Site{dir, map[modproxy.Digest]string{}}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	all, err := filepath.Glob(filepath.Join(quoteGlob(dir), "*/v1/modules/*/*/*/*", packageFile))
+	for _, name := range all {
+		digest, errRead := digestOf(name)
+		if err = errRead; err != nil {
+			return nil, err
+		}
+		s.have[digest] = name
+	}
+	return s, err
+}
+
+// quoteGlob returns a pattern for just the name s.
+func quoteGlob(s string) string { return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(s, `\$0`) }
+
+func digestOf(name string) (digest modproxy.Digest, err error) {
+	f, err := durable.OpenRegular(name, os.O_RDONLY)
+	if err != nil {
+		return digest, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, f)
+	return modproxy.Digest(hash.Sum(nil)), err
+}
+
+// Has returns the digests of the packages that are there, which need not be read again.
+func (s *Site) Has() (all []modproxy.Digest) {
+	for digest := range s.have {
+		all = append(all, digest)
+	}
+	return all
+}
+
+// What stands for itself in a location, in its header, and in the configuration of nginx.
+var (
+	plainSubdir = regexp.MustCompile(`^[A-Za-z0-9_.@+~-][A-Za-z0-9_./@+~-]*$`)
+	plainHost   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?$`)
+)
+
+// Add adds a version. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
+// [modproxy.ErrInvalid] if the version cannot be served from files, or the package is not the one that digest names.
+func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Digest, content io.Reader) error {
+	canonical, err := modproxy.CanonicalVersion(v.Version)
+	switch {
+	case v.Check() != nil || err != nil || canonical != v.Version || !plainHost.MatchString(v.Host):
+		return fmt.Errorf("%w: module %.200q", modproxy.ErrInvalid, v)
+	case subdir != "" && (!plainSubdir.MatchString(subdir) || !fs.ValidPath(subdir)):
+		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say", modproxy.ErrInvalid, v, subdir)
+	}
+	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, v.Version)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := s.add(filepath.Join(dir, packageFile), digest, content); err != nil {
+		return fmt.Errorf("%s: %w", v, err)
+	}
+	return writeJSON(filepath.Join(dir, downloadFile), map[string]string{"location": location(subdir)})
+}
+
+// location is where a package is for who asks for the download beside it.
+func location(subdir string) string {
+	if subdir == "" {
+		return "./" + packageFile
+	}
+	return "./" + packageFile + "//" + subdir
+}
+
+// add has the package that digest names in a file.
+func (s *Site) add(name string, digest modproxy.Digest, content io.Reader) error {
+	from, there := s.have[digest]
+	switch {
+	case there && from == name:
+		return nil
+	case !there && content == nil:
+		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+	}
+	err := write(name, func(w io.Writer) error {
+		if there {
+			f, err := durable.OpenRegular(from, os.O_RDONLY)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			content = f
+		}
+		hash := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(w, hash), content); err != nil {
+			return err
+		}
+		if got := modproxy.Digest(hash.Sum(nil)); got != digest {
+			return fmt.Errorf("%w: the package that came is %s, not %s", modproxy.ErrInvalid, got, digest)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.have, func(_ modproxy.Digest, at string) bool { return at == name }) // what it was before
+	if !there {
+		s.have[digest] = name
+	}
+	return nil
+}
+
+// write replaces a file by one that a web server can read.
+func write(name string, f func(io.Writer) error) error {
+	return durable.Disk{}.WriteFile(name, func(file *os.File) error {
+		return errors.Join(file.Chmod(0o644), f(file))
+	})
+}
+
+func writeJSON(name string, v any) error {
+	return write(name, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
+}
