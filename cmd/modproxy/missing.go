@@ -24,8 +24,9 @@ since is not listed. --list prints it for the connected side:
 Read the list before: whoever may ask for a module can put it there.
 
 A client does not say which versions its constraint allows. Where it was told which
-ones are kept and took none, the version that it wants is not known. The list then
-has the module alone, which stands for its newest version.
+ones are kept and took none, the version that it wants is not known: the list has the
+module alone, which stands for its newest version. What only looks which versions
+there are, as Renovate does, seems to want one, too.
 
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 1),
@@ -78,7 +79,13 @@ func missingText(m admin.Missing) string {
 }
 
 // missingLine is what is missing as "modproxy mirror -f" reads it.
-func missingLine(m admin.Missing) string { return wanted(m) + "\n" }
+func missingLine(m admin.Missing) string {
+	line := wanted(m) + "\n"
+	if len(m.Listed) > 0 {
+		line = "# Which version is wanted is not known; " + printable(strings.Join(m.Listed, ", ")) + " is kept.\n" + line
+	}
+	return line
+}
 
 // wanted is what is missing as an argument of "modproxy mirror".
 func wanted(m admin.Missing) string {
