@@ -183,17 +183,21 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	if len(more) == 0 {
 		return nil, &modproxy.NotKept{ModuleVersion: k.ModuleVersion}
 	}
-	v, err := before.Only(func(entry modproxy.Listed) bool { return kept[entry.Version.String()] })
-	if err == nil && v == nil {
-		v = noListing.Versions
+	listed, err := before.Only(func(entry modproxy.Listed) bool { return kept[entry.Version.String()] })
+	if err == nil && listed == nil {
+		listed = noListing.Versions
 	}
+	v := listed
 	if err == nil {
-		v, err = v.With(more)
+		v, err = listed.With(more)
 	}
 	if err != nil {
 		return nil, settle(err)
 	}
 	l := (&listing{Versions: v}).marked(true)
+	if v != listed { // when the registry listed the others is not known
+		l.Time = time.Now()
+	}
 	remember(l, recallFor, l.size())
 	return l, nil
 }

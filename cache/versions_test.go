@@ -229,7 +229,8 @@ func TestRestart(t *testing.T) {
 func TestVersionsOffline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.putDocument(t, time.Now(), []byte(`{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"2.0.0"},{"version":"v1.0.0","root":{}},{"version":"1.1.0"}]}]}`))
+		given := time.Now()
+		f.putDocument(t, given, []byte(`{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"2.0.0"},{"version":"v1.0.0","root":{}},{"version":"1.1.0"}]}]}`))
 		f.offline(t)
 		var none *modproxy.NotKept
 		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) || none.ModuleVersion != vpc.At("") {
@@ -246,6 +247,9 @@ func TestVersionsOffline(t *testing.T) {
 		v, err := f.Versions(t.Context(), vpc)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !v.Time.Equal(time.Now()) { // when the registry has said so of 0.9.0 is not known
+			t.Errorf("it is of %v", v.Time)
 		}
 		want := `{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"v1.0.0","root":{}},{"version":"1.1.0"},{"version":"0.9.0"}]}]}`
 		equal(t, "offline", string(v.Document), want)
@@ -266,6 +270,9 @@ func TestVersionsOffline(t *testing.T) {
 		f.accept(t, "0.9.0")
 		time.Sleep(4 * time.Second)
 		equal(t, "offline", f.versions(t), "1.0.0 hit stale")
+		if v, err := f.Versions(t.Context(), vpc); err != nil || !v.Time.Equal(given) {
+			t.Errorf("%v, %v; it was given %v", v, err, given)
+		}
 		if _, err := f.Discard(t.Context(), vpc.At("1.0.0")); err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +337,7 @@ func (f *fixture) putDocument(t *testing.T, asked time.Time, document []byte) {
 	rec, _ := f.document(t, vpc) // there may be none
 	rec.Ref = store.Ref{Kind: cache.VersionsKind, Key: "registry.example.com/acme/vpc/aws"}
 	rec.Value = binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano()))
-	rec.Value = append(rec.Value, "{}\n"...)
+	rec.Value = fmt.Appendf(rec.Value, `{"time":%q}`+"\n", asked.Format(time.RFC3339Nano))
 	var compressed bytes.Buffer
 	z := gzip.NewWriter(&compressed)
 	z.Write(document)
