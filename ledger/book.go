@@ -21,6 +21,7 @@ type book struct {
 	drifts map[id][]id // by the version
 
 	decisions []int64 // the numbers of their texts; only ever appended to
+	bundles   map[id]bool
 }
 
 // id is the SHA-256 of a version, or of what distinguishes two observations.
@@ -42,13 +43,14 @@ const (
 	acceptance
 	drift
 	decision
+	imported
 )
 
 // entry is one text and what it means.
 type entry struct {
 	kind    kind
 	text    []byte
-	version id
+	version id    // or bundle
 	pin           // of a record
 	drift   id    // of a drift
 	end     int64 // of its frame in the log
@@ -57,7 +59,7 @@ type entry struct {
 }
 
 func newBook() *book {
-	return &book{ends: []int64{int64(len(logHeader))}, pins: map[id]pin{}, drifts: map[id][]id{}}
+	return &book{ends: []int64{int64(len(logHeader))}, pins: map[id]pin{}, drifts: map[id][]id{}, bundles: map[id]bool{}}
 }
 
 func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
@@ -65,12 +67,15 @@ func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
 // end returns where the log ends.
 func (b *book) end() int64 { return b.ends[b.size()] }
 
-// parseEntry reads the text of a record, an observation or a decision.
+// parseEntry reads the text of an entry.
 func parseEntry(text []byte) (*entry, error) {
 	switch kindOf(text) {
 	case decision:
 		d, err := ParseDecision(text)
 		return &entry{kind: decision, text: text, version: versionID(d.At(""))}, err
+	case imported:
+		b, err := ParseBundle(text)
+		return &entry{kind: imported, text: text, version: id(b.ID)}, err
 	case drift:
 		d, err := ParseDrift(text)
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
@@ -93,6 +98,8 @@ func (b *book) decide(e *entry) (known bool, err error) {
 	switch {
 	case e.kind == decision:
 		return false, nil
+	case e.kind == imported:
+		return b.bundles[e.version], nil
 	case e.kind == sight && ok && p.sum != e.sum:
 		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
 	case e.kind == sight && ok && !same:
@@ -114,6 +121,8 @@ func (b *book) enter(e *entry) {
 	switch e.kind {
 	case decision:
 		b.decisions = append(b.decisions, b.size())
+	case imported:
+		b.bundles[e.version] = true
 	case drift:
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
 	default:

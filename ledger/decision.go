@@ -55,8 +55,8 @@ func checkDecision(d modproxy.Decision) error {
 		}
 	}
 	for name, value := range map[string]string{"reason": d.Reason, "name of who decides": d.By, "constraint": d.Versions, "link": d.Link} {
-		if len(value) > maxReason || !isLine(value) {
-			return fmt.Errorf("%w: %s: want one line of at most %d bytes", modproxy.ErrInvalid, name, maxReason)
+		if len(value) > MaxReason || !isLine(value) {
+			return fmt.Errorf("%w: %s: want one line of at most %d bytes", modproxy.ErrInvalid, name, MaxReason)
 		}
 	}
 	switch u, err := url.Parse(d.Link); {

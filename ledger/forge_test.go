@@ -127,6 +127,8 @@ func textOf(t testing.TB, entry any) []byte {
 		text, err = ledger.FormatDrift(e)
 	case modproxy.Decision:
 		text, err = ledger.FormatDecision(e)
+	case ledger.Bundle:
+		text, err = ledger.FormatBundle(e)
 	}
 	if err != nil {
 		t.Fatal(err)

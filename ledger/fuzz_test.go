@@ -133,7 +133,11 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(textOf(f, decision))
 	decision.Until, decision.Action, decision.Link = time.Time{}, modproxy.Deprecate, "https://example.com/advisory"
 	f.Add(textOf(f, decision))
+	f.Add(textOf(f, aBundle(2)))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		if b, err := ledger.ParseBundle(text); err == nil && !bytes.Equal(textOf(t, b), text) || err != nil && !errors.Is(err, modproxy.ErrInvalid) {
+			t.Fatalf("%q was read, and is written in another way; %v", text, err)
+		}
 		r, err := ledger.ParseRecord(text)
 		d, driftErr := ledger.ParseDrift(text)
 		decision, decisionErr := ledger.ParseDecision(text)

@@ -8,6 +8,10 @@
 // paths and versions (see [Key]). A [Log] keeps them in a directory, and sumdb.NewServer serves it by [Log.ServerOps].
 // That the whole directory was replaced by an older copy only a sumdb client can see that has seen a later tree.
 //
+// Records come to another ledger in three ways. [Log.Import] makes the same tree, under another key, of an export of it. A
+// bundle (package bundle) brings facts of another ledger, which are added to a tree of its own. A lock file (package lock)
+// has sums to compare with.
+//
 // [Registry] is the layer that compares packages with the ledger, and [Recheck] asks upstream whether tags have moved.
 package ledger
 

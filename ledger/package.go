@@ -20,7 +20,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	p, err := r.Next.Package(ctx, v)
 	var offered modproxy.Source
 	if err == nil {
-		if err = r.compare(ctx, v, p); err == nil {
+		if err = r.Compare(ctx, sighted(v, p)); err == nil {
 			return p, nil
 		}
 		offered, err = p.Source, asked("package", v, err)
@@ -47,11 +47,13 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	return nil, fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errRecorded) // %v: err is what is wrong
 }
 
-// compare returns an error unless p is what the record of its version says. It makes the record where there is none.
-func (r *Registry) compare(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+// Compare returns an error unless a version, which is offered as something, is that. It is recorded where there is no
+// record. Errors are ErrChanged, and ErrUnavailable when the ledger fails.
+func (r *Registry) Compare(ctx context.Context, offered Record) error {
+	v := offered.ModuleVersion
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		rec = Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now()}
+		rec = offered
 		err = r.Ledger.Add(ctx, rec)
 		if err == nil {
 			r.observe(Event{Kind: Recorded, ModuleVersion: v, Record: rec})
@@ -67,10 +69,10 @@ func (r *Registry) compare(ctx context.Context, v modproxy.ModuleVersion, p *mod
 		}
 		return fmt.Errorf("ledger: %w", err)
 	}
-	if rec.Is(p.Sum, p.Subdir) {
+	if rec.Is(offered.Sum, offered.Subdir) {
 		return nil
 	}
-	return r.drifted(ctx, rec, p.Sum, p.Subdir, p.Source)
+	return r.drifted(ctx, rec, offered.Sum, offered.Subdir, offered.Source)
 }
 
 // drifted keeps the observation that what is offered is not what rec says, and returns the error that people read.
@@ -90,6 +92,11 @@ func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, su
 		modproxy.ErrChanged, was, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source), is, describe(source))
 	r.observe(Event{Kind: Drifted, ModuleVersion: d.ModuleVersion, Record: rec, Drift: d, Err: err})
 	return err
+}
+
+// sighted returns the record of a version that is p now.
+func sighted(v modproxy.ModuleVersion, p *modproxy.Package) Record {
+	return Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now()}
 }
 
 func describe(s modproxy.Source) string {

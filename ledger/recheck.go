@@ -102,7 +102,7 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	defer cancel()
 	p, err := r.Registry.Next.Package(fetching, rec.ModuleVersion)
 	if err == nil {
-		err = errors.Join(r.Registry.compare(fetching, rec.ModuleVersion, p), p.Close())
+		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.ModuleVersion, p)), p.Close())
 	}
 	if ctx.Err() == nil {
 		r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})

@@ -23,7 +23,7 @@ const (
 	maxText   = 32 << 10
 	maxURL    = 16 << 10
 	maxCommit = 128
-	maxReason = 1024
+	MaxReason = 1024
 	maxSubdir = 1024
 )
 
@@ -49,8 +49,8 @@ func FormatRecord(r Record) ([]byte, error) {
 	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source)); err != nil {
 		return nil, err
 	}
-	if len(r.Reason) > maxReason || !isLine(r.Reason) {
-		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, maxReason)
+	if len(r.Reason) > MaxReason || !isLine(r.Reason) {
+		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, MaxReason)
 	}
 	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
 		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
@@ -115,6 +115,8 @@ func kindOf(text []byte) kind {
 		return drift
 	case bytes.HasPrefix(text, []byte(decisionPrefix)):
 		return decision
+	case bytes.HasPrefix(text, []byte(importPrefix)):
+		return imported
 	}
 	return sight
 }
