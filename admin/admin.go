@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/hostname"
@@ -42,7 +43,9 @@ type Server struct {
 	Missing        *requests.Log   // of what is not kept; nil unless offline
 	Configurations *closure.Reader // of the packages in Store
 	Upstreams      Upstreams       // nil when offline
-	Operators      Operators       // nil: the owner of the data directory asks, and nobody else is told
+	Sights         Sights
+	Bundles        Bundles
+	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
 }
 
 // Operators are those who ask.
@@ -66,6 +69,7 @@ type Cache interface {
 	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
 	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+	bundle.Cache
 }
 
 // A Part is what a question needs of the data directory where no proxy serves from it.
@@ -89,6 +93,8 @@ type Question[In, Item, End any] struct {
 
 // The questions of the API.
 var (
+	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
+	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
 	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
 	DecisionsMake  = Question[Decide, none, Decided]{Verdicts, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
@@ -114,7 +120,7 @@ var (
 // Routes returns what is to be answered to operators.
 func (s *Server) Routes() []Route {
 	return []Route{
-		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
+		BundlesExport.route(s), BundlesImport.route(s), DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
 		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), MirrorFetch.route(s), MissingClear.route(s),
 		MissingList.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s),
 		PackagesTidy.route(s), PackagesVerify.route(s),
@@ -161,8 +167,10 @@ func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 const maxRequest = 16 << 20
 
 func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
-	if in, ok := in.(*Import); ok {
-		*in = Import{r.URL.Query()["key"], r.Body}
+	if in, ok := in.(interface {
+		read(query map[string][]string, body io.Reader)
+	}); ok {
+		in.read(r.URL.Query(), r.Body)
 		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
 	}
 	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)

@@ -100,8 +100,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	var body io.Reader = bytes.NewReader(text)
 	query := url.Values{}
-	if export, ok := in.(Import); ok {
-		query["key"], body = export.Keys, export.From
+	if stream, ok := any(in).(streamed); ok {
+		query, body = stream.query(), stream.body()
 	} else if method == http.MethodGet {
 		var fields map[string]string
 		if err := json.Unmarshal(text, &fields); err != nil {

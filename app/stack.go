@@ -57,7 +57,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if err := a.openGate(ctx); err != nil {
 		return err
 	}
-	scratch := Absolute(filepath.Join(c.Data, "scratch"))
+	scratch := a.scratch()
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
 			return err
@@ -104,6 +104,15 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	return a.newAuth(ctx)
 }
 
+// scratch returns the directory for what is being fetched, packed or verified.
+func (a *App) scratch() string { return Absolute(filepath.Join(a.config.Data, "scratch")) }
+
+// limits returns those of one package.
+func (a *App) limits() pack.Limits {
+	f := a.config.Fetch
+	return pack.Limits{Entries: f.MaxFiles, Bytes: int64(f.MaxUnpacked), Packed: int64(f.MaxUnpacked), StrictNames: f.StrictNames}
+}
+
 // newUpstream returns the client that asks registries, and fetches packages with a getter for each kind of location.
 func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 	c := a.config
@@ -114,9 +123,7 @@ func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 		}
 	}
 	credentials := newCredentials(c)
-	limits := pack.Limits{
-		Entries: c.Fetch.MaxFiles, Bytes: int64(c.Fetch.MaxUnpacked), Packed: int64(c.Fetch.MaxUnpacked), StrictNames: c.Fetch.StrictNames,
-	}
+	limits := a.limits()
 	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
 		Dir: scratch, Network: a.egress, CAFile: c.Egress.CAFile, Credentials: credentials,

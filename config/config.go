@@ -58,6 +58,7 @@ type Config struct {
 	Ledger      Ledger       `yaml:"ledger"`
 	Policy      Policy       `yaml:"policy"`
 	Fetch       Fetch        `yaml:"fetch"`
+	Bundle      Bundle       `yaml:"bundle"`
 	Limits      Limits       `yaml:"limits"`
 	// Offline makes this proxy answer from what it has and ask nobody: no registry, no forge, no issuer, no name server.
 	// Nothing is evicted then, as nothing would bring it back.
@@ -255,6 +256,13 @@ type Fetch struct {
 	// in composed characters, or in what Windows drops from a name. Otherwise such names are kept, and "modproxy
 	// ls" notes them.
 	StrictNames bool `yaml:"strict_names"`
+}
+
+// Bundle says which bundles "modproxy import" takes.
+type Bundle struct {
+	// Keys are the verifier keys of the ledgers whose bundles are taken. "modproxy ledger key" prints one where the
+	// bundles are made.
+	Keys []string `yaml:"keys"`
 }
 
 // Limits are limits on clients. What exceeds a limit waits, or is told to come back.

@@ -1,6 +1,6 @@
 // Package sights records when versions of modules were first listed.
 //
-// Invariant: what was seen is durable before it is answered, and a recorded time does not change. Versions whose record is
+// Invariant: what was seen is durable before it is answered, and a recorded time does not become later. Versions whose record is
 // damaged look newer than they are, and never older: they count as seen again, and not as listed when the module was met. So do
 // those of a lost record, if the ledger has a version of the module.
 //
@@ -9,6 +9,7 @@
 package sights
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -163,6 +164,24 @@ func (r *Registry) metBefore(ctx context.Context, m modproxy.Module, v *modproxy
 		}
 	}
 	return false, nil
+}
+
+// Take records when versions were first listed, as another proxy saw it: of two times the earlier one counts. The date that
+// a registry gives stays if there is one. Errors: [modproxy.ErrUnavailable].
+func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error {
+	r.init()
+	return r.change(ctx, m, func(s *modproxy.Sight) {
+		for version, v := range seen {
+			name, _, _ := strings.Cut(version, "+")
+			is, known := s.Versions[name]
+			at := cmp.Or(is.Seen, s.Met)
+			if !known || v.Seen.Before(at) {
+				is.Seen = v.Seen.UTC()
+			}
+			is.Published = cmp.Or(is.Published, v.Published.UTC())
+			s.Versions[name] = is
+		}
+	})
 }
 
 // Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.

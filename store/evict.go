@@ -57,6 +57,28 @@ func (s *Store) count(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
+// Room returns a [modproxy.NoSpace] unless n bytes more are within MaxSize while nothing is evicted.
+func (s *Store) Room(ctx context.Context, n int64) error {
+	s.init()
+	if s.MaxSize == 0 {
+		return nil
+	}
+	m := s.room
+	if err := m.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer m.turn.Release(1)
+	if err := s.count(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if over := m.kept + m.aside + m.reserved + n - m.limit; over > 0 {
+		return &modproxy.NoSpace{Err: fmt.Errorf("%d bytes more than cache.max_size (%d bytes) has room for: nothing is evicted for them", over, m.limit)}
+	}
+	return nil
+}
+
 // makeRoom reserves room for blobs until room.release. It evicts what was not used for longest.
 func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, err error) {
 	m := s.room

@@ -70,7 +70,7 @@ func ask[In, Item, End any](
 			break
 		}
 		end, err = q.Ask(ctx, api, in, each)
-		if _, readOnce := any(in).(admin.Import); readOnce || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
+		if admin.Streams(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
 			return end, err
 		}
 		// It was killed while it started git, which has its lock and its socket for a moment more.

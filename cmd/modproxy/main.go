@@ -97,7 +97,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
 	anywhere := append(newDecisionCommands(env),
-		newGCCommand(env), newLsCommand(env), newMirrorCommand(env), newMissingCommand(env),
+		newExportCommand(env), newGCCommand(env), newImportCommand(env), newLsCommand(env), newMirrorCommand(env), newMissingCommand(env),
 		newPendingCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
 	env.addServerFlags(anywhere...)
 	root.AddCommand(append(anywhere,

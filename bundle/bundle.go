@@ -1,0 +1,269 @@
+// Package bundle puts a part of a registry into a file, which crosses a gap between networks, and takes it out again.
+//
+// Invariant: what is taken out is what the ledger of the other side has, as somebody signed who is trusted here, and it
+// never takes the place of what is recorded here. No byte of a bundle can change without that being an error.
+//
+// # The form
+//
+// A bundle is a tar archive (USTAR) of regular files, written and read from its start to its end. One selection of one
+// ledger always makes the same bytes. Its files are:
+//
+//	manifest        a note (golang.org/x/mod/sumdb/note) with one signature, of the key of a ledger; at most 1 MiB.
+//	                Its text is the line "modproxy bundle 1" and a line of JSON, a [Manifest].
+//	index           a line of JSON, an [Index]: what follows, and what came before; at most 64 MiB
+//	000001.json     a line of JSON, [Facts] about the versions that have the first package of the index; at most 16 MiB
+//	000001.tar.gz   that package, in the form of package pack
+//	000002.json     and so on
+//
+// The manifest has the size and the SHA-256 of the index, and the index those of all that follows. So the header of each
+// file is known before it is read: mode 0644, everything else zero or empty. What fills a block is zero, and behind the two
+// zero blocks at the end nothing follows. Names are never taken from the file. A reader that meets another byte stops.
+//
+// # The chain
+//
+// The id of a bundle is the SHA-256 of its manifest's text. A bundle made since another is the next one of its chain: its
+// manifest has the ids of all before it, its index what these carried, and it brings what they did not. Whoever imports
+// one has imported the one before, and the ledger has it written down. The tree of the other ledger only grows along a chain,
+// which the manifest proves.
+//
+// # What is trusted
+//
+// The manifest's signer is one that the operator named. That the record of each version is in the tree of the other ledger is
+// proved by its proof of inclusion; that its package has the recorded content is computed from its bytes. Times are those
+// of the other side: how old versions are is a question of when that has seen them.
+//
+// An import adds to the ledger what that does not know, and nothing else. What is recorded here as something else is refused,
+// as it is from any registry. Decisions are taken over that refuse or deprecate, unless more is asked for, and never
+// in place of one that was made here and refuses.
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+const (
+	header      = ledger.BundlePrefix + "1\n"
+	maxManifest = 1 << 20 // bytes, as are those below
+	maxIndex    = 64 << 20
+	maxFacts    = 16 << 20
+)
+
+// Content is the size of a file, and what is in it.
+type Content struct {
+	Size   int64           `json:"size"`
+	Digest modproxy.Digest `json:"sha256"`
+}
+
+func contentOf(text []byte) Content { return Content{int64(len(text)), sha256.Sum256(text)} }
+
+// Manifest is what is signed.
+type Manifest struct {
+	Before []modproxy.Digest `json:"before,omitempty"` // the ids of the bundles of the chain, the first one first
+	Tree   int64             `json:"tree"`             // how many entries of the ledger the tree has
+	Hash   tlog.Hash         `json:"hash"`             // of that tree
+	Proof  tlog.TreeProof    `json:"proof,omitempty"`  // that the tree of the bundle before is the beginning of it
+	Index  Content           `json:"index"`
+}
+
+// Index says what is in a bundle.
+type Index struct {
+	Before    []Before  `json:"before,omitempty"`    // what the chain has carried, in the order of the versions
+	Decisions []string  `json:"decisions,omitempty"` // about modules in the index, as in a ledger, in their order
+	Packages  []Package `json:"packages"`
+}
+
+// Before is a version that an earlier bundle of the chain has carried.
+type Before struct {
+	Version Version      `json:"version"`
+	Sum     modproxy.Sum `json:"sum"`
+	Bundle  int          `json:"bundle"`         // which, counted from 1
+	Gone    bool         `json:"gone,omitempty"` // it is not selected any more
+}
+
+// Package is a package and the versions that have it.
+type Package struct {
+	Sum      modproxy.Sum `json:"sum"`
+	Package  Content      `json:"package"`
+	Facts    Content      `json:"facts"`
+	Versions []Version    `json:"versions"`
+}
+
+// Facts are what is known about the versions of a package, in the order of the index.
+type Facts struct {
+	Notes    string `json:"notes,omitempty"` // as in [modproxy.Package]
+	Versions []Fact `json:"versions"`
+}
+
+// Fact is what is known about a version.
+type Fact struct {
+	Number    int64            `json:"number"`             // of the entry in the ledger
+	Record    string           `json:"record"`             // its text
+	Proof     tlog.RecordProof `json:"proof"`              // that it is in the tree
+	Subdir    string           `json:"subdir,omitempty"`   // as in [modproxy.Package]
+	Listed    json.RawMessage  `json:"listed"`             // the entry in the registry's document
+	Seen      time.Time        `json:"seen,omitzero"`      // when it was first listed, as far as that is known
+	Published time.Time        `json:"published,omitzero"` // the date that its registry gives
+}
+
+// Version is a version in JSON: a module address, a blank and the version.
+type Version struct{ modproxy.ModuleVersion }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]; its error is [modproxy.ErrInvalid].
+func (v *Version) UnmarshalText(text []byte) (err error) {
+	address, version, _ := strings.Cut(string(text), " ")
+	if v.Module, err = hostname.ParseModule(address, ""); err == nil {
+		v.Version, err = modproxy.CanonicalVersion(version)
+	}
+	if err == nil && v.String() != string(text) {
+		err = fmt.Errorf("%w: version %.200q", modproxy.ErrInvalid, text)
+	}
+	return err
+}
+
+// A Head is what a bundle begins with: its manifest and its index.
+type Head struct {
+	ID     modproxy.Digest
+	Signer string // the name and the number of the key
+	Manifest
+	Index *Index
+}
+
+// Chain returns the id of the chain: that of its first bundle.
+func (h *Head) Chain() modproxy.Digest {
+	return append(h.Before[:len(h.Before):len(h.Before)], h.ID)[0]
+}
+
+// Sequence returns which bundle of its chain it is, counted from 1.
+func (h *Head) Sequence() int64 { return int64(len(h.Before)) + 1 }
+
+// Root returns the tree that the manifest is about.
+func (h *Head) Root() tlog.Tree { return tlog.Tree{N: h.Tree, Hash: h.Hash} }
+
+// Versions returns how many versions the bundle brings.
+func (h *Head) Versions() (n int) {
+	for _, p := range h.Index.Packages {
+		n += len(p.Versions)
+	}
+	return n
+}
+
+// encode returns v as a line of JSON.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+func decode(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return wrong("%w", err)
+	}
+	return nil
+}
+
+// wrong returns the error for what is no bundle, or a changed one.
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
+}
+
+// Untrusted is the error for a bundle that is not signed by a key that is trusted: [modproxy.ErrDenied].
+type Untrusted struct{ Signer string }
+
+func (e *Untrusted) Error() string {
+	return "the bundle is signed by the key " + e.Signer + ", which is not trusted here: compare that with what \"modproxy ledger key\" " +
+		"prints where it was made; bundle.keys, and --key, name the whole key"
+}
+
+func (e *Untrusted) Unwrap() error { return modproxy.ErrDenied }
+
+// openManifest reads a manifest that one of trust signed.
+func openManifest(text []byte, trust note.Verifiers) (h Head, err error) {
+	n, err := note.Open(text, trust)
+	if unverified, ok := errors.AsType[*note.UnverifiedNoteError](err); ok && strings.HasPrefix(unverified.Note.Text, ledger.BundlePrefix) {
+		sig := unverified.Note.UnverifiedSigs[0]
+		return h, &Untrusted{fmt.Sprintf("%s+%08x", sig.Name, sig.Hash)}
+	} else if err != nil {
+		return h, wrong("the manifest is not as it was signed: %w", err)
+	}
+	sig := n.Sigs[0]
+	raw, err := base64.StdEncoding.Strict().DecodeString(sig.Base64)
+	if again := n.Text + "\n— " + sig.Name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"; err != nil || again != string(text) {
+		return h, wrong("the manifest has something beside its text and one signature")
+	}
+	rest, ok := strings.CutPrefix(n.Text, header)
+	if !ok && strings.HasPrefix(n.Text, ledger.BundlePrefix) {
+		return h, wrong("a newer modproxy has written the bundle")
+	} else if !ok {
+		return h, wrong("the manifest is not one of a bundle")
+	}
+	h.ID, h.Signer = sha256.Sum256([]byte(n.Text)), fmt.Sprintf("%s+%08x", sig.Name, sig.Hash)
+	if err := decode([]byte(rest), &h.Manifest); err != nil {
+		return h, fmt.Errorf("the manifest: %w", err)
+	}
+	if h.Manifest.Index.Size < 0 || h.Manifest.Index.Size > maxIndex || h.Tree < 1 {
+		return h, wrong("the manifest says what no bundle has")
+	}
+	return h, nil
+}
+
+// check returns an error unless ix says what a bundle can have.
+func (h *Head) check() error {
+	seen, sum := map[Version]bool{}, int64(0)
+	for i, p := range h.Index.Packages {
+		_, err := p.Sum.Hash()
+		switch sum += p.Package.Size; {
+		case err != nil:
+			return fmt.Errorf("the index: %w", err)
+		case p.Package.Size <= 0 || p.Package.Size > maxEntry || p.Facts.Size <= 0 || p.Facts.Size > maxFacts || len(p.Versions) == 0 || sum < 0:
+			return wrong("the index: package %d is none", i+1)
+		}
+		for _, v := range p.Versions {
+			if seen[v] {
+				return wrong("the index has %s twice", v)
+			}
+			seen[v] = true
+		}
+	}
+	for _, b := range h.Index.Before {
+		if b.Bundle < 1 || b.Bundle > len(h.Before) {
+			return wrong("the index: %s came in bundle %d, and there were %d", b.Version, b.Bundle, len(h.Before))
+		}
+	}
+	return nil
+}
+
+// parse reads what a fact says, of a version in the tree of h.
+func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
+	rec, err := ledger.ParseRecord([]byte(f.Record))
+	if err != nil {
+		return rec, err
+	}
+	if rec.ModuleVersion != v.ModuleVersion {
+		return rec, wrong("the record of %s is one of %s", v, rec.ModuleVersion)
+	}
+	if err := tlog.CheckRecord(f.Proof, h.Tree, h.Hash, f.Number, tlog.RecordHash([]byte(f.Record))); err != nil {
+		return rec, wrong("the record of %s is not proved to be in the ledger: %w", v, err)
+	}
+	return rec, nil
+}

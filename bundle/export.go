@@ -1,0 +1,223 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// An Exporter makes bundles of what a registry has.
+type Exporter struct {
+	// Registry is asked for lists and packages. What it refuses, or does not have, is not exported.
+	Registry modproxy.Registry
+	Ledger   *ledger.Log
+	Sights   Sights
+	// Since is the bundle before, which was made of the same ledger. Nil: a chain begins.
+	Since *Head
+}
+
+// Sights knows when versions were first listed.
+type Sights interface {
+	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+}
+
+// export is a bundle in the making.
+type export struct {
+	*Exporter
+	manifest Manifest
+	index    Index
+	facts    []*Facts
+	texts    [][]byte                               // of facts
+	groups   map[modproxy.Digest]int                // in facts, by the package
+	before   map[Version]*Before                    // what the chain has carried
+	lists    map[modproxy.Module]*modproxy.Versions // of the module that is being collected
+}
+
+// Export writes a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
+// refused is told which of the versions are not in it, and why. Nothing is written unless there is something to export.
+//
+// Errors: [modproxy.ErrNotFound] when there is not; [modproxy.ErrChanged] when Since is not of this ledger; those of
+// the registry, the ledger and w.
+func (x *Exporter) Export(
+	ctx context.Context, w io.Writer, selected []modproxy.ModuleVersion, decisions []modproxy.Decision,
+	refused func(v modproxy.ModuleVersion, why error),
+) (*Head, error) {
+	e := &export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}}
+	if err := e.since(); err != nil {
+		return nil, err
+	}
+	modules := map[modproxy.Module]bool{}
+	for v := range e.before {
+		modules[v.Module.Folded()] = true
+	}
+	for _, v := range selected {
+		modules[v.Module.Folded()] = true
+		err := e.add(ctx, v)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, modproxy.ErrChanged), errors.As(err, new(*modproxy.NotKept)):
+			refused(v, err)
+		case err != nil:
+			return nil, err
+		}
+	}
+	if len(e.index.Packages)+len(e.before) == 0 {
+		return nil, fmt.Errorf("%w: there is nothing to export", modproxy.ErrNotFound)
+	}
+	for _, d := range decisions {
+		if modules[d.Module.Folded()] {
+			text, err := ledger.FormatDecision(d)
+			if err != nil {
+				return nil, err
+			}
+			e.index.Decisions = append(e.index.Decisions, string(text))
+		}
+	}
+	if err := e.prove(); err != nil {
+		return nil, err
+	}
+	return e.write(ctx, w)
+}
+
+// since takes over what the chain has carried.
+func (e *export) since() error {
+	h := e.Since
+	if h == nil {
+		return nil
+	}
+	switch root, err := e.Ledger.Root(h.Tree); {
+	case err != nil || root.Hash != h.Hash:
+		return fmt.Errorf("%w: bundle %d (%s) is not of this ledger, or the ledger is an older copy", modproxy.ErrChanged, h.Sequence(), h.ID)
+	}
+	e.manifest.Before, e.manifest.Tree = append(slices.Clip(h.Before), h.ID), h.Tree
+	carried := slices.Clone(h.Index.Before)
+	for _, p := range h.Index.Packages {
+		for _, v := range p.Versions {
+			carried = append(carried, Before{Version: v, Sum: p.Sum, Bundle: int(h.Sequence())})
+		}
+	}
+	for _, b := range carried { // of a version that came twice the last one counts
+		b.Gone = true
+		e.before[b.Version] = &b
+	}
+	return nil
+}
+
+// add puts a version into the bundle, or returns why not.
+func (e *export) add(ctx context.Context, v modproxy.ModuleVersion) error {
+	p, err := e.Registry.Package(ctx, v)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if b := e.before[Version{v}]; b != nil && b.Sum == p.Sum {
+		b.Gone = false
+		return nil
+	}
+	delete(e.before, Version{v}) // it was something else
+	number, text, err := e.Ledger.Number(v)
+	if err != nil {
+		return err
+	}
+	e.manifest.Tree = max(e.manifest.Tree, number+1)
+	f := Fact{Number: number, Record: string(text), Subdir: p.Subdir}
+	list, ok := e.lists[v.Module]
+	if !ok {
+		if list, err = e.Registry.Versions(ctx, v.Module); err != nil {
+			return err
+		}
+		e.lists = map[modproxy.Module]*modproxy.Versions{v.Module: list}
+	}
+	if entry, ok := list.Find(v.Version); ok {
+		f.Listed = entry.Entry
+	}
+	sight, err := e.Sights.Sight(ctx, v.Module)
+	if err != nil {
+		return err
+	}
+	if seen, ok := sight.Of(v.Version); ok {
+		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Met), seen.Published
+	}
+	i, ok := e.groups[p.Digest]
+	if !ok {
+		// One that is damaged is not announced.
+		if _, err := io.Copy(io.Discard, p); err != nil {
+			return fmt.Errorf("%w: its package cannot be read: %w", modproxy.ErrNotFound, err)
+		}
+		i = len(e.facts)
+		e.groups[p.Digest] = i
+		e.facts = append(e.facts, &Facts{Notes: p.Notes})
+		e.index.Packages = append(e.index.Packages, Package{Sum: p.Sum, Package: Content{p.Size, p.Digest}})
+	}
+	e.facts[i].Versions = append(e.facts[i].Versions, f)
+	e.index.Packages[i].Versions = append(e.index.Packages[i].Versions, Version{v})
+	return nil
+}
+
+// prove completes the manifest, the index and the facts. The tree is the smallest one that has all that is needed: one that
+// has grown meanwhile makes no other bundle.
+func (e *export) prove() error {
+	n := e.manifest.Tree
+	root, err := e.Ledger.Root(n)
+	if err != nil {
+		return err
+	}
+	e.manifest.Hash = root.Hash
+	if e.Since != nil {
+		if e.manifest.Proof, err = e.Ledger.ProveTree(e.Since.Tree, n); err != nil {
+			return err
+		}
+	}
+	for i, facts := range e.facts {
+		for j := range facts.Versions {
+			f := &facts.Versions[j]
+			if f.Proof, err = e.Ledger.Prove(f.Number, n); err != nil {
+				return err
+			}
+		}
+		text, err := encode(facts)
+		if err == nil && len(text) > maxFacts {
+			err = wrong("too many versions have the package %s", e.index.Packages[i].Sum)
+		}
+		if err != nil {
+			return err
+		}
+		e.texts = append(e.texts, text)
+		e.index.Packages[i].Facts = contentOf(text)
+	}
+	for _, b := range e.before {
+		e.index.Before = append(e.index.Before, *b)
+	}
+	slices.SortFunc(e.index.Before, func(a, b Before) int { return strings.Compare(a.Version.String(), b.Version.String()) })
+	return nil
+}
+
+// write writes the bundle. Packages are opened again: what is refused or lost by now is an error.
+func (e *export) write(ctx context.Context, w io.Writer) (*Head, error) {
+	b, err := NewWriter(w, e.Ledger, e.manifest, &e.index)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range e.index.Packages {
+		opened, err := e.Registry.Package(ctx, p.Versions[0].ModuleVersion)
+		if err == nil && opened.Digest != p.Package.Digest {
+			err = fmt.Errorf("%w: %s: it was replaced meanwhile: try again", modproxy.ErrUnavailable, p.Versions[0])
+			opened.Close()
+		}
+		if err == nil {
+			err = errors.Join(b.Add(e.texts[i], opened), opened.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &Head{ID: b.ID, Manifest: e.manifest, Index: &e.index}, b.Close()
+}

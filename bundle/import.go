@@ -1,0 +1,351 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// An Importer takes what bundles have.
+type Importer struct {
+	Trust  note.Verifiers
+	Ledger *ledger.Log
+	Cache  Cache
+	Sights interface {
+		// Take records when versions were first listed, as others have seen it.
+		Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error
+	}
+	Gate interface {
+		// Follow reads the decisions that were made since.
+		Follow(ctx context.Context) error
+		// Place returns the decision in force that d takes the place of, or nil, and the others of its kind about its module.
+		Place(ctx context.Context, d modproxy.Decision) (was *modproxy.Decision, others []modproxy.Decision, err error)
+	}
+	Scratch      string      // the directory for a package while it is verified
+	Limits       pack.Limits // of a package
+	NewChain     bool        // a bundle that begins a chain may be older than what the same ledger has sent before
+	AllDecisions bool        // approvals, and what ends a block or a deprecation, are taken over, too
+}
+
+// Cache keeps packages.
+type Cache interface {
+	// Room returns an error if there is no room for so many bytes more unless something else goes.
+	Room(ctx context.Context, bytes int64) error
+	// Holds reports whether the package of a version is kept, is whole and has that content.
+	Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool
+	// Keep keeps a package, whose version the ledger has as that. It does not close it.
+	Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error
+	// Learn keeps entries of a registry's document.
+	Learn(ctx context.Context, m modproxy.Module, entries []modproxy.Listed) error
+}
+
+// State is what became of something in a bundle.
+type State string
+
+const (
+	Added   State = "added"
+	Kept    State = "kept"    // it was here already
+	Refused State = "refused" // Reason
+	Absent  State = "absent"  // an earlier bundle has carried it, and it is not here; Reason
+	Decided State = "decided" // Reason is a decision that was taken over
+)
+
+// An Item is what became of a version, or of a decision.
+type Item struct {
+	Version Version `json:"version"` // of a decision, the constraint is in Reason
+	State   State   `json:"state"`
+	Reason  string  `json:"reason,omitempty"`
+}
+
+// By is what the name of who decided begins with if the decision came in a bundle.
+const By = "bundle: "
+
+// Import takes what a bundle has, and tells each of it. A package is published when it was verified, whole or not at all; what
+// was published when Import fails stays, and is not taken again the next time. At the end the ledger has that the bundle
+// was imported, also if some of it was refused.
+//
+// Errors: those of [NewReader] and [Reader.Next]; [modproxy.ErrDenied] for a bundle that is older than what was imported, is
+// not of the ledger that its chain is of, or whose bundle before was not imported; those of the storage.
+func (x *Importer) Import(ctx context.Context, r io.Reader, tell func(Item)) (*Head, error) {
+	b, err := NewReader(r, x.Trust)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.admit(ctx, b.Head); err != nil {
+		return nil, err
+	}
+	if err := x.room(ctx, b.Head); err != nil {
+		return nil, err
+	}
+	if err := x.decide(ctx, b.Head, tell); err != nil {
+		return nil, fmt.Errorf("the decisions: %w", err)
+	}
+	listed := map[modproxy.Module][]modproxy.Listed{}
+	for {
+		e, err := b.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = x.take(ctx, e, listed, tell)
+		}
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return nil, err
+		}
+	}
+	for m, entries := range listed {
+		if err := x.Cache.Learn(ctx, m, entries); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range b.Index.Before {
+		if !v.Gone && !x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
+			tell(Item{v.Version, Absent, fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])})
+		}
+	}
+	return b.Head, x.Ledger.AddBundle(ctx, ledger.Bundle{
+		ID: b.ID, Chain: b.Chain(), Sequence: b.Sequence(), Tree: b.Root(), Signer: b.Signer, Time: time.Now(),
+	})
+}
+
+// admit returns why a bundle may not be imported now, or nil.
+func (x *Importer) admit(ctx context.Context, h *Head) error {
+	var last ledger.Bundle   // of the chain
+	var newest ledger.Bundle // of the other ledger
+	for b, err := range x.Ledger.Bundles(ctx) {
+		switch {
+		case err != nil:
+			return err
+		case b.ID == h.ID:
+			return nil // what is not here any more comes again
+		}
+		if b.Chain == h.Chain() && b.Sequence > last.Sequence {
+			last = b
+		}
+		if b.Signer == h.Signer && b.Tree.N > newest.Tree.N {
+			newest = b
+		}
+	}
+	deny := func(format string, args ...any) error {
+		return fmt.Errorf("%w: bundle %d (%s): "+format, append([]any{modproxy.ErrDenied, h.Sequence(), h.ID}, args...)...)
+	}
+	switch {
+	case last.Sequence >= h.Sequence():
+		return deny("it is older than bundle %d (%s) of its chain, which was imported on %s", last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
+	case last.Sequence > 0 && h.Before[last.Sequence-1] != last.ID:
+		return deny("it does not continue bundle %d (%s), which was imported: the chain has forked", last.Sequence, last.ID)
+	case last.Sequence+1 < h.Sequence():
+		return deny("bundle %d (%s) is missing: import that first", last.Sequence+1, h.Before[last.Sequence])
+	case last.Sequence > 0:
+		if err := tlog.CheckTree(h.Proof, h.Tree, h.Hash, last.Tree.N, last.Tree.Hash); err != nil {
+			return deny("the ledger that it is of has forked or was replaced since bundle %d: %w", last.Sequence, err)
+		}
+	case newest.Tree.N > h.Tree && !x.NewChain, newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
+		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s: --new-chain takes it all the same",
+			newest.Sequence, newest.ID, newest.Time.UTC().Format(time.DateOnly))
+	}
+	return nil
+}
+
+// room returns an error unless there is room for what is new in a bundle.
+func (x *Importer) room(ctx context.Context, h *Head) error {
+	var size int64
+	for _, p := range h.Index.Packages {
+		if !x.Cache.Holds(ctx, p.Versions[0].ModuleVersion, p.Sum) {
+			size += p.Package.Size
+		}
+	}
+	return x.Cache.Room(ctx, size)
+}
+
+// decide takes over decisions, before the packages that they are about.
+func (x *Importer) decide(ctx context.Context, h *Head, tell func(Item)) error {
+	made, _, err := x.Ledger.Decisions(ctx, 0)
+	if err != nil {
+		return err
+	}
+	type name struct {
+		modproxy.Module
+		modproxy.Action
+		versions string
+		time     int64
+	}
+	nameOf := func(d modproxy.Decision) name {
+		return name{d.Module.Folded(), d.Action, d.Versions, d.Time.UnixNano()}
+	}
+	known := map[name]bool{}
+	for _, d := range made {
+		known[nameOf(d)] = true
+	}
+	for _, text := range h.Index.Decisions {
+		d, err := ledger.ParseDecision([]byte(text))
+		if err != nil {
+			return err
+		}
+		if known[nameOf(d)] || !d.Until.IsZero() && d.Until.Before(time.Now()) {
+			continue
+		}
+		if err := x.Gate.Follow(ctx); err != nil {
+			return err
+		}
+		if ok, err := x.wanted(ctx, d); err != nil {
+			return err
+		} else if !ok {
+			continue
+		}
+		if d.By = By + d.By; len(d.By) > ledger.MaxReason {
+			d.By = By + h.Signer
+		}
+		if err := x.Ledger.Decide(ctx, d); err != nil {
+			return err
+		}
+		tell(Item{Version{d.Module.At("")}, Decided, strings.TrimSpace(string(d.Action) + " " + d.Versions)})
+	}
+	return x.Gate.Follow(ctx)
+}
+
+// wanted reports whether a decision of the other side is taken over.
+func (x *Importer) wanted(ctx context.Context, d modproxy.Decision) (bool, error) {
+	was, others, err := x.Gate.Place(ctx, d)
+	if err != nil {
+		return false, err
+	}
+	stands := func(o modproxy.Decision) bool { // and was made here
+		return (o.Action == modproxy.Block || o.Action == modproxy.Reject) && !strings.HasPrefix(o.By, By)
+	}
+	if was != nil && stands(*was) {
+		return false, nil
+	}
+	switch {
+	case d.Action == modproxy.Block, d.Action == modproxy.Reject, d.Action == modproxy.Deprecate && d.Reason != "":
+		return true, nil
+	case !x.AllDecisions, d.Action != modproxy.Approve && was == nil:
+		return false, nil
+	}
+	for _, o := range others {
+		if stands(o) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// take takes the versions of a package, and adds their entries to listed.
+func (x *Importer) take(ctx context.Context, e *Entry, listed map[modproxy.Module][]modproxy.Listed, tell func(Item)) error {
+	var wanted []int
+	for i, v := range e.Versions {
+		if x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) {
+			tell(Item{v, Kept, ""})
+			e.list(i, listed)
+		} else {
+			wanted = append(wanted, i)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	spool, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
+	if err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	defer os.Remove(spool.Name())
+	defer spool.Close()
+	sum, err := x.verify(spool, e)
+	if err == nil && sum != e.Sum {
+		err = fmt.Errorf("%w: its package has the content %s, and its record says %s", modproxy.ErrInvalid, sum, e.Sum)
+	} else if err != nil && !errors.As(err, new(*unfit)) {
+		return err
+	}
+	for _, i := range wanted {
+		v, errOne := e.Versions[i], err
+		if errOne == nil {
+			errOne = x.publish(ctx, e, i, spool)
+		}
+		switch {
+		case errOne == nil:
+			tell(Item{v, Added, ""})
+			e.list(i, listed)
+		case errors.Is(errOne, modproxy.ErrUnavailable), ctx.Err() != nil:
+			return errOne
+		default:
+			tell(Item{v, Refused, errOne.Error()})
+		}
+	}
+	return nil
+}
+
+// unfit is an error of a package that is what was signed, and may not be here.
+type unfit struct{ error }
+
+func (e *unfit) Unwrap() error { return e.error }
+
+// verify copies the package to a file, and returns the sum of its content.
+func (x *Importer) verify(spool *os.File, e *Entry) (modproxy.Sum, error) {
+	if _, err := io.Copy(spool, e); err != nil {
+		return "", err
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	sum, err := pack.Verify(spool, x.Limits)
+	if err != nil {
+		err = &unfit{err}
+	}
+	return sum, err
+}
+
+// publish records a version of e, and keeps its package.
+func (x *Importer) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
+	v, fact, rec := e.Versions[i].ModuleVersion, e.Facts.Versions[i], e.Records[i]
+	rec.Subdir, rec.Reason = cmp.Or(rec.Subdir, fact.Subdir, "."), ""
+	book := ledger.Registry{Ledger: x.Ledger}
+	if err := book.Compare(ctx, rec); err != nil {
+		return err
+	}
+	seen := modproxy.VersionSight{Seen: fact.Seen, Published: fact.Published}
+	if seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {
+		seen.Seen = rec.Time // it was listed then
+	}
+	if err := x.Sights.Take(ctx, v.Module, map[string]modproxy.VersionSight{v.Version: seen}); err != nil {
+		return err
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	subdir := rec.Subdir
+	if subdir == "." {
+		subdir = ""
+	}
+	return x.Cache.Keep(ctx, v, &modproxy.Package{
+		ReadSeekCloser: spool, Digest: e.Package.Package.Digest, Size: e.Package.Package.Size, Sum: e.Sum, Time: rec.Time,
+		Source: rec.Source, Subdir: subdir, Notes: e.Facts.Notes,
+	})
+}
+
+// list adds the entry of a version in the registry's document to listed, if it is one.
+func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
+	v := e.Versions[i]
+	if entry, ok := e.listed(i); ok {
+		listed[v.Module] = append(listed[v.Module], entry)
+	}
+}
+
+func (e *Entry) listed(i int) (modproxy.Listed, bool) {
+	one, err := modproxy.ParseVersions(fmt.Appendf(nil, `{"modules":[{"versions":[%s]}]}`, e.Facts.Versions[i].Listed))
+	if err != nil || len(one.List) != 1 || one.List[0].Version.String() != e.Versions[i].Version {
+		return modproxy.Listed{}, false
+	}
+	return one.List[0], true
+}

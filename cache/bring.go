@@ -1,0 +1,80 @@
+package cache
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// Room returns a [modproxy.NoSpace] unless so many bytes more are within the bound of the store while nothing goes.
+func (r *Registry) Room(ctx context.Context, bytes int64) error { return r.Store.Room(ctx, bytes) }
+
+// Holds reports whether the package of a version is kept and counts, has that content, and is whole.
+func (r *Registry) Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool {
+	r.once.Do(r.start)
+	p, err := r.lookup(ctx, key{v})
+	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
+}
+
+// Keep keeps a package that was brought and not fetched, open at its start, which it does not close. The ledger has its
+// version as that. Errors are those of [store.Store.Keep].
+func (r *Registry) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+	r.once.Do(r.start)
+	defer r.Forget(v)
+	_, err := packages{r}.keep(ctx, key{v}, p)
+	return err
+}
+
+// Learn keeps entries for versions that were brought and that the kept document of m does not list. When a registry was asked
+// for that stays as it was, or long ago if there is no document: such a one is for [Registry.Versions] offline.
+func (r *Registry) Learn(ctx context.Context, m modproxy.Module, entries []modproxy.Listed) error {
+	r.once.Do(r.start)
+	k := keyOf(m)
+	defer r.Forget(k.ModuleVersion)
+	defer r.versions.hot.drop(k)
+	for try := 1; ; try++ {
+		rec, err := r.Store.Records.Get(ctx, k.ref())
+		before := &answer[*listing]{kept: noListing, asked: time.Unix(0, 0)}
+		switch {
+		case err == nil:
+			if before, err = r.versions.parse(rec); err != nil {
+				return err
+			}
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
+			return &store.StorageError{Err: err}
+		}
+		v, err := before.kept.With(entries)
+		if err != nil || len(v.List) == len(before.kept.List) {
+			return err
+		}
+		l := &listing{v, maps.Clone(before.kept.unlisted)}
+		if l.unlisted == nil {
+			l.unlisted = map[string]time.Time{}
+		}
+		for _, entry := range v.List {
+			if name := entry.Version.String(); !before.kept.lists(name) {
+				l.unlisted[name] = time.Now()
+			}
+		}
+		text, err := r.versions.source.encode(l)
+		if err != nil {
+			return err
+		}
+		rec.Ref, rec.Value = k.ref(), append(binary.BigEndian.AppendUint64(nil, uint64(before.asked.UnixNano())), text...)
+		_, err = r.Store.Records.Put(ctx, rec)
+		switch {
+		case err == nil:
+			r.versions.trim(rec.Kind, int64(len(rec.Value)))
+			return nil
+		case !errors.Is(err, store.ErrConflict) || try == maxTries:
+			return fmt.Errorf("versions of %s: %w", m, &store.StorageError{Err: err})
+		}
+	}
+}
