@@ -38,12 +38,12 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 	calls, providers := map[string]*BroughtCall{}, map[string]*BroughtProvider{}
 	clients := []closure.Client{closure.Terraform, closure.OpenTofu}
 	for _, client := range clients {
-		c, err := s.Configurations.Read(ctx, tree, closure.Options{Client: client, Dir: kept.Subdir})
+		c, err := s.Configurations.Read(ctx, tree, closure.Options{Client: client, Dir: kept.Subdir, Submodules: true})
 		if err != nil {
 			return nil, err
 		}
 		for _, call := range c.Calls {
-			call.Args = nil
+			call.From, call.Args = nil, nil // where it is written says enough
 			_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
 			one := &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
 			unite(calls, call, one, func(both *BroughtCall) { both.Client = "" })
@@ -64,7 +64,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 		out.Providers = append(out.Providers, *p)
 	}
 	slices.SortFunc(out.Calls, func(a, b BroughtCall) int {
-		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Client, b.Client), slices.CompareFunc(a.From, b.From, closure.Pos.Compare))
+		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Version, b.Version))
 	})
 	slices.SortFunc(out.Providers, func(a, b BroughtProvider) int {
 		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Client, b.Client))

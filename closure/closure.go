@@ -117,6 +117,8 @@ type Options struct {
 	Dir    string `json:"dir,omitempty"` // by slash path; empty for the root
 	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too.
 	Tests bool `json:"tests,omitempty"`
+	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x).
+	Submodules bool `json:"submodules,omitempty"`
 	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`
 }

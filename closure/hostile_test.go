@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // packed returns a package of entries.
@@ -96,6 +97,9 @@ func TestHostile(t *testing.T) {
 		"nothing":     {[]tar.Header{file("README.md", "")}, "there is no configuration in ."},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "memory" && rig.Race {
+				t.Skip("takes gigabytes under the race detector")
+			}
 			t.Parallel()
 			var r closure.Reader
 			_, err := r.Read(t.Context(), packed(t, test.tree...), closure.Options{Client: closure.OpenTofu})

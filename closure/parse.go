@@ -51,8 +51,33 @@ func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 	if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
 		return nil, err
 	}
+	if o.Submodules {
+		if err := p.submodules(); err != nil {
+			return nil, err
+		}
+	}
 	p.out.Variables = slices.Sorted(maps.Keys(p.of))
 	return &p.out, nil
+}
+
+// submodules adds the directories in modules that were not read. Nothing is given to them.
+func (p *parser) submodules() error {
+	dirs := map[string]bool{}
+	for name := range p.files {
+		if dir := path.Dir(name); path.Dir(dir) == path.Join(p.Dir, "modules") && p.modules[dir] == nil {
+			dirs[dir] = true
+		}
+	}
+	given := func(string) (v value, ok bool) { return v, false }
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		if p.modules[dir] != nil || p.module(dir) == nil { // another one calls it, or it is for the other client
+			continue
+		}
+		if err := p.follow(dir, given, nil, []string{dir}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // module returns the module in a directory, or nil. What it requires, and its problems, are told when it is first read.

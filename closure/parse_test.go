@@ -81,6 +81,8 @@ func TestParse(t *testing.T) {
 					want = string(f.Data)
 				case "tests":
 					o.Tests = true
+				case "submodules":
+					o.Submodules = true
 				case "vars":
 					if err := json.Unmarshal(f.Data, &o.Vars); err != nil {
 						t.Fatal(err)

@@ -1,0 +1,86 @@
+package closure_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// childOf returns the directory in /proc of the only child of this process.
+func childOf(t *testing.T) string {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, name := range tasks {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Skip(err) // a kernel without
+		}
+		all = append(all, strings.Fields(string(text))...)
+	}
+	if len(all) != 1 {
+		t.Fatalf("children: %v; want one", all)
+	}
+	return "/proc/" + all[0]
+}
+
+// What reads the configuration of a stranger knows nothing of this process, and has little to use.
+func TestChild(t *testing.T) {
+	t.Setenv("MODPROXY_TEST_SECRET", "x")
+	tree := closure.Package(modproxy.Digest{}, func() (io.ReadCloser, error) {
+		at, limits := childOf(t), ""
+		for wait := time.Now().Add(20 * time.Second); !strings.Contains(limits, "Max cpu time              10 "); time.Sleep(time.Millisecond) {
+			text, err := os.ReadFile(at + "/limits")
+			if limits = string(text); err != nil || time.Now().After(wait) {
+				t.Fatalf("limits: %s, %v", limits, err)
+			}
+		}
+		for file, want := range map[string]string{"environ": "", "oom_score_adj": "1000\n"} {
+			if got, err := os.ReadFile(at + "/" + file); err != nil || string(got) != want {
+				t.Errorf("%s of the child: %q, %v; want %q", file, got, err, want)
+			}
+		}
+		for _, want := range []string{"Max core file size        0 ", "Max file size             0 "} {
+			if !strings.Contains(limits, want) {
+				t.Errorf("limits of the child have no %q:\n%s", want, limits)
+			}
+		}
+		if strings.Contains(limits, "Max address space         unlimited") {
+			t.Error("the memory of the child has no limit")
+		}
+		return nil, errOpened
+	})
+	var r closure.Reader
+	if _, err := r.Read(t.Context(), tree, closure.Options{Client: closure.OpenTofu}); !errors.Is(err, errOpened) {
+		t.Errorf("Read: %v", err)
+	}
+}
+
+// A child ends with its context.
+func TestChildEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var at string
+	tree := closure.Package(modproxy.Digest{}, func() (io.ReadCloser, error) {
+		at = childOf(t)
+		cancel()
+		return io.NopCloser(strings.NewReader("")), nil
+	})
+	var r closure.Reader
+	if _, err := r.Read(ctx, tree, closure.Options{Client: closure.OpenTofu}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Read: %v", err)
+	}
+	if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the child is still there: %v", err)
+	}
+}

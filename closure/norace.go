@@ -1,0 +1,5 @@
+//go:build !race
+
+package closure
+
+const memoryCost = 1

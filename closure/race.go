@@ -1,0 +1,6 @@
+//go:build race
+
+package closure
+
+// memoryCost is how much more memory a process has mapped than it would have without the race detector.
+const memoryCost = 16
