@@ -64,7 +64,8 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 		out.Providers = append(out.Providers, *p)
 	}
 	slices.SortFunc(out.Calls, func(a, b BroughtCall) int {
-		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.Version, b.Version))
 	})
 	slices.SortFunc(out.Providers, func(a, b BroughtProvider) int {
 		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Client, b.Client))

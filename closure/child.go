@@ -87,7 +87,7 @@ func work(r io.Reader, w io.Writer) error {
 	}
 	text, err := json.Marshal(answer)
 	if err == nil && len(text) > maxReply {
-		text, err = json.Marshal(reply{Edition: edition, Error: fmt.Sprintf("%v: it says more than %d MiB", modproxy.ErrInvalid, maxReply>>20)})
+		text, err = json.Marshal(reply{Edition: edition, Error: fmt.Sprintf("%v: more than %d MiB to say", modproxy.ErrInvalid, maxReply>>20)})
 	}
 	if err == nil {
 		_, err = w.Write(text)

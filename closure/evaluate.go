@@ -20,11 +20,12 @@ import (
 // large, and is what go-cty returns (OpenTofu internal/lang/functions.go). A call of another one is not known.
 var functions = map[string]function.Function{
 	"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
-	"compact": stdlib.CompactFunc, "concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc,
-	"join": stdlib.JoinFunc, "jsondecode": stdlib.JSONDecodeFunc, "keys": stdlib.KeysFunc, "lower": stdlib.LowerFunc,
-	"max": stdlib.MaxFunc, "merge": stdlib.MergeFunc, "min": stdlib.MinFunc, "regex": stdlib.RegexFunc, "split": stdlib.SplitFunc,
-	"substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc, "trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc,
-	"trimsuffix": stdlib.TrimSuffixFunc, "upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc,
+	"compact": stdlib.CompactFunc, "concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc,
+	"element": stdlib.ElementFunc, "join": stdlib.JoinFunc, "jsondecode": stdlib.JSONDecodeFunc, "keys": stdlib.KeysFunc,
+	"lower": stdlib.LowerFunc, "max": stdlib.MaxFunc, "merge": stdlib.MergeFunc, "min": stdlib.MinFunc,
+	"regex": stdlib.RegexFunc, "split": stdlib.SplitFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc,
+	"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
+	"upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc,
 }
 
 // value is what an expression is, or why that is not known, and the variables of the root directory that it is made of.
@@ -41,7 +42,9 @@ type scope struct {
 	// given are the values of variables that the call has; of a variable that it does not have, the value is its default.
 	given func(name string) (v value, ok bool)
 
-	values map[string]value // of variables and locals that were evaluated, by reference; one without a reason or a value is being evaluated
+	// values are those of variables and locals that were evaluated, by reference. One that is being evaluated has
+	// neither a value nor a reason.
+	values map[string]value
 }
 
 // eval returns the value of e.

@@ -15,8 +15,9 @@ var (
 // ending returns which of endings a file's name has, or -1.
 func ending(name string, endings []string) int {
 	base := path.Base(name)
-	if strings.HasPrefix(base, ".") || strings.HasSuffix(base, "~") || strings.HasPrefix(base, "#") && strings.HasSuffix(base, "#") {
-		return -1 // hidden, or left behind by an editor
+	switch emacs := strings.HasPrefix(base, "#") && strings.HasSuffix(base, "#"); {
+	case emacs, strings.HasSuffix(base, "~"), strings.HasPrefix(base, "."):
+		return -1 // left behind by an editor, or hidden
 	}
 	return slices.IndexFunc(endings, func(end string) bool { return strings.HasSuffix(base, end) })
 }

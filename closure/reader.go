@@ -85,7 +85,8 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	within, cancel := context.WithTimeoutCause(ctx, maxWait, fmt.Errorf("%w: reading the configuration takes more than %v", modproxy.ErrUnavailable, maxWait))
+	late := fmt.Errorf("%w: reading its configuration takes more than %v", modproxy.ErrUnavailable, maxWait)
+	within, cancel := context.WithTimeoutCause(ctx, maxWait, late)
 	defer cancel()
 	line, err := json.Marshal(request{edition, o})
 	if err != nil {
@@ -106,7 +107,7 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	case err != nil:
 		return nil, fmt.Errorf("%w: the process that reads the configuration: %w", modproxy.ErrUnavailable, err)
 	case answer.Edition != edition:
-		return nil, fmt.Errorf("%w: %s is another version of modproxy by now: restart this one", modproxy.ErrUnavailable, os.Args[0])
+		return nil, fmt.Errorf("%w: the program is another version by now: restart this one", modproxy.ErrUnavailable)
 	case answer.Error != "":
 		return nil, &unreadable{answer.Error}
 	case answer.Configuration == nil:
@@ -168,7 +169,8 @@ func death(state *os.ProcessState, stderr string, err error) error {
 	case strings.Contains(stderr, "stack exceeds"):
 		return &unreadable{fmt.Sprintf("%v: its configuration is nested too deeply", modproxy.ErrInvalid)}
 	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"):
-		return &unreadable{fmt.Sprintf("%v: reading its configuration takes more than %d MiB of memory", modproxy.ErrInvalid, maxMemory)}
+		const format = "%v: reading its configuration takes more than %d MiB of memory"
+		return &unreadable{fmt.Sprintf(format, modproxy.ErrInvalid, maxMemory)}
 	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
 		return fmt.Errorf("%w: reading its configuration takes more than %d seconds", modproxy.ErrInvalid, maxCPU)
 	}
