@@ -115,7 +115,8 @@ func (p Problem) String() string { return p.Place() + ": " + p.Text }
 type Options struct {
 	Client Client `json:"client"`
 	Dir    string `json:"dir,omitempty"` // by slash path; empty for the root
-	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too.
+	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too. Files
+	// with values of its variables count.
 	Tests bool `json:"tests,omitempty"`
 	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x).
 	Submodules bool `json:"submodules,omitempty"`

@@ -11,11 +11,12 @@ import (
 )
 
 // ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
-// wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read.
+// wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
+// values of variables that OpenTofu reads by itself. Those of varFiles count more, and o.Vars most.
 //
 // Errors: those of [Reader.Read], and of the file system. What is wrong with a directory that is called is a [Problem].
-func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options) (*Configuration, error) {
-	d := directory{r, dir, o.Client, &Configuration{}, map[string][]way{}, 0}
+func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
+	d := directory{r, dir, o.Client, varFiles, &Configuration{}, map[string][]way{}, 0}
 	if err := d.read(ctx, ".", o.Vars, nil, nil); err != nil {
 		return nil, err
 	}
@@ -25,11 +26,12 @@ func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options) (*Con
 // directory is a directory on disk that is being read, with those that it calls.
 type directory struct {
 	*Reader
-	root   string
-	client Client
-	out    *Configuration
-	ways   map[string][]way // by slash path from root
-	calls  int
+	root     string
+	client   Client
+	varFiles []string
+	out      *Configuration
+	ways     map[string][]way // by slash path from root
+	calls    int
 }
 
 // read reads the directory at a slash path from root, unless that was done. It is called with args, by the last of stack.
@@ -41,8 +43,11 @@ func (d *directory) read(ctx context.Context, at string, args map[string]Arg, fr
 	case len(known) == maxWays:
 		return fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
-	o := Options{Client: d.client, Tests: len(stack) == 0, Vars: args}
-	c, err := d.Read(ctx, Directory(filepath.Join(d.root, filepath.FromSlash(at))), o)
+	tree, isRoot := Directory(filepath.Join(d.root, filepath.FromSlash(at))), len(stack) == 0
+	if isRoot {
+		tree = rootDirectory(d.root, d.varFiles)
+	}
+	c, err := d.Read(ctx, tree, Options{Client: d.client, Tests: isRoot, Vars: args})
 	if err != nil {
 		return err
 	}
@@ -53,8 +58,14 @@ func (d *directory) read(ctx context.Context, at string, args map[string]Arg, fr
 		}
 	}
 	d.ways[at] = append(known, way{variables: changing, args: args})
-	placed := func(p Pos) Pos { return Pos{path.Join(at, p.File), p.Line} }
-	if len(stack) == 0 {
+	placed := func(p Pos) Pos {
+		var i int
+		if n, _ := fmt.Sscanf(p.File, given+"%d/", &i); n == 1 && isRoot && i < len(d.varFiles) {
+			return Pos{filepath.ToSlash(d.varFiles[i]), p.Line}
+		}
+		return Pos{path.Join(at, p.File), p.Line}
+	}
+	if isRoot {
 		d.out.Variables = c.Variables
 	}
 	if len(known) == 0 {

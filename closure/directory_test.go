@@ -111,3 +111,71 @@ problem main.tf:15: module "pipe": "../pipe": `,
 		}
 	}
 }
+
+// Values of variables come from the files that OpenTofu reads by itself, those that are given, and the command line, of which
+// the last counts.
+func TestReadDirectoryVariables(t *testing.T) {
+	w, _, dir := fixture(t, `
+-- main/main.tf --
+variable "a" { default = "default" }
+variable "b" { default = "default" }
+variable "c" { default = "default" }
+variable "d" { default = "default" }
+variable "e" { default = "default" }
+module "a" { source = "acme/${var.a}/aws" }
+module "b" { source = "acme/${var.b}/aws" }
+module "c" { source = "acme/${var.c}/aws" }
+module "d" { source = "acme/${var.d}/aws" }
+module "e" { source = "acme/${var.e}/aws" }
+-- main/terraform.tfvars --
+b = "terraform"
+c = "terraform"
+d = "terraform"
+-- main/z.auto.tfvars.json --
+{"c": "auto", "e": "auto"}
+-- main/other.tfvars --
+a = "other"
+-- given.tfvars --
+d = "given"
+e = "given"
+a = uuid()
+x =
+`)
+	read := func(client closure.Client, vars map[string]closure.Arg, files ...string) string {
+		t.Helper()
+		c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: client, Vars: vars}, files...)
+		if err != nil {
+			return err.Error()
+		}
+		var lines []string
+		for _, call := range c.Calls {
+			lines = append(lines, strings.TrimPrefix(call.Source, "acme/")+call.Dynamic)
+		}
+		for _, p := range c.Problems {
+			lines = append(lines, strings.TrimPrefix(p.String(), filepath.Dir(dir)))
+		}
+		return strings.Join(lines, "\n")
+	}
+	equal(t, read(closure.OpenTofu, nil), `
+default/aws
+terraform/aws
+auto/aws
+terraform/aws
+auto/aws
+`)
+	given := filepath.Join(dir, "../given.tfvars")
+	equal(t, read(closure.OpenTofu, map[string]closure.Arg{"e": {Value: []byte(`"line"`)}}, given), `
+its source refers to var.a, which cannot be evaluated: Function calls not allowed
+terraform/aws
+auto/aws
+given/aws
+line/aws
+/given.tfvars:4: Invalid expression
+`)
+	if got := read(closure.Terraform, nil, given); strings.Count(got, "has to be a literal") != 5 {
+		t.Errorf("Terraform: %s", got)
+	}
+	if got := read(closure.OpenTofu, nil, given+".gone"); !strings.Contains(got, "no such file") {
+		t.Errorf("a file that is not there: %s", got)
+	}
+}

@@ -42,9 +42,16 @@ func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 	if p.module(o.Dir) == nil {
 		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
 	}
+	var values map[string]value
+	if o.Tests && o.Client == OpenTofu {
+		values = p.values()
+	}
 	given := func(name string) (value, bool) {
 		if arg, ok := o.Vars[name]; ok {
 			return parseArg(name, arg), true
+		}
+		if v, ok := values[name]; ok {
+			return v, true
 		}
 		return value{of: map[string]bool{name: true}}, false
 	}

@@ -19,12 +19,13 @@ import (
 // A Tree is files, with configuration among them.
 type Tree struct {
 	digest modproxy.Digest // of a package, of which is kept what was read; zero for a directory
+	root   bool            // with the values of its variables
 	each   func(f func(name string, size int64, content io.Reader) error) error
 }
 
 // Package returns the tree of a package, which open opens when it is read.
 func Package(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
-	return Tree{d, func(f func(string, int64, io.Reader) error) error {
+	return Tree{digest: d, each: func(f func(string, int64, io.Reader) error) error {
 		in, err := open()
 		if err != nil {
 			return err
@@ -93,7 +94,7 @@ func (t Tree) send(ctx context.Context, w io.Writer) error {
 	out := tar.NewWriter(w)
 	files, size := 0, int64(0)
 	err := t.each(func(name string, n int64, content io.Reader) error {
-		if !isConfiguration(name) {
+		if !isConfiguration(name) && !(t.root && isVariables(name)) {
 			return ctx.Err()
 		}
 		n = min(n, MaxFile+1) // the child refuses it, if a client reads it
