@@ -43,6 +43,7 @@ type Server struct {
 	Missing        *requests.Log   // of what is not kept; nil unless offline
 	Configurations *closure.Reader // of the packages in Store
 	Upstreams      Upstreams       // nil when offline
+	Routing        closure.Routes  // to Upstreams
 	Sights         Sights
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
@@ -113,6 +114,7 @@ var (
 	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
 	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
 	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
+	PolicyForecast = Question[Forecast, Foreseen, none]{Registries, "POST", "policy/forecast", (*Server).forecast}
 	PolicyReport   = Question[Report, Reported, none]{Verdicts, "POST", "policy/report", (*Server).report}
 	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
 )
@@ -124,7 +126,7 @@ func (s *Server) Routes() []Route {
 		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), MirrorFetch.route(s), MissingClear.route(s),
 		MissingList.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s),
 		PackagesTidy.route(s), PackagesVerify.route(s),
-		PendingList.route(s), PendingFetch.route(s), PolicyReport.route(s), PolicyTest.route(s),
+		PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s), PolicyReport.route(s), PolicyTest.route(s),
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Configurations: &closure.Reader{Store: a.Store}, Sights: a.sights,
+		Routing: routes{a.config}, Configurations: &closure.Reader{Store: a.Store}, Sights: a.sights,
 		Bundles: admin.Bundles{Keys: a.config.Bundle.Keys, Scratch: a.scratch(), Limits: a.limits()},
 	}
 	if a.Cache != nil {

@@ -57,12 +57,13 @@ type reportFlags struct {
 	files, groups      []string
 	preset             string
 	suggest, andBounds bool
+	directories        directoryFlags
 }
 
 func newPolicyReportCommand(env *environment) *cobra.Command {
 	var f reportFlags
 	cmd := withJSON(&cobra.Command{
-		Use:   "report [--rules FILE]… [--default allow|deny] | --suggest",
+		Use:   "report [--rules FILE]… [--default allow|deny] [DIR…] | --suggest",
 		Short: "Print what rules refuse of all that was ever served",
 		Long: `Print which of the versions that are kept or in the ledger are refused by the rules in
 force, one in a line: module, version, whether its package is kept, the outcome, and
@@ -71,15 +72,26 @@ where the rule stands. The last line counts them.
 --rules prints it for the rules of a file that is not in force yet, instead of the
 rules of the configuration and its files. --default does so for another default.
 
+With DIR it is about what a configuration there installs: the modules that it calls,
+and those that they call, each of the version that Terraform and OpenTofu would choose
+if the rules were in force. It tells which versions they would not get, what they would
+get instead, and which calls go past modproxy. What is not kept is fetched for that.
+DIR is read by this command, and its modules by the proxy.
+
 --suggest prints rules instead, as a file for policy.files: they allow the modules
 that were served, each by its name. What is denied, blocked or rejected, or waits for
 approval, is left out.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, dirs []string) error {
 			switch changed := env.flags.Changed; {
 			case f.suggest && (changed("rules") || changed("default") || changed("as") || env.json()):
 				return misuse{errors.New("--suggest goes by the rules in force, and prints a file: --rules, --default, --as and --json do not go with it")}
+			case f.suggest && len(dirs) > 0:
+				return misuse{errors.New("--suggest goes by what was served: it takes no DIR")}
 			case f.andBounds && !f.suggest:
 				return misuse{errors.New("--versions goes with --suggest")}
+			case len(dirs) == 0 && f.directories.given():
+				return misuse{errors.New("--client, --var and --var-file go with DIR")}
 			}
 			in := admin.Report{Default: f.preset, Groups: f.groups}
 			if len(f.files) > 0 {
@@ -88,6 +100,9 @@ approval, is left out.`,
 					return err
 				}
 				in.Rules = &rules.Config
+			}
+			if len(dirs) > 0 {
+				return env.forecast(cmd.Context(), in, f.directories, dirs)
 			}
 			var all []admin.Reported
 			_, err := ask(cmd.Context(), env, admin.PolicyReport, in, func(r admin.Reported) error {
@@ -121,6 +136,7 @@ approval, is left out.`,
 		return s, nil
 	})
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
+	f.directories.add(cmd)
 	cmd.Flags().BoolVar(&f.suggest, "suggest", false, "print rules that allow what was served")
 	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow no versions below or above those that were served")
 	return cmd
@@ -171,13 +187,17 @@ func summaryText(s summary) string {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.Module, r.Version, kept, r.Outcome, place)
 	}
 	out.Flush()
-	fmt.Fprintf(&b, "%s, %d refused", count(s.Versions, "version"), s.Refused)
-	sep := ": "
-	for _, outcome := range slices.Sorted(maps.Keys(s.By)) {
-		fmt.Fprintf(&b, "%s%d %s", sep, s.By[outcome], outcome)
+	return b.String() + countsText(s.Versions, s.Refused, s.By) + "\n"
+}
+
+// countsText counts versions, and by their outcomes those that are refused.
+func countsText(versions, refused int, by map[policy.Outcome]int) string {
+	text, sep := fmt.Sprintf("%s, %d refused", count(versions, "version"), refused), ": "
+	for _, outcome := range slices.Sorted(maps.Keys(by)) {
+		text += fmt.Sprintf("%s%d %s", sep, by[outcome], outcome)
 		sep = ", "
 	}
-	return b.String() + "\n"
+	return text
 }
 
 // suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left

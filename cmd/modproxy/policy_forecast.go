@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// forecast is what rules do to what a configuration installs.
+type forecast struct {
+	Versions int                    `json:"versions"` // that would be installed
+	Refused  int                    `json:"refused"`  // that would be if they were not refused
+	By       map[policy.Outcome]int `json:"by_outcome"`
+	List     []foreseen             `json:"list"`
+}
+
+// foreseen is what is foreseen for some clients.
+type foreseen struct {
+	admin.Foreseen                  // without its client
+	Clients        []closure.Client `json:"clients"`
+}
+
+// forecast prints what rules would refuse of what directories call, and what those modules call.
+func (env *environment) forecast(ctx context.Context, in admin.Report, read directoryFlags, dirs []string) error {
+	starts, failed, err := read.starts(ctx, dirs...)
+	if err != nil {
+		return err
+	}
+	found := map[string]*foreseen{}
+	_, err = ask(ctx, env, admin.PolicyForecast, admin.Forecast{Report: in, Starts: starts}, func(f admin.Foreseen) error {
+		client, key := f.Client, fmt.Sprint(f.Name, f.Refused, f.Instead, f.Bypass, f.Problem)
+		if f.Bypass != "" || f.Problem != "" {
+			key += fmt.Sprint(f.From)
+		}
+		if f.Client = ""; found[key] == nil {
+			found[key] = &foreseen{Foreseen: f}
+		}
+		if one := found[key]; !slices.Contains(one.Clients, client) {
+			one.Clients = append(one.Clients, client)
+			slices.Sort(one.Clients)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	out := forecast{By: map[policy.Outcome]int{}}
+	for _, f := range found {
+		out.List = append(out.List, *f)
+	}
+	slices.SortFunc(out.List, func(a, b foreseen) int {
+		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Version, b.Version), slices.Compare(a.From, b.From), cmp.Compare(a.Problem, b.Problem))
+	})
+	installed := map[admin.Name]bool{}
+	for _, f := range out.List {
+		switch {
+		case f.Problem != "":
+			failed = append(failed, errors.New(printable(f.place()+": "+f.Problem)))
+		case f.Refused:
+			out.Refused++
+			out.By[f.Outcome]++
+			if f.Instead != "" {
+				installed[admin.Name{Module: f.Module, Version: f.Instead}] = true
+			}
+		case f.Bypass == "":
+			installed[f.Name] = true
+		}
+	}
+	out.Versions = len(installed)
+	if err := env.print(out, "  ", out.text()); err != nil || len(failed) == 0 {
+		return err
+	}
+	return failed
+}
+
+// place is where the last of the calls stands that lead to f.
+func (f foreseen) place() string {
+	if len(f.From) == 0 {
+		return f.Source
+	}
+	return f.From[len(f.From)-1]
+}
+
+// text is a table of what is refused, a line for each call that goes past the proxy, and one that counts.
+func (f forecast) text() string {
+	var b bytes.Buffer
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0) // a buffer does not fail
+	if f.Refused > 0 {
+		fmt.Fprintln(out, "MODULE\tVERSION\tOUTCOME\tINSTEAD\tRULE\tCALLED AT")
+	}
+	bypasses := 0
+	for _, one := range f.List {
+		if one.Refused {
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Module, cmp.Or(one.Version, "any"), one.Outcome, cmp.Or(one.Instead, "nothing"),
+				printable(cmp.Or(one.Place, "-")), printable(one.place()))
+		}
+	}
+	out.Flush()
+	for _, one := range f.List {
+		if one.Bypass != "" {
+			bypasses++
+			fmt.Fprintf(&b, "past modproxy: %s\n", printable(strings.TrimSpace(one.Source+" at "+one.place())+": "+one.Bypass))
+		}
+	}
+	fmt.Fprintf(&b, "%s; %s past modproxy\n", countsText(f.Versions, f.Refused, f.By), count(bypasses, "call"))
+	return b.String()
+}
