@@ -33,15 +33,13 @@ type parser struct {
 	out     Configuration
 	of      map[string]bool // Variables
 	visits  int
+	found   bool // configuration
 }
 
 // Parse reads a tree. A file may be cut behind MaxFile bytes. It may end the process: only a child calls it.
 func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
 	p := &parser{Options: o, files: files, modules: map[string]*module{}, of: map[string]bool{}}
-	if p.module(o.Dir) == nil {
-		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
-	}
 	var values map[string]value
 	if o.Tests && o.Client == OpenTofu {
 		values = p.values()
@@ -55,13 +53,18 @@ func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 		}
 		return value{of: map[string]bool{name: true}}, false
 	}
-	if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
-		return nil, err
+	if p.module(o.Dir) != nil {
+		if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
+			return nil, err
+		}
 	}
 	if o.Submodules {
 		if err := p.submodules(); err != nil {
 			return nil, err
 		}
+	}
+	if !p.found {
+		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
 	}
 	p.out.Variables = slices.Sorted(maps.Keys(p.of))
 	return &p.out, nil
@@ -106,6 +109,7 @@ func (p *parser) module(dir string) *module {
 // follow adds what the module in a directory calls, which was called in one way.
 func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos, stack []string) error {
 	m := p.module(dir)
+	p.found = true
 	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}}
 	for _, c := range m.calls {
 		if p.visits++; p.visits > maxCalls {

@@ -119,8 +119,22 @@ func bringsText(p admin.Pending) string {
 		}
 		line("module:", "%s at %s:%d%s", what, c.File, c.Line, only(c.Client))
 	}
+	same := map[string]int{}
+	provider := func(r admin.BroughtProvider) string {
+		return strings.TrimSpace(r.Source+" "+r.Version) + only(r.Client)
+	}
 	for _, r := range p.Brings.Providers {
-		line("provider:", "%s at %s:%d%s", strings.TrimSpace(r.Source+" "+r.Version), r.File, r.Line, only(r.Client))
+		same[provider(r)]++
+	}
+	for _, r := range p.Brings.Providers { // that of a package with many submodules is required in each of them
+		if n := same[provider(r)]; n > 0 {
+			more := ""
+			if n > 1 {
+				more = fmt.Sprintf(" and in %s", count(n-1, "other place"))
+			}
+			line("provider:", "%s at %s:%d%s%s", strings.TrimSpace(r.Source+" "+r.Version), r.File, r.Line, more, only(r.Client))
+			same[provider(r)] = 0
+		}
 	}
 	for _, problem := range p.Brings.Problems {
 		line("warning:", "%s", problem)
