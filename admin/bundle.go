@@ -35,17 +35,11 @@ type Bundles struct {
 	Limits  pack.Limits
 }
 
-// Export chooses versions that are kept: those of Modules, and Versions; all of them if there is neither.
+// Export chooses versions that are kept: those that are wanted, and those that are locked; all of them if there is neither.
 type Export struct {
-	Modules  []Selected `json:"modules,omitempty"`
-	Versions []Name     `json:"versions,omitempty"`
-	Since    []byte     `json:"since,omitempty"` // the beginning of the bundle before, see [bundle.ReadHead]
-}
-
-// Selected are the versions of a module that a constraint selects; all, if that is empty.
-type Selected struct {
-	Module   string `json:"module"`
-	Versions string `json:"versions,omitempty"`
+	Wanted []Wanted `json:"wanted,omitempty"`
+	Locked []Locked `json:"locked,omitempty"`
+	Since  []byte   `json:"since,omitempty"` // the beginning of the bundle before, see [bundle.ReadHead]
 }
 
 // Exported is a piece of a bundle, or a version that is not in it.
@@ -64,7 +58,7 @@ type BundleHead struct {
 }
 
 func headOf(h *bundle.Head) BundleHead {
-	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Versions()}
+	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Count()}
 }
 
 // exportBundle answers with a bundle in pieces. What it has is what a client in no group may have.
@@ -126,10 +120,10 @@ func (s *Server) selected(ctx context.Context, in Export, refused func(modproxy.
 		}
 		return found, nil
 	}
-	if len(in.Modules)+len(in.Versions) == 0 {
+	if len(in.Wanted)+len(in.Locked) == 0 {
 		_, err = add(modproxy.Module{}, func(modproxy.Version) bool { return true })
 	}
-	for _, one := range in.Modules {
+	for _, one := range in.Wanted {
 		m, errParse := hostname.ParseModule(one.Module, "")
 		if errParse != nil {
 			return nil, errParse
@@ -150,12 +144,17 @@ func (s *Server) selected(ctx context.Context, in Export, refused func(modproxy.
 			refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
 		}
 	}
-	for _, name := range in.Versions {
-		v, err := name.Parse("")
+	for _, l := range in.Locked {
+		v, err := l.Parse("")
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, v)
+		rec, err := s.Ledger.Lookup(ctx, v)
+		if err == nil && !rec.Is(l.Sum, l.Subdir) {
+			refused(v, fmt.Errorf("the ledger has %s, and %s has %s", rec.Sum, l.At, l.Sum))
+			continue
+		}
+		list = append(list, v) // what has no record is not kept
 	}
 	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(list), err

@@ -103,31 +103,38 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if a.socket, err = a.claim.Listen(); err != nil {
 		a.log.Warn("socket_failed", zap.Error(err), zap.String("note", "verbs need --server to operate this proxy"))
 	}
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
-	}
-	most := connections(c, openFiles())
-	a.listener = netutil.LimitListener(listener, most)
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous {
-		return nil, config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
-	}
-	if most < c.Limits.Connections {
-		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
-	}
-	if err = a.open(ctx, listener.Addr()); err != nil {
+	if err = a.listen(); err != nil {
 		return nil, err
 	}
-	if a.tls, err = newCertificate(c.TLS); err != nil {
-		return nil, err
-	}
-	bound := *c
-	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
-	if a.url, err = bound.LocalURL(); err != nil {
+	if err = a.open(ctx, a.listener.Addr()); err != nil {
 		return nil, err
 	}
 	a.claim.Announce(a.url)
 	return a, nil
+}
+
+// listen listens on the address of the configuration, and reads the certificate.
+func (a *App) listen() error {
+	c := a.config
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+	}
+	most := connections(c, openFiles())
+	a.listener = netutil.LimitListener(listener, most)
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous {
+		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
+	}
+	if most < c.Limits.Connections {
+		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
+	}
+	if a.tls, err = newCertificate(c.TLS); err != nil {
+		return err
+	}
+	bound := *c
+	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
+	a.url, err = bound.LocalURL()
+	return err
 }
 
 // inside returns an App of which nothing is open, and which does not log.
@@ -220,13 +227,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	defer cut(nil)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	served := make(chan error, 1)
-	go func() {
-		if server.TLSConfig != nil {
-			served <- server.ServeTLS(a.listener, "", "")
-		} else {
-			served <- server.Serve(a.listener)
-		}
-	}()
+	go func() { served <- a.accept(server) }()
 	if a.socket != nil {
 		go server.Serve(a.socket) // ends with the server
 	}
@@ -256,6 +257,14 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	}
 	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
 	return nil
+}
+
+// accept has server answer those that connect, until it is closed.
+func (a *App) accept(server *http.Server) error {
+	if server.TLSConfig != nil {
+		return server.ServeTLS(a.listener, "", "")
+	}
+	return server.Serve(a.listener)
 }
 
 // linger waits for the fetches that run, and then for a moment, but no longer than ctx.

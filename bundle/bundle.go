@@ -44,6 +44,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -156,8 +157,8 @@ func (h *Head) Sequence() int64 { return int64(len(h.Before)) + 1 }
 // Root returns the tree that the manifest is about.
 func (h *Head) Root() tlog.Tree { return tlog.Tree{N: h.Tree, Hash: h.Hash} }
 
-// Versions returns how many versions the bundle brings.
-func (h *Head) Versions() (n int) {
+// Count returns how many versions the bundle brings.
+func (h *Head) Count() (n int) {
 	for _, p := range h.Index.Packages {
 		n += len(p.Versions)
 	}
@@ -261,6 +262,9 @@ func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
 	}
 	if rec.ModuleVersion != v.ModuleVersion {
 		return rec, wrong("the record of %s is one of %s", v, rec.ModuleVersion)
+	}
+	if f.Subdir != "" && !fs.ValidPath(f.Subdir) {
+		return rec, wrong("the directory of %s", v)
 	}
 	if err := tlog.CheckRecord(f.Proof, h.Tree, h.Hash, f.Number, tlog.RecordHash([]byte(f.Record))); err != nil {
 		return rec, wrong("the record of %s is not proved to be in the ledger: %w", v, err)

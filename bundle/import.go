@@ -3,6 +3,7 @@ package bundle
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -308,44 +309,32 @@ func (x *Importer) verify(spool *os.File, e *Entry) (modproxy.Sum, error) {
 
 // publish records a version of e, and keeps its package.
 func (x *Importer) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
-	v, fact, rec := e.Versions[i].ModuleVersion, e.Facts.Versions[i], e.Records[i]
-	rec.Subdir, rec.Reason = cmp.Or(rec.Subdir, fact.Subdir, "."), ""
+	v, rec, p := e.Versions[i].ModuleVersion, e.Records[i], e.pack(i)
+	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
 	book := ledger.Registry{Ledger: x.Ledger}
 	if err := book.Compare(ctx, rec); err != nil {
 		return err
 	}
-	seen := modproxy.VersionSight{Seen: fact.Seen, Published: fact.Published}
-	if seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {
-		seen.Seen = rec.Time // it was listed then
-	}
-	if err := x.Sights.Take(ctx, v.Module, map[string]modproxy.VersionSight{v.Version: seen}); err != nil {
+	if err := x.Sights.Take(ctx, v.Module, map[string]modproxy.VersionSight{v.Version: e.sight(i)}); err != nil {
 		return err
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+	_, err := spool.Seek(0, io.SeekStart)
+	if err != nil {
 		return err
 	}
-	subdir := rec.Subdir
-	if subdir == "." {
-		subdir = ""
-	}
-	return x.Cache.Keep(ctx, v, &modproxy.Package{
-		ReadSeekCloser: spool, Digest: e.Package.Package.Digest, Size: e.Package.Package.Size, Sum: e.Sum, Time: rec.Time,
-		Source: rec.Source, Subdir: subdir, Notes: e.Facts.Notes,
-	})
+	p.ReadSeekCloser = spool
+	return x.Cache.Keep(ctx, v, &p)
 }
 
-// list adds the entry of a version in the registry's document to listed, if it is one.
+// list adds the entry of a version in the registry's document to listed.
 func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
 	v := e.Versions[i]
-	if entry, ok := e.listed(i); ok {
-		listed[v.Module] = append(listed[v.Module], entry)
+	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail
+	for _, entry := range [][]byte{e.Facts.Versions[i].Listed, bare} {
+		one, err := modproxy.ParseVersions(fmt.Appendf(nil, `{"modules":[{"versions":[%s]}]}`, entry))
+		if err == nil && len(one.List) == 1 && one.List[0].Version.String() == v.Version {
+			listed[v.Module] = append(listed[v.Module], one.List[0])
+			return
+		}
 	}
-}
-
-func (e *Entry) listed(i int) (modproxy.Listed, bool) {
-	one, err := modproxy.ParseVersions(fmt.Appendf(nil, `{"modules":[{"versions":[%s]}]}`, e.Facts.Versions[i].Listed))
-	if err != nil || len(one.List) != 1 || one.List[0].Version.String() != e.Versions[i].Version {
-		return modproxy.Listed{}, false
-	}
-	return one.List[0], true
 }

@@ -75,7 +75,8 @@ func (s *source) expect(is []byte, name string, size int64) error {
 // first reads the header of the first file, whose size is not known, and returns that.
 func (s *source) first(name string, most int64) (int64, error) {
 	var is [block]byte
-	if err := s.read(is[:], "the header of "+name); err != nil {
+	err := s.read(is[:], "the header of "+name)
+	if err != nil && (!errors.Is(err, modproxy.ErrInvalid) || bytes.HasPrefix(is[:], []byte(name))) {
 		return 0, err
 	}
 	size, err := strconv.ParseInt(strings.TrimRight(string(is[124:136]), "\x00 "), 8, 64)

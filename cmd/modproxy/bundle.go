@@ -7,32 +7,29 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/lock"
 )
 
 func newExportCommand(env *environment) *cobra.Command {
-	var since, lockFile string
-	var keys []string
+	var since string
+	var locks, keys []string
 	var list bool
 	cmd := withJSON(&cobra.Command{
-		Use:   "export [MODULE[@CONSTRAINT]…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
+		Use:   "export [ADDRESS[@CONSTRAINT]…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
 		Short: "Write packages and their records to a file for another proxy",
 		Long: `Write a bundle: packages that are kept, with their records in the ledger and what is
 needed to serve them, signed with the key of the ledger. "modproxy import" takes it
 where there is no network, and "modproxy serve --bundle" serves it. "-" is standard
-output. What the policy refuses is not exported, and no registry is asked.
+output. What the policy refuses is not exported, and is named. No registry is asked.
 
-Without MODULE and --lock, everything that is kept is exported. MODULE is a module
+Without ADDRESS and --lock, everything that is kept is exported. ADDRESS is a module
 address; without its hostname, one of the first upstream. CONSTRAINT selects versions
 as in a module call. --lock selects what a modproxy.lock lists.
 
@@ -42,32 +39,26 @@ manifest and the index.
 
 --list prints what is in a bundle. It checks all of it, and changes nothing.
 
-Exit code 1 means that something that was selected is not in the bundle.`,
+Exit code 1 means that something that ADDRESS or --lock names is not in the bundle.`,
 		Args: arguments(1, 1<<20),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			file, selection := args[len(args)-1], args[:len(args)-1]
 			if list {
-				if len(selection) > 0 || since != "" || lockFile != "" {
+				if len(selection) > 0 || since != "" || len(locks) > 0 {
 					return misuse{errors.New("--list takes a bundle and nothing else")}
 				}
 				return env.listBundle(file, keys)
 			}
 			in := admin.Export{}
-			for _, s := range selection {
-				address, constraint, _ := strings.Cut(s, "@")
-				v, err := env.chosen(address)
-				if err == nil && constraint != "" {
-					if _, err = modproxy.ParseConstraint(constraint); err != nil {
-						err = misuse{err}
-					}
-				}
+			for _, arg := range selection {
+				w, err := env.wanted(arg)
 				if err != nil {
-					return err
+					return misuse{err}
 				}
-				in.Modules = append(in.Modules, admin.Selected{Module: v.Module.String(), Versions: constraint})
+				in.Wanted = append(in.Wanted, w)
 			}
-			if lockFile != "" {
-				if in.Versions, err = lockedVersions(lockFile); err != nil {
+			for _, name := range locks {
+				if in.Locked, err = readLock(name, in.Locked); err != nil {
 					return err
 				}
 			}
@@ -80,7 +71,7 @@ Exit code 1 means that something that was selected is not in the bundle.`,
 		},
 	}, `print JSON: with --list the manifest and the index, else {"id": …, "sequence": …, "refused": […], …}`)
 	cmd.Flags().StringVar(&since, "since", "", "leave out what this `bundle` has, and those before it")
-	cmd.Flags().StringVar(&lockFile, "lock", "", "select the versions in this `file`, a modproxy.lock")
+	cmd.Flags().StringArrayVar(&locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
 	cmd.Flags().BoolVar(&list, "list", false, "print what is in a bundle")
 	addKeys(cmd, &keys)
 	return cmd
@@ -92,22 +83,6 @@ func addKeys(cmd *cobra.Command, keys *[]string) {
 		_, err := ledger.Verifiers(s)
 		return append(*keys, s), err
 	})
-}
-
-// lockedVersions returns what a lock file lists.
-func lockedVersions(name string) (list []admin.Name, err error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := lock.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	for _, e := range entries {
-		list = append(list, admin.NameOf(e.ModuleVersion))
-	}
-	return list, nil
 }
 
 // openInput opens a file, or standard input.
@@ -161,7 +136,10 @@ func (env *environment) export(cmd *cobra.Command, in admin.Export, file string)
 		report.Sequence, report.Chain, count(report.Versions, "version"), count(report.Packages, "package"), report.ID)
 	to := *env
 	to.stdout = out
-	return errors.Join(to.print(report, "", text), refusedError(report.Refused, "is not in the bundle"))
+	if err := to.print(report, "", text); err != nil || len(in.Wanted)+len(in.Locked) == 0 { // what is refused was not asked for
+		return err
+	}
+	return refusedError(report.Refused, "not in the bundle")
 }
 
 // refusedError returns an error if some items were refused, or are absent.
@@ -175,7 +153,7 @@ func refusedError(items []bundle.Item, state string) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s of what was selected: %s", count(n, "version"), state)
+	return fmt.Errorf("%s: %s", count(n, "version"), state)
 }
 
 // itemsText is a table, without what is as it should be.

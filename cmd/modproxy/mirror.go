@@ -102,19 +102,27 @@ func (env *environment) toMirror(args []string, f mirrorFlags) (in admin.Mirror,
 		in.Wanted = append(in.Wanted, wanted...)
 	}
 	for _, name := range f.locks {
-		text, err := durable.ReadRegular(name, lock.MaxSize)
-		if err != nil {
+		if in.Locked, err = readLock(name, in.Locked); err != nil {
 			return in, err
-		}
-		entries, err := lock.Parse(text)
-		if err != nil {
-			return in, fmt.Errorf("%s: %w", name, err)
-		}
-		for _, e := range entries {
-			in.Locked = append(in.Locked, admin.Locked{At: name, Name: admin.NameOf(e.ModuleVersion), Sum: e.Sum, Subdir: e.Subdir})
 		}
 	}
 	return in, nil
+}
+
+// readLock returns all with what a file lists that "modproxy lock" wrote.
+func readLock(name string, all []admin.Locked) ([]admin.Locked, error) {
+	text, err := durable.ReadRegular(name, lock.MaxSize)
+	if err != nil {
+		return all, err
+	}
+	entries, err := lock.Parse(text)
+	if err != nil {
+		return all, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, e := range entries {
+		all = append(all, admin.Locked{At: name, Name: admin.NameOf(e.ModuleVersion), Sum: e.Sum, Subdir: e.Subdir})
+	}
+	return all, nil
 }
 
 // maxList is how large a list may be, in bytes.

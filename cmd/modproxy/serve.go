@@ -23,7 +23,9 @@ import (
 )
 
 func newServeCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	var file string
+	var keys []string
+	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
 		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
@@ -33,7 +35,10 @@ TLS certificate and the rules of the policy, logs which other keys of the
 configuration have changed, and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
-modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
+modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
+
+--bundle serves what is in a file that "modproxy export" has written, and nothing else.
+It needs no data directory, and asks nobody.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
 			signal.Notify(hangup, syscall.SIGHUP)
@@ -44,6 +49,9 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 			}
 			env.tuneCollector(c)
 			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr}
+			if file != "" {
+				return env.serveBundle(cmd.Context(), c, o, file, keys)
+			}
 			a, err := app.New(cmd.Context(), c, o)
 			if err != nil {
 				return err
@@ -54,6 +62,27 @@ modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.`,
 			return errors.Join(err, a.Close())
 		},
 	}
+	cmd.Flags().StringVar(&file, "bundle", "", "serve what is in this `file`, and nothing else")
+	addKeys(cmd, &keys)
+	return cmd
+}
+
+// serveBundle serves a bundle.
+func (env *environment) serveBundle(ctx context.Context, c *config.Config, o app.Options, file string, keys []string) error {
+	b, err := app.OpenBundle(c, o, file, keys)
+	if err != nil {
+		return err
+	}
+	r := b.Registry
+	text := fmt.Sprintf("modproxy listens on %s and serves %s of bundle %d of chain %s\n", b.URL(), count(r.Count(), "version"), r.Sequence(), r.Chain())
+	if n := len(r.Index.Before); n > 0 {
+		text += fmt.Sprintf("It does not have the %s that earlier bundles of the chain brought.\n", count(n, "version"))
+	}
+	err = env.printf("%s\n%s", text, b.ClientConfig())
+	if err == nil {
+		err = b.Serve(ctx)
+	}
+	return errors.Join(err, b.Close())
 }
 
 // announce prints where the proxy is and what to do next.

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/rewrite"
+)
+
+// A Bundle serves what is in a bundle, and has no data directory: from the file alone, by the rules of the configuration and
+// the decisions in the file. It has no operator, and clients show no credential.
+type Bundle struct {
+	Registry *bundle.Registry
+
+	app  *App // of which only what the network needs is open
+	file *os.File
+}
+
+// OpenBundle opens a bundle that one of keys, or of those in the configuration, has signed, and listens for clients.
+func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bundle, err error) {
+	if why := c.RequiresTokenBecause(); why != "" {
+		return nil, config.Error{fmt.Errorf("listen: without a data directory there are no tokens, and clients would need one, as %s: say anonymous: true", why)}
+	}
+	trust, err := ledger.Verifiers(append(keys, c.Bundle.Keys...)...)
+	if err != nil {
+		return nil, config.Error{fmt.Errorf("bundle.keys: %w", err)}
+	}
+	rules, err := PolicyOf(c)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bundle{}
+	if b.file, err = os.Open(name); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	info, err := b.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if b.Registry, err = bundle.Open(b.file, info.Size(), trust); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	known := *c
+	for _, host := range b.Registry.Hosts() { // which need not be asked
+		if !c.HasUpstream(host) {
+			known.Upstreams = append(slices.Clip(known.Upstreams), config.Upstream{Host: host})
+		}
+	}
+	b.app = inside(&known, o)
+	b.app.log, b.app.flush = newLog(o.Log, c.Log.Level)
+	if err = b.app.listen(); err != nil {
+		return nil, err
+	}
+	gate := &policy.Gate{Ledger: b.Registry, Sights: b.Registry}
+	gate.Use(rules)
+	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate}}
+	return b, nil
+}
+
+// URL returns where this machine finds the proxy.
+func (b *Bundle) URL() string { return b.app.url }
+
+// ClientConfig returns what clients have to know.
+func (b *Bundle) ClientConfig() string { return ClientConfig(b.app.BaseURL(), "", b.app.config) }
+
+// Serve answers clients until ctx ends.
+func (b *Bundle) Serve(ctx context.Context) error {
+	a := b.app
+	server := newServer(proxy.New(proxy.Config{
+		Registry:       a.Registry,
+		Upstreams:      upstreamsOf(a.config),
+		PublicURL:      strings.TrimRight(a.config.PublicURL, "/"),
+		Process:        readOnlyProcess{process{a, addresses(a.listener.Addr())}},
+		Local:          !a.config.Anonymous,
+		Limits:         proxy.Limits{Requests: a.config.Limits.Requests, Rate: a.config.Limits.Rate},
+		TrustedProxies: a.config.TrustedProxies,
+		Log:            a.log,
+		Metrics:        a.metrics,
+	}), a.tls, a.log)
+	a.logStarted()
+	ended := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			server.Close() // what is still being sent is cut: clients notice
+		}
+		close(ended)
+	})
+	if err := a.accept(server); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	<-ended
+	return nil
+}
+
+// Close releases the file and the address.
+func (b *Bundle) Close() error {
+	if b.app == nil {
+		return b.file.Close()
+	}
+	return errors.Join(b.app.Close(), b.file.Close())
+}
+
+// readOnlyProcess is a process that only reads.
+type readOnlyProcess struct{ process }
+
+// Problems returns none.
+func (readOnlyProcess) Problems() []proxy.Problem { return nil }

@@ -1,0 +1,207 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// A Registry answers from a bundle in a file, with what that brings. What earlier ones of its chain have brought it does not
+// have. It is safe for concurrent use.
+type Registry struct {
+	*Head
+
+	held      map[modproxy.ModuleVersion]*held
+	lists     map[modproxy.Module]*modproxy.Versions
+	sights    map[modproxy.Module]modproxy.Sight // by folded module
+	decisions []modproxy.Decision
+}
+
+var _ modproxy.Registry = (*Registry)(nil)
+
+// held is a version in a bundle.
+type held struct {
+	pkg    modproxy.Package // without its bytes
+	record modproxy.Record
+	file   io.ReaderAt
+	at     int64
+	check  func() error // reads the whole package, once
+}
+
+// Open reads all of a bundle but its packages, of which each is checked before it is first served. Errors are those of
+// [NewReader].
+func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error) {
+	in := io.NewSectionReader(file, 0, size)
+	b, err := NewReader(in, trust)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		Head: b.Head, held: map[modproxy.ModuleVersion]*held{}, lists: map[modproxy.Module]*modproxy.Versions{},
+		sights: map[modproxy.Module]modproxy.Sight{},
+	}
+	listed := map[modproxy.Module][]modproxy.Listed{}
+	for {
+		e, err := b.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = b.skip(in)
+		}
+		if err != nil {
+			return nil, err
+		}
+		check := sync.OnceValue(func() error {
+			whole := sha256.New()
+			_, err := io.Copy(whole, io.NewSectionReader(file, e.at, e.Package.Package.Size))
+			if err == nil && modproxy.Digest(whole.Sum(nil)) != e.Package.Package.Digest {
+				err = wrong("the bundle has changed: the package is not what it was")
+			}
+			return err
+		})
+		for i := range e.Versions {
+			r.add(e, i, file, check)
+			e.list(i, listed)
+		}
+	}
+	for m, entries := range listed {
+		empty := &modproxy.Versions{Document: []byte(`{"modules":[{"versions":[]}]}`)}
+		if r.lists[m], err = empty.With(entries); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range b.Index.Decisions {
+		d, err := ledger.ParseDecision([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		r.decisions = append(r.decisions, d)
+	}
+	return r, nil
+}
+
+func (r *Registry) add(e *Entry, i int, file io.ReaderAt, check func() error) {
+	v := e.Versions[i].ModuleVersion
+	r.held[v] = &held{e.pack(i), e.Records[i], file, e.at, check}
+	m := v.Module.Folded()
+	sight, ok := r.sights[m]
+	if !ok {
+		sight.Versions = map[string]modproxy.VersionSight{}
+	}
+	name, _, _ := strings.Cut(v.Version, "+")
+	sight.Versions[name] = e.sight(i)
+	r.sights[m] = sight
+}
+
+// Hosts returns the registries whose modules the bundle brings, in order.
+func (r *Registry) Hosts() []string {
+	hosts := map[string]bool{}
+	for v := range r.held {
+		hosts[v.Host] = true
+	}
+	return slices.Sorted(maps.Keys(hosts))
+}
+
+// Versions lists what the bundle brings of m. The error is [modproxy.ErrNotFound] when that is nothing.
+func (r *Registry) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	if list := r.lists[m]; list != nil {
+		return list, nil
+	}
+	return nil, absent("versions", m.At(""))
+}
+
+// Location returns the directory of the module in the package, and no URL.
+func (r *Registry) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	h, err := r.find("location", v)
+	if err != nil {
+		return modproxy.Location{}, err
+	}
+	return modproxy.Location{Subdir: h.pkg.Subdir, Kept: true}, nil
+}
+
+// Package opens a package in the file.
+func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	h, err := r.find("package", v)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.check(); err != nil {
+		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)}
+	}
+	p := h.pkg
+	p.ReadSeekCloser = closer{io.NewSectionReader(h.file, h.at, p.Size)}
+	return &p, nil
+}
+
+type closer struct{ io.ReadSeeker }
+
+func (closer) Close() error { return nil }
+
+func (r *Registry) find(op string, v modproxy.ModuleVersion) (*held, error) {
+	if h := r.held[v]; h != nil {
+		return h, nil
+	}
+	return nil, absent(op, v)
+}
+
+func absent(op string, v modproxy.ModuleVersion) error {
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
+}
+
+// Lookup returns the record of a version. The error is [fs.ErrNotExist] when the bundle does not bring it.
+func (r *Registry) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+	if h := r.held[v]; h != nil {
+		return h.record, nil
+	}
+	return modproxy.Record{}, fmt.Errorf("%s: %w", v, fs.ErrNotExist)
+}
+
+// Decisions returns the decisions in the bundle from a position on, and the position behind them.
+func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
+	n := int64(len(r.decisions))
+	return r.decisions[min(from, n):], n, nil
+}
+
+// Sight returns when the other side has seen the versions of a module.
+func (r *Registry) Sight(_ context.Context, m modproxy.Module) (modproxy.Sight, error) {
+	return r.sights[m.Folded()], nil
+}
+
+// See does nothing: what the bundle lists was seen.
+func (r *Registry) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+
+// pack returns the package of a version as its registry gives it, without its bytes.
+func (e *Entry) pack(i int) modproxy.Package {
+	rec := e.Records[i]
+	p := modproxy.Package{
+		Digest: e.Package.Package.Digest, Size: e.Package.Package.Size, Sum: e.Sum, Time: rec.Time, Source: rec.Source,
+		Subdir: cmp.Or(rec.Subdir, e.Facts.Versions[i].Subdir), Notes: e.Facts.Notes,
+	}
+	if p.Subdir == "." {
+		p.Subdir = ""
+	}
+	return p
+}
+
+// sight returns when a version was listed: when it was recorded at the latest.
+func (e *Entry) sight(i int) modproxy.VersionSight {
+	seen := modproxy.VersionSight{Seen: e.Facts.Versions[i].Seen, Published: e.Facts.Versions[i].Published}
+	if rec := e.Records[i]; seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {
+		seen.Seen = rec.Time
+	}
+	return seen
+}
