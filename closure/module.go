@@ -48,12 +48,9 @@ var (
 	runSchema       = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module"}}}
 )
 
-func init() {
-	callSchema.Blocks = []hcl.BlockHeaderSchema{{Type: "_"}, {Type: "lifecycle"}}
-}
-
+// attributes returns a schema with attributes, and with the blocks that a call has beside arguments.
 func attributes(names ...string) *hcl.BodySchema {
-	s := &hcl.BodySchema{}
+	s := &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "_"}, {Type: "lifecycle"}}}
 	for _, name := range names {
 		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -136,7 +137,7 @@ func run(ctx context.Context, send func(io.Writer) error) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, name, verb)
 	stdout, stderr := &head{max: maxReply + 1}, &head{max: maxStderr}
-	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, os.TempDir(), time.Second
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, string(filepath.Separator), time.Second
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	pipe, err := cmd.StdinPipe()
 	if err == nil {
