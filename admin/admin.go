@@ -104,6 +104,7 @@ var (
 	LedgerExport   = Question[none, []byte, int64]{LedgerNow, "GET", "ledger/export", (*Server).export}
 	LedgerAccept   = Question[Acceptance, none, Accepted]{LedgerChange, "POST", "ledger/accept", (*Server).accept}
 	LedgerImport   = Question[Import, none, int64]{LedgerAny, "POST", "ledger/import", (*Server).importLedger}
+	MirrorCheck    = Question[Mirror, MirrorLine, Mirrored]{Verdicts, "POST", "mirror/check", (*Server).mirrorCheck}
 	MirrorFetch    = Question[Mirror, MirrorLine, Mirrored]{Registries, "POST", "mirror", (*Server).mirror}
 	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
 	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
@@ -122,11 +123,12 @@ var (
 // Routes returns what is to be answered to operators.
 func (s *Server) Routes() []Route {
 	return []Route{
-		BundlesExport.route(s), BundlesImport.route(s), DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s),
-		LedgerExport.route(s), LedgerAccept.route(s), LedgerImport.route(s), MirrorFetch.route(s), MissingClear.route(s),
-		MissingList.route(s), ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s),
-		PackagesTidy.route(s), PackagesVerify.route(s),
-		PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s), PolicyReport.route(s), PolicyTest.route(s),
+		BundlesExport.route(s), BundlesImport.route(s), DecisionsList.route(s), DecisionsMake.route(s),
+		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
+		LedgerImport.route(s), MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
+		ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
+		PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s),
+		PolicyReport.route(s), PolicyTest.route(s),
 	}
 }
 

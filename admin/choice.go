@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
 )
 
 // Choice says which of the versions that a constraint selects are wanted. The zero Choice is the one that clients choose.
@@ -25,8 +26,8 @@ func (choice Choice) of(
 		}
 	}
 	if len(chosen) == 0 {
-		newest, _ := list.Latest()
-		return nil, fmt.Errorf("%w: %s has no version %s; the newest is %s", modproxy.ErrNotFound, module, c, newest)
+		_, err := closure.Choose(list.List, c.String())
+		return nil, fmt.Errorf("%s: %w", module, err)
 	}
 	if releases := slices.DeleteFunc(slices.Clone(chosen), modproxy.Version.Prerelease); c.IsZero() && !choice.All && len(releases) > 0 {
 		chosen = releases

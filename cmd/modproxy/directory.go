@@ -49,18 +49,22 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 // given reports whether a flag is given that is about directories only.
 func (d *directoryFlags) given() bool { return len(d.clients)+len(d.vars)+len(d.varFiles) > 0 }
 
+// readers returns the clients that directories are read for.
+func (d *directoryFlags) readers() []closure.Client {
+	if len(d.clients) > 0 {
+		return d.clients
+	}
+	return []closure.Client{closure.Terraform, closure.OpenTofu}
+}
+
 // starts reads what directories call, with the names of files from the working directory. What is wrong there may be only
 // a part of it: the rest is read all the same.
 func (d *directoryFlags) starts(ctx context.Context, dirs ...string) (starts []closure.Start, wrong problems, err error) {
-	clients := d.clients
-	if len(clients) == 0 {
-		clients = []closure.Client{closure.Terraform, closure.OpenTofu}
-	}
 	var reader closure.Reader
 	told := map[string]bool{}
 	for _, dir := range dirs {
 		from := filepath.ToSlash(dir)
-		for _, client := range clients {
+		for _, client := range d.readers() {
 			c, err := reader.ReadDirectory(ctx, dir, closure.Options{Client: client, Vars: d.vars}, d.varFiles...)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", dir, err)

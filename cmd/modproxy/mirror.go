@@ -5,22 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/lock"
-	"github.com/modproxy/modproxy/static"
 )
 
 // mirrorFlags are the flags of "modproxy mirror".
 type mirrorFlags struct {
+	directoryFlags
 	lists, locks, groups []string
+	check, strict        bool
 	toDir                string
 	choice               admin.Choice
 }
@@ -28,20 +32,25 @@ type mirrorFlags struct {
 func newMirrorCommand(env *environment) *cobra.Command {
 	var f mirrorFlags
 	cmd := withJSON(&cobra.Command{
-		Use:   "mirror ADDRESS[@CONSTRAINT]… | -f LIST | --lock FILE",
-		Short: "Fetch modules before anybody asks for them",
-		Long: `Fetch packages, and keep them: of each module the newest version that CONSTRAINT
-selects, as a client chooses it. --newest and --all-versions fetch more of those that
-it selects, and --since those that are listed since a date. What is kept is not fetched
-again, so a mirror that was ended can be repeated, and goes on where it was.
+		Use:   "mirror DIR… | ADDRESS[@CONSTRAINT]… | -f LIST | --lock FILE",
+		Short: "Fetch all that a configuration needs before anybody asks for it",
+		Long: `Fetch packages, and keep them: those that the configuration in DIR calls, those that
+these call, and so on, each of the version that a client chooses. What is kept is not
+fetched again, so a mirror that was ended can be repeated, and goes on where it was.
 
 ADDRESS is a module address; without its hostname, one of the first upstream.
 CONSTRAINT is as in the argument "version" of a module call; a version is one, too.
-
 -f reads ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard
 input: what "modproxy missing --list" has printed on the other side. Lines that begin
 with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and
 nothing else. It must be what the file says.
+
+--newest and --all-versions fetch more of the versions that a constraint in DIR, or
+CONSTRAINT, selects, and --since those that are listed since a date.
+
+What a configuration calls past modproxy, such as git::https://…, is named with its
+file and line, and with --strict is an error. --check fetches nothing. It prints what
+is not kept, as lines for -f.
 
 --to-dir also writes the packages into a directory, as files that any web server can
 serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
@@ -53,17 +62,20 @@ Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the command
 is wrong.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := env.toMirror(args, f)
+			in, failed, err := env.toMirror(cmd.Context(), args, f)
 			if err != nil {
-				return misuse{err}
+				return err
 			}
-			return env.mirror(cmd.Context(), in, f.toDir)
+			return env.mirror(cmd.Context(), in, f, failed)
 		},
-	}, `print JSON, one thing in a line: {"package": {"module": …, "version": …, "fetched": …, …}}, {"problem": …}, and {"done": …} in the last`)
+	}, `print JSON, one thing in a line: {"package": {"module": …, …}}, {"bypass": {"source": …, …}}, {"problem": …}, and {"done": …} in the last`)
+	f.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
 	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote")
-	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that CONSTRAINT selects")
-	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that CONSTRAINT selects", parsePositive)
+	cmd.Flags().BoolVar(&f.check, "check", false, "fetch nothing, and print what is not kept")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "what is called past modproxy is an error")
+	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that a constraint selects")
+	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that a constraint selects", parsePositive)
 	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
 	cmd.Flags().StringVar(&f.toDir, "to-dir", "", "also write the packages into this `directory`, for a web server")
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
@@ -78,35 +90,72 @@ func parsePositive(s string) (int, error) {
 	return n, nil
 }
 
-// toMirror reads what the command line wants.
-func (env *environment) toMirror(args []string, f mirrorFlags) (in admin.Mirror, err error) {
+// toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
+func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
 	in = admin.Mirror{Choice: f.choice, Groups: f.groups}
 	switch {
 	case len(args)+len(f.lists)+len(f.locks) == 0:
-		return in, errors.New("want the addresses of modules, -f or --lock")
+		err = errors.New("want directories, the addresses of modules, -f or --lock")
 	case f.choice.All && (f.choice.Newest > 0 || !f.choice.Since.IsZero()):
-		return in, errors.New("--all-versions goes without --newest and --since")
+		err = errors.New("--all-versions goes without --newest and --since")
+	case f.check && f.toDir != "":
+		err = errors.New("--check fetches nothing, and --to-dir does")
 	}
+	if err != nil {
+		return in, nil, misuse{err}
+	}
+	var dirs []string
 	for _, arg := range args {
-		w, err := env.wanted(arg)
+		isDir, err := env.isDirectory(arg)
 		if err != nil {
-			return in, err
+			return in, nil, misuse{err}
 		}
-		in.Wanted = append(in.Wanted, w)
+		if isDir {
+			dirs = append(dirs, arg)
+			continue
+		}
+		calls, err := env.named(f, arg, closure.Pos{})
+		if err != nil {
+			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
+		}
+		in.Starts = append(in.Starts, calls...)
+	}
+	if len(dirs) == 0 && (len(f.vars) > 0 || len(f.varFiles) > 0) {
+		return in, nil, misuse{errors.New("--var and --var-file go with DIR")}
 	}
 	for _, name := range f.lists {
-		wanted, err := env.readList(name)
+		calls, err := env.readList(f, name)
 		if err != nil {
-			return in, err
+			return in, nil, misuse{err}
 		}
-		in.Wanted = append(in.Wanted, wanted...)
+		in.Starts = append(in.Starts, calls...)
 	}
 	for _, name := range f.locks {
 		if in.Locked, err = readLock(name, in.Locked); err != nil {
-			return in, err
+			return in, nil, misuse{err}
 		}
 	}
-	return in, nil
+	called, wrong, err := f.starts(ctx, dirs...)
+	in.Starts = append(in.Starts, called...)
+	return in, wrong, err
+}
+
+// isDirectory reports whether an argument is a directory, and not the address of a module.
+func (env *environment) isDirectory(arg string) (bool, error) {
+	info, err := os.Stat(arg)
+	switch {
+	case filepath.IsAbs(arg), arg == ".", arg == "..", strings.HasPrefix(arg, "./"), strings.HasPrefix(arg, "../"):
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", arg)
+		}
+		return true, err
+	case err != nil || !info.IsDir():
+		return false, nil
+	}
+	if _, err := env.chosen(arg); err == nil {
+		return false, hint.With(fmt.Errorf("%s is a directory, and could be the address of a module", arg), "./"+arg+" is the directory; a hostname before it makes it an address")
+	}
+	return true, nil
 }
 
 // readLock returns all with what a file lists that "modproxy lock" wrote.
@@ -129,7 +178,7 @@ func readLock(name string, all []admin.Locked) ([]admin.Locked, error) {
 const maxList = 16 << 20
 
 // readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
-func (env *environment) readList(name string) (all []admin.Wanted, err error) {
+func (env *environment) readList(f mirrorFlags, name string) (all []closure.Start, err error) {
 	var text []byte
 	if name == "-" {
 		text, err = io.ReadAll(io.LimitReader(env.stdin, maxList+1))
@@ -146,13 +195,32 @@ func (env *environment) readList(name string) (all []admin.Wanted, err error) {
 		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
 			continue
 		}
-		at := fmt.Sprintf("%s:%d", name, i+1)
-		w, err := env.wanted(s)
+		at := closure.Pos{File: name, Line: i + 1}
+		calls, err := env.named(f, s, at)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", at, err)
+			return nil, fmt.Errorf("%s: %w", at.Place(), err)
 		}
-		w.At = at
-		all = append(all, w)
+		all = append(all, calls...)
+	}
+	return all, nil
+}
+
+// named returns what ADDRESS[//SUBDIR][@CONSTRAINT] calls, which stands at a place.
+func (env *environment) named(f mirrorFlags, arg string, at closure.Pos) (all []closure.Start, err error) {
+	source, constraint, given := strings.Cut(arg, "@")
+	address, subdir, below := strings.Cut(source, "//")
+	if given {
+		address += "@" + constraint
+	}
+	w, err := env.wanted(address)
+	if err != nil {
+		return nil, err
+	}
+	if source = w.Module; below {
+		source += "//" + subdir
+	}
+	for _, client := range f.readers() {
+		all = append(all, closure.Start{Client: client, Call: closure.Call{Pos: at, Source: source, Version: w.Versions}})
 	}
 	return all, nil
 }
@@ -168,85 +236,4 @@ func (env *environment) wanted(arg string) (w admin.Wanted, err error) {
 		_, err = modproxy.ParseConstraint(constraint)
 	}
 	return admin.Wanted{Module: v.Module.String(), Versions: constraint}, err
-}
-
-// mirror prints what becomes of what is wanted, and writes it into a site in the directory dir unless that is empty.
-func (env *environment) mirror(ctx context.Context, in admin.Mirror, dir string) (err error) {
-	var failed problems
-	var site *siteWriter
-	if dir != "" {
-		to, err := static.Open(dir)
-		if err != nil {
-			return err
-		}
-		site, in.Content, in.Have = &siteWriter{site: to}, true, to.Has()
-	}
-	progress := newProgress(env.stderr)
-	defer progress.clear()
-	done, err := ask(ctx, env, admin.MirrorFetch, in, func(line admin.MirrorLine) error {
-		if site != nil {
-			site.take(line)
-		}
-		switch {
-		case line.Data != nil:
-			return nil
-		case line.Progress != nil:
-			progress.show(mirrorText(*line.Progress))
-			return nil
-		case line.Problem != nil:
-			failed = append(failed, errors.New(strings.TrimPrefix(line.Problem.At+": "+line.Problem.Error, ": ")))
-		}
-		progress.clear()
-		if line.Problem != nil && !env.json() {
-			return nil
-		}
-		if line.Package != nil {
-			line.Package.Data = false // nothing follows for the reader of this output
-		}
-		return env.print(line, "", mirroredText(line.Package))
-	})
-	progress.clear()
-	if err != nil {
-		return err
-	}
-	if env.json() {
-		err = env.print(map[string]admin.Mirrored{"done": done}, "", "")
-	} else {
-		_, err = fmt.Fprintln(env.stderr, mirrorText(done))
-	}
-	if site != nil && err == nil {
-		err = site.finish(env, dir)
-	}
-	if all, ok := errors.AsType[problems](err); ok || err == nil {
-		if failed = append(failed, all...); len(failed) > 0 {
-			return failed
-		}
-	}
-	return err
-}
-
-// mirroredText is a package that is kept, in one line.
-func mirroredText(p *admin.MirroredPackage) string {
-	if p == nil {
-		return ""
-	}
-	what := "kept"
-	if p.Fetched {
-		what = "fetched, " + sizeText(p.Size)
-	}
-	return fmt.Sprintf("%s %s: %s\n", p.Module, p.Version, what)
-}
-
-// mirrorText is how far a mirror has come, in one line.
-func mirrorText(m admin.Mirrored) string {
-	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
-		count(m.Asked, "module"), count(m.Fetched, "package"), sizeText(m.Bytes), m.Kept)
-	if m.Problems > 0 {
-		s += "; " + count(m.Problems, "problem")
-	}
-	if done := m.Asked + m.Fetched + m.Kept + m.Problems; m.Left > 0 && done > 0 {
-		left := time.Duration(m.Seconds / float64(done) * float64(m.Left) * float64(time.Second))
-		s += fmt.Sprintf("; about %v left", max(left.Round(time.Second), time.Second))
-	}
-	return s
 }

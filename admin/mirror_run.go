@@ -1,0 +1,386 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// mirrorRun is a mirror under way.
+type mirrorRun struct {
+	Mirror
+	check    bool // nothing is fetched
+	server   *Server
+	registry modproxy.Registry
+	began    time.Time
+	lines    chan MirrorLine
+	turns    chan struct{}
+	tasks    sync.WaitGroup
+
+	sending sync.Mutex               // held while a package is told
+	sent    map[modproxy.Digest]bool // whose bytes are not sent; nil: none are
+
+	mu      sync.Mutex // guards what follows
+	so      Mirrored
+	known   map[modproxy.ModuleVersion]bool            // by folded version: whether it is done; without a version, the modules
+	brought map[modproxy.ModuleVersion]MirroredPackage // what registry gave
+	told    map[modproxy.ModuleVersion]bool            // those of them that were told
+	notes   map[string]*note
+}
+
+// note is what is noted of a call.
+type note struct {
+	bypass bool
+	MirrorNote
+}
+
+func newMirrorRun(s *Server, registry modproxy.Registry, in Mirror, check bool) *mirrorRun {
+	m := &mirrorRun{
+		Mirror: in, check: check, server: s, registry: registry, began: time.Now(),
+		lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
+		known: map[modproxy.ModuleVersion]bool{}, brought: map[modproxy.ModuleVersion]MirroredPackage{},
+		told: map[modproxy.ModuleVersion]bool{}, notes: map[string]*note{},
+	}
+	if in.Content {
+		m.sent = map[modproxy.Digest]bool{}
+		for _, digest := range in.Have {
+			m.sent[digest] = true
+		}
+	}
+	return m
+}
+
+// work fetches what is wanted.
+func (m *mirrorRun) work(ctx context.Context) error {
+	starts := m.expand(ctx)
+	for _, l := range m.Locked {
+		m.task(ctx, MirrorNote{Chain: []string{l.At}}, func() error { return m.lock(ctx, l) })
+	}
+	walker := &closure.Walker{
+		Registry: watched{m.registry, m}, Routes: m.server.Routing, Reader: m.server.Configurations, AtOnce: mirrorTasks,
+	}
+	err := walker.Walk(ctx, starts, func(f closure.Found) { m.found(ctx, f) })
+	m.tasks.Wait()
+	return cmp.Or(err, ctx.Err())
+}
+
+// expand returns the starts of a walk: if the choice is not that of clients, one for each version.
+func (m *mirrorRun) expand(ctx context.Context) (starts []closure.Start) {
+	var mu sync.Mutex
+	for _, s := range m.Starts {
+		module, err := m.moduleOf(s)
+		switch {
+		case err != nil && s.Name == "": // it is not called, but named
+			m.note(false, noteOf(s, err))
+			continue
+		case err != nil, m.Choice == Choice{}:
+			starts = append(starts, s)
+			continue
+		}
+		m.task(ctx, noteOf(s, nil), func() error {
+			chosen, err := m.choose(ctx, module, s.Version)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, version := range chosen {
+				s.Version = version.String()
+				starts = append(starts, s)
+			}
+			return err
+		})
+	}
+	m.tasks.Wait()
+	return starts
+}
+
+// moduleOf returns the module that a start is about. The walk says what is wrong with a call.
+func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Module, error) {
+	module, _, ok := closure.Registry(s.Source, closure.Hosts[s.Client])
+	if s.Dynamic != "" || !ok {
+		return module, fmt.Errorf("%w: %.200q is no module of a registry", modproxy.ErrInvalid, s.Source)
+	}
+	at, err := m.server.Routing.Upstream(module)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", module, err)
+	}
+	return at, err
+}
+
+func noteOf(s closure.Start, err error) MirrorNote {
+	n := MirrorNote{Clients: []closure.Client{s.Client}, Source: s.Source}
+	if err != nil {
+		n.Text = err.Error()
+	}
+	for _, at := range append(slices.Clip(s.From), s.Pos) {
+		if at != (closure.Pos{}) {
+			n.Chain = append(n.Chain, at.Place())
+		}
+	}
+	return n
+}
+
+// choose asks for the versions of a module, and returns those that are wanted.
+func (m *mirrorRun) choose(ctx context.Context, module modproxy.Module, constraint string) ([]modproxy.Version, error) {
+	var c modproxy.Constraint
+	if constraint != "" {
+		var err error
+		if c, err = modproxy.ParseConstraint(constraint); err != nil {
+			return nil, err
+		}
+	}
+	list, err := watched{m.registry, m}.Versions(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	var sight modproxy.Sight
+	if !m.Since.IsZero() {
+		if sight, err = m.server.Gate.Sights.Sight(ctx, module); err != nil {
+			return nil, err
+		}
+	}
+	return m.Choice.of(module, list, c, sight)
+}
+
+// task has f done when it is its turn. What is wrong is a problem of a call.
+func (m *mirrorRun) task(ctx context.Context, call MirrorNote, f func() error) {
+	m.count(func(so *Mirrored) { so.Left++ })
+	m.tasks.Go(func() {
+		select {
+		case m.turns <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		err := f()
+		<-m.turns
+		m.count(func(so *Mirrored) { so.Left-- })
+		if err != nil && ctx.Err() == nil {
+			call.Text = err.Error()
+			m.note(false, call)
+		}
+	})
+}
+
+// lock has a version kept, which must be what a lock file says.
+func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
+	v, err := l.Parse("")
+	if err == nil {
+		v.Module, err = m.server.Routing.Upstream(v.Module)
+	}
+	if err != nil {
+		return err
+	}
+	p, err := watched{m.registry, m}.Package(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := p.Close(); err != nil {
+		return err
+	}
+	rec := modproxy.Record{Sum: l.Sum, Subdir: cmp.Or(l.Subdir, ".")}
+	if err := m.tell(ctx, v); err != nil || rec.Is(p.Sum, p.Subdir) {
+		return err
+	}
+	return fmt.Errorf("%w: %s is locked as %s, and is %s", modproxy.ErrChanged, v, locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir))
+}
+
+// locked is what a version is, as in a lock file.
+func locked(sum modproxy.Sum, subdir string) string {
+	return strings.TrimSuffix(string(sum)+" "+subdir, " ")
+}
+
+// found tells what a walk finds. It is called one at a time.
+func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
+	switch f.Kind {
+	case closure.Chosen:
+		m.mu.Lock()
+		if _, met := m.known[keyOf(f.Module)]; !met {
+			m.known[keyOf(f.Module)] = false
+			m.so.Left++
+		}
+		m.mu.Unlock()
+		return
+	case closure.Ready:
+		if f.Err = m.tell(ctx, f.Module); f.Err == nil {
+			return
+		}
+	}
+	n := MirrorNote{Clients: []closure.Client{f.Client}, Source: f.Source, Text: f.Err.Error()}
+	for _, step := range f.Chain {
+		n.Chain = append(n.Chain, step.String())
+	}
+	m.done(f.Module)
+	if m.check && lacks(f) {
+		n.Lacks = strings.TrimSuffix(f.Module.Module.String()+"@"+cmp.Or(f.Module.Version, f.Constraint), "@")
+	}
+	m.note(f.Kind == closure.Bypass, n)
+}
+
+// lacks reports whether what f is about can be fetched, and is not kept.
+func lacks(f closure.Found) bool {
+	_, lacks := errors.AsType[*lacking](f.Err)
+	unlisted := f.Kind == closure.Trouble && f.Module.Name != "" && f.Module.Version == "" && !errors.Is(f.Err, modproxy.ErrDenied)
+	return lacks || unlisted
+}
+
+// note notes something of a call, once for all clients.
+func (m *mirrorRun) note(bypass bool, n MirrorNote) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := fmt.Sprint(bypass, n.Chain, n.Source, n.Text)
+	if was := m.notes[key]; was != nil {
+		was.Clients = append(was.Clients, n.Clients...)
+		return
+	}
+	m.notes[key] = &note{bypass, n}
+	if bypass {
+		m.so.Bypasses++
+	} else {
+		m.so.Problems++
+	}
+}
+
+// noted returns what was noted, in the order of the calls.
+func (m *mirrorRun) noted() (lines []MirrorLine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.notes {
+		slices.Sort(n.Clients)
+		n.Clients = slices.Compact(n.Clients)
+		if n.bypass {
+			lines = append(lines, MirrorLine{Bypass: &n.MirrorNote})
+		} else {
+			lines = append(lines, MirrorLine{Problem: &n.MirrorNote})
+		}
+	}
+	about := func(l MirrorLine) *MirrorNote { return cmp.Or(l.Bypass, l.Problem) }
+	slices.SortFunc(lines, func(a, b MirrorLine) int {
+		x, y := about(a), about(b)
+		return cmp.Or(slices.Compare(x.Chain, y.Chain), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Text, y.Text))
+	})
+	return lines
+}
+
+func (m *mirrorRun) progress() Mirrored {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	so := m.so
+	so.Seconds = time.Since(m.began).Seconds()
+	return so
+}
+
+// count changes how far m has come.
+func (m *mirrorRun) count(change func(*Mirrored)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(&m.so)
+}
+
+// done tells that a version that was chosen is not left to do any more.
+func (m *mirrorRun) done(v modproxy.ModuleVersion) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was, met := m.known[keyOf(v)]; met && !was && v.Version != "" {
+		m.known[keyOf(v)] = true
+		m.so.Left--
+	}
+}
+
+func keyOf(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Folded().At(v.Version) }
+
+func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
+	select {
+	case m.lines <- line:
+	case <-ctx.Done():
+	}
+}
+
+const mirrorChunk = 256 << 10
+
+// tell tells of a package that was brought, once, and sends its bytes if they are wanted.
+func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
+	m.done(v)
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	m.mu.Lock()
+	out, told := m.brought[v], m.told[v]
+	m.told[v] = true
+	switch {
+	case told:
+	case out.Fetched:
+		m.so.Fetched++
+		m.so.Bytes += out.Size
+	default:
+		m.so.Kept++
+	}
+	m.mu.Unlock()
+	if told {
+		return nil
+	}
+	out.Data = m.sent != nil && !m.sent[out.Digest]
+	m.say(ctx, MirrorLine{Package: &out})
+	if !out.Data {
+		return ctx.Err()
+	}
+	m.sent[out.Digest] = true
+	content, err := m.registry.Package(ctx, v)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	for left := out.Size; left > 0; {
+		chunk := make([]byte, min(left, mirrorChunk))
+		if _, err := io.ReadFull(content, chunk); err != nil {
+			return fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, v, err)
+		}
+		left -= int64(len(chunk))
+		m.say(ctx, MirrorLine{Data: chunk})
+	}
+	return ctx.Err()
+}
+
+// watched gives the answers of Next, and has a run know of them.
+type watched struct {
+	Next modproxy.Registry
+	run  *mirrorRun
+}
+
+// Versions implements [modproxy.Registry].
+func (w watched) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	v, err := w.Next.Versions(ctx, m)
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	if key := keyOf(m.At("")); err == nil && !w.run.known[key] {
+		w.run.known[key] = true
+		w.run.so.Asked++
+	}
+	return v, err
+}
+
+// Location implements [modproxy.Registry].
+func (w watched) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	return w.Next.Location(ctx, v)
+}
+
+// Package implements [modproxy.Registry].
+func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := w.Next.Package(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	if _, met := w.run.brought[v]; !met {
+		w.run.brought[v] = MirroredPackage{
+			Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir, Fetched: !p.Time.Before(w.run.began),
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/static"
+)
+
+// mirror prints what becomes of what is wanted. failed is what went wrong before.
+func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFlags, failed problems) (err error) {
+	q := admin.MirrorFetch
+	if f.check {
+		q = admin.MirrorCheck
+	}
+	var site *siteWriter
+	if f.toDir != "" {
+		to, err := static.Open(f.toDir)
+		if err != nil {
+			return err
+		}
+		site, in.Content, in.Have = &siteWriter{site: to}, true, to.Has()
+	}
+	progress := newProgress(env.stderr)
+	defer progress.clear()
+	done, err := ask(ctx, env, q, in, func(line admin.MirrorLine) error {
+		if site != nil {
+			site.take(line)
+		}
+		switch {
+		case line.Data != nil:
+			return nil
+		case line.Progress != nil:
+			progress.show(mirrorText(*line.Progress))
+			return nil
+		case line.Package != nil:
+			line.Package.Data = false // nothing follows for the reader of this output
+		case line.Problem != nil, f.strict && line.Bypass != nil:
+			failed = append(failed, errors.New(noteText(cmp.Or(line.Problem, line.Bypass))))
+		}
+		progress.clear()
+		if line.Bypass != nil && !f.strict && !env.json() {
+			_, err := fmt.Fprintln(env.stderr, "past modproxy: "+noteText(line.Bypass))
+			return err
+		}
+		return env.print(line, "", mirrorLineText(line, f.check))
+	})
+	progress.clear()
+	if err != nil {
+		return err
+	}
+	if env.json() {
+		err = env.print(map[string]admin.Mirrored{"done": done}, "", "")
+	} else {
+		_, err = fmt.Fprintln(env.stderr, doneText(done, f))
+	}
+	if site != nil && err == nil {
+		err = site.finish(env, f.toDir)
+	}
+	if all, ok := errors.AsType[problems](err); ok || err == nil {
+		if failed = append(failed, all...); len(failed) > 0 {
+			return failed
+		}
+	}
+	return err
+}
+
+// mirrorLineText is a package that is kept now, or in a check what is not kept.
+func mirrorLineText(line admin.MirrorLine, check bool) string {
+	switch {
+	case check && line.Problem != nil && line.Problem.Lacks != "":
+		return line.Problem.Lacks + "\n"
+	case check || line.Package == nil:
+		return ""
+	case line.Package.Fetched:
+		return fmt.Sprintf("%s %s: fetched, %s\n", line.Package.Module, line.Package.Version, sizeText(line.Package.Size))
+	}
+	return fmt.Sprintf("%s %s: kept\n", line.Package.Module, line.Package.Version)
+}
+
+// noteText is what is to be known of a call, with where it stands, in one line.
+func noteText(n *admin.MirrorNote) string {
+	s := n.Text
+	if len(n.Chain) > 0 && !strings.Contains(s, n.Source) {
+		s = n.Source + ": " + s
+	}
+	if last := len(n.Chain) - 1; last >= 0 {
+		at := n.Chain[last]
+		if last > 0 {
+			at += " (called from " + n.Chain[0] + ")"
+		}
+		s = at + ": " + s
+	}
+	if len(n.Clients) == 1 && len(n.Chain) > 0 {
+		s += " (" + string(n.Clients[0]) + ")"
+	}
+	return printable(s)
+}
+
+// mirrorText is how far a mirror has come, in one line.
+func mirrorText(m admin.Mirrored) string {
+	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
+		count(m.Asked, "module"), count(m.Fetched, "package"), sizeText(m.Bytes), m.Kept)
+	if m.Bypasses > 0 {
+		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
+	}
+	if m.Problems > 0 {
+		s += "; " + count(m.Problems, "problem")
+	}
+	if done := m.Asked + m.Fetched + m.Kept; m.Left > 0 && done > 0 {
+		left := time.Duration(m.Seconds / float64(done) * float64(m.Left) * float64(time.Second))
+		s += fmt.Sprintf("; about %v left", max(left.Round(time.Second), time.Second))
+	}
+	return s
+}
+
+// doneText is what a mirror, or a check, has come to.
+func doneText(m admin.Mirrored, f mirrorFlags) string {
+	if !f.check {
+		return mirrorText(m)
+	}
+	s := fmt.Sprintf("%s kept", count(m.Kept+m.Fetched, "package"))
+	if m.Bypasses > 0 {
+		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
+	}
+	return s + "; " + count(m.Problems, "problem")
+}
