@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -232,15 +233,12 @@ func (x *Importer) wanted(ctx context.Context, d modproxy.Decision) (bool, error
 	switch {
 	case d.Action == modproxy.Block, d.Action == modproxy.Reject, d.Action == modproxy.Deprecate && d.Reason != "":
 		return true, nil
-	case !x.AllDecisions, d.Action != modproxy.Approve && was == nil:
+	case !x.AllDecisions:
 		return false, nil
+	case d.Action != modproxy.Approve: // it ends what came from the other side, and nothing else
+		return was != nil && strings.HasPrefix(was.By, By), nil
 	}
-	for _, o := range others {
-		if stands(o) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return !slices.ContainsFunc(others, stands), nil
 }
 
 // take takes the versions of a package, and adds their entries to listed.

@@ -1,0 +1,262 @@
+package bundle_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
+)
+
+// What is exported on one side is what the other has, under records and times of the first, and nothing comes twice.
+func TestImport(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(network.At("1.1.0+b1"), "two")
+	a.keep(subnet.At("0.1.0"), "one") // the same bytes
+	a.decide(network, modproxy.Deprecate, "< 1.1.0", 1)
+	first := a.export(nil)
+	b.wantTake(a, first, "decided added added added")
+	want := b.state()
+	b.wantTake(a, first, "kept kept kept")
+	if got := b.state(); got != want {
+		t.Errorf("after another import:\n%s\nwant\n%s", got, want)
+	}
+	if !slices.Equal(b.kept(), a.kept()) {
+		t.Errorf("kept: %v", b.kept())
+	}
+	rec, err := b.log.Lookup(t.Context(), network.At("1.0.0"))
+	if err != nil || !rec.Time.Equal(long) || rec.Source.URL != "https://git.example.com/acme.git" {
+		t.Errorf("record %v, %v", rec, err)
+	}
+	if s, err := b.sights.Sight(t.Context(), network); err != nil || !s.Since("1.1.0").Equal(long) {
+		t.Errorf("sight %v, %v", s, err)
+	}
+	v, err := b.cache.Versions(t.Context(), network)
+	if err != nil || len(v.List) != 2 {
+		t.Errorf("versions %v, %v", v, err)
+	}
+	temps(t, b.dir)
+	tr := tar.NewReader(bytes.NewReader(first))
+	var names []string
+	for h, err := tr.Next(); err != io.EOF; h, err = tr.Next() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != "manifest index 000001.json 000001.tar.gz 000002.json 000002.tar.gz" {
+		t.Errorf("tar: %s", got)
+	}
+}
+
+// The same selection of the same ledger makes the same bytes, also when the ledger has grown meanwhile.
+func TestDeterministic(t *testing.T) {
+	a := newSide(t)
+	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		a.keep(network.At(v), v)
+	}
+	selected := a.kept()
+	first := a.export(nil, selected...)
+	a.keep(network.At("2.0.0"), "later")
+	a.keep(subnet.At("1.0.0"), "1.1.0")
+	if again := a.export(nil, selected...); !bytes.Equal(again, first) {
+		t.Error("another bundle of the same selection")
+	}
+	if other := a.export(nil); bytes.Equal(other, first) {
+		t.Error("the same bundle of another selection")
+	}
+}
+
+// A chain is imported in its order. Each bundle has what is new, and says what came before.
+func TestChain(t *testing.T) {
+	a, b, late := newSide(t), newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(subnet.At("1.0.0"), "not selected at first")
+	one := a.export(nil, network.At("1.0.0"))
+	a.keep(network.At("2.0.0"), "two")
+	two := a.export(a.head(one))
+	a.keep(network.At("3.0.0"), "three")
+	three := a.export(a.head(two))
+	h := a.head(three)
+	if h.Sequence() != 3 || h.Count() != 1 || len(h.Index.Before) != 3 || h.Chain() != a.head(one).ID || a.head(two).Count() != 2 {
+		t.Errorf("head %+v", h)
+	}
+	b.wantTake(a, one, "added")
+	missing := func(s *side, bundle []byte, number, id string) {
+		t.Helper()
+		before := s.state()
+		_, err := s.take(a, bundle)
+		if !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), number+" ("+id+") is missing") {
+			t.Errorf("without bundle %s: %v", number, err)
+		}
+		if s.state() != before {
+			t.Error("something was taken")
+		}
+	}
+	missing(b, three, "2", a.head(two).ID.String())
+	missing(late, two, "1", a.head(one).ID.String())
+	b.wantTake(a, two, "added added")
+	b.wantTake(a, three, "added")
+	b.wantTake(a, two, "kept kept") // which is known, and brings back what is gone
+	b.wantTake(a, three, "kept")
+	if !slices.Equal(b.kept(), a.kept()) {
+		t.Errorf("kept: %v", b.kept())
+	}
+	if _, err := b.cache.Discard(t.Context(), network.At("2.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	b.wantTake(a, three, "kept absent")
+	b.wantTake(a, two, "added kept")
+
+	// What continues bundle 2 in another way is older than bundle 3, and what continues another bundle 3 is a fork.
+	a.keep(network.At("4.0.0"), "four")
+	other := a.export(a.head(two))
+	if _, err := b.take(a, other); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "it is older than bundle 3 ("+h.ID.String()) {
+		t.Errorf("another bundle 3: %v", err)
+	}
+	fork := a.export(a.head(other))
+	if _, err := b.take(a, fork); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "forked") {
+		t.Errorf("a bundle 4 of another bundle 3: %v", err)
+	}
+}
+
+// A chain may begin anew, and not with what is older than what was imported.
+func TestNewChain(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	old := a.export(nil)
+	a.keep(network.At("2.0.0"), "two")
+	b.wantTake(a, a.export(nil), "added added")
+	if _, err := b.take(a, old); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "--new-chain") {
+		t.Errorf("an older one: %v", err)
+	}
+	x := b.importer(a)
+	x.NewChain = true
+	if got, err := states(x, t.Context(), old); err != nil || got != "kept" {
+		t.Errorf("--new-chain: %q, %v", got, err)
+	}
+	a.keep(network.At("3.0.0"), "three")
+	b.wantTake(a, a.export(nil), "kept kept added")
+}
+
+// What is recorded here as something else is refused, and the rest is taken. What is accepted here comes with the next import.
+func TestRecordedOtherwise(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	b.keep(network.At("1.0.0"), "ours")
+	a.keep(network.At("1.0.0"), "theirs")
+	a.keep(network.At("2.0.0"), "two")
+	one := a.export(nil)
+	b.wantTake(a, one, "refused added")
+	p, err := b.cache.Package(t.Context(), network.At("1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	theirs, err := a.log.Lookup(t.Context(), network.At("1.0.0"))
+	if err != nil || p.Sum == theirs.Sum {
+		t.Fatalf("what was recorded is another one now: %v", err)
+	}
+	drifts := 0
+	for d, err := range b.log.Drifts(t.Context()) {
+		if drifts++; err != nil || d.Offered != theirs.Sum {
+			t.Errorf("drift %v, %v", d, err)
+		}
+	}
+	if drifts != 1 {
+		t.Errorf("%d observations", drifts)
+	}
+	a.keep(network.At("3.0.0"), "three")
+	b.wantTake(a, a.export(a.head(one)), "added absent") // the chain goes on
+	theirs.Reason = "we have looked"
+	if err := b.log.Accept(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	b.wantTake(a, one, "added kept")
+
+	// What the other side has accepted is a first sight here, and no acceptance where it is something else.
+	a.accept(network.At("2.0.0"), "what they accepted")
+	again := newSide(t)
+	again.wantTake(a, a.export(nil), "added added added")
+	if rec, err := again.log.Lookup(t.Context(), network.At("2.0.0")); err != nil || rec.Reason != "" {
+		t.Errorf("record %+v, %v", rec, err)
+	}
+	b.wantTake(a, a.export(nil), "kept refused kept")
+
+	// Nothing is written when there is nothing to export.
+	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, Sights: a.sights}
+	var none bytes.Buffer
+	_, err = x.Export(t.Context(), &none, []modproxy.ModuleVersion{network.At("9.0.0")}, nil, func(modproxy.ModuleVersion, error) {})
+	if !errors.Is(err, modproxy.ErrNotFound) || none.Len() > 0 {
+		t.Errorf("nothing is exported: %v, %d bytes", err, none.Len())
+	}
+}
+
+// Decisions of the other side refuse here, too, end nothing that refuses here, and come once.
+func TestDecisions(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(subnet.At("1.0.0"), "two")
+	b.decide(network, modproxy.Reject, "1.0.0", 1)
+	b.decide(subnet, modproxy.Block, "< 2.0.0", 2)
+	a.decide(network, modproxy.Approve, "1.0.0", 3)
+	a.decide(subnet, modproxy.Block, "< 2", 4) // takes the place of nothing that was made here
+	a.decide(subnet, modproxy.Unblock, "< 2", 5)
+	a.decide(subnet, modproxy.Block, "0.9.0", 6)
+	one := a.export(nil, a.kept()...)
+	x := b.importer(a)
+	if got, err := states(x, t.Context(), one); err != nil || got != "decided added added" {
+		t.Errorf("import: %q, %v", got, err)
+	}
+	x.AllDecisions = true
+	if got, err := states(x, t.Context(), one); err != nil || got != "kept kept" {
+		t.Errorf("all decisions: %q, %v", got, err)
+	}
+	list, _, err := b.log.Decisions(t.Context(), 0)
+	if err != nil || len(list) != 3 || list[2].By != bundle.By+"operator" || list[2].Versions != "0.9.0" {
+		t.Errorf("decisions %+v, %v", list, err)
+	}
+	for _, v := range []modproxy.ModuleVersion{network.At("1.0.0"), subnet.At("1.0.0"), subnet.At("0.9.0")} {
+		d, err := b.gate.Decisions(t.Context(), v)
+		if err != nil || d.Block == nil && (d.Review == nil || d.Review.Action != modproxy.Reject) {
+			t.Errorf("%s: %+v, %v", v, d, err)
+		}
+	}
+	// What came from there is ended from there, if all decisions are taken over.
+	a.decide(subnet, modproxy.Unblock, "0.9.0", 7)
+	two := a.export(a.head(one))
+	b.wantTake(a, two, "")
+	if got, err := states(x, t.Context(), two); err != nil || got != "decided" {
+		t.Errorf("all decisions of the second: %q, %v", got, err)
+	}
+	// An unblock here stays, whatever is imported again.
+	b.decide(subnet, modproxy.Block, "0.9.0", 8)
+	b.decide(subnet, modproxy.Unblock, "0.9.0", 9)
+	if got, err := states(b.importer(a), t.Context(), one); err != nil || got != "kept kept" {
+		t.Errorf("again: %q, %v", got, err)
+	}
+}
+
+// A bundle for which there is no room is refused before anything is taken, and nothing is evicted for it.
+func TestNoRoom(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	b.keep(subnet.At("1.0.0"), "here")
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(network.At("2.0.0"), "two")
+	kept, _ := b.store.Usage()
+	small := newSide(t)
+	small.store.MaxSize = kept + kept/2
+	small.keep(subnet.At("1.0.0"), "here")
+	before := small.state()
+	if got, err := small.take(a, a.export(nil)); !errors.As(err, new(*modproxy.NoSpace)) || got != "" {
+		t.Errorf("import: %q, %v", got, err)
+	}
+	if small.state() != before {
+		t.Error("something has changed")
+	}
+}

@@ -1,0 +1,232 @@
+package bundle_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+var (
+	network = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"}
+	subnet  = modproxy.Module{Host: "registry.example.com:8443", Namespace: "acme", Name: "subnet", System: "aws"}
+	long    = time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+// A side is what a proxy on one side of the gap has.
+type side struct {
+	t      testing.TB
+	dir    string
+	log    *ledger.Log
+	store  *store.Store
+	cache  *cache.Registry
+	sights *sights.Registry
+	gate   *policy.Gate
+}
+
+func newSide(t testing.TB) *side {
+	t.Helper()
+	s := &side{t: t, dir: t.TempDir()}
+	index, err := disk.Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.log, err = ledger.Open(s.dir + "/ledger"); err != nil {
+		t.Fatal(err)
+	}
+	s.store = &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index}
+	s.cache = &cache.Registry{Store: s.store, Ledger: s.log}
+	s.sights = &sights.Registry{Records: s.store.Records}
+	s.gate = &policy.Gate{Ledger: s.log, Sights: s.sights}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(s.cache.Close(ctx), s.log.Close(), s.store.Close(ctx), index.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// packed returns a package of one file.
+func (s *side) packed(content string) *modproxy.Package {
+	s.t.Helper()
+	b, err := pack.New(s.dir, pack.Limits{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer b.Close()
+	var text bytes.Buffer
+	err = b.File("main.tf", false, strings.NewReader(content))
+	made, errPack := b.Pack(&text, "")
+	if err := errors.Join(err, errPack); err != nil {
+		s.t.Fatal(err)
+	}
+	return &modproxy.Package{
+		ReadSeekCloser: nopCloser{bytes.NewReader(text.Bytes())}, Digest: sha256.Sum256(text.Bytes()), Size: int64(text.Len()), Sum: made.Sum, Time: long,
+	}
+}
+
+// keep records a version with one file of that content, and keeps its package.
+func (s *side) keep(v modproxy.ModuleVersion, content string) {
+	s.t.Helper()
+	p := s.packed(content)
+	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Source: modproxy.Source{URL: "https://git.example.com/acme.git"}}
+	if err := errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// accept has a version be something else from now on, and keeps that.
+func (s *side) accept(v modproxy.ModuleVersion, content string) {
+	s.t.Helper()
+	p := s.packed(content)
+	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Reason: "they have looked"}
+	if err := errors.Join(s.log.Accept(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+type nopCloser struct{ *bytes.Reader }
+
+func (nopCloser) Close() error { return nil }
+
+// decide makes a decision, at a time of its own.
+func (s *side) decide(m modproxy.Module, action modproxy.Action, versions string, minute int) {
+	s.t.Helper()
+	d := modproxy.Decision{Module: m, Action: action, Versions: versions, By: "operator", Time: long.Add(time.Duration(minute) * time.Minute), Reason: "because"}
+	if err := errors.Join(s.log.Decide(s.t.Context(), d), s.gate.Follow(s.t.Context())); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// kept returns what is kept, in order.
+func (s *side) kept() (list []modproxy.ModuleVersion) {
+	s.t.Helper()
+	for l, err := range s.cache.List(s.t.Context(), modproxy.Module{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		list = append(list, l.ModuleVersion)
+	}
+	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// export exports versions, or all that is kept.
+func (s *side) export(since *bundle.Head, versions ...modproxy.ModuleVersion) []byte {
+	s.t.Helper()
+	if versions == nil {
+		versions = s.kept()
+	}
+	decisions, _, err := s.log.Decisions(s.t.Context(), 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var b bytes.Buffer
+	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, Sights: s.sights, Since: since}
+	if _, err := x.Export(s.t.Context(), &b, versions, decisions, func(v modproxy.ModuleVersion, why error) {
+		s.t.Logf("%s is not exported: %v", v, why)
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// importer takes what the ledgers of others have signed.
+func (s *side) importer(others ...*side) *bundle.Importer {
+	s.t.Helper()
+	return &bundle.Importer{Trust: s.trust(others...), Ledger: s.log, Cache: s.cache, Sights: s.sights, Gate: s.gate, Scratch: s.dir}
+}
+
+func (s *side) trust(others ...*side) note.Verifiers {
+	var keys []string
+	for _, o := range others {
+		keys = append(keys, o.log.VerifierKey())
+	}
+	v, err := ledger.Verifiers(keys...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// take imports a bundle of another side, and returns what became of what, a word each.
+func (s *side) take(from *side, b []byte) (string, error) {
+	s.t.Helper()
+	return states(s.importer(from), s.t.Context(), b)
+}
+
+func states(x *bundle.Importer, ctx context.Context, b []byte) (string, error) {
+	var words []string
+	_, err := x.Import(ctx, bytes.NewReader(b), func(i bundle.Item) { words = append(words, string(i.State)) })
+	return strings.Join(words, " "), err
+}
+
+// wantTake imports a bundle, which must go well.
+func (s *side) wantTake(from *side, b []byte, want string) {
+	s.t.Helper()
+	if got, err := s.take(from, b); err != nil || got != want {
+		s.t.Errorf("import: %q, %v; want %q", got, err, want)
+	}
+}
+
+// head reads the head of a bundle.
+func (s *side) head(b []byte) *bundle.Head {
+	s.t.Helper()
+	r, err := bundle.NewReader(bytes.NewReader(b), s.trust(s))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Head
+}
+
+// state says all that a side has: records of the ledger, and packages with their content.
+func (s *side) state() string {
+	s.t.Helper()
+	var b strings.Builder
+	for rec, err := range s.log.All(s.t.Context()) {
+		fmt.Fprintln(&b, rec, err)
+	}
+	list, _, err := s.log.Decisions(s.t.Context(), 0)
+	fmt.Fprintln(&b, list, err)
+	for _, v := range s.kept() {
+		p, err := s.cache.Package(s.t.Context(), v)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		sum, err := pack.Verify(p, pack.Limits{})
+		fmt.Fprintln(&b, v, sum, sum == p.Sum, errors.Join(err, p.Close()))
+	}
+	return b.String()
+}
+
+func temps(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package bundle_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
+)
+
+// twoPackages makes a bundle of two packages.
+func twoPackages(t testing.TB) (*side, []byte) {
+	a := newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(subnet.At("1.0.0"), "two")
+	a.decide(network, modproxy.Deprecate, "", 1)
+	return a, a.export(nil)
+}
+
+// read reads a whole bundle.
+func read(b []byte, trust note.Verifiers) error {
+	r, err := bundle.NewReader(bytes.NewReader(b), trust)
+	for err == nil {
+		_, err = r.Next()
+	}
+	return err
+}
+
+// No byte of a bundle can be another one, and none can be missing.
+func TestEveryByte(t *testing.T) {
+	a, whole := twoPackages(t)
+	trust := a.trust(a)
+	if err := read(whole, trust); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	refused := func(what string, at int, b []byte) {
+		t.Helper()
+		err := read(b, trust)
+		if !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrDenied) {
+			t.Fatalf("%s at byte %d of %d: %v", what, at, len(whole), err)
+		}
+		if strings.ContainsAny(err.Error(), "\n\x00") || len(err.Error()) > 500 {
+			t.Fatalf("%s at byte %d: not a line: %q", what, at, err)
+		}
+		// Where all is in memory, a file is read in another way, up to the packages themselves.
+		if _, err := bundle.Open(bytes.NewReader(b), int64(len(b)), trust); err == nil && what != "flipped" {
+			t.Fatalf("%s at byte %d: it is opened", what, at)
+		}
+	}
+	for at := range whole {
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 1 << (at % 8)
+		refused("flipped", at, flipped)
+	}
+	for at := range whole {
+		refused("cut", at, whole[:at])
+	}
+	refused("more", len(whole), append(bytes.Clone(whole), 0))
+	refused("more", len(whole), append(bytes.Clone(whole), make([]byte, 512)...))
+}
+
+// An import of what was changed anywhere takes nothing but what is as it was, and the whole bundle completes it.
+func TestImportChanged(t *testing.T) {
+	a, whole := twoPackages(t)
+	want := newSide(t)
+	want.wantTake(a, whole, "decided added added")
+	for at := 100; at < len(whole); at += 397 {
+		b := newSide(t)
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 0x20
+		if _, err := b.take(a, flipped); err == nil {
+			t.Fatalf("byte %d: it was taken", at)
+		}
+		for range b.log.Bundles(t.Context()) {
+			t.Fatalf("byte %d: the ledger has it", at)
+		}
+		b.state() // which reads what there is
+		if _, err := b.take(a, whole[:at]); err == nil || !strings.Contains(err.Error(), "cut off") && at >= 512 {
+			t.Fatalf("cut at byte %d: %v", at, err)
+		}
+		if _, err := b.take(a, whole); err != nil || b.state() != want.state() {
+			t.Fatalf("byte %d: then the whole: %v\n%s\nwant\n%s", at, err, b.state(), want.state())
+		}
+		temps(t, b.dir)
+	}
+}
+
+// files splits a bundle into its files, with their headers and what fills them.
+func files(t *testing.T, b []byte) (list [][]byte) {
+	r := bytes.NewReader(b)
+	tr := tar.NewReader(r)
+	begin := 0
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := len(b) - r.Len() + int(h.Size+511)/512*512
+		list = append(list, b[begin:end])
+		begin = end
+	}
+}
+
+func TestForeignFiles(t *testing.T) {
+	a, whole := twoPackages(t)
+	is := files(t, whole)
+	ending := make([]byte, 1024)
+	foreign := func(h tar.Header) []byte {
+		var b bytes.Buffer
+		if err := tar.NewWriter(&b).WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	size := int64(len(is[3]) / 512 * 512)
+	for what, list := range map[string][][]byte{
+		"packages in another order":    {is[0], is[1], is[4], is[5], is[2], is[3]},
+		"a package before its facts":   {is[0], is[1], is[3], is[2], is[4], is[5]},
+		"an index before the manifest": {is[1], is[0], is[2], is[3], is[4], is[5]},
+		"a package twice":              {is[0], is[1], is[2], is[3], is[2], is[3], is[4], is[5]},
+		"a package too few":            {is[0], is[1], is[2], is[3]},
+		"one more":                     {is[0], is[1], is[2], is[3], is[4], is[5], is[5]},
+		"two manifests":                {is[0], is[0], is[1], is[2], is[3], is[4], is[5]},
+		"a path":                       {is[0], is[1], foreign(tar.Header{Name: "../../000001.json", Size: 1, Mode: 0o644}), is[2]},
+		"a link":                       {is[0], is[1], foreign(tar.Header{Name: "000001.json", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), is[2]},
+		"a directory":                  {is[0], is[1], foreign(tar.Header{Name: "000001/", Typeflag: tar.TypeDir}), is[2]},
+		"a PAX header":                 {is[0], is[1], foreign(tar.Header{Name: "000001.json", Format: tar.FormatPAX, PAXRecords: map[string]string{"a.b": "c"}}), is[2]},
+		"a huge file":                  {is[0], is[1], is[2], foreign(tar.Header{Name: "000001.tar.gz", Size: 7 << 30, Mode: 0o644}), is[3]},
+		"another owner":                {is[0], is[1], is[2], foreign(tar.Header{Name: "000001.tar.gz", Size: size, Mode: 0o644, Uname: "root"}), is[3]},
+		"nothing":                      {},
+		"a manifest alone":             {is[0]},
+	} {
+		b := newSide(t)
+		if _, err := b.take(a, append(bytes.Join(list, nil), ending...)); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A bundle counts by the key that has signed it.
+func TestAnotherKey(t *testing.T) {
+	a, whole := twoPackages(t)
+	b, other := newSide(t), newSide(t)
+	before := b.state()
+	_, err := b.take(other, whole)
+	var untrusted *bundle.Untrusted
+	if !errors.As(err, &untrusted) || !strings.HasPrefix(a.log.VerifierKey(), untrusted.Signer) || !errors.Is(err, modproxy.ErrDenied) {
+		t.Errorf("signed by another: %v", err)
+	}
+	if _, err := states(b.importer(), t.Context(), whole); !errors.As(err, &untrusted) {
+		t.Errorf("nobody is trusted: %v", err)
+	}
+	if b.state() != before {
+		t.Error("something was taken")
+	}
+	// The head of a tree, which the same key has signed, is no manifest.
+	var head bytes.Buffer
+	if err := a.log.Export(&head); err != nil {
+		t.Fatal(err)
+	}
+	signed, _, _ := bytes.Cut(head.Bytes()[bytes.IndexByte(head.Bytes(), '\n')+1:], []byte("modproxy ledger"))
+	var forged bytes.Buffer
+	tw := tar.NewWriter(&forged)
+	tw.WriteHeader(&tar.Header{Name: "manifest", Size: int64(len(signed)), Mode: 0o644, Format: tar.FormatUSTAR})
+	tw.Write(signed)
+	tw.Close()
+	if _, err := b.take(a, forged.Bytes()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "not one of a bundle") {
+		t.Errorf("the head of a tree: %v", err)
+	}
+	// A bundle of another ledger is none to continue.
+	other.keep(network.At("1.0.0"), "one")
+	x := bundle.Exporter{Registry: other.cache, Ledger: other.log, Sights: other.sights, Since: a.head(whole)}
+	if _, err := x.Export(t.Context(), io.Discard, other.kept(), nil, nil); !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("since a bundle of another ledger: %v", err)
+	}
+}
+
+// forge signs a bundle again after a change.
+func forge(t testing.TB, a *side, b []byte, change func(*bundle.Manifest, *bundle.Index, []*bundle.Facts, [][]byte)) []byte {
+	t.Helper()
+	r, err := bundle.NewReader(bytes.NewReader(b), a.trust(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, index := r.Manifest, r.Index
+	var facts []*bundle.Facts
+	var packages [][]byte
+	for range index.Packages {
+		e, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := io.ReadAll(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts, packages = append(facts, &e.Facts), append(packages, p)
+	}
+	change(&m, index, facts, packages)
+	var texts [][]byte
+	for i := range index.Packages {
+		text, err := json.Marshal(facts[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+		index.Packages[i].Facts = bundle.Content{Size: int64(len(text)), Digest: sha256.Sum256(text)}
+		index.Packages[i].Package = bundle.Content{Size: int64(len(packages[i])), Digest: sha256.Sum256(packages[i])}
+	}
+	var out bytes.Buffer
+	w, err := bundle.NewWriter(&out, a.log, m, index)
+	for i := 0; i < len(texts) && err == nil; i++ {
+		err = w.Add(texts[i], bytes.NewReader(packages[i]))
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A signature does not make what a bundle says true.
+func TestLies(t *testing.T) {
+	a, whole := twoPackages(t)
+	a.keep(network.At("3.0.0"), "three")
+	number, text, err := a.log.Number(network.At("3.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*bundle.Manifest, *bundle.Index, []*bundle.Facts, [][]byte){
+		"a record without proof": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Proof = nil },
+		"another number":         func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Number++ },
+		"a number of no entry":   func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Number = -1 },
+		"a record behind the tree": func(_ *bundle.Manifest, ix *bundle.Index, f []*bundle.Facts, _ [][]byte) {
+			f[0].Versions[0].Number, f[0].Versions[0].Record = number, string(text)
+			ix.Packages[0].Versions[0] = bundle.Version{ModuleVersion: network.At("3.0.0")}
+		},
+		"a changed record": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
+			f[0].Versions[0].Record = strings.Replace(f[0].Versions[0].Record, "2025", "2024", 1)
+		},
+		"a record of another version": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
+			f[0].Versions[0] = f[1].Versions[0]
+		},
+		"facts about nothing": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions = nil },
+		"a directory elsewhere": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
+			f[0].Versions[0].Subdir = "../x"
+		},
+		"another tree": func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { m.Hash[0]++ },
+		"no tree":      func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { m.Tree = 0 },
+		"another sum": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
+			ix.Packages[0].Sum = ix.Packages[1].Sum
+		},
+		"a version twice": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
+			ix.Packages[0].Versions[0] = ix.Packages[1].Versions[0]
+		},
+		"a bundle that there was not": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
+			ix.Before = []bundle.Before{{Version: bundle.Version{ModuleVersion: network.At("0.1.0")}, Sum: ix.Packages[0].Sum, Bundle: 1}}
+		},
+		"no decision": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) { ix.Decisions[0] += "x" },
+	} {
+		b := newSide(t)
+		if got, err := b.take(a, forge(t, a, whole, change)); !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrDenied) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+		if kept := b.kept(); len(kept) > 0 && what != "another tree" {
+			for _, v := range kept { // what came before the lie is true
+				if v != network.At("1.0.0") {
+					t.Errorf("%s: %v is kept", what, kept)
+				}
+			}
+		}
+	}
+	// A package that is another than its record says is refused by itself.
+	for what, change := range map[string]func([][]byte){
+		"another package": func(p [][]byte) { p[0] = p[1] },
+		"no package":      func(p [][]byte) { p[0] = []byte("nothing") },
+	} {
+		b := newSide(t)
+		lie := forge(t, a, whole, func(_ *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, p [][]byte) { change(p) })
+		b.wantTake(a, lie, "decided refused added")
+		if _, err := b.log.Lookup(t.Context(), network.At("1.0.0")); err == nil {
+			t.Errorf("%s: it is recorded", what)
+		}
+	}
+	// The tree of the other side only grows.
+	b := newSide(t)
+	b.wantTake(a, whole, "decided added added")
+	next := a.export(a.head(whole))
+	for what, change := range map[string]func(m *bundle.Manifest){
+		"no proof":     func(m *bundle.Manifest) { m.Proof = nil },
+		"another hash": func(m *bundle.Manifest) { m.Hash[0]++ },
+		"another size": func(m *bundle.Manifest) { m.Tree++ },
+	} {
+		lie := forge(t, a, next, func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { change(m) })
+		if got, err := b.take(a, lie); !errors.Is(err, modproxy.ErrDenied) || got != "" {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	b.wantTake(a, next, "added")
+}
+
+// What a bundle has that its key has signed ends no reader, and what is read is what was written.
+func FuzzReader(f *testing.F) {
+	a, whole := twoPackages(f)
+	trust := a.trust(a)
+	r, err := bundle.NewReader(bytes.NewReader(whole), trust)
+	if err != nil {
+		f.Fatal(err)
+	}
+	index, _ := json.Marshal(r.Index)
+	manifest, _ := json.Marshal(r.Manifest)
+	e, err := r.Next()
+	if err != nil {
+		f.Fatal(err)
+	}
+	facts, _ := json.Marshal(e.Facts)
+	f.Add(manifest, index, facts, whole)
+	f.Add([]byte(`{"tree":1}`), []byte(`{"packages":[{"package":{"size":-1}}]}`), []byte("{}"), whole[:700])
+	f.Fuzz(func(t *testing.T, manifest, index, facts, raw []byte) {
+		if err := read(raw, trust); err == io.EOF && !bytes.Equal(raw, whole) {
+			t.Fatal("a forged bundle")
+		}
+		var m bundle.Manifest
+		var ix bundle.Index
+		if json.Unmarshal(manifest, &m) != nil || json.Unmarshal(index, &ix) != nil {
+			return
+		}
+		for i := range ix.Packages {
+			p := &ix.Packages[i]
+			p.Facts, p.Package = bundle.Content{Size: int64(len(facts)), Digest: sha256.Sum256(facts)}, bundle.Content{Size: 1, Digest: sha256.Sum256([]byte("x"))}
+		}
+		var b bytes.Buffer
+		w, err := bundle.NewWriter(&b, a.log, m, &ix)
+		if err != nil {
+			return
+		}
+		for range ix.Packages {
+			if err := w.Add(facts, strings.NewReader("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err = read(b.Bytes(), trust)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, modproxy.ErrInvalid) {
+			t.Fatalf("read: %v", err)
+		}
+		opened, errOpen := bundle.Open(bytes.NewReader(b.Bytes()), int64(b.Len()), trust)
+		if errOpen == nil && !errors.Is(err, io.EOF) {
+			t.Fatalf("it is opened, and read: %v", err)
+		}
+		if errOpen == nil {
+			for _, p := range opened.Index.Packages {
+				for _, v := range p.Versions {
+					if _, err := opened.Location(t.Context(), v.ModuleVersion); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	})
+}
