@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -62,6 +63,25 @@ type MirrorNote struct {
 	Text    string           `json:"text"`
 	// Lacks is what fetches what is not kept, as an argument of "modproxy mirror". It is empty if nothing does.
 	Lacks string `json:"lacks,omitempty"`
+}
+
+// String returns n in one line, with where it stands.
+func (n *MirrorNote) String() string {
+	s := n.Text
+	if len(n.Chain) > 0 && !strings.Contains(s, n.Source) {
+		s = n.Source + ": " + s
+	}
+	if last := len(n.Chain) - 1; last >= 0 {
+		at := n.Chain[last]
+		if last > 0 {
+			at += " (called from " + n.Chain[0] + ")"
+		}
+		s = at + ": " + s
+	}
+	if len(n.Clients) == 1 && len(n.Chain) > 0 {
+		s += " (" + string(n.Clients[0]) + ")"
+	}
+	return s
 }
 
 // Mirrored is how far a mirror has come.

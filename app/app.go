@@ -75,7 +75,8 @@ type App struct {
 	missing    *requests.Log         // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
-	restartFor []string              // the keys of which was said that they count from the next start
+	mirrors    mirrors
+	restartFor []string // the keys of which was said that they count from the next start
 	log        *zap.Logger
 	flush      func() // of the log
 
@@ -163,6 +164,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
 	idle.Go(func() { a.recheck.Run(idling) })
+	idle.Go(func() { a.runMirrors(idling) })
 	idle.Go(func() { a.followRules(idling, reload) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })

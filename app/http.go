@@ -150,6 +150,7 @@ func (p process) Problems() []proxy.Problem {
 		{State: "no new version is recorded", Err: a.Ledger.Failed(), Minor: a.config.Offline},
 		{State: "no client can be identified", Err: a.authReady()},
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
+		{State: "not all is mirrored", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
 		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
 	} {
 		if problem.Err != nil {

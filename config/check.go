@@ -71,6 +71,12 @@ func (c *Config) check() Error {
 		k.failIf(!password && s.Username == "" && s.SSHKeyFile == "", at, "want a password or an SSH key")
 		k.failIf((s.SSHKeyFile == "") != (s.KnownHostsFile == ""), at, "want both ssh_key_file and known_hosts_file, or neither")
 	}
+	for i, m := range c.Mirror {
+		at := fmt.Sprintf("mirror[%d]", i)
+		set := slices.DeleteFunc([]string{m.Dir, m.List, m.Lock}, func(s string) bool { return s == "" })
+		k.failIf(len(set) != 1, at, "want one of dir, list and lock")
+		k.failIf(m.Every != 0 && m.Every < time.Minute, at+".every", "must be at least 1m")
+	}
 	k.reach()
 	k.failIf(c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute, "ledger.recheck", "must be 0s or at least 1m")
 	k.failIf(c.Cache.MaxStale < c.Cache.Fresh, "cache.max_stale", "must not be less than cache.fresh")

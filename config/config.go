@@ -10,6 +10,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"os"
 	"time"
@@ -60,6 +61,8 @@ type Config struct {
 	Fetch       Fetch        `yaml:"fetch"`
 	Bundle      Bundle       `yaml:"bundle"`
 	Limits      Limits       `yaml:"limits"`
+	// Mirror is what is fetched before anybody asks for it, at the start and again after some time, as by "modproxy mirror".
+	Mirror []Mirror `yaml:"mirror"`
 	// Offline makes this proxy answer from what it has and ask nobody: no registry, no forge, no issuer, no name server.
 	// Nothing is evicted then, as nothing would bring it back.
 	Offline bool `yaml:"offline" flag:"offline" usage:"answer from what is kept, and ask nobody"`
@@ -264,6 +267,24 @@ type Bundle struct {
 	// bundles are made.
 	Keys []string `yaml:"keys"`
 }
+
+// Mirror is what is mirrored: one of dir, list and lock.
+type Mirror struct {
+	// Dir is the directory of a configuration, of which all that it installs is fetched.
+	Dir string `yaml:"dir" example:"/srv/infrastructure/live"`
+	// List is a file with a module address in each line, or one with a version constraint: ADDRESS@CONSTRAINT.
+	List string `yaml:"list"`
+	// Lock is a file that "modproxy lock" wrote. What it lists is fetched, and nothing else.
+	Lock string `yaml:"lock"`
+	// Every is how long after a mirror has ended it begins again: 24h if it is not set, and at least 1m.
+	Every time.Duration `yaml:"every" example:"24h"`
+}
+
+// Name names m among the mirrors of a configuration, for people.
+func (m Mirror) Name() string { return cmp.Or(m.Dir, m.List, m.Lock) }
+
+// Interval returns the value of Every, or what counts if it is not set.
+func (m Mirror) Interval() time.Duration { return cmp.Or(m.Every, 24*time.Hour) }
 
 // Limits are limits on clients. What exceeds a limit waits, or is told to come back.
 type Limits struct {

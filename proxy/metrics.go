@@ -35,6 +35,8 @@ type Metrics struct {
 
 	refused *prometheus.CounterVec
 
+	mirrored, mirrorProblems *prometheus.GaugeVec
+
 	answers sync.Map // by answerKey, *answerCounters: to find them among the above takes longer than to count
 }
 
@@ -70,6 +72,11 @@ func NewMetrics() *Metrics {
 		m.ledger.WithLabelValues(event) // so that an alert sees the zero before the one
 	}
 	m.refused = counter("policy_refused_total", "Answers that the policy refused, by outcome; in audit mode those that it would refuse.", "outcome", "mode")
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return m.add.NewGaugeVec(prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}, []string{"mirror"})
+	}
+	m.mirrored = gauge("mirrored_timestamp_seconds", "When a mirror of the configuration has last ended, in seconds since 1970.")
+	m.mirrorProblems = gauge("mirror_problems", "What was not kept when a mirror of the configuration has last ended, or not known.")
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
 	m.seconds = m.add.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
@@ -126,6 +133,12 @@ func (m *Metrics) Refused(outcome string, audit bool) {
 		mode = "audit"
 	}
 	m.refused.WithLabelValues(outcome, mode).Inc()
+}
+
+// Mirrored tells that a mirror has ended, with so many problems.
+func (m *Metrics) Mirrored(mirror string, problems int) {
+	m.mirrored.WithLabelValues(mirror).SetToCurrentTime()
+	m.mirrorProblems.WithLabelValues(mirror).Set(float64(problems))
 }
 
 // MeasurePolicy adds whether the rules in force are those of the files.

@@ -137,16 +137,22 @@ func (env *environment) variable(name string) string {
 	return ""
 }
 
+// host returns the hostname of modules without one: of the first upstream, or none with --server.
+func (env *environment) host() (string, error) {
+	c, err := env.settings()
+	if err != nil || c == nil {
+		return "", err
+	}
+	return c.DefaultHost(), nil
+}
+
 // chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
-	c, err := env.settings()
+	host, err := env.host()
 	if err != nil || len(args) == 0 {
 		return v, err
 	}
-	host, n := "", admin.Name{Module: args[0]}
-	if c != nil {
-		host = c.DefaultHost()
-	}
+	n := admin.Name{Module: args[0]}
 	if len(args) > 1 {
 		if n.Version = args[1]; n.Version == "" {
 			return v, misuse{errors.New("VERSION is empty")}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
@@ -51,16 +52,18 @@ Exit code 1 means that something that ADDRESS or --lock names is not in the bund
 			}
 			in := admin.Export{}
 			for _, arg := range selection {
-				w, err := env.wanted(arg)
+				call, err := env.wanted(arg)
 				if err != nil {
 					return misuse{err}
 				}
-				in.Wanted = append(in.Wanted, w)
+				in.Wanted = append(in.Wanted, admin.Wanted{Module: call.Source, Versions: call.Version})
 			}
 			for _, name := range locks {
-				if in.Locked, err = readLock(name, in.Locked); err != nil {
+				locked, err := app.ReadLock(name)
+				if err != nil {
 					return err
 				}
+				in.Locked = append(in.Locked, locked...)
 			}
 			if since != "" {
 				if in.Since, err = env.bundleHead(since); err != nil {

@@ -12,12 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
-	"github.com/modproxy/modproxy/lock"
 )
 
 // mirrorFlags are the flags of "modproxy mirror".
@@ -114,26 +113,28 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 			dirs = append(dirs, arg)
 			continue
 		}
-		calls, err := env.named(f, arg, closure.Pos{})
+		call, err := env.wanted(arg)
 		if err != nil {
 			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
 		}
-		in.Starts = append(in.Starts, calls...)
+		in.Starts = append(in.Starts, f.Named(call)...)
 	}
-	if len(dirs) == 0 && (len(f.vars) > 0 || len(f.varFiles) > 0) {
+	if len(dirs) == 0 && (len(f.Vars) > 0 || len(f.VarFiles) > 0) {
 		return in, nil, misuse{errors.New("--var and --var-file go with DIR")}
 	}
 	for _, name := range f.lists {
-		calls, err := env.readList(f, name)
+		calls, err := env.readList(name)
 		if err != nil {
 			return in, nil, misuse{err}
 		}
-		in.Starts = append(in.Starts, calls...)
+		in.Starts = append(in.Starts, f.Named(calls...)...)
 	}
 	for _, name := range f.locks {
-		if in.Locked, err = readLock(name, in.Locked); err != nil {
+		locked, err := app.ReadLock(name)
+		if err != nil {
 			return in, nil, misuse{err}
 		}
+		in.Locked = append(in.Locked, locked...)
 	}
 	called, wrong, err := f.starts(ctx, dirs...)
 	in.Starts = append(in.Starts, called...)
@@ -158,82 +159,32 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 	return true, nil
 }
 
-// readLock returns all with what a file lists that "modproxy lock" wrote.
-func readLock(name string, all []admin.Locked) ([]admin.Locked, error) {
-	text, err := durable.ReadRegular(name, lock.MaxSize)
-	if err != nil {
-		return all, err
-	}
-	entries, err := lock.Parse(text)
-	if err != nil {
-		return all, fmt.Errorf("%s: %w", name, err)
-	}
-	for _, e := range entries {
-		all = append(all, admin.Locked{At: name, Name: admin.NameOf(e.ModuleVersion), Sum: e.Sum, Subdir: e.Subdir})
-	}
-	return all, nil
-}
-
-// maxList is how large a list may be, in bytes.
-const maxList = 16 << 20
-
 // readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
-func (env *environment) readList(f mirrorFlags, name string) (all []closure.Start, err error) {
+func (env *environment) readList(name string) (all []closure.Call, err error) {
 	var text []byte
 	if name == "-" {
-		text, err = io.ReadAll(io.LimitReader(env.stdin, maxList+1))
-		if err == nil && len(text) > maxList {
-			err = fmt.Errorf("standard input: more than %d bytes", maxList)
+		text, err = io.ReadAll(io.LimitReader(env.stdin, app.MaxList+1))
+		if err == nil && len(text) > app.MaxList {
+			err = fmt.Errorf("standard input: more than %d bytes", app.MaxList)
 		}
 	} else {
-		text, err = durable.ReadRegular(name, maxList)
+		text, err = durable.ReadRegular(name, app.MaxList)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for i, s := range strings.Split(string(text), "\n") {
-		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
-			continue
-		}
-		at := closure.Pos{File: name, Line: i + 1}
-		calls, err := env.named(f, s, at)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", at.Place(), err)
-		}
-		all = append(all, calls...)
-	}
-	return all, nil
-}
-
-// named returns what ADDRESS[//SUBDIR][@CONSTRAINT] calls, which stands at a place.
-func (env *environment) named(f mirrorFlags, arg string, at closure.Pos) (all []closure.Start, err error) {
-	source, constraint, given := strings.Cut(arg, "@")
-	address, subdir, below := strings.Cut(source, "//")
-	if given {
-		address += "@" + constraint
-	}
-	w, err := env.wanted(address)
+	host, err := env.host()
 	if err != nil {
 		return nil, err
 	}
-	if source = w.Module; below {
-		source += "//" + subdir
-	}
-	for _, client := range f.readers() {
-		all = append(all, closure.Start{Client: client, Call: closure.Call{Pos: at, Source: source, Version: w.Versions}})
-	}
-	return all, nil
+	return app.ParseList(name, string(text), host)
 }
 
-// wanted reads ADDRESS[@CONSTRAINT].
-func (env *environment) wanted(arg string) (w admin.Wanted, err error) {
-	address, constraint, given := strings.Cut(arg, "@")
-	v, err := env.chosen(address)
+// wanted reads ADDRESS[//SUBDIR][@CONSTRAINT].
+func (env *environment) wanted(arg string) (call closure.Call, err error) {
+	host, err := env.host()
 	if err != nil {
-		return w, err
+		return call, err
 	}
-	if given {
-		_, err = modproxy.ParseConstraint(constraint)
-	}
-	return admin.Wanted{Module: v.Module.String(), Versions: constraint}, err
+	return app.ParseWanted(arg, host)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy/admin"
@@ -41,11 +40,11 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 		case line.Package != nil:
 			line.Package.Data = false // nothing follows for the reader of this output
 		case line.Problem != nil, f.strict && line.Bypass != nil:
-			failed = append(failed, errors.New(noteText(cmp.Or(line.Problem, line.Bypass))))
+			failed = append(failed, errors.New(printable(cmp.Or(line.Problem, line.Bypass).String())))
 		}
 		progress.clear()
 		if line.Bypass != nil && !f.strict && !env.json() {
-			_, err := fmt.Fprintln(env.stderr, "past modproxy: "+noteText(line.Bypass))
+			_, err := fmt.Fprintln(env.stderr, "past modproxy: "+printable(line.Bypass.String()))
 			return err
 		}
 		return env.print(line, "", mirrorLineText(line, f.check))
@@ -81,25 +80,6 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 		return fmt.Sprintf("%s %s: fetched, %s\n", line.Package.Module, line.Package.Version, sizeText(line.Package.Size))
 	}
 	return fmt.Sprintf("%s %s: kept\n", line.Package.Module, line.Package.Version)
-}
-
-// noteText is what is to be known of a call, with where it stands, in one line.
-func noteText(n *admin.MirrorNote) string {
-	s := n.Text
-	if len(n.Chain) > 0 && !strings.Contains(s, n.Source) {
-		s = n.Source + ": " + s
-	}
-	if last := len(n.Chain) - 1; last >= 0 {
-		at := n.Chain[last]
-		if last > 0 {
-			at += " (called from " + n.Chain[0] + ")"
-		}
-		s = at + ": " + s
-	}
-	if len(n.Clients) == 1 && len(n.Chain) > 0 {
-		s += " (" + string(n.Clients[0]) + ")"
-	}
-	return printable(s)
 }
 
 // mirrorText is how far a mirror has come, in one line.

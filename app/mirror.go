@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
+)
+
+// mirrors are what the proxy mirrors by itself.
+type mirrors struct {
+	mu     sync.Mutex
+	failed map[string]error // by what is mirrored: why the last time was not complete
+}
+
+// maxMirrorProblems bounds how many problems of one mirror are logged each time.
+const maxMirrorProblems = 20
+
+// runMirrors mirrors what the configuration says, over and over until ctx ends. A proxy that cannot fetch does not.
+func (a *App) runMirrors(ctx context.Context) {
+	if a.Cache.Next == nil || a.ReadOnly() != nil {
+		return
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, m := range a.config.Mirror {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a.mirror(ctx, m)
+				select {
+				case <-time.After(m.Interval()):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+}
+
+// mirror mirrors once.
+func (a *App) mirror(ctx context.Context, m config.Mirror) {
+	began := time.Now()
+	problems, logged := 0, 0
+	tell := func(entry, text string) {
+		if logged++; logged <= maxMirrorProblems {
+			a.log.Warn(entry, zap.String("mirror", m.Name()), zap.String("problem", text))
+		}
+	}
+	in, wrong, err := a.wanted(ctx, m)
+	for _, p := range wrong {
+		problems++
+		tell("mirror_problem", p.String())
+	}
+	var done admin.Mirrored
+	if err == nil {
+		done, err = admin.MirrorFetch.Ask(ctx, admin.Inside(a.api()), in, func(line admin.MirrorLine) error {
+			if n := line.Bypass; n != nil {
+				tell("mirror_bypassed", n.String())
+			} else if n := line.Problem; n != nil {
+				tell("mirror_problem", n.String())
+			}
+			return nil
+		})
+	}
+	if ctx.Err() != nil { // the proxy ends
+		return
+	}
+	if problems += done.Problems; err != nil {
+		problems++
+	}
+	a.log.Info("mirrored", zap.String("mirror", m.Name()), zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
+		zap.Int("kept", done.Kept), zap.Int("bypassed", done.Bypasses), zap.Int("problems", problems),
+		zap.Float64("seconds", time.Since(began).Seconds()), zap.Error(err))
+	a.metrics.Mirrored(m.Name(), problems)
+	if err == nil && problems > 0 {
+		err = fmt.Errorf("%d problems, which the log has", problems)
+	}
+	a.mirrors.mu.Lock()
+	defer a.mirrors.mu.Unlock()
+	if a.mirrors.failed == nil {
+		a.mirrors.failed = map[string]error{}
+	}
+	a.mirrors.failed[m.Name()] = err
+}
+
+// wanted reads what a mirror is of.
+func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wrong []closure.Problem, err error) {
+	roots := closure.Roots{}
+	switch {
+	case m.Dir != "":
+		roots.Dirs = []string{m.Dir}
+		in.Starts, wrong, err = new(closure.Reader).Starts(ctx, roots)
+	case m.Lock != "":
+		in.Locked, err = ReadLock(m.Lock)
+	default:
+		var text []byte
+		var calls []closure.Call
+		if text, err = durable.ReadRegular(m.List, MaxList); err == nil {
+			calls, err = ParseList(m.List, string(text), a.config.DefaultHost())
+		}
+		in.Starts = roots.Named(calls...)
+	}
+	return in, wrong, err
+}
+
+// problem returns what the mirrors were not complete for the last time, or nil.
+func (m *mirrors) problem(of []config.Mirror) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var texts []string
+	for _, one := range of {
+		if err := m.failed[one.Name()]; err != nil {
+			texts = append(texts, one.Name()+": "+err.Error())
+		}
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}

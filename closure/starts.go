@@ -1,0 +1,62 @@
+package closure
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// Roots are configurations in directories on disk, as clients read them.
+type Roots struct {
+	Dirs     []string
+	Clients  []Client // none: all
+	Vars     map[string]Arg
+	VarFiles []string
+}
+
+// Readers returns the clients that r is read for.
+func (r Roots) Readers() []Client {
+	if len(r.Clients) > 0 {
+		return r.Clients
+	}
+	return []Client{Terraform, OpenTofu}
+}
+
+// Named returns starts for calls that nobody makes, for each of the clients.
+func (r Roots) Named(calls ...Call) (starts []Start) {
+	for _, call := range calls {
+		for _, client := range r.Readers() {
+			starts = append(starts, Start{client, call})
+		}
+	}
+	return starts
+}
+
+// Starts returns what the configurations call, with the names of files from where those of the directories begin. What is
+// wrong there may be only a part of it: the rest is read all the same.
+func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong []Problem, err error) {
+	for _, dir := range roots.Dirs {
+		from := filepath.ToSlash(dir)
+		for _, client := range roots.Readers() {
+			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Vars: roots.Vars}, roots.VarFiles...)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", dir, err)
+			}
+			for _, p := range c.Problems {
+				if p.File = path.Join(from, p.File); !slices.Contains(wrong, p) {
+					wrong = append(wrong, p)
+				}
+			}
+			for _, call := range c.Calls {
+				call.File, call.From = path.Join(from, call.File), slices.Clone(call.From) // which calls share
+				for i := range call.From {
+					call.From[i].File = path.Join(from, call.From[i].File)
+				}
+				starts = append(starts, Start{client, call})
+			}
+		}
+	}
+	return starts, wrong, nil
+}
