@@ -23,7 +23,7 @@ var homes = map[string][]string{
 	"github.com/coreos/go-oidc":                  {"auth/oidc"},
 	"github.com/go-jose/go-jose":                 {"auth/oidc"},
 	"golang.org/x/time":                          {"upstream", "proxy"},
-	"golang.org/x/sync":                          {"store", "upstream", "sights"},
+	"golang.org/x/sync":                          {"store", "upstream", "sights", "bundle"},
 	"github.com/klauspost/compress":              {"pack", "fetch/archive", "closure"},
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
 	"github.com/hashicorp/hcl/v2":                {"closure"},

@@ -187,8 +187,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 		Trust: trust, Ledger: s.Ledger, Cache: s.Cache, Sights: s.Sights, Gate: s.Gate, Scratch: s.Bundles.Scratch, Limits: s.Bundles.Limits,
 		NewChain: in.NewChain, AllDecisions: in.AllDecisions,
 	}
-	var items []bundle.Item
-	head, err := x.Import(ctx, in.From, func(i bundle.Item) { items = append(items, i) })
+	head, items, err := x.Import(ctx, in.From)
 	if err != nil {
 		return out, err
 	}

@@ -176,7 +176,10 @@ func (s *side) take(from *side, b []byte) (string, error) {
 
 func states(x *bundle.Importer, ctx context.Context, b []byte) (string, error) {
 	var words []string
-	_, err := x.Import(ctx, bytes.NewReader(b), func(i bundle.Item) { words = append(words, string(i.State)) })
+	_, items, err := x.Import(ctx, bytes.NewReader(b))
+	for _, i := range items {
+		words = append(words, string(i.State))
+	}
 	return strings.Join(words, " "), err
 }
 
@@ -202,9 +205,12 @@ func (s *side) head(b []byte) *bundle.Head {
 func (s *side) state() string {
 	s.t.Helper()
 	var b strings.Builder
+	var records []string
 	for rec, err := range s.log.All(s.t.Context()) {
-		fmt.Fprintln(&b, rec, err)
+		records = append(records, fmt.Sprint(rec.ModuleVersion, rec.Sum, rec.Time, rec.Source, rec.Subdir, rec.Reason, err))
 	}
+	slices.Sort(records)
+	fmt.Fprintln(&b, strings.Join(records, "\n"))
 	list, _, err := s.log.Decisions(s.t.Context(), 0)
 	fmt.Fprintln(&b, list, err)
 	for _, v := range s.kept() {

@@ -10,10 +10,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
@@ -74,56 +76,101 @@ type Item struct {
 // By is what the name of who decided begins with if the decision came in a bundle.
 const By = "bundle: "
 
-// Import takes what a bundle has, and tells each of it. A package is published when it was verified, whole or not at all; what
-// was published when Import fails stays, and is not taken again the next time. At the end the ledger has that the bundle
-// was imported, also if some of it was refused.
+// atOnce is how many packages are verified and kept at the same time: what waits for the disk waits together.
+const atOnce = 8
+
+// imports is an import under way.
+type imports struct {
+	*Importer
+	*Head
+
+	mu     sync.Mutex // guards what follows
+	listed map[modproxy.Module][]modproxy.Listed
+	seen   map[modproxy.Module]map[string]modproxy.VersionSight
+}
+
+// Import takes what a bundle has, and returns what became of it. A package is published when it was verified, whole or not at
+// all; what was published when Import fails stays, and is not taken again the next time. At the end the ledger has that the
+// bundle was imported, also if some of it was refused.
 //
 // Errors: those of [NewReader] and [Reader.Next]; [modproxy.ErrDenied] for a bundle that is older than what was imported, is
 // not of the ledger that its chain is of, or whose bundle before was not imported; those of the storage.
-func (x *Importer) Import(ctx context.Context, r io.Reader, tell func(Item)) (*Head, error) {
+func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, error) {
 	b, err := NewReader(r, x.Trust)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := x.admit(ctx, b.Head); err != nil {
-		return nil, err
+	i := &imports{
+		Importer: x, Head: b.Head, listed: map[modproxy.Module][]modproxy.Listed{},
+		seen: map[modproxy.Module]map[string]modproxy.VersionSight{},
 	}
-	if err := x.room(ctx, b.Head); err != nil {
-		return nil, err
+	if err := i.admit(ctx); err != nil {
+		return nil, nil, err
 	}
-	if err := x.decide(ctx, b.Head, tell); err != nil {
-		return nil, fmt.Errorf("the decisions: %w", err)
+	if err := i.room(ctx); err != nil {
+		return nil, nil, err
 	}
-	listed := map[modproxy.Module][]modproxy.Listed{}
-	for {
-		e, err := b.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = x.take(ctx, e, listed, tell)
-		}
-		if err = cmp.Or(ctx.Err(), err); err != nil {
-			return nil, err
-		}
+	items, err := i.decide(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the decisions: %w", err)
 	}
-	for m, entries := range listed {
-		if err := x.Cache.Learn(ctx, m, entries); err != nil {
-			return nil, err
+	packages, err := i.packages(ctx, b)
+	if err != nil {
+		return nil, nil, err
+	}
+	items = append(items, packages...)
+	for m, entries := range i.listed {
+		if err := cmp.Or(x.Cache.Learn(ctx, m, entries), x.Sights.Take(ctx, m, i.seen[m])); err != nil {
+			return nil, nil, err
 		}
 	}
 	for _, v := range b.Index.Before {
 		if !v.Gone && !x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
-			tell(Item{v.Version, Absent, fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])})
+			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
+			items = append(items, Item{v.Version, Absent, why})
 		}
 	}
-	return b.Head, x.Ledger.AddBundle(ctx, ledger.Bundle{
+	return b.Head, items, x.Ledger.AddBundle(ctx, ledger.Bundle{
 		ID: b.ID, Chain: b.Chain(), Sequence: b.Sequence(), Tree: b.Root(), Signer: b.Signer, Time: time.Now(),
 	})
 }
 
-// admit returns why a bundle may not be imported now, or nil.
-func (x *Importer) admit(ctx context.Context, h *Head) error {
+// packages takes the packages of a bundle.
+func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err error) {
+	all := make([][]Item, len(b.Index.Packages))
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for n := range all {
+		if err = working.Err(); err != nil {
+			break
+		}
+		var e *Entry
+		if e, err = b.Next(); err != nil {
+			break
+		}
+		var spool *os.File
+		if spool, err = x.spool(working, e); err != nil {
+			break
+		}
+		work.Go(func() (err error) {
+			all[n], err = x.take(working, e, spool)
+			return err
+		})
+	}
+	if err == nil {
+		if _, err = b.Next(); errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	if errWork := work.Wait(); errWork != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = errWork // which has ended the reading
+	}
+	return slices.Concat(all...), err
+}
+
+// admit returns why the bundle may not be imported now, or nil.
+func (x *imports) admit(ctx context.Context) error {
+	h := x.Head
 	var last ledger.Bundle   // of the chain
 	var newest ledger.Bundle // of the other ledger
 	for b, err := range x.Ledger.Bundles(ctx) {
@@ -161,10 +208,10 @@ func (x *Importer) admit(ctx context.Context, h *Head) error {
 	return nil
 }
 
-// room returns an error unless there is room for what is new in a bundle.
-func (x *Importer) room(ctx context.Context, h *Head) error {
+// room returns an error unless there is room for what is new in the bundle.
+func (x *imports) room(ctx context.Context) error {
 	var size int64
-	for _, p := range h.Index.Packages {
+	for _, p := range x.Index.Packages {
 		if !x.Cache.Holds(ctx, p.Versions[0].ModuleVersion, p.Sum) {
 			size += p.Package.Size
 		}
@@ -173,10 +220,10 @@ func (x *Importer) room(ctx context.Context, h *Head) error {
 }
 
 // decide takes over decisions, before the packages that they are about.
-func (x *Importer) decide(ctx context.Context, h *Head, tell func(Item)) error {
+func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 	made, _, err := x.Ledger.Decisions(ctx, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	type name struct {
 		modproxy.Module
@@ -191,35 +238,35 @@ func (x *Importer) decide(ctx context.Context, h *Head, tell func(Item)) error {
 	for _, d := range made {
 		known[nameOf(d)] = true
 	}
-	for _, text := range h.Index.Decisions {
+	for _, text := range x.Index.Decisions {
 		d, err := ledger.ParseDecision([]byte(text))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if known[nameOf(d)] || !d.Until.IsZero() && d.Until.Before(time.Now()) {
 			continue
 		}
 		if err := x.Gate.Follow(ctx); err != nil {
-			return err
+			return nil, err
 		}
 		if ok, err := x.wanted(ctx, d); err != nil {
-			return err
+			return nil, err
 		} else if !ok {
 			continue
 		}
 		if d.By = By + d.By; len(d.By) > ledger.MaxReason {
-			d.By = By + h.Signer
+			d.By = By + x.Signer
 		}
 		if err := x.Ledger.Decide(ctx, d); err != nil {
-			return err
+			return nil, err
 		}
-		tell(Item{Version{d.Module.At("")}, Decided, strings.TrimSpace(string(d.Action) + " " + d.Versions)})
+		items = append(items, Item{Version{d.Module.At("")}, Decided, strings.TrimSpace(string(d.Action) + " " + d.Versions)})
 	}
-	return x.Gate.Follow(ctx)
+	return items, x.Gate.Follow(ctx)
 }
 
 // wanted reports whether a decision of the other side is taken over.
-func (x *Importer) wanted(ctx context.Context, d modproxy.Decision) (bool, error) {
+func (x *imports) wanted(ctx context.Context, d modproxy.Decision) (bool, error) {
 	was, others, err := x.Gate.Place(ctx, d)
 	if err != nil {
 		return false, err
@@ -241,87 +288,92 @@ func (x *Importer) wanted(ctx context.Context, d modproxy.Decision) (bool, error
 	return !slices.ContainsFunc(others, stands), nil
 }
 
-// take takes the versions of a package, and adds their entries to listed.
-func (x *Importer) take(ctx context.Context, e *Entry, listed map[modproxy.Module][]modproxy.Listed, tell func(Item)) error {
-	var wanted []int
-	for i, v := range e.Versions {
-		if x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) {
-			tell(Item{v, Kept, ""})
-			e.list(i, listed)
-		} else {
-			wanted = append(wanted, i)
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
+// spool copies a package to a file, or returns nil if every version of it is kept.
+func (x *imports) spool(ctx context.Context, e *Entry) (*os.File, error) {
+	if !slices.ContainsFunc(e.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) }) {
+		return nil, nil
 	}
 	spool, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
 	if err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	defer os.Remove(spool.Name())
-	defer spool.Close()
-	sum, err := x.verify(spool, e)
-	if err == nil && sum != e.Sum {
-		err = fmt.Errorf("%w: its package has the content %s, and its record says %s", modproxy.ErrInvalid, sum, e.Sum)
-	} else if err != nil && !errors.As(err, new(*unfit)) {
-		return err
+	if _, err := io.Copy(spool, e); err != nil {
+		return nil, errors.Join(err, spool.Close(), os.Remove(spool.Name()))
 	}
-	for _, i := range wanted {
-		v, errOne := e.Versions[i], err
-		if errOne == nil {
-			errOne = x.publish(ctx, e, i, spool)
-		}
-		switch {
-		case errOne == nil:
-			tell(Item{v, Added, ""})
-			e.list(i, listed)
-		case errors.Is(errOne, modproxy.ErrUnavailable), ctx.Err() != nil:
-			return errOne
-		default:
-			tell(Item{v, Refused, errOne.Error()})
-		}
-	}
-	return nil
+	return spool, nil
 }
 
-// unfit is an error of a package that is what was signed, and may not be here.
-type unfit struct{ error }
-
-func (e *unfit) Unwrap() error { return e.error }
-
-// verify copies the package to a file, and returns the sum of its content.
-func (x *Importer) verify(spool *os.File, e *Entry) (modproxy.Sum, error) {
-	if _, err := io.Copy(spool, e); err != nil {
-		return "", err
+// take takes the versions of a package.
+func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []Item, err error) {
+	var unfit error
+	if spool != nil {
+		defer os.Remove(spool.Name())
+		defer spool.Close()
+		unfit = x.verify(spool, e)
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return "", err
+	for i, v := range e.Versions {
+		item := Item{Version: v, State: Kept}
+		if spool != nil && !x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) {
+			err := unfit
+			if err == nil {
+				err = x.publish(ctx, e, i, spool)
+			}
+			switch item.State = Added; {
+			case errors.Is(err, modproxy.ErrUnavailable), ctx.Err() != nil:
+				return nil, cmp.Or(ctx.Err(), err)
+			case err != nil:
+				item.State, item.Reason = Refused, err.Error()
+			}
+		}
+		if item.State != Refused {
+			x.learn(e, i)
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// verify returns an error unless a package has the content that its record says.
+func (x *imports) verify(spool *os.File, e *Entry) error {
+	_, err := spool.Seek(0, io.SeekStart)
+	if err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	sum, err := pack.Verify(spool, x.Limits)
-	if err != nil {
-		err = &unfit{err}
+	switch {
+	case err == nil && sum != e.Sum:
+		return wrong("its package has the content %s, and its record says %s", sum, e.Sum)
+	case err != nil && !errors.Is(err, modproxy.ErrInvalid): // of the file
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return sum, err
+	return err
 }
 
 // publish records a version of e, and keeps its package.
-func (x *Importer) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
+func (x *imports) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
 	v, rec, p := e.Versions[i].ModuleVersion, e.Records[i], e.pack(i)
 	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
 	book := ledger.Registry{Ledger: x.Ledger}
 	if err := book.Compare(ctx, rec); err != nil {
 		return err
 	}
-	if err := x.Sights.Take(ctx, v.Module, map[string]modproxy.VersionSight{v.Version: e.sight(i)}); err != nil {
-		return err
-	}
-	_, err := spool.Seek(0, io.SeekStart)
-	if err != nil {
-		return err
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	p.ReadSeekCloser = spool
 	return x.Cache.Keep(ctx, v, &p)
+}
+
+// learn notes when a version was seen, and its entry in the registry's document.
+func (x *imports) learn(e *Entry, i int) {
+	v := e.Versions[i]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.list(i, x.listed)
+	if x.seen[v.Module] == nil {
+		x.seen[v.Module] = map[string]modproxy.VersionSight{}
+	}
+	x.seen[v.Module][v.Version] = e.sight(i)
 }
 
 // list adds the entry of a version in the registry's document to listed.

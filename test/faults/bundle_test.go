@@ -1,0 +1,171 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bundled makes a proxy with packages that clients were given, which does not run, and a bundle of them.
+func bundled(t *testing.T, packages int) (from *proxy, file, key string) {
+	t.Helper()
+	from = newProxy(t, with{})
+	from.start()
+	from.ready()
+	for i := range packages {
+		if err := from.get(t.Context(), packagePath(fmt.Sprintf("m%d", i%5), fmt.Sprintf("1.%d.0", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from.stop()
+	file = from.path("whole.bundle")
+	from.must("export", file)
+	return from, file, strings.TrimSpace(from.must("ledger", "key"))
+}
+
+// must runs a verb, which must succeed, and returns what it has printed.
+func (r *proxy) must(args ...string) string {
+	r.t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := r.command(args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		r.t.Fatalf("%q: %v\n%s", args, err, stderr.String())
+	}
+	return stdout.String()
+}
+
+// interrupt runs a verb and kills it at any moment within its usual time. It reports whether it was done before.
+func (r *proxy) interrupt(usual time.Duration, args ...string) (done bool) {
+	r.t.Helper()
+	cmd := r.command(args...)
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	time.Sleep(time.Duration(rand.Int64N(int64(usual))))
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	return cmd.Wait() == nil
+}
+
+// An export that is killed leaves the file that there was, or makes the whole new one.
+func TestKillExport(t *testing.T) {
+	r, file, _ := bundled(t, 40)
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.must("export", file)
+	usual := time.Since(began)
+	other := []byte("what was there")
+	for round := range rounds(10, 100) {
+		if err := os.WriteFile(file, other, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.interrupt(usual, "export", file)
+		if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, other) && !bytes.Equal(is, want) {
+			t.Fatalf("round %d: %d bytes, %v", round+1, len(is), err)
+		}
+	}
+	r.must("export", file)
+	if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, want) {
+		t.Errorf("at the end %d bytes, and %d at first: %v", len(is), len(want), err)
+	}
+}
+
+// wantAll imports the whole bundle, which completes what is there: everything is there once.
+func (r *proxy) wantAll(from *proxy, file, key string) {
+	r.t.Helper()
+	var report struct{ Added, Kept, Refused, Absent int }
+	if err := json.Unmarshal([]byte(r.must("import", file, "--key", key, "--json")), &report); err != nil {
+		r.t.Fatal(err)
+	}
+	all := from.acked()
+	if report.Added+report.Kept != all || report.Refused+report.Absent > 0 {
+		r.t.Errorf("%+v of %d", report, all)
+	}
+	if n := strings.Count(r.must("ledger", "show"), "\n"); n != all {
+		r.t.Errorf("%d records of %d versions", n, all)
+	}
+	r.acks = from.acks
+	if err := r.check(); err != nil {
+		r.t.Error(err)
+	}
+	r.residue()
+}
+
+// An import that is killed at any moment has damaged nothing, and the next one completes it.
+func TestKillImport(t *testing.T) {
+	from, file, key := bundled(t, 40)
+	began := time.Now()
+	newProxy(t, with{}).must("import", file, "--key", key)
+	usual := time.Since(began)
+	for range rounds(3, 20) {
+		r := newProxy(t, with{})
+		for round := range 6 {
+			if r.interrupt(usual/3, "import", file, "--key", key) {
+				break
+			}
+			if _, err := os.Stat(filepath.Join(r.data, "ledger", "head")); err != nil {
+				continue // it was ended before it had begun
+			}
+			if err := r.check(); err != nil {
+				t.Fatalf("round %d: %v", round+1, err)
+			}
+		}
+		r.wantAll(from, file, key)
+	}
+	// The process that serves is killed: then the verb ends, too.
+	r := newProxy(t, with{})
+	for round := range rounds(4, 40) {
+		r.start("--offline")
+		r.ready()
+		verb := r.command("import", file, "--key", key)
+		if err := verb.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(usual / 3))))
+		r.kill()
+		verb.Wait()
+		if err := r.check(); err != nil {
+			t.Fatalf("round %d: %v", round+1, err)
+		}
+	}
+	r.wantAll(from, file, key)
+}
+
+// The power goes at any moment of an import.
+func TestPowerCutImport(t *testing.T) {
+	from, file, key := bundled(t, 40)
+	for _, option := range options[:rounds(2, len(options))] {
+		d := newDisk(t, 512, option)
+		r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
+		for round := range rounds(2, 15) {
+			r.start("--offline")
+			r.ready()
+			verb := r.command("import", file, "--key", key)
+			if err := verb.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+			d.cut()
+			r.kill()
+			verb.Wait()
+			d.restore()
+			if err := r.check(); err != nil {
+				t.Fatalf("%s, round %d: %v", option, round+1, err)
+			}
+		}
+		r.wantAll(from, file, key)
+		d.run("umount", d.mounted)
+	}
+}
