@@ -26,7 +26,7 @@ func (choice Choice) of(
 		}
 	}
 	if len(chosen) == 0 {
-		_, err := closure.Choose(list.List, c.String())
+		_, err := closure.Terraform.Choose(list.List, c.String())
 		return nil, fmt.Errorf("%s: %w", module, err)
 	}
 	if releases := slices.DeleteFunc(slices.Clone(chosen), modproxy.Version.Prerelease); c.IsZero() && !choice.All && len(releases) > 0 {

@@ -63,9 +63,9 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 		switch err := other.foresee(asking, f, &out); {
 		case err != nil:
 			out.Problem = err.Error()
-		case f.Kind == closure.Bypass:
+		case f.Kind == closure.Bypass && !f.Dynamic:
 			out.Bypass = f.Err.Error()
-		case f.Kind == closure.Trouble && !out.Refused:
+		case f.Err != nil && !out.Refused:
 			out.Problem = f.Err.Error()
 		}
 		each(out)
@@ -86,7 +86,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 		if err != nil {
 			break
 		}
-		wanted, err := closure.Choose(all.List, f.Constraint)
+		wanted, err := f.Client.Choose(all.List, f.Constraint)
 		if err != nil || wanted == v.Version {
 			break
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -107,12 +108,16 @@ func (d *directory) follow(ctx context.Context, target string, call Call, stack 
 	case len(stack) > maxDepth:
 		return fmt.Errorf("more than %d directories call each other", maxDepth)
 	}
-	err := d.read(ctx, target, call.Args, append(slices.Clip(call.From), call.Pos), stack)
+	entries, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(target)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no directory %.200q", target)
-	case err != nil && d.calls <= maxCalls:
-		return fmt.Errorf("%.200q: %w", target, err)
+	case err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isConfiguration(e.Name()) }):
+		return nil // it calls nothing
+	}
+	err = d.read(ctx, target, call.Args, append(slices.Clip(call.From), call.Pos), stack)
+	if err != nil && d.calls <= maxCalls {
+		err = fmt.Errorf("%.200q: %w", target, err)
 	}
 	return err
 }

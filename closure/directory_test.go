@@ -77,14 +77,12 @@ acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
 problem ../modules/loop/main.tofu:1: module "self": it calls itself
 problem main.tf:13: module "none": there is no directory "none"
-problem main.tf:14: module "empty": "../empty": invalid: there is no configuration in .
 problem main.tf:15: module "pipe": "../pipe": `,
 		closure.Terraform: `
 acme/terraform/aws < main.tf:1 < ../modules/net/main.tf:1
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
 problem main.tf:13: module "none": there is no directory "none"
-problem main.tf:14: module "empty": "../empty": invalid: there is no configuration in .
 problem main.tf:15: module "pipe": "../pipe": `,
 	} {
 		c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: client})

@@ -296,10 +296,12 @@ func (m *module) testFile(name string, text []byte) {
 	}
 }
 
-// load reads the module in a directory of files; nil if there is none.
+// load reads the module in a directory of files; nil if there is no such directory.
 func load(files map[string][]byte, dir string, o Options) *module {
 	var here, below []string
+	exists := false
 	for name := range files {
+		exists = exists || dir == "." || strings.HasPrefix(name, dir+"/")
 		switch path.Dir(name) {
 		case dir:
 			here = append(here, name)
@@ -325,7 +327,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 		}
 	}
 	slices.SortStableFunc(m.calls, func(a, b *call) int { return a.Pos.Compare(b.Pos) })
-	if len(names) == 0 && len(m.calls) == 0 {
+	if !exists {
 		return nil
 	}
 	return m

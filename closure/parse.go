@@ -175,6 +175,8 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string) {
 		return source, "", "its version " + why
 	case !registry && version != "":
 		return source, version, "it has a version, and its source is no module of a registry"
+	case version == "" && !which.IsNull():
+		return source, "", "its version is empty, and has to be a constraint or left out"
 	}
 	return source, strings.TrimSpace(version), ""
 }

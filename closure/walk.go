@@ -52,6 +52,7 @@ type Found struct {
 	Module     modproxy.ModuleVersion // without a version, or zero, if none was chosen
 	Subdir     string                 // the directory of the package that is called; "." for its root
 	Size       int64                  // of Ready, bytes of the package
+	Dynamic    bool                   // of Bypass: what is called is not known
 	Err        error                  // of Bypass and Trouble, for people; not nil
 }
 

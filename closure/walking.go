@@ -168,6 +168,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Trouble, fmt.Errorf("more than %d modules call each other", maxDepth))
 		return
 	case t.call.Dynamic != "":
+		f.Dynamic = true
 		tell(Bypass, errors.New(t.call.Dynamic))
 		return
 	case local && (target == ".." || strings.HasPrefix(target, "../")):
@@ -192,7 +193,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Trouble, err)
 		return
 	}
-	version, err := Choose(list.List, t.call.Version)
+	version, err := t.client.Choose(list.List, t.call.Version)
 	if err != nil {
 		tell(Trouble, fmt.Errorf("%s: %w", list.Module, err))
 		return

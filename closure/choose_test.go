@@ -1,0 +1,95 @@
+package closure_test
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/apparentlymart/go-versions/versions"
+	goversion "github.com/hashicorp/go-version"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// clientChooses does what installRegistryModule does (internal/initwd/module_install.go of Terraform 1.11 and OpenTofu 1.12).
+func clientChooses(client closure.Client, list []string, constraint string) string {
+	var required goversion.Constraints
+	if constraint != "" {
+		var err error
+		if required, err = goversion.NewConstraint(constraint); err != nil {
+			return ""
+		}
+	}
+	var best *goversion.Version
+	for _, text := range list {
+		v, err := goversion.NewVersion(text)
+		if err != nil {
+			continue
+		}
+		if v.Prerelease() != "" {
+			text := required.String()
+			acceptable, err := versions.MeetingConstraintsString(text)
+			if err != nil && client == closure.OpenTofu {
+				text = regexp.MustCompile(goversion.VersionRegexpRaw).ReplaceAllStringFunc(text, func(match string) string {
+					if match[0] == 'v' {
+						return match[1:]
+					}
+					return match
+				})
+				acceptable, err = versions.MeetingConstraintsString(text)
+			}
+			theirs, errVersion := versions.ParseVersion(v.String())
+			if err != nil || errVersion != nil || !acceptable.Has(theirs) {
+				continue
+			}
+		}
+		if required.Check(v) && (best == nil || v.GreaterThan(best)) {
+			best = v
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.String()
+}
+
+var (
+	someVersions = []string{
+		"1.0.0+b", "1.0.0", "1.0.0-beta.2", "1.0.0-beta.11", "1.1", "1.1.0-rc1", "1.1.0rc2", "v1.2.0", "1.2.0-rc1+x", "1.10.0", "2.0.0-0", "1.2.3.4", "0.1.0",
+	} // but no fourth number beside pre-releases, which go-version takes for equal
+	someConstraints = []string{
+		"", "1.0.0", "= 1.0", "~> 1.0", "~> 1.1.0", ">= 1.1, < 1.10", "!= 1.10.0", "< 1", "> 9", "1.0.0-beta.2", "=1.0.0-beta.2", "= 1.0.0-beta.2",
+		"v1.0.0-beta.2", "=v1.0.0-beta.2", "= v1.0.0-beta.2", " 1.0.0-beta.2 ", "1.0.0-beta.02", "1.0-beta.2", "1-beta.2", "1.0.0beta.2",
+		">= 1.0.0-beta.2", "~> 1.1.0-rc1", "1.1.0-rc2", "1.1.0rc2", "1.2.0-rc1", "1.2.0-rc1+x", "1.0.0+a", "1.0.0+b", "2.0.0-0", "1.1.0-rc1, 1.1.0-rc1", "01.0.0-beta.2",
+		"< 1.0.0", "<= 1.0.0-beta.11", "1.2.3.4", "~> 1.2.3.0", ">= v1.1",
+	}
+)
+
+func choose(t *testing.T, client closure.Client, texts []string, constraint string) string {
+	t.Helper()
+	var list []modproxy.Listed
+	for _, text := range texts {
+		if v, err := modproxy.ParseVersion(text); err == nil {
+			list = append(list, modproxy.Listed{Version: v})
+		}
+	}
+	got, err := client.Choose(list, constraint)
+	if (err == nil) != (got != "") {
+		t.Errorf("%s, %q: %q, %v", client, constraint, got, err)
+	}
+	return got
+}
+
+func TestChoose(t *testing.T) {
+	for _, client := range []closure.Client{closure.Terraform, closure.OpenTofu} {
+		for _, constraint := range someConstraints {
+			for i := range someVersions { // of those that are equal the first counts
+				list := slices.Concat(someVersions[i:], someVersions[:i])
+				if got, want := choose(t, client, list, constraint), clientChooses(client, list, constraint); got != want {
+					t.Errorf("%s, %q of %q: %q; it chooses %q", client, constraint, list, got, want)
+				}
+			}
+		}
+	}
+}
