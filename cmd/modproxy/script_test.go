@@ -22,6 +22,8 @@
 //	signal TERM | HUP | KILL                send a signal; KILL waits for the end
 //	logged REGEXP                           wait until a line of modproxy's log matches
 //	client [-direct] get | init DIR         run the client in DIR, through modproxy or asking the upstreams itself
+//	installs [-var NAME=VALUE]… DIR…        the client's "get" installs in each DIR what "modproxy policy report" says of it
+//	generate FIXTURE CONFIGS N SEED         write a fixture, and N directories with configurations, by chance
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
 //	tree DIR                                print the names of the files in DIR, executables with a star
@@ -88,7 +90,7 @@ func build(t *testing.T) {
 var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 
 // clientLine finds a script's first use of the client.
-var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*client |\$CLIENT`)
+var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs) |\$CLIENT`)
 
 // clientCondition finds what a script does with one of the clients only.
 var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
@@ -170,6 +172,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"signal":   runSignal,
 			"logged":   logged,
 			"client":   runClient,
+			"installs": runInstalls,
+			"generate": runGenerate,
 			"site":     runSite,
 			"sametree": sametree,
 			"tree":     tree,
