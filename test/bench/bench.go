@@ -89,7 +89,7 @@ func (b *bench) find() error {
 	if slices.Contains(b.parts, "hot") {
 		b.wrkProgram = look("wrk", "wrk")
 	}
-	if slices.Contains(b.parts, "client") {
+	if slices.Contains(b.parts, "client") || slices.Contains(b.parts, "mirror") {
 		for _, tool := range b.tools {
 			path, err := rig.FindClient(tool)
 			if err != nil {

@@ -48,15 +48,12 @@ func (b *bench) measureClients(ctx context.Context, r *report) error {
 		return err
 	}
 	for _, c := range b.clients {
-		registry := func(_ int, m module) string {
-			return fmt.Sprintf("source = %q\n  version = %q", registryHost+"/"+m.address(), m.version)
-		}
 		ways := []*way{
 			{name: wayGit, sources: func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }},
-			{name: wayRegistry, sources: registry, registry: b.up.registryURL + "/v1/modules/"},
-			{name: wayCold, sources: registry},
-			{name: wayWarm, sources: registry},
-			{name: wayNginx, sources: registry, registry: n.disk + "/" + registryHost + "/v1/modules/"},
+			{name: wayRegistry, sources: sourceOf, registry: b.up.registryURL + "/v1/modules/"},
+			{name: wayCold, sources: sourceOf},
+			{name: wayWarm, sources: sourceOf},
+			{name: wayNginx, sources: sourceOf, registry: n.disk + "/" + registryHost + "/v1/modules/"},
 		}
 		if err := b.measureClient(ctx, c, modules, ways); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

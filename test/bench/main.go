@@ -11,6 +11,9 @@
 // through a warm one, and from nginx with the same packages as static files, which
 // is the client's own work. Every installation must have the same files.
 //
+// Mirror. modproxy mirror fills a cold proxy with the 23 packages of a configuration
+// with 96 calls, beside an installation of the same from the registry and git.
+//
 // Hot path. wrk asks the warm proxy, another one that has ten rules, nginx with the
 // same bytes on disk, nginx as a cache before that (proxy_cache), and a net/http
 // handler that has them in memory, in turns. Every server must answer with the same bytes. A request of modproxy
@@ -83,7 +86,7 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "hot", "cost"}
+var parts = []string{"client", "mirror", "hot", "cost"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
@@ -152,12 +155,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	r := &report{Machine: machine(s)}
-	// The proxy of the last cold installation goes on as the warm one.
+	// The proxy of the last cold installation, or mirror, goes on as the warm one.
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"client", b.measureClients}, {"hot", b.measureHot}, {"cost", b.measureCost},
+		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"hot", b.measureHot}, {"cost", b.measureCost},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

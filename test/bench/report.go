@@ -17,6 +17,7 @@ import (
 type report struct {
 	Machine  string          `json:"machine"`
 	Clients  []clientReport  `json:"clients,omitempty"`
+	Mirrors  []mirrorReport  `json:"mirrors,omitempty"`
 	Hot      []targetReport  `json:"hot,omitempty"`
 	Rounds   string          `json:"rounds,omitempty"`
 	Stampede *stampedeReport `json:"stampede,omitempty"`
@@ -82,15 +83,19 @@ func (r *report) addClient(name string, repos []*repository, modules int, ways [
 	medians := map[string]float64{}
 	for _, w := range ways {
 		medians[w.name] = median(w.seconds)
-		c.Ways = append(c.Ways, wayReport{
-			Way: w.name, Runs: w.seconds, Median: medians[w.name],
-			Min: slices.Min(w.seconds), Max: slices.Max(w.seconds), Upstream: w.upstream,
-		})
+		c.Ways = append(c.Ways, w.report())
 	}
 	c.ColdToGit = medians[wayCold] / medians[wayGit]
 	c.ColdToToday = medians[wayCold] / medians[wayRegistry]
 	c.WarmToNginx = medians[wayWarm] / medians[wayNginx]
 	r.Clients = append(r.Clients, c)
+}
+
+func (w *way) report() wayReport {
+	return wayReport{
+		Way: w.name, Runs: w.seconds, Median: median(w.seconds),
+		Min: slices.Min(w.seconds), Max: slices.Max(w.seconds), Upstream: w.upstream,
+	}
 }
 
 func (r *report) addHot(b *bench, targets []*target) {
@@ -138,6 +143,12 @@ func (r *report) writeText(w io.Writer) error {
 	for _, c := range r.Clients {
 		c.writeText(t)
 	}
+	for _, m := range r.Mirrors {
+		fmt.Fprintf(t, "\n%s get of %d calls of %d packages, and modproxy mirror of the same: round trip %v, %.0f MB/s\n\n",
+			m.Client, m.Calls, m.Packages, roundTrip, bandwidth/1e6)
+		writeWays(t, m.Ways)
+		fmt.Fprintf(t, "\nmirror to %s: %.2f (target: at most 0.3)%s\n", wayRegistry, m.Ratio, missed(m.Ratio > 0.3))
+	}
 	if len(r.Hot) > 0 {
 		fmt.Fprintf(t, "\nHot path: %s; one line of log for each request\n\n", r.Rounds)
 		fmt.Fprintln(t, "\tserver\trequests/s\tto proxy_cache\tp50\tp99\tcpu/request\tpeak memory")
@@ -153,10 +164,7 @@ func (r *report) writeText(w io.Writer) error {
 
 func (c *clientReport) writeText(w io.Writer) {
 	fmt.Fprintf(w, "\n%s get of %d modules: %s; round trip %v, %.0f MB/s\n\n", c.Client, c.Modules, c.Repositories, roundTrip, bandwidth/1e6)
-	fmt.Fprintln(w, "way\tmedian\tmin\tmax\trequests upstream")
-	for _, way := range c.Ways {
-		fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%.2f s\t%s\n", way.Way, way.Median, way.Min, way.Max, counts(way.Upstream))
-	}
+	writeWays(w, c.Ways)
 	fmt.Fprintln(w)
 	for _, ratio := range []struct {
 		what        string
@@ -167,6 +175,13 @@ func (c *clientReport) writeText(w io.Writer) {
 		{wayWarm + " to " + wayNginx, c.WarmToNginx, 1.2},
 	} {
 		fmt.Fprintf(w, "%s: %.2f (target: at most %.1f)%s\n", ratio.what, ratio.value, ratio.most, missed(ratio.value > ratio.most))
+	}
+}
+
+func writeWays(w io.Writer, ways []wayReport) {
+	fmt.Fprintln(w, "way\tmedian\tmin\tmax\trequests upstream")
+	for _, way := range ways {
+		fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%.2f s\t%s\n", way.Way, way.Median, way.Min, way.Max, counts(way.Upstream))
 	}
 }
 
