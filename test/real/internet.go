@@ -9,16 +9,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// serveInternet is the registry and the forge, both on port 443 of this machine. It
+// serveInternet is the registries and the forge, both on port 443 of this machine. It
 // writes the certificate of their authority to ca.pem in the scratch directory.
 func (s *settings) serveInternet(repos []*repo) error {
 	dir := s.dir
-	cert, key, err := registrytest.CA().Issue(registryHost, forgeHost)
+	cert, key, err := registrytest.CA().Issue(append(registries, forgeHost)...)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (s *settings) serveInternet(repos []*repo) error {
 		ErrorLog:  log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch owner, rest, ok := strings.Cut(r.URL.Path, "/archive/"); {
-			case r.Host == registryHost:
+			case slices.Contains(registries, r.Host):
 				s.serveRegistry(w, r, byAddress)
 			case ok:
 				serveArchive(w, r, filepath.Join(forge, owner), rest)
@@ -98,6 +99,9 @@ func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddre
 		location := "git::" + module.url() + "?ref=" + module.tags[parts[3]]
 		if s.form == formArchive {
 			location = module.url() + "/archive/" + module.tags[parts[3]] + ".tar.gz//*?archive=tar.gz"
+		}
+		if module.partial {
+			location += "&depth=1"
 		}
 		w.Header().Set("X-Terraform-Get", location)
 		w.WriteHeader(http.StatusNoContent)

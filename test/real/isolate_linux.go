@@ -1,13 +1,35 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/modproxy/modproxy/test/rig"
 )
+
+// enterFar runs this program again in a network without a route, for what a week is on the far side of the gap. It
+// writes the lines of the table that come from there.
+func (g *gap) enterFar(week, key string, to io.Writer) error {
+	own := filepath.Join(g.dir, "far-tmp") // of which the files are that stand for those of the system
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	args := []string{"-scratch", g.dir, "-proxy", g.proxy, "-tools", strings.Join(g.tools, ","), week, key}
+	env := append(os.Environ(), rig.RoleVariable+"=far", "TMPDIR="+own)
+	err := rig.RunAgain(rig.OwnMounts|rig.OwnNetwork, args, env, &out)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out.String())
+	}
+	_, err = to.Write(out.Bytes())
+	return err
+}
 
 // enterIsolation runs this program again in namespaces of its own, and returns its exit
 // code.
@@ -22,9 +44,9 @@ func enterIsolation() (int, error) {
 	return 0, nil
 }
 
-// isolate gives the names to this machine, in this process's namespaces only.
-func isolate(names ...string) error {
+// isolate gives the names to this machine, in this process's namespaces only, and has others looked up at a server.
+func isolate(nameServer string, names ...string) error {
 	return errors.Join(rig.EnterMounts(), rig.LoopbackUp(),
 		rig.ReplaceFile("/etc/hosts", "127.0.0.1 localhost "+strings.Join(names, " ")+"\n"),
-		rig.ReplaceFile("/etc/resolv.conf", "nameserver 127.0.0.1\n"))
+		rig.ReplaceFile("/etc/resolv.conf", "nameserver "+nameServer+"\noptions timeout:1 attempts:1\n"))
 }

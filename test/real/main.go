@@ -25,6 +25,12 @@
 // each that is not equal. The newest version of each that is equal is then installed by the real
 // clients too. What is done is kept in -state, and not done again. It exits with 1 if
 // anything differs or is refused.
+//
+// With -gap it has modules cross a gap instead: those of two configurations, of which the second has newer ones, and
+// those that they call. Where the internet is, modproxy mirrors and exports them. In a namespace that has no route it
+// imports them, and clients initialise the configurations. It prints what that took, and exits with 1 unless the
+// clients get the same files on both sides and no packet was sent on the far one. It needs the repositories of the
+// modules in the configurations, which are in the directory gap.
 package main
 
 import (
@@ -57,6 +63,7 @@ type settings struct {
 	tools  []string
 	state  string // file of what is done
 	dir    string // scratch
+	gap    bool
 	stderr io.Writer
 }
 
@@ -81,7 +88,11 @@ func run(ctx context.Context) (code int, err error) {
 	tools := flag.String("tools", "terraform,tofu", "clients that install the newest versions, with commas between: names or paths")
 	flag.StringVar(&s.state, "state", "", "file that keeps what is done, in JSON lines")
 	flag.StringVar(&s.dir, "scratch", os.TempDir(), "directory to work in")
+	flag.BoolVar(&s.gap, "gap", false, "carry the modules of configurations to where there is no network, instead")
 	flag.Parse()
+	if os.Getenv(rig.RoleVariable) == "far" {
+		return s.runFar(ctx, *tools, flag.Args())
+	}
 	if s.repos == "" || flag.NArg() > 0 {
 		return 2, errors.New("name a directory of bare repositories: make real REPOS=DIR")
 	}
@@ -109,8 +120,11 @@ func run(ctx context.Context) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := isolate(registryHost, forgeHost); err != nil {
+	if err := isolate("127.0.0.1", append(registries, forgeHost)...); err != nil {
 		return 1, err
+	}
+	if s.gap {
+		return s.crossGap(ctx)
 	}
 	return s.compareAll(ctx)
 }

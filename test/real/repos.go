@@ -18,6 +18,9 @@ const (
 	forgeHost    = "github.com"
 )
 
+// registries are those that the clients ask when a source names none.
+var registries = []string{registryHost, "registry.opentofu.org"}
+
 // A repo is a bare repository, and the module that it is.
 type repo struct {
 	owner, name string
@@ -25,6 +28,7 @@ type repo struct {
 	address     string            // namespace/name/system
 	tags        map[string]string // by canonical version
 	versions    []string          // newest first
+	partial     bool              // objects are missing, so not all of it can be cloned
 }
 
 func (r *repo) String() string { return r.owner + "/" + r.name }
@@ -101,4 +105,11 @@ func (r *repo) list(ctx context.Context) error {
 	}
 	slices.SortFunc(r.versions, func(a, b string) int { return cmp.Or(parsed[b].Compare(parsed[a]), strings.Compare(a, b)) })
 	return nil
+}
+
+// check finds out whether all of r can be cloned.
+func (r *repo) check(ctx context.Context) error {
+	objects, err := git(ctx, r.dir, "rev-list", "--objects", "--all", "--missing=print")
+	r.partial = strings.Contains(objects, "\n?")
+	return err
 }
