@@ -67,7 +67,8 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		if errors.As(why, new(*modproxy.NotKept)) {
 			why = errors.New("it is not kept")
 		}
-		each(Exported{Refused: &bundle.Item{Version: bundle.Version{ModuleVersion: v}, State: bundle.Refused, Reason: why.Error()}})
+		item := bundle.ItemOf(v, bundle.Refused, why.Error())
+		each(Exported{Refused: &item})
 	}
 	selected, err := s.selected(ctx, in, refused)
 	if err != nil {

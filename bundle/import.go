@@ -68,9 +68,15 @@ const (
 
 // An Item is what became of a version, or of a decision.
 type Item struct {
-	Version Version `json:"version"` // of a decision, the constraint is in Reason
-	State   State   `json:"state"`
-	Reason  string  `json:"reason,omitempty"`
+	Module  string `json:"module"`
+	Version string `json:"version,omitempty"` // empty for a decision, which is in Reason
+	State   State  `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ItemOf returns the item of a version.
+func ItemOf(v modproxy.ModuleVersion, state State, reason string) Item {
+	return Item{v.Module.String(), v.Version, state, reason}
 }
 
 // By is what the name of who decided begins with if the decision came in a bundle.
@@ -127,7 +133,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	for _, v := range b.Index.Before {
 		if !v.Gone && !x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
 			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
-			items = append(items, Item{v.Version, Absent, why})
+			items = append(items, ItemOf(v.Version.ModuleVersion, Absent, why))
 		}
 	}
 	return b.Head, items, x.Ledger.AddBundle(ctx, ledger.Bundle{
@@ -260,7 +266,7 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 		if err := x.Ledger.Decide(ctx, d); err != nil {
 			return nil, err
 		}
-		items = append(items, Item{Version{d.Module.At("")}, Decided, strings.TrimSpace(string(d.Action) + " " + d.Versions)})
+		items = append(items, ItemOf(d.At(""), Decided, strings.TrimSpace(string(d.Action)+" "+d.Versions)))
 	}
 	return items, x.Gate.Follow(ctx)
 }
@@ -312,7 +318,7 @@ func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []I
 		unfit = x.verify(spool, e)
 	}
 	for i, v := range e.Versions {
-		item := Item{Version: v, State: Kept}
+		item := ItemOf(v.ModuleVersion, Kept, "")
 		if spool != nil && !x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) {
 			err := unfit
 			if err == nil {

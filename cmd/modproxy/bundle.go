@@ -164,7 +164,7 @@ func itemsText(items []bundle.Item) string {
 	var table bytes.Buffer
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
 	for _, item := range items {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", item.State, item.Version.Module, cmp.Or(item.Version.Version, "-"), printable(cmp.Or(item.Reason, "-")))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", item.State, item.Module, cmp.Or(item.Version, "-"), printable(cmp.Or(item.Reason, "-")))
 	}
 	out.Flush()
 	return table.String()
@@ -214,7 +214,7 @@ Exit code 1 means that something was refused, or is not here any more.`,
 			}
 			return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
 		},
-	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"version": …, "state": …, "reason": …}], …}`)
+	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"module": …, "version": …, "state": …, "reason": …}], …}`)
 	addKeys(cmd, &in.Keys)
 	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
 	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
