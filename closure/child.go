@@ -16,7 +16,7 @@ import (
 const verb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
-const edition = 1
+const edition = 2
 
 // Bounds of a child.
 const (

@@ -54,6 +54,7 @@ type Configuration struct {
 	// Variables are those of the directory that change sources and versions, sorted.
 	Variables []string  `json:"variables,omitempty"`
 	Problems  []Problem `json:"problems,omitempty"` // what is said beside them may not be all
+	Sources   []Source  `json:"sources,omitempty"`  // by file and position; with Problems, all that Options.Sources asks for
 }
 
 // Call is a call of a module.
@@ -122,6 +123,10 @@ type Options struct {
 	Submodules bool `json:"submodules,omitempty"`
 	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`
+	// Sources asks for the sources as they stand in the files of the whole tree, for both clients, and for nothing else.
+	Sources bool `json:"sources,omitempty"`
+	// Also are directories whose Sources are wanted although they are [Aside]; sorted.
+	Also []string `json:"also,omitempty"`
 }
 
 // Local returns the directory of the tree that a call in dir names by a source such as ./x or ../x, and whether the

@@ -39,6 +39,9 @@ type parser struct {
 // Parse reads a tree. A file may be cut behind MaxFile bytes. It may end the process: only a child calls it.
 func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
+	if o.Sources {
+		return sources(files, o)
+	}
 	p := &parser{Options: o, files: files, modules: map[string]*module{}, of: map[string]bool{}}
 	var values map[string]value
 	if o.Tests && o.Client == OpenTofu {

@@ -150,7 +150,7 @@ func (t task) chain() []Step {
 
 // visit follows a call.
 func (r *walk) visit(ctx context.Context, t task) {
-	f := Found{Client: t.client, Chain: t.chain(), Source: shown(t.call.Source), Constraint: t.call.Version}
+	f := Found{Client: t.client, Chain: t.chain(), Source: Shown(t.call.Source), Constraint: t.call.Version}
 	at := fmt.Sprint(f.Chain[max(0, len(f.Chain)-1):])
 	tell := func(kind FoundKind, err error) {
 		f.Kind, f.Err = kind, err
@@ -257,8 +257,8 @@ func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
 
 var userInformation = regexp.MustCompile(`://[^/?#]*@`)
 
-// shown returns a source as it may be shown.
-func shown(source string) string {
+// Shown returns a source as it may be shown.
+func Shown(source string) string {
 	source, _, _ = strings.Cut(source, "?")
 	return userInformation.ReplaceAllString(source, "://")
 }

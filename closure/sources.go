@@ -1,0 +1,97 @@
+package closure
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Source is the source of a call as it stands in a file.
+type Source struct {
+	Pos
+	Start  int    `json:"start"` // the expression is the bytes of the file from here
+	End    int    `json:"end"`   // to before here
+	Source string `json:"source,omitempty"`
+	// Dynamic says why Source is not known. It is empty if it is.
+	Dynamic string `json:"dynamic,omitempty"`
+}
+
+// Aside reports whether a directory of a package is where examples and tests are, or is hidden. Nobody installs these, as a
+// rule, and many do not work.
+func Aside(dir string) bool {
+	return slices.ContainsFunc(strings.Split(path.Clean(dir), "/"), func(part string) bool {
+		return strings.HasPrefix(part, ".") && part != "." || slices.Contains([]string{"example", "examples", "test", "tests"}, part)
+	})
+}
+
+// sources finds the sources of all calls that a client may read: in the directories of a tree but those [Aside], in those of
+// o.Also, and in what all of these call. A file with a mistake in it, which no client loads, is a problem and has none.
+func sources(files map[string][]byte, o Options) (*Configuration, error) {
+	byDir := map[string][]string{}
+	for name := range files {
+		if ending(name, modulesEnd) >= 0 {
+			byDir[path.Dir(name)] = append(byDir[path.Dir(name)], name)
+		}
+	}
+	var todo []string
+	for dir := range byDir {
+		if !Aside(dir) || slices.Contains(o.Also, dir) {
+			todo = append(todo, dir)
+		}
+	}
+	m, out, done := &module{}, &Configuration{}, map[string]bool{}
+	for ; len(todo) > 0; todo = todo[1:] {
+		if done[todo[0]] {
+			continue
+		}
+		done[todo[0]] = true
+		for _, name := range byDir[todo[0]] {
+			if len(files[name]) > MaxFile {
+				return nil, invalid("%s: is larger than the %d KiB that are read", name, MaxFile>>10)
+			}
+			for _, s := range m.sources(name, files[name]) {
+				if out.Sources = append(out.Sources, s); len(out.Sources) > maxCalls {
+					return nil, invalid("%s: more than the %d calls that are read", s.Place(), maxCalls)
+				}
+				if dir, local := Local(todo[0], s.Source); local {
+					todo = append(todo, dir)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out.Sources, func(a, b Source) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Start, b.Start)) })
+	out.Problems = m.problems
+	slices.SortFunc(out.Problems, func(a, b Problem) int { return a.Pos.Compare(b.Pos) })
+	return out, nil
+}
+
+// sources returns the sources in a file.
+func (m *module) sources(name string, content []byte) (list []Source) {
+	before := len(m.problems)
+	body, ok := m.parse(name, content)
+	if !ok || len(m.problems) > before {
+		return nil
+	}
+	literals := &scope{module: m, client: Terraform}
+	blocks, _ := m.content(body, fileSchema)
+	for _, b := range blocks.Blocks {
+		if b.Type != "module" {
+			continue
+		}
+		call, _ := m.content(b.Body, callSchema)
+		a := call.Attributes["source"]
+		if a == nil {
+			continue
+		}
+		r := a.Expr.Range()
+		s := Source{Pos: posOf(r), Start: r.Start.Byte, End: r.End.Byte}
+		if v := literals.eval(a.Expr); v.why != "" {
+			s.Dynamic = v.why
+		} else {
+			s.Source, s.Dynamic = text(v.Value)
+		}
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,107 @@
+package closure_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// packageOf returns files as the tree of a package.
+func packageOf(t *testing.T, files map[string]string) closure.Tree {
+	t.Helper()
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	tw := tar.NewWriter(zw)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := tw.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(tw, files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tw.Close()
+	zw.Close()
+	return closure.Package(modproxy.Digest{1}, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })
+}
+
+// The bytes that are told are those of the expression, in every form that clients take for a literal.
+func TestSources(t *testing.T) {
+	files := map[string]string{
+		"main.tf": "\ufeffmodule \"a\" {\n  source = \"git::https://a\" # ä\n}\n" +
+			"module \"b\" { source = ((\"https://\\u0062\")) }\nmodule \"c\" {\n  source = <<-EOT\n  https://c\n  EOT\n}\n" +
+			"module \"d\" { source = \"https://${local.d}\" }\nmodule \"e\" { source = upper(\"e\") }\nmodule \"f\" {}\n" +
+			"module \"g\" { source = true ? \"https://g\" : \"\" }\nresource \"x\" \"y\" { source = \"https://r\" }\n",
+		"x_override.tf":            `module "a" { source = "https://override" }`,
+		"x.tofu":                   `module "t" { source = "./examples/called" }`,
+		"j.tf.json":                `{"module": {"j": [{"source": "git::https://j", "_": {"source": "no"}}], "k": {"source":"https://${var.k}"}}}`,
+		"tests/a.tf":               `module "no" { source = "https://no" }`,
+		"a.tftest.hcl":             `run "x" { module { source = "https://no" } }`,
+		"broken/main.tf":           `module "a" { source = "https://no" `,
+		"examples/called/main.tf":  `module "c" { source = "../shared" }`,
+		"examples/shared/main.tf":  `module "s" { source = "https://shared" }`,
+		"examples/other/main.tf":   `module "no" { source = "https://no" }`,
+		"examples/wanted/main.tf":  `module "w" { source = "https://wanted" }`,
+		".github/main.tf":          `module "no" { source = "https://no" }`,
+		"modules/examples.tf":      `module "m" { source = "https://m" }`,
+		"modules/deep/er/x.tf":     `module "d" { source = "acme/network/aws" }`,
+		"modules/left/.#x.tf":      `module "no" { source = "https://no" }`,
+		"modules/left/README.json": `{"module": {"no": {"source": "https://no"}}}`,
+	}
+	var r closure.Reader
+	got, err := r.Read(t.Context(), packageOf(t, files), closure.Options{Sources: true, Also: []string{"examples/wanted"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, s := range got.Sources {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %q %s %s", s.Place(), files[s.File][s.Start:s.End], strings.TrimSpace(s.Source), s.Dynamic)))
+	}
+	want := []string{
+		`examples/called/main.tf:1 "\"../shared\"" ../shared`,
+		`examples/shared/main.tf:1 "\"https://shared\"" https://shared`,
+		`examples/wanted/main.tf:1 "\"https://wanted\"" https://wanted`,
+		`j.tf.json:1 "\"git::https://j\"" git::https://j`,
+		`j.tf.json:1 "\"https://${var.k}\""  refers to var.k, and has to be a literal`,
+		`main.tf:2 "\"git::https://a\"" git::https://a`,
+		`main.tf:4 "((\"https://\\u0062\"))" https://b`,
+		`main.tf:6 "<<-EOT\n  https://c\n  EOT" https://c`,
+		`main.tf:10 "\"https://${local.d}\""  refers to local.d, and has to be a literal`,
+		`main.tf:11 "upper(\"e\")"  cannot be evaluated: Function calls not allowed`,
+		`main.tf:13 "true ? \"https://g\" : \"\"" https://g`,
+		`modules/deep/er/x.tf:1 "\"acme/network/aws\"" acme/network/aws`,
+		`modules/examples.tf:1 "\"https://m\"" https://m`,
+		`x.tofu:1 "\"./examples/called\"" ./examples/called`,
+		`x_override.tf:1 "\"https://override\"" https://override`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(got.Problems) != 1 || got.Problems[0].File != "broken/main.tf" {
+		t.Errorf("problems: %v", got.Problems)
+	}
+}
+
+// A file that is not read is an error: clients may read it.
+func TestSourcesTooLarge(t *testing.T) {
+	var r closure.Reader
+	_, err := r.Read(t.Context(), packageOf(t, map[string]string{"m/big.tf": strings.Repeat("#\n", closure.MaxFile)}), closure.Options{Sources: true})
+	if err == nil || !strings.Contains(err.Error(), "m/big.tf: is larger than the 512 KiB") {
+		t.Errorf("Read = %v", err)
+	}
+	_, err = r.Read(t.Context(), packageOf(t, map[string]string{"tests/big.tf": strings.Repeat("#\n", closure.MaxFile)}), closure.Options{Sources: true})
+	if err != nil {
+		t.Errorf("Read = %v", err)
+	}
+}
