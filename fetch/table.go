@@ -2,12 +2,9 @@ package fetch
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"path"
-	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
@@ -72,7 +69,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	got, root, err := t.fetch(ctx, s, pattern, tree)
 	if err == nil {
 		var p *modproxy.Package
-		if p, err = t.pack(tree, root); err == nil {
+		if p, err = tree.Package(t.Scratch, root); err == nil {
 			p.Source, p.Subdir = got.From, subdir
 			return p, nil
 		}
@@ -105,23 +102,4 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		root = path.Join(s.Subdir, root)
 	}
 	return Result{}, "", fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
-}
-
-func (t *Table) pack(tree *pack.Builder, root string) (*modproxy.Package, error) {
-	file, err := pack.UnnamedFile(t.Scratch)
-	if err != nil {
-		return nil, err
-	}
-	hash := sha256.New()
-	packed, err := tree.Pack(io.MultiWriter(file, hash), root)
-	if err == nil {
-		_, err = file.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
-	hash.Sum(p.Digest[:0])
-	return p, nil
 }

@@ -195,6 +195,26 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	return Packed{Sum: sum, Size: out.n, Notes: notes.String()}, nil
 }
 
+// Package packs the package into an [UnnamedFile] in dir, and opens that. See Pack.
+func (b *Builder) Package(dir, root string) (*modproxy.Package, error) {
+	file, err := UnnamedFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	packed, err := b.Pack(io.MultiWriter(file, hash), root)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
+	hash.Sum(p.Digest[:0])
+	return p, nil
+}
+
 func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
 	zw, _ := gzip.NewWriterLevel(w, level) // there is such a level
 	zw.ModTime = time.Unix(0, 0)           // four zero bytes, which the zero Time is not
