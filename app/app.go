@@ -32,10 +32,12 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/nested"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/requests"
@@ -70,6 +72,8 @@ type App struct {
 	noGit      error               // why nothing can be fetched from git
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
+	nested     *nested.Registry // nil unless nested sources are rewritten
+	reader     *closure.Reader
 	sights     *sights.Registry
 	pending    *requests.Log
 	missing    *requests.Log         // nil unless offline
@@ -192,6 +196,9 @@ func (a *App) Close() error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var errs []error
+	if a.nested != nil {
+		a.nested.Close()
+	}
 	if a.Cache != nil {
 		errs = append(errs, a.Cache.Close(soon))
 	}

@@ -46,6 +46,13 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 	}, append(fields, zap.Error(err))...)...)
 }
 
+// Nested implements [nested.Observer].
+func (a *App) Nested(v modproxy.ModuleVersion, sources int, left []string) {
+	if sources+len(left) > 0 {
+		a.logEvent(nil, "nested", v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
+	}
+}
+
 // isReadOnly reports whether err says nothing but that the data directory is read-only since the start, which was logged then.
 func (a *App) isReadOnly(err error) bool {
 	return a.disk.ReadOnly() != nil && errors.Is(err, syscall.EROFS)

@@ -14,7 +14,6 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
@@ -26,7 +25,7 @@ import (
 func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Routing: routes{a.config}, Configurations: &closure.Reader{Store: a.Store}, Sights: a.sights,
+		Routing: routes{a.config}, Configurations: a.reader, Sights: a.sights,
 		Bundles: admin.Bundles{Keys: a.config.Bundle.Keys, Scratch: a.scratch(), Limits: a.limits()},
 	}
 	if a.Cache != nil {

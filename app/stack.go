@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/nested"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/requests"
@@ -64,6 +66,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 	}
 	var reg modproxy.Registry // nil, and nobody is asked, when offline
+	var sources *nested.Sources
 	if !c.Offline {
 		if err = a.openEgress(listening); err != nil {
 			return err
@@ -71,14 +74,16 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		if a.noGit = git.Installed(context.WithoutCancel(ctx)); a.noGit != nil {
 			log.Warn("git_missing", zap.Error(a.noGit))
 		}
-		client, err := a.newUpstream(scratch)
+		table := a.newTable(scratch)
+		client, err := a.newUpstream(table)
 		if err != nil {
 			return err
 		}
 		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
 		router := &upstream.Router{Default: client, Reserve: a.gate}
-		pinned := &ledger.Registry{Next: router, Ledger: a.Ledger, Observe: a.observeLedger}
+		sources = nested.NewSources(router, table)
+		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Observe: a.observeLedger}
 		a.providers = router
 		a.sights.Next, a.sights.Dates = pinned, router
 		reg = a.sights
@@ -96,11 +101,19 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
-	a.Registry = &policy.Registry{Next: a.Cache, Gate: a.gate, Observe: a.observePolicy}
+	layer, at := modproxy.Registry(a.Cache), ""
+	if c.Rewrite.Nested {
+		url := strings.TrimRight(c.PublicURL, "/")
+		a.nested = &nested.Registry{
+			Next: a.Cache, Ledger: a.Ledger, Reader: a.reader, Sources: sources, URL: url, Scratch: scratch, Limits: anyLimits, Observer: a,
+		}
+		layer, at = a.nested, nested.At(url)
+	}
+	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, Observe: a.observePolicy}
 	if a.missing != nil {
 		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
 	}
-	a.Registry = &rewrite.Registry{Next: a.Registry}
+	a.Registry = &rewrite.Registry{Next: a.Registry, At: at}
 	return a.newAuth(ctx)
 }
 
@@ -113,8 +126,8 @@ func (a *App) limits() pack.Limits {
 	return pack.Limits{Entries: f.MaxFiles, Bytes: int64(f.MaxUnpacked), Packed: int64(f.MaxUnpacked), StrictNames: f.StrictNames}
 }
 
-// newUpstream returns the client that asks registries, and fetches packages with a getter for each kind of location.
-func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
+// newUpstream returns the client that asks registries.
+func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
 	c := a.config
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
@@ -122,6 +135,12 @@ func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
+	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: table})
+}
+
+// newTable returns what fetches packages, with a getter for each kind of location.
+func (a *App) newTable(scratch string) *fetch.Table {
+	c := a.config
 	credentials := newCredentials(c)
 	limits := a.limits()
 	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
@@ -129,10 +148,10 @@ func (a *App) newUpstream(scratch string) (*upstream.Client, error) {
 		Dir: scratch, Network: a.egress, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{Time: c.Fetch.Timeout, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
-	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: &fetch.Table{
+	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
 		Scratch: scratch, Limits: limits,
-	}})
+	}
 }
 
 // newCredentials returns the credentials for the hosts that packages come from.
@@ -218,6 +237,7 @@ func (a *App) openStore() (err error) {
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
+	a.reader = &closure.Reader{Store: a.Store}
 	return nil
 }
 
@@ -249,11 +269,12 @@ func (p pins) Pinned(ref store.Ref) bool {
 	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Module)
 }
 
+// anyLimits are far above those of fetching, which may have been lowered since something was fetched.
+var anyLimits = pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
+
 // keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.
 func keeperOf(book *ledger.Log) *cache.Keeper {
-	// The limits are far above those of fetching, which may have been lowered since.
-	limits := pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
-	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, limits) }}
+	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
 	if book != nil {
 		k.Ledger = book
 	}

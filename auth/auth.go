@@ -25,17 +25,18 @@ import (
 type Kind uint8
 
 const (
-	Nobody   Kind = iota // not identified; may do nothing
-	ByToken              // showed a token of [Tokens]
-	ByIssuer             // showed a token that an identity provider signed
-	ByOwner              // has come by a way that only the owner of the data directory has
+	Nobody    Kind = iota // not identified; may do nothing
+	ByToken               // showed a token of [Tokens]
+	ByIssuer              // showed a token that an identity provider signed
+	ByOwner               // has come by a way that only the owner of the data directory has
+	ByAddress             // has an address that nobody can guess, of what a package calls
 )
 
 func (k Kind) String() string {
-	if k > ByOwner {
+	if k > ByAddress {
 		k = Nobody
 	}
-	return [...]string{"nobody", "token", "issuer", "operator"}[k]
+	return [...]string{"nobody", "token", "issuer", "operator", "address"}[k]
 }
 
 // Grant is what a principal may do. The zero Grant is nothing.
@@ -66,6 +67,12 @@ type Principal struct {
 
 // Owner is the owner of the data directory, who operates the proxy without a token.
 var Owner = Principal{Kind: ByOwner, Grant: Grant{Admin: true}}
+
+// HasAddress is the principal that has the address of what a package of m calls. Whether there is such an address is not
+// known yet.
+func HasAddress(m modproxy.Module) Principal {
+	return Principal{Kind: ByAddress, Grant: Grant{Scopes: Scopes{{m.Host, m.Namespace}}}}
+}
 
 // RuleGroups returns the groups whose rules hold for the principal: its own, or the name of its token.
 func (p Principal) RuleGroups() []string {

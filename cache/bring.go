@@ -23,6 +23,16 @@ func (r *Registry) Holds(ctx context.Context, v modproxy.ModuleVersion, sum modp
 	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
 }
 
+// Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
+func (r *Registry) Has(ctx context.Context, v modproxy.ModuleVersion) (bool, error) {
+	r.once.Do(r.start)
+	_, err := r.record(ctx, key{v})
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err == nil, nil
+	}
+	return false, settleIn(ctx, err)
+}
+
 // Keep keeps a package that was brought and not fetched, open at its start, which it does not close. The ledger has its
 // version as that. Errors are those of [store.Store.Keep].
 func (r *Registry) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {

@@ -125,7 +125,9 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
-		r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
+		if _, what := k.Origin(); what == "" { // else nobody lists it
+			r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
+		}
 	case errors.Is(err, modproxy.ErrNotFound):
 		missing(err, r.Missing-time.Since(asked), 0)
 	default:

@@ -175,6 +175,9 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 		} else if err != nil {
 			return nil, settleIn(ctx, err)
 		}
+		if _, what := p.Origin(); what != "" {
+			continue // nobody asks for it by its version
+		}
 		kept[p.Version] = true
 		if entry, ok := entryOf(p.Version); ok {
 			more = append(more, entry) // upstream's counts, if it has one

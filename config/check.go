@@ -79,6 +79,8 @@ func (c *Config) check() Error {
 	}
 	k.reach()
 	k.failIf(c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute, "ledger.recheck", "must be 0s or at least 1m")
+	k.failIf(c.Rewrite.Nested && c.PublicURL == "", "rewrite.nested",
+		"public_url is missing: packages have addresses below it in them")
 	k.failIf(c.Cache.MaxStale < c.Cache.Fresh, "cache.max_stale", "must not be less than cache.fresh")
 	return k.wrong
 }

@@ -59,6 +59,7 @@ type Config struct {
 	Ledger      Ledger       `yaml:"ledger"`
 	Policy      Policy       `yaml:"policy"`
 	Fetch       Fetch        `yaml:"fetch"`
+	Rewrite     Rewrite      `yaml:"rewrite"`
 	Bundle      Bundle       `yaml:"bundle"`
 	Limits      Limits       `yaml:"limits"`
 	// Mirror is what is fetched before anybody asks for it, at the start and again after some time, as by "modproxy mirror".
@@ -259,6 +260,14 @@ type Fetch struct {
 	// in composed characters, or in what Windows drops from a name. Otherwise such names are kept, and "modproxy
 	// ls" notes them.
 	StrictNames bool `yaml:"strict_names"`
+}
+
+// Rewrite says what is changed in packages.
+type Rewrite struct {
+	// Nested has the git and https sources of modules that packages call fetched too, and serves packages in which they
+	// are addresses of this proxy, below public_url. What a package calls is fetched with it, and stays what it was then;
+	// a package is refused if it cannot be had. Packages are not what their authors made, nor are their sums.
+	Nested bool `yaml:"nested"`
 }
 
 // Bundle says which bundles "modproxy import" takes.

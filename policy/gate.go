@@ -157,6 +157,14 @@ func (s *state) of(ctx context.Context, m modproxy.Module) *Selection {
 	return s.selection(m, modproxy.AskerOf(ctx).Groups)
 }
 
+// ofVersion is of, for a version. Who has the address of what a package calls is in no group that is known.
+func (s *state) ofVersion(ctx context.Context, v modproxy.ModuleVersion) *Selection {
+	if v.IsNestedAddress() && !s.idle() {
+		return s.rules.forAnybody(v.Module)
+	}
+	return s.of(ctx, v.Module)
+}
+
 func (s *state) selection(m modproxy.Module, groups []string) *Selection {
 	key := selectionKey{module: m}
 	for _, group := range groups {
@@ -220,11 +228,15 @@ func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, by func(*sta
 	return err
 }
 
-// decide returns the verdict about a version of the module of sel. content is what it has, if that is known better than the
+// decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is what it has, if that is known better than the
 // ledger knows it.
 func (g *Gate) decide(
 	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum,
 ) (Verdict, error) {
+	v, what := v.Origin()
+	if what != "" {
+		content = "" // of something else
+	}
 	if v.Version == "" {
 		block := s.decisions.about(v.Module).blocked()
 		if verdict := sel.Module(); block == nil || verdict.Outcome == Reserved {

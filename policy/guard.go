@@ -43,7 +43,7 @@ func (g *guard) check() error {
 		return err
 	}
 	if s != g.state || !s.idle() && !s.rules.Audit && time.Since(g.judged) > rereadAfter {
-		if err := g.registry.pass(g.ctx, s, s.of(g.ctx, g.version.Module), "package", g.version, g.sum); err != nil {
+		if err := g.registry.pass(g.ctx, s, s.ofVersion(g.ctx, g.version), "package", g.version, g.sum); err != nil {
 			return err
 		}
 		g.state, g.judged = s, time.Now()

@@ -164,7 +164,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if err != nil {
 		return nil, wrap("package", v, err)
 	}
-	sel := s.of(ctx, v.Module)
+	sel := s.ofVersion(ctx, v)
 	if err := r.pass(ctx, s, sel, "package", v, ""); err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 		return r, &auth.Refused{Why: onlyPackages}
 	case !isPackage:
 		return h.identify(r, e)
+	case segment == "" && q.IsNestedAddress():
+		return withPrincipal(r, e, auth.HasAddress(q.Module)), nil
 	}
 	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.ModuleVersion), q.Module, time.Now())
 	if p.Kind != auth.Nobody { // also of a client that may not read the package

@@ -19,6 +19,9 @@ import (
 // that they asked (internal/registry/client.go of both clients).
 type Registry struct {
 	Next modproxy.Registry
+	// At is what versions are made as that clients are served, see [modproxy.ModuleVersion.Made]. Empty: they are served as
+	// they are, and nothing that was made of one is.
+	At string
 }
 
 // Versions returns the answer of Next.
@@ -34,11 +37,18 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 		return modproxy.Location{}, err
 	}
 	_, subdir := l.SplitGlob()
+	if r.At != "" {
+		v = v.Made(r.At)
+	}
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
 }
 
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if of, what := v.Origin(); what != "" && r.At == "" {
+		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
+		return nil, &modproxy.Error{Op: "package", Module: of.Module, Version: of.Version, Err: err}
+	}
 	return r.Next.Package(ctx, v)
 }
 

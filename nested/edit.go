@@ -1,0 +1,187 @@
+package nested
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// make makes the form in which a package is served, unless that is kept or the package itself.
+func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
+	if n.served == n.key {
+		return nil
+	}
+	kept, err := r.Next.Has(ctx, n.served)
+	if kept || err != nil {
+		return failed("package", p.of, err)
+	}
+	opened, err := r.open(ctx, n)
+	if err != nil {
+		return p.wrap(n, err)
+	}
+	defer opened.Close()
+	if opened.Sum != n.sum {
+		return failed("package", p.of, fmt.Errorf("%w: a package has changed meanwhile: try again", modproxy.ErrUnavailable))
+	}
+	made, err := r.edit(ctx, opened, n)
+	if err != nil {
+		return failed("package", p.of, err)
+	}
+	defer made.Close()
+	rec := modproxy.Record{
+		ModuleVersion: n.served, Sum: made.Sum, Subdir: cmp.Or(made.Subdir, "."), Source: made.Source, Time: made.Time,
+	}
+	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
+		return failed("package", p.of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+	} else if err != nil {
+		return failed("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
+	}
+	if n == p.root {
+		if err := r.record(ctx, n.served, p.of.Made("derived."+hexOf(made.Sum)), made.Sum); err != nil {
+			return failed("package", p.of, err)
+		}
+	}
+	return failed("package", p.of, r.Next.Keep(ctx, n.served, made))
+}
+
+// edit packs a package anew, with other sources, and reads these.
+func (r *Registry) edit(ctx context.Context, from *modproxy.Package, n *node) (*modproxy.Package, error) {
+	tree, err := pack.New(r.Scratch, r.Limits)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	if err := copyTo(tree, from, n.calls); err != nil {
+		return nil, err
+	}
+	made, err := tree.Package(r.Scratch, "")
+	if err != nil {
+		return nil, err
+	}
+	made.Source, made.Subdir, made.Time = modproxy.Source{URL: r.URL}, from.Subdir, time.Now()
+	made.Notes = strings.TrimSpace(from.Notes + "\n" + n.notes())
+	if err = r.checkMade(ctx, made, n); err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return made, nil
+}
+
+// notes returns what people should know of the package.
+func (n *node) notes() string {
+	const shown = 10
+	lines := n.left[:min(len(n.left), shown)]
+	if more := len(n.left) - len(lines); more > 0 {
+		lines = append(lines[:shown:shown], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// copyTo adds the files of a package to a tree, with other sources.
+func copyTo(tree *pack.Builder, from io.Reader, calls []call) error {
+	unzipped, err := gzip.NewReader(from)
+	if err != nil {
+		return err
+	}
+	for files := tar.NewReader(unzipped); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		var of []call
+		for len(calls) > 0 && calls[0].File == h.Name { // both are in order
+			of, calls = append(of, calls[0]), calls[1:]
+		}
+		if err := tree.File(h.Name, h.Mode&0o100 != 0, &editor{from: files, calls: of}); err != nil {
+			return err
+		}
+	}
+	if len(calls) > 0 {
+		return fmt.Errorf("%w: there is no file %q in it", modproxy.ErrInvalid, calls[0].File)
+	}
+	_, err = io.Copy(io.Discard, from) // whose bytes are checked at its end
+	return err
+}
+
+// editor reads a file with the texts of calls in the place of their expressions.
+type editor struct {
+	from  io.Reader
+	at    int // in from
+	calls []call
+	text  string // to be read next
+}
+
+func (e *editor) Read(p []byte) (n int, err error) {
+	for e.text == "" && len(e.calls) > 0 {
+		c := e.calls[0]
+		if c.Start < e.at || c.End < c.Start {
+			return 0, fmt.Errorf("%w: sources overlap", modproxy.ErrInvalid)
+		}
+		if before := c.Start - e.at; before > 0 {
+			p = p[:min(len(p), before)]
+			break
+		}
+		if _, err := io.CopyN(io.Discard, e.from, int64(c.End-c.Start)); err != nil {
+			return 0, unexpected(err)
+		}
+		e.at, e.text, e.calls = c.End, c.text, e.calls[1:]
+	}
+	if e.text != "" {
+		n = copy(p, e.text)
+		e.text = e.text[n:]
+		return n, nil
+	}
+	n, err = e.from.Read(p)
+	e.at += n
+	if len(e.calls) > 0 {
+		if err = unexpected(err); e.at == e.calls[0].Start && err == io.ErrUnexpectedEOF {
+			err = nil // CopyN says so, unless nothing is to be replaced
+		}
+	}
+	return n, err
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// checkMade reads what was made: it has the same sources as before, but for those that were to change, and no more.
+func (r *Registry) checkMade(ctx context.Context, made *modproxy.Package, n *node) error {
+	tree := closure.Package(made.Digest, func() (io.ReadCloser, error) {
+		_, err := made.Seek(0, io.SeekStart)
+		return io.NopCloser(made), err
+	})
+	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: n.also})
+	if err == nil && len(c.Sources) != len(n.sources) {
+		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten", modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
+	}
+	calls := n.calls
+	for i := 0; err == nil && i < len(c.Sources); i++ {
+		want := n.sources[i]
+		if len(calls) > 0 && calls[0].Source == want {
+			want.Source, calls = calls[0].text[1:len(calls[0].text)-1], calls[1:]
+		}
+		if is := c.Sources[i]; is.File != want.File || is.Source != want.Source || is.Dynamic != want.Dynamic {
+			err = fmt.Errorf("%w: a bug in modproxy: %s has another source when it was rewritten", modproxy.ErrUnavailable, is.Place())
+		}
+	}
+	if err == nil {
+		_, err = made.Seek(0, io.SeekStart)
+	}
+	return err
+}

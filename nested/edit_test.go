@@ -1,0 +1,51 @@
+package nested
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// Every byte of a file stays but those of the expressions that are replaced, however it is read; what cannot be replaced is
+// an error.
+func FuzzEditor(f *testing.F) {
+	f.Add([]byte(`module "a" { source = "git::https://a" }`), 22, 16, 2, 1, "\"https://b\"", byte(0))
+	f.Add([]byte("ab"), 0, 1, 0, 1, "", byte(1))
+	f.Add([]byte("ab"), 0, 1, 0, 9, "x", byte(2))
+	f.Add([]byte("ab"), 1, -1, 0, 1, "x", byte(3))
+	f.Fuzz(func(t *testing.T, text []byte, start, length, gap, more int, with string, how byte) {
+		if start > len(text) || length > len(text) || gap > len(text) || more > len(text) {
+			return
+		}
+		second := start + length + gap
+		calls := []call{
+			{Source: closure.Source{Start: start, End: start + length}, text: with},
+			{Source: closure.Source{Start: second, End: second + more}, text: with + with},
+		}
+		var from io.Reader = bytes.NewReader(text)
+		switch how % 4 {
+		case 1:
+			from = iotest.OneByteReader(from)
+		case 2:
+			from = iotest.DataErrReader(from)
+		case 3:
+			from = iotest.HalfReader(from)
+		}
+		got, err := io.ReadAll(&editor{from: from, calls: calls})
+		if start < 0 || length < 0 || gap < 0 || more < 0 || second+more > len(text) {
+			if err == nil || !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("%+v of %q is %q, %v", calls, text, got, err)
+			}
+			return
+		}
+		want := string(text[:start]) + with + string(text[start+length:second]) + with + with + string(text[second+more:])
+		if err != nil || string(got) != want {
+			t.Fatalf("%+v of %q is %q, %v; want %q", calls, text, got, err, want)
+		}
+	})
+}

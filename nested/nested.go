@@ -1,0 +1,277 @@
+// Package nested is a registry whose packages have no sources of their own: what the module calls in a package name by
+// git::, https or a shorthand is fetched, too, and the package is served with addresses of this proxy in their place.
+//
+// Invariant: a package that is served in this form has no source left that a client would fetch past the proxy, but those
+// that are reported; it is refused as a whole if one of them cannot be had. It is the same whenever it is made again.
+//
+// # Names
+//
+// Everything is kept and recorded as a version that was made of the one that a client asks for (see
+// [modproxy.ModuleVersion.Made]), by which policy, tokens and credentials hold for it as for that:
+//
+//	1.2.0                             the package of the registry, as its author made it: pristine
+//	1.2.0+modproxy.source.HASH        what a location is, wherever in the version it was found; HASH is of the location
+//	1.2.0+modproxy.pinned.SUM         that some location is that: without it, nobody has the address
+//	1.2.0+modproxy.rewritten.HASH     the pristine package, or that of a source, in the form in which it is served; HASH is
+//	                                  of its sum and of all that is changed in it, and so of how one comes from the other
+//	1.2.0+modproxy.derived.SUM        that what a client has installed is a form of the version, for "modproxy lock"
+//
+// The ledger has a record of each, with the source and commit for the first two, and the public URL for the last two. A
+// location is looked up once for a version, and stays what it was then: a branch does not move, and neither does what
+// other versions have. There are paths of two more forms, which say by BASE, a hash of the public URL, for whom they are:
+//
+//	1.2.0+modproxy.at.BASE            the version, rewritten; a path without it leads to the pristine package
+//	1.2.0+modproxy.nested.BASE.SUM    a source, rewritten. This is what stands in packages
+//
+// So what is at a path never changes, with the option off or another public URL, too.
+//
+// # Who may read a source
+//
+// What stands in a package cannot be signed for somebody, or for some time. Its address is a capability: whoever has it may
+// read what is there, without a token. It has the sum of the content, which nobody knows who has neither read that nor the
+// package that calls it; and it opens these bytes only, of this version only. An address that is signed without an end would
+// do no more, and every package would change with the key. What is refused for everybody of the version is refused of its sources:
+// a block of it holds for them, and ends a transfer.
+//
+// # The form
+//
+// In the files of all directories but [closure.Aside], and what they call, the text of the attribute "source" is
+// replaced if it is a literal that [modproxy.ParseLocation] reads, and names git or http. Nothing else in a file changes.
+// What is dynamic, or has another getter, stays as it is, and is told to Observer and in the notes of the package. Sources
+// may call each other: an address does not depend on what the package there calls, so a cycle ends where it began.
+package nested
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// Cache keeps packages, and has them fetched.
+type Cache interface {
+	modproxy.Registry
+	// Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
+	Has(ctx context.Context, v modproxy.ModuleVersion) (bool, error)
+	// Keep keeps a package, whose version the ledger has as that. It does not close it.
+	Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error
+}
+
+// Ledger knows what every version is, and what was made of it.
+type Ledger interface {
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Add(ctx context.Context, rec modproxy.Record) error
+}
+
+// Observer is told what was found in a version when it is asked for the first time since the start.
+type Observer interface {
+	// Nested is told how many sources are fetched, and those that stay as they are.
+	Nested(v modproxy.ModuleVersion, sources int, left []string)
+}
+
+// Registry answers with packages of Next in which no source is left. It is safe for concurrent use.
+type Registry struct {
+	Next     Cache
+	Ledger   Ledger
+	Reader   *closure.Reader
+	Sources  *Sources // below Next; nil offline
+	URL      string   // where clients see this proxy, without a slash at the end
+	Scratch  string   // the directory for packages in the making
+	Limits   pack.Limits
+	Observer Observer
+
+	once    sync.Once
+	base    string
+	plans   *lru.Cache[modproxy.ModuleVersion, *plan]
+	flights singleflight.Group
+	turns   chan struct{} // each version that is prepared has one
+	work    sync.WaitGroup
+	ending  context.Context
+	end     context.CancelFunc
+}
+
+const (
+	maxPlans    = 4096                    // that are remembered
+	maxPrepared = 64                      // versions at a time; further ones wait
+	prepareFor  = time.Hour               // at most; each fetch has less
+	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
+)
+
+// At returns the name under which clients at a public URL are served versions.
+func At(url string) string { return "at." + baseOf(url) }
+
+func baseOf(url string) string { return hash("modproxy nested 1", url)[:16] }
+
+// hash returns the hash of strings, of which none has a line break.
+func hash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Registry) start() {
+	r.base = baseOf(r.URL)
+	r.plans, _ = lru.New[modproxy.ModuleVersion, *plan](maxPlans) // fails for no size only
+	r.turns = make(chan struct{}, maxPrepared)
+	r.ending, r.end = context.WithCancel(context.Background())
+}
+
+// Close ends what goes on in the background. Next is closed after it.
+func (r *Registry) Close() {
+	r.once.Do(r.start)
+	r.end()
+	r.work.Wait()
+}
+
+// Versions returns the answer of Next.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location returns the answer of Next, and has the sources fetched. It waits for them a little, as clients show people the
+// error of this question.
+//
+// Errors: those of Next; [modproxy.ErrNotFound] for what was made; why a source could not be had.
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	asked := time.Now()
+	if _, what := v.Origin(); what != "" {
+		return modproxy.Location{}, failed("location", v, modproxy.ErrNotFound)
+	}
+	l, err := r.Next.Location(ctx, v)
+	if err != nil {
+		return l, err
+	}
+	l.Kept = false
+	select {
+	case done := <-r.prepare(ctx, v):
+		l.Kept, err = done.Err == nil, done.Err
+	case <-time.After(time.Until(asked.Add(tellWithin))):
+	case <-ctx.Done():
+	}
+	return l, err
+}
+
+// Package opens what is at a path of this proxy: a version as it is, or what was made of it.
+//
+// Errors: those of Next; [modproxy.ErrNotFound] for what was made for another public URL, or is no source of the version; why
+// a source could not be had.
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	r.once.Do(r.start)
+	of, what := v.Origin()
+	sum, isSource := strings.CutPrefix(what, modproxy.NestedAddress+r.base+".")
+	switch {
+	case what == "":
+		return r.Next.Package(ctx, v)
+	case isSource: // nothing is done for somebody who has guessed
+		if _, err := r.Ledger.Lookup(ctx, of.Made("pinned."+sum)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrInvalid) {
+			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
+		} else if err != nil {
+			return nil, failed("package", of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+		}
+	case what != "at."+r.base:
+		return nil, failed("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
+	}
+	for try := 1; ; try++ {
+		var done singleflight.Result
+		select {
+		case done = <-r.prepare(ctx, of):
+		case <-ctx.Done():
+			return nil, failed("package", of, ctx.Err())
+		}
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		n := done.Val.(*plan).root
+		if isSource {
+			if n = done.Val.(*plan).pinned[sum]; n == nil {
+				return nil, failed("package", of, fmt.Errorf("%w: it no longer has such a source", modproxy.ErrNotFound))
+			}
+		}
+		p, err := r.Next.Package(ctx, n.served)
+		if err == nil || try == 2 || ctx.Err() != nil || n.served == n.key {
+			return p, err
+		}
+		// It was evicted meanwhile, or is damaged, and then nothing is kept any more.
+	}
+}
+
+// Bring returns when all is kept that clients are served of a version.
+func (r *Registry) Bring(ctx context.Context, v modproxy.ModuleVersion) error {
+	select {
+	case done := <-r.prepare(ctx, v):
+		return done.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// prepare makes what clients are served of a version, once for all that ask at the same time, and goes on when they have
+// gone. The result is the [plan] of the version.
+func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan singleflight.Result {
+	r.once.Do(r.start)
+	return r.flights.DoChan(v.String(), func() (_ any, err error) {
+		r.work.Add(1)
+		defer r.work.Done()
+		defer func() {
+			if p := recover(); p != nil {
+				err = failed("package", v, modproxy.Fault(p))
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareFor)
+		defer cancel()
+		defer context.AfterFunc(r.ending, cancel)()
+		select {
+		case r.turns <- struct{}{}:
+			defer func() { <-r.turns }()
+		case <-ctx.Done():
+			return nil, failed("package", v, fmt.Errorf("%w: too many versions are prepared: %w", modproxy.ErrUnavailable, ctx.Err()))
+		}
+		return r.prepared(ctx, v)
+	})
+}
+
+// prepared is prepare, for one.
+func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+	p, ok := r.plans.Get(v)
+	if ok {
+		var err error
+		if ok, err = r.holds(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if !ok {
+		var err error
+		if p, err = r.plan(ctx, v); err != nil {
+			return nil, err
+		}
+		r.plans.Add(v, p)
+		if r.Observer != nil {
+			r.Observer.Nested(v, len(p.nodes), p.left)
+		}
+	}
+	for _, n := range p.all() {
+		if err := r.make(ctx, p, n); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// failed adds the question to err, unless a layer below has.
+func failed(op string, v modproxy.ModuleVersion, err error) error {
+	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
+		return err
+	}
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+}

@@ -1,0 +1,296 @@
+package nested
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/rewrite"
+)
+
+const (
+	maxNodes = 100 // sources of one version, with those that they have themselves
+	maxLeft  = 100 // lines about those that stay
+	atOnce   = 4   // packages of one version that are fetched or read
+)
+
+// getters are those of the locations that are fetched.
+var getters = []string{"git", "http", "https"}
+
+// plan is what clients are served of a version. It is not changed once it is made.
+type plan struct {
+	of     modproxy.ModuleVersion
+	root   *node
+	nodes  map[string]*node // the sources, by location
+	order  []*node          // in which they were found
+	pinned map[string]*node // by their sums, in hexadecimal digits
+	left   []string         // sources that stay, with their places
+}
+
+func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
+
+// node is the package of the version, or of a source.
+type node struct {
+	key    modproxy.ModuleVersion // as it is kept
+	served modproxy.ModuleVersion // as it is served: key, if nothing changes
+	source fetch.Source           // zero for the version
+	place  string                 // where it is called, for people
+	also   []string               // directories that are called although they are aside
+
+	sum     modproxy.Sum
+	digest  modproxy.Digest
+	sources []closure.Source
+	calls   []call
+	left    []string
+	read    bool
+}
+
+// call is a source that changes.
+type call struct {
+	closure.Source
+	to     *node
+	subdir string
+	text   string // that stands there instead
+}
+
+// plan finds what a version calls, and what that calls, and has all of it fetched, recorded and kept.
+func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+	p := &plan{of: v, root: &node{key: v}, nodes: map[string]*node{}, pinned: map[string]*node{}}
+	for {
+		var group errgroup.Group
+		group.SetLimit(atOnce)
+		var read []*node
+		for _, n := range p.all() {
+			if !n.read {
+				n.read = true
+				read = append(read, n)
+				group.Go(func() (err error) {
+					defer func() {
+						if p := recover(); p != nil {
+							err = failed("package", v, modproxy.Fault(p))
+						}
+					}()
+					return p.wrap(n, r.look(ctx, n))
+				})
+			}
+		}
+		if len(read) == 0 {
+			break
+		}
+		if err := group.Wait(); err != nil {
+			return nil, err
+		}
+		for _, n := range read {
+			if err := r.link(p, n); err != nil {
+				return nil, failed("package", v, err)
+			}
+		}
+	}
+	for _, n := range p.order {
+		p.pinned[hexOf(n.sum)] = n
+	}
+	for _, n := range p.all() {
+		r.write(p, n)
+		p.left = append(p.left, n.left...)
+	}
+	for _, n := range p.order {
+		if err := r.record(ctx, n.key, p.of.Made("pinned."+hexOf(n.sum)), n.sum); err != nil {
+			return nil, failed("package", v, err)
+		}
+	}
+	return p, nil
+}
+
+// look has a package fetched, and reads its sources.
+func (r *Registry) look(ctx context.Context, n *node) error {
+	opened, err := r.open(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	n.sum, n.digest = opened.Sum, opened.Digest
+	if dir := cmp.Or(opened.Subdir, "."); closure.Aside(dir) && !slices.Contains(n.also, dir) {
+		n.also = append(n.also, dir)
+	}
+	slices.Sort(n.also)
+	tree := closure.Package(n.digest, func() (io.ReadCloser, error) { return r.open(ctx, n) })
+	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: n.also})
+	if err != nil {
+		return fmt.Errorf("its configuration: %w", err)
+	}
+	n.sources, n.calls, n.left = c.Sources, nil, nil
+	for _, problem := range c.Problems {
+		n.leave("%s", problem)
+	}
+	return nil
+}
+
+func (r *Registry) open(ctx context.Context, n *node) (*modproxy.Package, error) {
+	if n.source.URL != "" {
+		r.Sources.expect(n.key, n.source)
+	}
+	return r.Next.Package(ctx, n.key)
+}
+
+// link finds the packages that n calls.
+func (r *Registry) link(p *plan, n *node) error {
+	for _, s := range n.sources {
+		l, why := r.location(s)
+		if why != "" {
+			n.leave("%s: %s", s.Place(), why)
+		}
+		if l.URL == "" {
+			continue
+		}
+		pattern, subdir := l.SplitGlob()
+		l.Subdir = pattern
+		id := l.String()
+		to := p.nodes[id]
+		if to == nil {
+			if len(p.order) == maxNodes {
+				return fmt.Errorf("%w: more than %d nested sources; %s is one too many", modproxy.ErrInvalid, maxNodes, describe(n, s))
+			}
+			to = &node{
+				key: p.of.Made("source." + hash(id)), place: describe(n, s), source: fetch.Source{Location: l, Module: p.of.Module},
+			}
+			p.nodes[id], p.order = to, append(p.order, to)
+		}
+		if subdir != "" && closure.Aside(subdir) && !slices.Contains(to.also, subdir) {
+			to.also, to.read = append(to.also, subdir), false
+		}
+		n.calls = append(n.calls, call{Source: s, to: to, subdir: subdir})
+	}
+	return nil
+}
+
+// location returns where a source is that a client would fetch past this proxy, or why it stays as it is although that
+// is, or may be so.
+func (r *Registry) location(s closure.Source) (l modproxy.Location, why string) {
+	if _, local := closure.Local(".", s.Source); local {
+		return l, ""
+	}
+	if _, _, registry := closure.Registry(s.Source, "registry.example.com"); registry || strings.HasPrefix(s.Source, r.URL+"/") {
+		return l, ""
+	}
+	if s.Dynamic != "" {
+		return l, "its source " + s.Dynamic
+	}
+	l, err := modproxy.ParseLocation(s.Source, &url.URL{})
+	switch {
+	case path.IsAbs(s.Source):
+		return modproxy.Location{}, "its source is a path of the machine that installs it"
+	case err != nil:
+		return modproxy.Location{}, "its source is none that is fetched: " + err.Error()
+	case !slices.Contains(getters, l.Getter):
+		return modproxy.Location{}, fmt.Sprintf("its source is fetched by %.40q, and stays", l.Getter)
+	}
+	return l, ""
+}
+
+func (n *node) leave(format string, args ...any) {
+	if len(n.left) < maxLeft {
+		line := fmt.Sprintf(format, args...)
+		if n.place != "" {
+			line += ", in " + n.place
+		}
+		n.left = append(n.left, line)
+	}
+}
+
+// describe returns a source with its place, for people.
+func describe(n *node, s closure.Source) string {
+	what := fmt.Sprintf("%.200q (%s", closure.Shown(s.Source), s.Place())
+	if n.place != "" {
+		what += ", in " + n.place
+	}
+	return what + ")"
+}
+
+// write says what changes in the package of n.
+func (r *Registry) write(p *plan, n *node) {
+	n.served = n.key
+	if len(n.calls) == 0 {
+		return
+	}
+	parts := []string{"modproxy nested 1", string(n.sum)}
+	for i, c := range n.calls {
+		address := r.URL + rewrite.PackagePath(p.of.Made(modproxy.NestedAddress+r.base+"."+hexOf(c.to.sum)))
+		if c.subdir != "" {
+			address += "//" + c.subdir
+		}
+		n.calls[i].text = `"` + address + `"`
+		parts = append(parts, fmt.Sprintf("%q %d %d %s", c.File, c.Start, c.End, n.calls[i].text))
+	}
+	n.served = p.of.Made("rewritten." + hash(parts...))
+}
+
+// wrap returns why a version cannot be had because of n. It says so once, and how long that is remembered.
+func (p *plan) wrap(n *node, err error) error {
+	if err == nil {
+		return nil
+	}
+	if n == p.root {
+		return failed("package", p.of, err)
+	}
+	inner := err
+	if named, ok := errors.AsType[*modproxy.Error](err); ok {
+		inner = named.Err
+	}
+	if errors.As(err, new(*modproxy.NotKept)) {
+		inner = &modproxy.NotKept{ModuleVersion: p.of}
+	}
+	inner = fmt.Errorf("nested source %s: %w", n.place, inner)
+	err, once := failed("package", p.of, inner), err
+	if lost, ok := errors.AsType[*modproxy.FetchFailed](once); ok {
+		return &modproxy.FetchFailed{Time: lost.Time, Again: lost.Again, Err: err}
+	}
+	return err
+}
+
+// holds reports whether a plan is what the ledger has, in which an operator may have accepted something else.
+func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
+	for _, n := range p.all() {
+		rec, err := r.Ledger.Lookup(ctx, n.key)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum != n.sum {
+			return false, nil
+		} else if err != nil {
+			return false, failed("package", p.of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+		}
+	}
+	return true, nil
+}
+
+// record records that a version, which was made, is some content that is kept as another one.
+func (r *Registry) record(ctx context.Context, is, v modproxy.ModuleVersion, sum modproxy.Sum) error {
+	_, err := r.Ledger.Lookup(ctx, v)
+	if errors.Is(err, fs.ErrNotExist) {
+		var rec modproxy.Record
+		if rec, err = r.Ledger.Lookup(ctx, is); err == nil {
+			err = r.Ledger.Add(ctx, modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: rec.Subdir, Source: rec.Source, Time: time.Now()})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// hexOf returns a sum as it stands in names.
+func hexOf(sum modproxy.Sum) string {
+	hash, _ := sum.Hash() // it is of a package
+	return hex.EncodeToString(hash[:])
+}

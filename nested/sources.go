@@ -1,0 +1,98 @@
+package nested
+
+import (
+	"context"
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
+)
+
+// Upstream is a registry that knows commits.
+type Upstream interface {
+	modproxy.Registry
+	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
+	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
+}
+
+// Sources fetches what [Registry] asks for below the layers that record and keep packages. What was made of a version is
+// asked of no registry, whether there is a Registry or not. It is safe for concurrent use.
+type Sources struct {
+	next  Upstream
+	table *fetch.Table
+	known *lru.Cache[modproxy.ModuleVersion, fetch.Source]
+}
+
+// NewSources returns a registry that answers like next about versions of registries.
+func NewSources(next Upstream, table *fetch.Table) *Sources {
+	known, _ := lru.New[modproxy.ModuleVersion, fetch.Source](maxPlans) // fails for no size only
+	return &Sources{next, table, known}
+}
+
+// expect says what a version is that will be asked for.
+func (s *Sources) expect(v modproxy.ModuleVersion, source fetch.Source) {
+	if s != nil {
+		s.known.Add(v, source)
+	}
+}
+
+// of returns what v is, and whether it was made.
+func (s *Sources) of(v modproxy.ModuleVersion) (source fetch.Source, made bool, err error) {
+	if _, what := v.Origin(); what == "" {
+		return source, false, nil
+	}
+	source, known := s.known.Get(v)
+	if !known {
+		err = fmt.Errorf("%w: it is made, and no registry has it", modproxy.ErrNotFound)
+	}
+	return source, true, err
+}
+
+// Versions returns the answer of the next registry.
+func (s *Sources) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return s.next.Versions(ctx, m)
+}
+
+// Location implements [modproxy.Registry].
+func (s *Sources) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	source, made, err := s.of(v)
+	if !made {
+		return s.next.Location(ctx, v)
+	}
+	if err == nil {
+		err = s.table.Check(ctx, source)
+	}
+	return modproxy.Location{Getter: source.Getter, URL: source.URL}, failed("location", v, err)
+}
+
+// Package implements [modproxy.Registry].
+func (s *Sources) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if _, what := v.Origin(); what == "" {
+		return s.next.Package(ctx, v)
+	}
+	return s.PackageAt(ctx, v, "")
+}
+
+// PackageAt implements [Upstream].
+func (s *Sources) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
+	source, made, err := s.of(v)
+	if !made {
+		return s.next.PackageAt(ctx, v, commit)
+	}
+	var p *modproxy.Package
+	if err == nil {
+		source.Commit = commit
+		p, err = s.table.Package(ctx, source)
+	}
+	return p, failed("package", v, err)
+}
+
+// Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.
+func (s *Sources) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
+	if _, what := v.Origin(); what != "" {
+		return "", nil
+	}
+	return s.next.Commit(ctx, v)
+}
