@@ -39,7 +39,8 @@ type Bundles struct {
 type Export struct {
 	Wanted []Wanted `json:"wanted,omitempty"`
 	Locked []Locked `json:"locked,omitempty"`
-	Since  []byte   `json:"since,omitempty"` // the beginning of the bundle before, see [bundle.ReadHead]
+	Groups []string `json:"groups,omitempty"` // of the client that it is for
+	Since  []byte   `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
 }
 
 // Exported is a piece of a bundle, or a version that is not in it.
@@ -61,7 +62,7 @@ func headOf(h *bundle.Head) BundleHead {
 	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Count()}
 }
 
-// exportBundle answers with a bundle in pieces. What it has is what a client in no group may have.
+// exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
 func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported)) (out BundleHead, err error) {
 	refused := func(v modproxy.ModuleVersion, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
@@ -98,7 +99,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		x.Since = before.Head
 	}
 	w := bufio.NewWriterSize(pieces(func(p []byte) { each(Exported{Data: p}) }), 256<<10)
-	head, err := x.Export(modproxy.WithAsker(ctx, modproxy.Asker{}), w, selected, stand, refused)
+	head, err := x.Export(modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups}), w, selected, stand, refused)
 	if err = cmp.Or(err, w.Flush()); err != nil {
 		return out, err
 	}

@@ -102,6 +102,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if err = CheckKeys(c); err != nil {
+		return nil, err
+	}
 	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}

@@ -31,9 +31,12 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	if why := c.RequiresTokenBecause(); why != "" {
 		return nil, config.Error{fmt.Errorf("listen: without a data directory there are no tokens, and clients would need one, as %s: say anonymous: true", why)}
 	}
+	if err := CheckKeys(c); err != nil {
+		return nil, err
+	}
 	trust, err := ledger.Verifiers(append(keys, c.Bundle.Keys...)...)
 	if err != nil {
-		return nil, config.Error{fmt.Errorf("bundle.keys: %w", err)}
+		return nil, err
 	}
 	rules, err := PolicyOf(c)
 	if err != nil {
@@ -70,6 +73,14 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	gate.Use(rules)
 	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate}}
 	return b, nil
+}
+
+// CheckKeys returns an error for a key of the configuration that is none. Its error is a [config.Error].
+func CheckKeys(c *config.Config) error {
+	if _, err := ledger.Verifiers(c.Bundle.Keys...); err != nil {
+		return config.Error{fmt.Errorf("%s: %w", c.Source("bundle.keys"), err)}
+	}
+	return nil
 }
 
 // URL returns where this machine finds the proxy.

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // What is exported on one side is what the other has, under records and times of the first, and nothing comes twice.
@@ -258,5 +261,108 @@ func TestNoRoom(t *testing.T) {
 	}
 	if small.state() != before {
 		t.Error("something has changed")
+	}
+}
+
+// How old a version is for a minimum age is what the other side has seen, or its registry has said there.
+func TestAge(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	now := time.Now().UTC()
+	for version, seen := range map[string]modproxy.VersionSight{
+		"1.0.0": {Seen: now.Add(-30 * 24 * time.Hour)},
+		"2.0.0": {Seen: now.Add(-time.Hour)},
+		"3.0.0": {Seen: now, Published: now.Add(-30 * 24 * time.Hour)},
+	} {
+		p := a.packed(version)
+		rec := modproxy.Record{ModuleVersion: network.At(version), Sum: p.Sum, Subdir: ".", Time: now}
+		if err := errors.Join(
+			a.log.Add(t.Context(), rec), a.cache.Keep(t.Context(), rec.ModuleVersion, p),
+			a.sights.Take(t.Context(), network, map[string]modproxy.VersionSight{version: seen}),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := a.export(nil)
+	b.wantTake(a, whole, "added added added")
+	opened, err := bundle.Open(bytes.NewReader(whole), int64(len(whole)), a.trust(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.Compile(policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Place: "a", Allow: pattern(t, "*/*/*/*"), MinAge: 7 * 24 * time.Hour}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, r := range map[string]*policy.Registry{
+		"imported": {Next: b.cache, Gate: b.gate},
+		"served":   {Next: opened, Gate: &policy.Gate{Ledger: opened, Sights: opened}},
+	} {
+		r.Gate.Use(rules)
+		for version, allowed := range map[string]bool{"1.0.0": true, "2.0.0": false, "3.0.0": true} {
+			p, err := r.Package(t.Context(), network.At(version))
+			if err == nil {
+				p.Close()
+			}
+			if allowed != (err == nil) || err != nil && !errors.Is(err, modproxy.ErrDenied) {
+				t.Errorf("%s: %s: %v", what, version, err)
+			}
+		}
+	}
+	// A later sight does not take the place of an earlier one.
+	later := map[string]modproxy.VersionSight{"1.0.0": {Seen: now, Published: now}}
+	if err := b.sights.Take(t.Context(), network, later); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.sights.Sight(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
+		t.Errorf("sight %v, %v", s, err)
+	}
+}
+
+func pattern(t *testing.T, s string) (p policy.Pattern) {
+	t.Helper()
+	if err := p.UnmarshalText([]byte(s)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A bundle in a file answers what a registry does.
+func TestRegistry(t *testing.T) {
+	a := newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(network.At("1.1.0"), "two")
+	whole := a.export(nil)
+	file := bytes.Clone(whole)
+	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := r.Versions(t.Context(), network); err != nil || len(v.List) != 2 || v.Time.IsZero() {
+		t.Errorf("versions %v, %v", v, err)
+	}
+	if l, err := r.Location(t.Context(), network.At("1.0.0")); err != nil || !l.Kept {
+		t.Errorf("location %v, %v", l, err)
+	}
+	for range 2 {
+		p, err := r.Package(t.Context(), network.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum, err := pack.Verify(p, pack.Limits{}); err != nil || sum != p.Sum {
+			t.Errorf("package %v, %v", sum, err)
+		}
+	}
+	for _, v := range []modproxy.ModuleVersion{network.At("2.0.0"), subnet.At("1.0.0")} {
+		_, err := r.Package(t.Context(), v)
+		_, errLocation := r.Location(t.Context(), v)
+		if !errors.Is(err, modproxy.ErrNotFound) || !errors.Is(errLocation, modproxy.ErrNotFound) {
+			t.Errorf("%s: %v, %v", v, err, errLocation)
+		}
+	}
+	if _, err := r.Versions(t.Context(), subnet); !errors.Is(err, modproxy.ErrNotFound) {
+		t.Errorf("versions of what is not in it: %v", err)
+	}
+	file[len(file)-1024-500]++ // of the last package, which was not asked for yet
+	if p, err := r.Package(t.Context(), network.At("1.1.0")); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("the file has changed: %v, %v", p, err)
 	}
 }

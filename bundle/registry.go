@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -80,9 +81,12 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 	}
 	for m, entries := range listed {
 		empty := &modproxy.Versions{Document: []byte(`{"modules":[{"versions":[]}]}`)}
-		if r.lists[m], err = empty.With(entries); err != nil {
+		list, err := empty.With(entries)
+		if err != nil {
 			return nil, err
 		}
+		list.Time = time.Now()
+		r.lists[m] = list
 	}
 	for _, text := range b.Index.Decisions {
 		d, err := ledger.ParseDecision([]byte(text))

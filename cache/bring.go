@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -64,10 +65,10 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Module, entries []modpr
 		if err != nil || len(v.List) == len(before.kept.List) {
 			return err
 		}
-		l := &listing{v, maps.Clone(before.kept.unlisted)}
-		if l.unlisted == nil {
-			l.unlisted = map[string]time.Time{}
-		}
+		with := *v
+		with.Time = cmp.Or(with.Time, time.Now())
+		l := &listing{&with, map[string]time.Time{}}
+		maps.Copy(l.unlisted, before.kept.unlisted)
 		for _, entry := range v.List {
 			if name := entry.Version.String(); !before.kept.lists(name) {
 				l.unlisted[name] = time.Now()

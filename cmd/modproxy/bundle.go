@@ -20,7 +20,7 @@ import (
 
 func newExportCommand(env *environment) *cobra.Command {
 	var since string
-	var locks, keys []string
+	var locks, keys, groups []string
 	var list bool
 	cmd := withJSON(&cobra.Command{
 		Use:   "export [ADDRESS[@CONSTRAINT]…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
@@ -28,7 +28,8 @@ func newExportCommand(env *environment) *cobra.Command {
 		Long: `Write a bundle: packages that are kept, with their records in the ledger and what is
 needed to serve them, signed with the key of the ledger. "modproxy import" takes it
 where there is no network, and "modproxy serve --bundle" serves it. "-" is standard
-output. What the policy refuses is not exported, and is named. No registry is asked.
+output. What the policy refuses a client in no group, or in those that --as names, is
+not exported, and is named. No registry is asked.
 
 Without ADDRESS and --lock, everything that is kept is exported. ADDRESS is a module
 address; without its hostname, one of the first upstream. CONSTRAINT selects versions
@@ -50,7 +51,7 @@ Exit code 1 means that something that ADDRESS or --lock names is not in the bund
 				}
 				return env.listBundle(file, keys)
 			}
-			in := admin.Export{}
+			in := admin.Export{Groups: groups}
 			for _, arg := range selection {
 				call, err := env.wanted(arg)
 				if err != nil {
@@ -75,6 +76,7 @@ Exit code 1 means that something that ADDRESS or --lock names is not in the bund
 	}, `print JSON: with --list the manifest and the index, else {"id": …, "sequence": …, "refused": […], …}`)
 	cmd.Flags().StringVar(&since, "since", "", "leave out what this `bundle` has, and those before it")
 	cmd.Flags().StringArrayVar(&locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
+	addFlag(cmd, &groups, "as", groupsUsage, parseNames)
 	cmd.Flags().BoolVar(&list, "list", false, "print what is in a bundle")
 	addKeys(cmd, &keys)
 	return cmd

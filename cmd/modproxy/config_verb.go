@@ -48,6 +48,9 @@ Nothing is connected to.`,
 			if _, err := app.PolicyOf(c); err != nil {
 				return err
 			}
+			if err := app.CheckKeys(c); err != nil {
+				return err
+			}
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
 				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
 			}
