@@ -177,7 +177,11 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 		in.read(r.URL.Query(), r.Body)
 		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
 	}
-	var body io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
+	limit := int64(maxRequest)
+	if _, ok := in.(*Export); ok {
+		limit += bundle.MaxHead * 4 / 3 // in base64
+	}
+	var body io.Reader = http.MaxBytesReader(w, r.Body, limit)
 	if r.Method != http.MethodPost {
 		fields := map[string]string{}
 		for name, values := range r.URL.Query() {

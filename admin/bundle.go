@@ -67,6 +67,8 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 	refused := func(v modproxy.ModuleVersion, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
 			why = errors.New("it is not kept")
+		} else if named, ok := errors.AsType[*modproxy.Error](why); ok {
+			why = named.Err
 		}
 		item := bundle.ItemOf(v, bundle.Refused, why.Error())
 		each(Exported{Refused: &item})

@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -25,8 +26,11 @@ import (
 func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Routing: routes{a.config}, Configurations: a.reader, Sights: a.sights,
+		Routing: routes{a.config}, Configurations: a.reader,
 		Bundles: admin.Bundles{Keys: a.config.Bundle.Keys, Scratch: a.scratch(), Limits: a.limits()},
+	}
+	if a.Store != nil {
+		server.Sights = &sights.Registry{Records: a.Store.Records} // which asks no registry for dates
 	}
 	if a.Cache != nil {
 		server.Cache = a.Cache

@@ -45,7 +45,7 @@ type Importer struct {
 
 // Cache keeps packages.
 type Cache interface {
-	// Room returns an error if there is no room for so many bytes more unless something else goes.
+	// Room returns an error if there is no room for so many bytes more.
 	Room(ctx context.Context, bytes int64) error
 	// Holds reports whether the package of a version is kept, is whole and has that content.
 	Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool
@@ -122,7 +122,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	}
 	packages, err := i.packages(ctx, b)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w; what was taken before stays (%d of %d versions), and the next import goes on from there", err, len(packages), b.Count())
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
@@ -207,7 +207,9 @@ func (x *imports) admit(ctx context.Context) error {
 		if err := tlog.CheckTree(h.Proof, h.Tree, h.Hash, last.Tree.N, last.Tree.Hash); err != nil {
 			return deny("the ledger that it is of has forked or was replaced since bundle %d: %w", last.Sequence, err)
 		}
-	case newest.Tree.N > h.Tree && !x.NewChain, newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
+	case newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
+		return deny("the ledger that it is of has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
+	case newest.Tree.N > h.Tree && !x.NewChain:
 		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s: --new-chain takes it all the same",
 			newest.Sequence, newest.ID, newest.Time.UTC().Format(time.DateOnly))
 	}

@@ -17,6 +17,9 @@ const (
 	maxEntry = 8<<30 - 1 // which is what a USTAR header can say
 	ending   = 2 * block
 
+	// MaxHead bounds what [ReadHead] returns, in bytes.
+	MaxHead = maxManifest + maxIndex + 4*block
+
 	manifestName = "manifest"
 	indexName    = "index"
 )

@@ -14,8 +14,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Room returns a [modproxy.NoSpace] unless so many bytes more are within the bound of the store while nothing goes.
-func (r *Registry) Room(ctx context.Context, bytes int64) error { return r.Store.Room(ctx, bytes) }
+// Room returns a [modproxy.NoSpace] unless there is room for so many bytes more. Offline, what is kept stays.
+func (r *Registry) Room(ctx context.Context, bytes int64) error {
+	return r.Store.Room(ctx, bytes, r.Next == nil)
+}
 
 // Holds reports whether the package of a version is kept and counts, has that content, and is whole.
 func (r *Registry) Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool {

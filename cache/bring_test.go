@@ -89,10 +89,16 @@ func TestRoom(t *testing.T) {
 	}
 	bounded := &store.Store{Records: f.Store.Records, Blobs: f.Store.Blobs, Aside: f.Store.Aside, MaxSize: 10}
 	defer bounded.Close(t.Context())
-	if err := bounded.Room(t.Context(), 6); err != nil {
+	if err := bounded.Room(t.Context(), 6, true); err != nil {
 		t.Errorf("as much as there is: %v", err)
 	}
-	if err := bounded.Room(t.Context(), 7); !errors.As(err, new(*modproxy.NoSpace)) {
+	if err := bounded.Room(t.Context(), 7, true); !errors.As(err, new(*modproxy.NoSpace)) {
 		t.Errorf("one byte more: %v", err)
+	}
+	if err := bounded.Room(t.Context(), 10, false); err != nil {
+		t.Errorf("if all else may go: %v", err)
+	}
+	if err := bounded.Room(t.Context(), 11, false); !errors.As(err, new(*modproxy.NoSpace)) {
+		t.Errorf("more than may ever be: %v", err)
 	}
 }

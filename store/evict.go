@@ -57,8 +57,8 @@ func (s *Store) count(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
-// Room returns a [modproxy.NoSpace] unless n bytes more are within MaxSize while nothing is evicted.
-func (s *Store) Room(ctx context.Context, n int64) error {
+// Room returns a [modproxy.NoSpace] unless n bytes more are within MaxSize, beside what is kept if that is to stay.
+func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 	s.init()
 	if s.MaxSize == 0 {
 		return nil
@@ -73,8 +73,11 @@ func (s *Store) Room(ctx context.Context, n int64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if over := m.kept + m.aside + m.reserved + n - m.limit; over > 0 {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%d bytes more than cache.max_size (%d bytes) has room for: nothing is evicted for them", over, m.limit)}
+	if stays {
+		n += m.kept + m.aside + m.reserved
+	}
+	if over := n - m.limit; over > 0 {
+		return &modproxy.NoSpace{Err: fmt.Errorf("%d bytes more than cache.max_size (%d bytes) has room for", over, m.limit)}
 	}
 	return nil
 }

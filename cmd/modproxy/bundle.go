@@ -161,7 +161,7 @@ func refusedError(items []bundle.Item, state string) error {
 	return fmt.Errorf("%s: %s", count(n, "version"), state)
 }
 
-// itemsText is a table, without what is as it should be.
+// itemsText is a table.
 func itemsText(items []bundle.Item) string {
 	var table bytes.Buffer
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
