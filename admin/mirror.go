@@ -119,6 +119,11 @@ func (s *Server) follow(
 	if len(in.Locked) > maxLocked {
 		return Mirrored{}, fmt.Errorf("%w: %d versions, and %d may be locked at a time", modproxy.ErrInvalid, len(in.Locked), maxLocked)
 	}
+	for _, s := range in.Starts {
+		if closure.Hosts[s.Client] == "" {
+			return Mirrored{}, fmt.Errorf("%w: client %.80q", modproxy.ErrInvalid, s.Client)
+		}
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	run := newMirrorRun(s, registry, in, check)

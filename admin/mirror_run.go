@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +72,20 @@ func (m *mirrorRun) work(ctx context.Context) error {
 	}
 	err := walker.Walk(ctx, starts, func(f closure.Found) { m.found(ctx, f) })
 	m.tasks.Wait()
+	m.evicted(ctx)
 	return cmp.Or(err, ctx.Err())
+}
+
+// evicted notes what was brought and is not kept any more: what is mirrored may be more than there is room for.
+func (m *mirrorRun) evicted(ctx context.Context) {
+	m.mu.Lock()
+	told := maps.Clone(m.told)
+	m.mu.Unlock()
+	for v := range told {
+		if _, err := m.server.Store.Stat(ctx, m.brought[v].Digest); errors.Is(err, fs.ErrNotExist) {
+			m.note(false, MirrorNote{Text: fmt.Sprintf("%s: it was evicted while others were fetched: cache.max_size is too small for all of them", v)})
+		}
+	}
 }
 
 // expand returns the starts of a walk: if the choice is not that of clients, one for each version.

@@ -45,6 +45,8 @@ func TestRequestsAreStrict(t *testing.T) {
 		"a key that is none":     {"POST", "ledger/import?key=secret", "", 400},
 		"another method":         {"DELETE", "ledger/key", "", 405},
 		"another path":           {"GET", "ledger", "", 404},
+		"no mirror offline":      {"POST", "mirror", `{}`, 502},
+		"a client that is none":  {"POST", "mirror/check", `{"starts": [{"client": "cdk", "file": "", "line": 0, "name": ""}]}`, 400},
 		"no refreshing offline":  {"POST", "modules/refresh", `{"modules": ["` + module + `"]}`, 502},
 	} {
 		w := httptest.NewRecorder()

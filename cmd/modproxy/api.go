@@ -88,6 +88,15 @@ func ask[In, Item, End any](
 	return q.Ask(ctx, api, in, each)
 }
 
+// makeData makes the data directory of a verb that one may begin with, unless --server is given.
+func (env *environment) makeData() error {
+	c, err := env.settings()
+	if err != nil || c == nil {
+		return err
+	}
+	return admin.MakeData(c.Data)
+}
+
 // alone calls f while no other process works in the data directory.
 func (env *environment) alone(ctx context.Context, f func(*config.Config) error) error {
 	c, err := env.settings()

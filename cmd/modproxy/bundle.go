@@ -199,12 +199,8 @@ Exit code 1 means that something was refused, or is not here any more.`,
 			}
 			defer f.Close()
 			in.From = f
-			if c, err := env.settings(); err != nil {
+			if err := env.makeData(); err != nil { // the other side of a gap begins with a bundle
 				return err
-			} else if c != nil {
-				if err := admin.MakeData(c.Data); err != nil { // the other side of a gap begins with a bundle
-					return err
-				}
 			}
 			var items []bundle.Item
 			head, err := ask(cmd.Context(), env, admin.BundlesImport, in, func(item bundle.Item) error {

@@ -16,6 +16,8 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	q := admin.MirrorFetch
 	if f.check {
 		q = admin.MirrorCheck
+	} else if err := env.makeData(); err != nil { // a connected side may begin with a mirror
+		return err
 	}
 	var site *siteWriter
 	if f.toDir != "" {
