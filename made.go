@@ -1,6 +1,12 @@
 package modproxy
 
-import "strings"
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"strings"
+)
 
 // madeMark is in the build metadata of a version that modproxy has made, or brought for another one.
 const madeMark = "modproxy."
@@ -31,12 +37,69 @@ func (v ModuleVersion) Origin() (of ModuleVersion, what string) {
 	return of, what
 }
 
-// NestedAddress is what the addresses of nested sources are made as, followed by words that cannot be guessed: whoever has one
-// may read what is there.
-const NestedAddress = "nested."
+// nestedMark is what the addresses of nested sources are made as, with a sum that cannot be guessed: whoever has one may read
+// what is there.
+const nestedMark = "nested."
 
 // IsNestedAddress reports whether v is what the address of a nested source names.
 func (v ModuleVersion) IsNestedAddress() bool {
+	_, _, _, ok := v.ParseNestedAddress()
+	return ok
+}
+
+// What the ledger has by these words and a sum is a record only: the package is kept by another name.
+const (
+	derivedMark = "derived."
+	pinnedMark  = "pinned."
+)
+
+// Derived returns the version that the ledger has if clients were served v as a package with that sum.
+func (v ModuleVersion) Derived(sum Sum) ModuleVersion { return v.Made(derivedMark + sum.hex()) }
+
+// Pinned returns the version that the ledger has if a nested source of v is a package with that sum.
+func (v ModuleVersion) Pinned(sum Sum) ModuleVersion { return v.Made(pinnedMark + sum.hex()) }
+
+// IsRecordOnly reports whether v is what Derived or Pinned returns.
+func (v ModuleVersion) IsRecordOnly() bool {
 	_, what := v.Origin()
-	return strings.HasPrefix(what, NestedAddress)
+	return strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, pinnedMark)
+}
+
+// hex returns the hash of s in hexadecimal digits, or of what is no sum, that of nothing.
+func (s Sum) hex() string {
+	hash, _ := s.Hash()
+	return hex.EncodeToString(hash[:])
+}
+
+// NestedAddress returns the version that the address of a nested source names which is a package with that sum, in a package
+// of v that was made for base.
+func (v ModuleVersion) NestedAddress(base string, sum Sum) ModuleVersion {
+	return v.Made(nestedMark + base + "." + sum.hex())
+}
+
+// ParseNestedAddress is the inverse of NestedAddress.
+func (v ModuleVersion) ParseNestedAddress() (of ModuleVersion, base string, sum Sum, ok bool) {
+	of, what := v.Origin()
+	rest, isAddress := strings.CutPrefix(what, nestedMark)
+	base, digits, _ := strings.Cut(rest, ".")
+	raw, err := hex.DecodeString(digits)
+	if !isAddress || err != nil || len(raw) != len(Digest{}) || hex.EncodeToString(raw) != digits {
+		return of, "", "", false
+	}
+	return of, base, NewSum([len(Digest{})]byte(raw)), true
+}
+
+// LookupAs returns the record of v in a ledger, or if v was served as a package with that sum, the record of that.
+func LookupAs(ctx context.Context, ledger interface {
+	Lookup(ctx context.Context, v ModuleVersion) (Record, error)
+}, v ModuleVersion, sum Sum) (Record, error) {
+	rec, err := ledger.Lookup(ctx, v)
+	if err != nil || rec.Sum == sum {
+		return rec, err
+	}
+	derived, err := ledger.Lookup(ctx, v.Derived(sum))
+	if errors.Is(err, fs.ErrNotExist) {
+		return rec, nil
+	}
+	return derived, err
 }

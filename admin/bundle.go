@@ -153,12 +153,19 @@ func (s *Server) selected(ctx context.Context, in Export, refused func(modproxy.
 		if err != nil {
 			return nil, err
 		}
-		rec, err := s.Ledger.Lookup(ctx, v)
+		rec, err := modproxy.LookupAs(ctx, s.Ledger, v, l.Sum)
 		if err == nil && !rec.Is(l.Sum, l.Subdir) {
 			refused(v, fmt.Errorf("the ledger has %s, and %s has %s", rec.Sum, l.At, l.Sum))
 			continue
 		}
 		list = append(list, v) // what has no record is not kept
+		made := func(version modproxy.Version) bool {
+			of, what := v.Module.At(version.String()).Origin()
+			return of == v && what != ""
+		}
+		if _, err := add(v.Module, made); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(list), err

@@ -81,7 +81,10 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		}
 		each(p)
 	}
-	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool { return !listed[v] && matches(v.Module) })
+	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool {
+		_, made := v.Origin() // which is made again with what it was made of
+		return made == "" && !listed[v] && matches(v.Module)
+	})
 	for _, rec := range gone {
 		all.Blobs++
 		p := Package{Name: rec.Name, State: "evicted", Sum: rec.Sum, Source: rec.Source}

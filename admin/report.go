@@ -56,6 +56,9 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	byName := func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) }
 	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
+		if _, made := v.Origin(); made != "" {
+			continue // the verdict about what it was made of holds
+		}
 		verdict, err := other.Gate.Decide(ctx, v)
 		if err != nil {
 			return done, err

@@ -86,6 +86,9 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 			return nil, nil // it is of another kind
 		}
 		for _, v := range counts[sum] {
+			if v.IsRecordOnly() {
+				continue
+			}
 			p := Kept{ModuleVersion: v.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v)}
 			rec, err := p.record()
 			if err != nil {

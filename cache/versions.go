@@ -175,9 +175,6 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 		} else if err != nil {
 			return nil, settleIn(ctx, err)
 		}
-		if _, what := p.Origin(); what != "" {
-			continue // nobody asks for it by its version
-		}
 		kept[p.Version] = true
 		if entry, ok := entryOf(p.Version); ok {
 			more = append(more, entry) // upstream's counts, if it has one
@@ -255,9 +252,12 @@ func (r listings) merge(
 	return l, nil
 }
 
-// entryOf returns an entry with nothing but a version, and whether version is one.
+// entryOf returns an entry with nothing but a version, and whether version is one that clients may ask for.
 func entryOf(version string) (modproxy.Listed, bool) {
 	v, err := modproxy.ParseVersion(version)
+	if _, made := (modproxy.Module{}).At(version).Origin(); made != "" {
+		return modproxy.Listed{}, false
+	}
 	entry, _ := json.Marshal(map[string]string{"version": version}) // strings do not fail
 	return modproxy.Listed{Version: v, Spelling: version, Entry: entry}, err == nil
 }

@@ -209,7 +209,7 @@ func Deprecated(ctx context.Context, entries []Entry, known Deprecations) (lines
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.ModuleVersion
-		recorded, err := ledger.Lookup(ctx, v)
+		recorded, err := modproxy.LookupAs(ctx, ledger, v, e.Sum)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			err = different(v, "it is %s here, and the ledger has no record of it", e.Sum)

@@ -48,7 +48,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 		return failed("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
 	}
 	if n == p.root {
-		if err := r.record(ctx, n.served, p.of.Made("derived."+hexOf(made.Sum)), made.Sum); err != nil {
+		if err := r.record(ctx, n.served, p.of.Derived(made.Sum), made.Sum); err != nil {
 			return failed("package", p.of, err)
 		}
 	}

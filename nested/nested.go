@@ -169,12 +169,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	of, what := v.Origin()
-	sum, isSource := strings.CutPrefix(what, modproxy.NestedAddress+r.base+".")
+	_, base, sum, isSource := v.ParseNestedAddress()
 	switch {
 	case what == "":
 		return r.Next.Package(ctx, v)
-	case isSource: // nothing is done for somebody who has guessed
-		if _, err := r.Ledger.Lookup(ctx, of.Made("pinned."+sum)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, modproxy.ErrInvalid) {
+	case isSource && base == r.base: // nothing is done for somebody who has guessed
+		if _, err := r.Ledger.Lookup(ctx, of.Pinned(sum)); errors.Is(err, fs.ErrNotExist) {
 			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
 			return nil, failed("package", of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))

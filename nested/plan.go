@@ -3,7 +3,6 @@ package nested
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,10 +34,10 @@ var getters = []string{"git", "http", "https"}
 type plan struct {
 	of     modproxy.ModuleVersion
 	root   *node
-	nodes  map[string]*node // the sources, by location
-	order  []*node          // in which they were found
-	pinned map[string]*node // by their sums, in hexadecimal digits
-	left   []string         // sources that stay, with their places
+	nodes  map[string]*node       // the sources, by location
+	order  []*node                // in which they were found
+	pinned map[modproxy.Sum]*node // by their sums
+	left   []string               // sources that stay, with their places
 }
 
 func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
@@ -69,7 +68,7 @@ type call struct {
 
 // plan finds what a version calls, and what that calls, and has all of it fetched, recorded and kept.
 func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
-	p := &plan{of: v, root: &node{key: v}, nodes: map[string]*node{}, pinned: map[string]*node{}}
+	p := &plan{of: v, root: &node{key: v}, nodes: map[string]*node{}, pinned: map[modproxy.Sum]*node{}}
 	for {
 		var group errgroup.Group
 		group.SetLimit(atOnce)
@@ -101,14 +100,14 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 		}
 	}
 	for _, n := range p.order {
-		p.pinned[hexOf(n.sum)] = n
+		p.pinned[n.sum] = n
 	}
 	for _, n := range p.all() {
 		r.write(p, n)
 		p.left = append(p.left, n.left...)
 	}
 	for _, n := range p.order {
-		if err := r.record(ctx, n.key, p.of.Made("pinned."+hexOf(n.sum)), n.sum); err != nil {
+		if err := r.record(ctx, n.key, p.of.Pinned(n.sum), n.sum); err != nil {
 			return nil, failed("package", v, err)
 		}
 	}
@@ -213,7 +212,7 @@ func (n *node) leave(format string, args ...any) {
 
 // describe returns a source with its place, for people.
 func describe(n *node, s closure.Source) string {
-	what := fmt.Sprintf("%.200q (%s", closure.Shown(s.Source), s.Place())
+	what := fmt.Sprintf("%.200s (%s", closure.Shown(s.Source), s.Place())
 	if n.place != "" {
 		what += ", in " + n.place
 	}
@@ -228,7 +227,7 @@ func (r *Registry) write(p *plan, n *node) {
 	}
 	parts := []string{"modproxy nested 1", string(n.sum)}
 	for i, c := range n.calls {
-		address := r.URL + rewrite.PackagePath(p.of.Made(modproxy.NestedAddress+r.base+"."+hexOf(c.to.sum)))
+		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(r.base, c.to.sum))
 		if c.subdir != "" {
 			address += "//" + c.subdir
 		}
@@ -287,10 +286,4 @@ func (r *Registry) record(ctx context.Context, is, v modproxy.ModuleVersion, sum
 		return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// hexOf returns a sum as it stands in names.
-func hexOf(sum modproxy.Sum) string {
-	hash, _ := sum.Hash() // it is of a package
-	return hex.EncodeToString(hash[:])
 }

@@ -296,13 +296,23 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
 		}
-		facts.Sum = cmp.Or(content, rec.Sum)
+		facts.Sum = cmp.Or(content, j.lockedAs(rec), rec.Sum)
 		known := cmp.Or(facts.Since, facts.Met)
 		if err == nil && rec.Reason == "" && (known.IsZero() || rec.Time.Before(known)) {
 			facts.Since = rec.Time // it was listed then
 		}
 	}
 	return facts, nil
+}
+
+// lockedAs returns the sum in a lock file that a recorded version has, in whatever form it is served, or nothing.
+func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
+	for _, l := range j.rules.locked[fold(rec.ModuleVersion)] {
+		if as, err := modproxy.LookupAs(j.ctx, j.gate.Ledger, rec.ModuleVersion, l.sum); err == nil && as.Sum == l.sum {
+			return l.sum
+		}
+	}
+	return ""
 }
 
 // verdict returns the verdict about a version. It looks for facts only if they make a difference.
