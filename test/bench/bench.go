@@ -61,7 +61,7 @@ func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, e
 		}
 	}
 	b.say("making repositories")
-	if b.up, err = newUpstream(ctx, filepath.Join(b.data, "git")); err != nil {
+	if b.up, err = newUpstream(ctx, filepath.Join(b.data, "git"), slices.Contains(b.parts, "bundle")); err != nil {
 		return nil, err
 	}
 	return b, nil

@@ -14,6 +14,8 @@
 // Mirror. modproxy mirror fills a cold proxy with the 23 packages of a configuration
 // with 96 calls, beside an installation of the same from the registry and git.
 //
+// Bundle. The packages of a proxy are exported to a file, and imported elsewhere, beside a copy of the file.
+//
 // Hot path. wrk asks the warm proxy, another one that has ten rules, nginx with the
 // same bytes on disk, nginx as a cache before that (proxy_cache), and a net/http
 // handler that has them in memory, in turns. Every server must answer with the same bytes. A request of modproxy
@@ -86,7 +88,7 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "mirror", "hot", "cost"}
+var parts = []string{"client", "mirror", "bundle", "hot", "cost"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
@@ -160,7 +162,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"hot", b.measureHot}, {"cost", b.measureCost},
+		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"cost", b.measureCost},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

@@ -18,6 +18,7 @@ type report struct {
 	Machine  string          `json:"machine"`
 	Clients  []clientReport  `json:"clients,omitempty"`
 	Mirrors  []mirrorReport  `json:"mirrors,omitempty"`
+	Bundle   *bundleReport   `json:"bundle,omitempty"`
 	Hot      []targetReport  `json:"hot,omitempty"`
 	Rounds   string          `json:"rounds,omitempty"`
 	Stampede *stampedeReport `json:"stampede,omitempty"`
@@ -148,6 +149,12 @@ func (r *report) writeText(w io.Writer) error {
 			m.Client, m.Calls, m.Packages, roundTrip, bandwidth/1e6)
 		writeWays(t, m.Ways)
 		fmt.Fprintf(t, "\nmirror to %s: %.2f (target: at most 0.3)%s\n", wayRegistry, m.Ratio, missed(m.Ratio > 0.3))
+	}
+	if u := r.Bundle; u != nil {
+		fmt.Fprintf(t, "\nA bundle of %d packages, %.1f MB\n\nway\tmedian\tmin\tmax\tMB/s\n", u.Packages, float64(u.Bytes)/1e6)
+		for _, way := range u.Ways {
+			fmt.Fprintf(t, "%s\t%.2f s\t%.2f s\t%.2f s\t%.0f\n", way.Way, way.Median, way.Min, way.Max, float64(u.Bytes)/1e6/way.Median)
+		}
 	}
 	if len(r.Hot) > 0 {
 		fmt.Fprintf(t, "\nHot path: %s; one line of log for each request\n\n", r.Rounds)

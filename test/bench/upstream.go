@@ -40,7 +40,7 @@ type upstream struct {
 }
 
 // newUpstream makes the repositories below dir and serves them.
-func newUpstream(ctx context.Context, dir string) (_ *upstream, err error) {
+func newUpstream(ctx context.Context, dir string, withBulk bool) (_ *upstream, err error) {
 	u := &upstream{repos: newRepositories()}
 	defer func() {
 		if err != nil {
@@ -66,7 +66,7 @@ func newUpstream(ctx context.Context, dir string) (_ *upstream, err error) {
 	if targets[1], err = u.serveGit(dir); err != nil {
 		return nil, err
 	}
-	if u.registry, err = registrytest.StartArchive(u.fixture(), registrytest.Options{}); err != nil {
+	if u.registry, err = registrytest.StartArchive(u.fixture(withBulk), registrytest.Options{}); err != nil {
 		return nil, err
 	}
 	targets[0] = u.registry.Host
@@ -122,12 +122,13 @@ func (m module) path(question string) string {
 	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s-aws-%s.tar.gz", registryHost, m.address(), m.version, m.name, m.version)
 }
 
-// The modules of the hot path and of the stampede.
+// The modules of the hot path, of the stampede and, in many versions, of the bundle.
 var (
 	listed   = module{"acme", "listed", "1.0.0"}
 	small    = module{"acme", "small", "1.0.0"}
 	large    = module{"acme", "large", "1.0.0"}
 	stampede = module{"acme", "stampede", "1.0.0"}
+	bulk     = module{"acme", "bulk", ""}
 )
 
 // installed are the modules that the clients install, and their git locations.
@@ -142,7 +143,7 @@ func (u *upstream) installed() (all []module, locations []string) {
 }
 
 // fixture is what the registry serves.
-func (u *upstream) fixture() *txtar.Archive {
+func (u *upstream) fixture(withBulk bool) *txtar.Archive {
 	ar := &txtar.Archive{}
 	add := func(name string, data string) {
 		ar.Files = append(ar.Files, txtar.File{Name: name, Data: []byte(data)})
@@ -159,6 +160,11 @@ func (u *upstream) fixture() *txtar.Archive {
 	random := rand.New(rand.NewPCG(1, 2))
 	add("archives/small.tar.gz/data.bin", noise(random, 180<<10))
 	add("archives/large.tar.gz/data.bin", noise(random, 5<<20))
+	for i := 0; withBulk && i < bulkPackages; i++ {
+		add(fmt.Sprintf("modules/%s/1.%d.0", bulk.address(), i), fmt.Sprintf("%s/archives/bulk%d.tar.gz", u.registryURL, i))
+		add(fmt.Sprintf("archives/bulk%d.tar.gz/main.tf", i), "locals {}\n")
+		add(fmt.Sprintf("archives/bulk%d.tar.gz/README.md", i), content("README.md", text(random, bulkLines)))
+	}
 	return ar
 }
 
