@@ -76,7 +76,8 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	if problems += done.Problems; err != nil {
 		problems++
 	}
-	a.log.Info("mirrored", zap.String("mirror", m.Name()), zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
+	a.log.Info("mirrored", zap.String("mirror", m.Name()),
+		zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
 		zap.Int("kept", done.Kept), zap.Int("bypassed", done.Bypasses), zap.Int("problems", problems),
 		zap.Float64("seconds", time.Since(began).Seconds()), zap.Error(err))
 	a.metrics.Mirrored(m.Name(), problems)

@@ -94,7 +94,8 @@ func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Dige
 	case v.Check() != nil || err != nil || canonical != v.Version || !plainHost.MatchString(v.Host):
 		return fmt.Errorf("%w: module %.200q", modproxy.ErrInvalid, v)
 	case subdir != "" && (!plainSubdir.MatchString(subdir) || !fs.ValidPath(subdir)):
-		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say", modproxy.ErrInvalid, v, subdir)
+		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say",
+			modproxy.ErrInvalid, v, subdir)
 	}
 	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, v.Version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -97,8 +97,8 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		err = errors.New("want directories, the addresses of modules, -f or --lock")
 	case f.choice.All && (f.choice.Newest > 0 || !f.choice.Since.IsZero()):
 		err = errors.New("--all-versions goes without --newest and --since")
-	case f.check && f.toDir != "":
-		err = errors.New("--check fetches nothing, and --to-dir does")
+	case f.check && (f.toDir != "" || !f.choice.Since.IsZero()):
+		err = errors.New("--check asks nobody and fetches nothing: it goes without --since and --to-dir")
 	}
 	if err != nil {
 		return in, nil, misuse{err}
@@ -154,7 +154,8 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 		return false, nil
 	}
 	if _, err := env.chosen(arg); err == nil {
-		return false, hint.With(fmt.Errorf("%s is a directory, and could be the address of a module", arg), "./"+arg+" is the directory; a hostname before it makes it an address")
+		err = fmt.Errorf("%s is a directory, and could be the address of a module", arg)
+		return false, hint.With(err, "./"+arg+" is the directory; a hostname before it makes it an address")
 	}
 	return true, nil
 }

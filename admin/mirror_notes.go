@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/closure"
+)
+
+// note is what is noted of a call.
+type note struct {
+	bypass bool
+	MirrorNote
+}
+
+// found tells what a walk finds. It is called one at a time.
+func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
+	switch f.Kind {
+	case closure.Chosen:
+		m.mu.Lock()
+		if _, met := m.known[keyOf(f.Module)]; !met {
+			m.known[keyOf(f.Module)] = false
+			m.so.Left++
+		}
+		m.mu.Unlock()
+		return
+	case closure.Ready:
+		if f.Err = m.tell(ctx, f.Module); f.Err == nil {
+			return
+		}
+	}
+	n := MirrorNote{Clients: []closure.Client{f.Client}, Source: f.Source, Text: f.Err.Error()}
+	for _, step := range f.Chain {
+		n.Chain = append(n.Chain, step.String())
+	}
+	m.done(f.Module)
+	if m.check && lacks(f) {
+		n.Lacks = strings.TrimSuffix(f.Module.Module.String()+"@"+cmp.Or(f.Module.Version, f.Constraint), "@")
+	}
+	m.note(f.Kind == closure.Bypass, n)
+}
+
+// lacks reports whether what f is about can be fetched, and is not kept.
+func lacks(f closure.Found) bool {
+	_, lacks := errors.AsType[*lacking](f.Err)
+	unlisted := f.Kind == closure.Trouble && f.Module.Name != "" && f.Module.Version == "" && !errors.Is(f.Err, modproxy.ErrDenied)
+	return lacks || unlisted
+}
+
+// note notes something of a call, once for all clients.
+func (m *mirrorRun) note(bypass bool, n MirrorNote) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := fmt.Sprint(bypass, n.Chain, n.Source, n.Text)
+	if was := m.notes[key]; was != nil {
+		was.Clients = append(was.Clients, n.Clients...)
+		return
+	}
+	m.notes[key] = &note{bypass, n}
+	if bypass {
+		m.so.Bypasses++
+	} else {
+		m.so.Problems++
+	}
+}
+
+// noted returns what was noted, in the order of the calls.
+func (m *mirrorRun) noted() (lines []MirrorLine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.notes {
+		slices.Sort(n.Clients)
+		n.Clients = slices.Compact(n.Clients)
+		if n.bypass {
+			lines = append(lines, MirrorLine{Bypass: &n.MirrorNote})
+		} else {
+			lines = append(lines, MirrorLine{Problem: &n.MirrorNote})
+		}
+	}
+	about := func(l MirrorLine) *MirrorNote { return cmp.Or(l.Bypass, l.Problem) }
+	slices.SortFunc(lines, func(a, b MirrorLine) int {
+		x, y := about(a), about(b)
+		return cmp.Or(slices.Compare(x.Chain, y.Chain), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Text, y.Text))
+	})
+	return lines
+}
+
+func noteOf(s closure.Start, err error) MirrorNote {
+	n := MirrorNote{Clients: []closure.Client{s.Client}, Source: s.Source}
+	if err != nil {
+		n.Text = err.Error()
+	}
+	for _, at := range append(slices.Clip(s.From), s.Pos) {
+		if at != (closure.Pos{}) {
+			n.Chain = append(n.Chain, at.Place())
+		}
+	}
+	return n
+}
+
+// evicted notes what was brought and is not kept any more: what is mirrored may be more than there is room for.
+func (m *mirrorRun) evicted(ctx context.Context) {
+	m.mu.Lock()
+	told := maps.Clone(m.told)
+	m.mu.Unlock()
+	for v := range told {
+		if _, err := m.server.Store.Stat(ctx, m.brought[v].Digest); errors.Is(err, fs.ErrNotExist) {
+			text := v.String() + ": it was evicted while others were fetched: cache.max_size is too small for all of them"
+			m.note(false, MirrorNote{Text: text})
+		}
+	}
+}
