@@ -78,7 +78,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 // CheckKeys returns an error for a key of the configuration that is none. Its error is a [config.Error].
 func CheckKeys(c *config.Config) error {
 	if _, err := ledger.Verifiers(c.Bundle.Keys...); err != nil {
-		return config.Error{fmt.Errorf("%s: %w", c.Source("bundle.keys"), err)}
+		return config.Error{fmt.Errorf("%s: bundle.keys: %w", c.Source("bundle.keys"), err)}
 	}
 	return nil
 }
