@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -18,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // runInstalls compares what the client installs for configurations with what modproxy says that they install.
@@ -71,27 +70,15 @@ func (c configs) compare(dir string) error {
 	if errClient != nil || errProxy != nil {
 		return fmt.Errorf("%s: %v %s\n%v %s", dir, errClient, client, errProxy, proxy)
 	}
-	installed, err := installed(dir)
+	installed, err := rig.Installed(dir)
 	if err != nil || len(installed) == 0 {
 		return fmt.Errorf("%s: %s installs nothing: %v %s", dir, c.tool, err, client)
 	}
-	var report struct {
-		List []struct{ Module, Version, Outcome string }
+	foreseen, err := rig.Foreseen(proxy)
+	if err == nil && !slices.Equal(foreseen, installed) {
+		err = fmt.Errorf("%s: %s installs\n%s\nand modproxy says\n%s", dir, c.tool, strings.Join(installed, "\n"), strings.Join(foreseen, "\n"))
 	}
-	if err := json.Unmarshal(proxy, &report); err != nil {
-		return err
-	}
-	var foreseen []string
-	for _, one := range report.List {
-		if one.Outcome != "" {
-			foreseen = append(foreseen, one.Module+" "+one.Version)
-		}
-	}
-	slices.Sort(foreseen)
-	if !slices.Equal(slices.Compact(foreseen), installed) {
-		return fmt.Errorf("%s: %s installs\n%s\nand modproxy says\n%s", dir, c.tool, strings.Join(installed, "\n"), strings.Join(foreseen, "\n"))
-	}
-	return nil
+	return err
 }
 
 func (c configs) run(program string, args ...string) ([]byte, error) {
@@ -106,33 +93,6 @@ func (c configs) run(program string, args ...string) ([]byte, error) {
 		err = fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	return out, err
-}
-
-// installed returns the versions that a client has installed for the configuration in a directory.
-func installed(dir string) (list []string, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "modules.json"))
-	if err != nil {
-		return nil, err
-	}
-	var manifest struct {
-		Modules []struct{ Source, Version string }
-	}
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		return nil, err
-	}
-	for _, m := range manifest.Modules {
-		if m.Version == "" {
-			continue
-		}
-		address, _, _ := strings.Cut(m.Source, "//")
-		module, err := hostname.ParseModule(address, "")
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, module.Folded().At(m.Version).String())
-	}
-	slices.Sort(list)
-	return slices.Compact(list), nil
 }
 
 // runGenerate writes a fixture and configurations that call its modules, by chance.

@@ -34,6 +34,9 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 		return 1, err
 	}
 	defer p.server.Stop()
+	if s.closure {
+		return s.compareClosures(ctx, repos, p)
+	}
 	code := 0
 	for _, r := range repos {
 		if !strings.Contains(r.String(), s.only) || len(r.versions) == 0 {

@@ -32,13 +32,23 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 // gitHome is the scratch directory.
 var gitHome = os.TempDir()
 
+// command runs a program and is what it prints, unless it fails.
 func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	out, err := output(ctx, dir, env, name, args...)
+	if err != nil {
+		out = ""
+	}
+	return out, err
+}
+
+// output runs a program and is what it prints, also if it fails.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(name), args[0], err, strings.Join(strings.Fields(stderr.String()), " "))
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(name), args[0], err, strings.Join(strings.Fields(stderr.String()), " "))
 	}
 	return stdout.String(), nil
 }

@@ -31,6 +31,9 @@
 // imports them, and clients initialise the configurations. It prints what that took, and exits with 1 unless the
 // clients get the same files on both sides and no packet was sent on the far one. It needs the repositories of the
 // modules in the configurations, which are in the directory gap.
+//
+// With -closure it compares something else: for a configuration that calls a module and each of its submodules, which
+// modules "modproxy policy report" says that it installs, with those that call each other, and which the clients install.
 package main
 
 import (
@@ -55,16 +58,17 @@ const (
 )
 
 type settings struct {
-	repos  string // directory of bare repositories
-	form   string // formGit or formArchive
-	only   string // what the names of the repositories to compare contain
-	jobs   int    // versions at a time
-	proxy  string // a built modproxy
-	tools  []string
-	state  string // file of what is done
-	dir    string // scratch
-	gap    bool
-	stderr io.Writer
+	repos   string // directory of bare repositories
+	form    string // formGit or formArchive
+	only    string // what the names of the repositories to compare contain
+	jobs    int    // versions at a time
+	proxy   string // a built modproxy
+	tools   []string
+	state   string // file of what is done
+	dir     string // scratch
+	gap     bool
+	closure bool // compare what configurations install
+	stderr  io.Writer
 }
 
 func main() {
@@ -87,6 +91,7 @@ func run(ctx context.Context) (code int, err error) {
 	flag.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already")
 	tools := flag.String("tools", "terraform,tofu", "clients that install the newest versions, with commas between: names or paths")
 	flag.StringVar(&s.state, "state", "", "file that keeps what is done, in JSON lines")
+	flag.BoolVar(&s.closure, "closure", false, "compare what modproxy says that configurations install with what the clients do")
 	flag.StringVar(&s.dir, "scratch", os.TempDir(), "directory to work in")
 	flag.BoolVar(&s.gap, "gap", false, "carry the modules of configurations to where there is no network, instead")
 	flag.Parse()
