@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/modproxy/modproxy"
 )
@@ -43,6 +44,8 @@ func isChild() bool { return len(os.Args) == 2 && os.Args[1] == verb }
 
 // Child does the work of a child, and ends the process, if this is a child of a [Reader]. A program with a Reader calls
 // it before anything else.
+//
+// It ends the process by [syscall.Exit]: under the race detector [os.Exit] waits a second for what else may run.
 func Child() {
 	if !isChild() {
 		return
@@ -55,9 +58,9 @@ func Child() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		syscall.Exit(1)
 	}
-	os.Exit(0)
+	syscall.Exit(0)
 }
 
 // work answers one request.
