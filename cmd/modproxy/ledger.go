@@ -290,8 +290,26 @@ modproxy must not be serving from the data directory.`,
 	}
 }
 
-// publishFile writes a file as a whole, durably, or leaves the old one, unless only the directory's flush fails.
+// publishFile writes a file as a whole, durably, or leaves the old one, unless only the directory's flush fails. It writes to what
+// a link leads to, and into a pipe or a device.
 func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
+	switch info, err := os.Stat(name); {
+	case name == "":
+		return errors.New("the name of a file is empty")
+	case err != nil: // there is none
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", name)
+	case !info.Mode().IsRegular():
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	default:
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+	}
 	err := durable.Disk{}.WriteFile(name, func(f *os.File) error { return errors.Join(write(f), f.Chmod(mode)) })
 	if _, missing := os.Stat(filepath.Dir(name)); err != nil && errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf("there is no directory %s", filepath.Dir(name))

@@ -2,9 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -26,5 +30,48 @@ func TestPublishFile(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("%v are left, %v", entries, err)
+	}
+}
+
+func TestPublishFileIsNoFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no pipes with names")
+	}
+	dir := t.TempDir()
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }
+
+	// What another process reads gets the text, and stays what it is.
+	pipe := filepath.Join(dir, "pipe")
+	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	read := make(chan string, 1)
+	go func() {
+		text, err := os.ReadFile(pipe)
+		read <- fmt.Sprint(string(text), err)
+	}()
+	must(t, publishFile(pipe, 0o644, write))
+	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
+		t.Fatalf("the pipe is now %v, %v", info.Mode(), err)
+	}
+	if got := <-read; got != "text<nil>" {
+		t.Errorf("the pipe had %q", got)
+	}
+
+	// What a link leads to is written, and the link stays.
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	must(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link)))
+	must(t, publishFile(link, 0o644, write))
+	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("behind the link is %q, %v", text, err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "file" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+
+	for _, name := range []string{dir, ""} {
+		if err := publishFile(name, 0o644, write); err == nil || strings.Contains(err.Error(), ".tmp") {
+			t.Errorf("publishFile(%q) = %v", name, err)
+		}
 	}
 }
