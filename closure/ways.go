@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/modproxy/modproxy"
@@ -132,42 +131,3 @@ func circle(nodes []*node) error {
 }
 
 func (s Step) compare(t Step) int { return s.Pos.Compare(t.Pos) }
-
-// Item is a version of a module in a closure.
-type Item struct {
-	modproxy.ModuleVersion
-	Subdirs []string // that are called, sorted
-	Clients []Client // that choose it, sorted
-	Chain   []Step   // the first calls that lead to it
-}
-
-// Items returns the versions that were chosen, sorted.
-func Items(found []Found) []Item {
-	all := map[modproxy.ModuleVersion]*Item{}
-	for _, f := range found {
-		if f.Kind != Chosen {
-			continue
-		}
-		if all[f.Module] == nil {
-			all[f.Module] = &Item{ModuleVersion: f.Module, Chain: f.Chain}
-		}
-		item := all[f.Module]
-		item.Subdirs = insert(item.Subdirs, f.Subdir)
-		item.Clients = insert(item.Clients, f.Client)
-	}
-	var list []Item
-	for _, item := range all {
-		list = append(list, *item)
-	}
-	slices.SortFunc(list, func(a, b Item) int { return strings.Compare(a.String(), b.String()) })
-	return list
-}
-
-// insert adds v to a sorted list that has it once.
-func insert[V ~string](list []V, v V) []V {
-	i, ok := slices.BinarySearch(list, v)
-	if ok {
-		return list
-	}
-	return slices.Insert(list, i, v)
-}
