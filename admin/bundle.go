@@ -198,8 +198,18 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 		Trust: trust, Ledger: s.Ledger, Cache: s.Cache, Sights: s.Sights, Gate: s.Gate, Scratch: s.Bundles.Scratch, Limits: s.Bundles.Limits,
 		NewChain: in.NewChain, AllDecisions: in.AllDecisions,
 	}
-	head, items, err := x.Import(ctx, in.From)
+	_, before, err := s.Ledger.Decisions(ctx, 0)
 	if err != nil {
+		return out, err
+	}
+	head, items, err := x.Import(ctx, in.From)
+	made, _, errMade := s.Ledger.Decisions(ctx, before)
+	for _, d := range made {
+		if s.Operators != nil && strings.HasPrefix(d.By, bundle.By) {
+			s.Operators.Decided(d)
+		}
+	}
+	if err = cmp.Or(err, errMade); err != nil {
 		return out, err
 	}
 	for _, item := range items {
