@@ -42,7 +42,11 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 	}
 	m.done(f.Module)
 	if m.check && lacks(f) {
-		n.Lacks = strings.TrimSuffix(f.Module.Module.String()+"@"+cmp.Or(f.Module.Version, f.Constraint), "@")
+		n.Lacks = f.Module.Module.String()
+		if f.Subdir != "." {
+			n.Lacks += "//" + f.Subdir
+		}
+		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(f.Module.Version, f.Constraint), "@")
 	}
 	m.note(f.Kind == closure.Bypass, n)
 }

@@ -119,7 +119,8 @@ type Options struct {
 	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too. Files
 	// with values of its variables count.
 	Tests bool `json:"tests,omitempty"`
-	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x).
+	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x). There may be
+	// no configuration then.
 	Submodules bool `json:"submodules,omitempty"`
 	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`

@@ -66,7 +66,7 @@ func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 			return nil, err
 		}
 	}
-	if !p.found {
+	if !p.found && !o.Submodules {
 		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
 	}
 	p.out.Variables = slices.Sorted(maps.Keys(p.of))

@@ -22,7 +22,8 @@ type Routes interface {
 	Upstream(m modproxy.Module) (modproxy.Module, error)
 }
 
-// Start is where a walk begins: a call of a configuration, or of nobody, for what somebody names.
+// Start is where a walk begins: a call of a configuration; or of nobody, without a name, for what somebody names. Of that,
+// what the directories in its directory modules call is followed, too, unless the source names a directory.
 type Start struct {
 	Client Client `json:"client"`
 	Call

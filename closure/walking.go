@@ -39,6 +39,9 @@ type task struct {
 	call   Call
 }
 
+// isNamed reports whether t is not called by anything, so that it is not known which directories of it will be.
+func (t task) isNamed() bool { return t.call.Name == "" && t.from.module.Version == "" }
+
 // node is a directory of a package that was read with some arguments; of a root, nothing.
 type node struct {
 	module modproxy.ModuleVersion

@@ -17,6 +17,7 @@ type place struct {
 	client Client
 	module modproxy.ModuleVersion // folded
 	dir    string
+	all    bool // with its submodules
 }
 
 // ways are the ways in which a directory was called. It is read again only if that may make a difference.
@@ -43,7 +44,7 @@ func (w way) fits(args map[string]Arg) bool {
 
 // enter returns the node of the directory that f has, and has the calls in it followed if it is new.
 func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
-	at := place{t.client, f.Module.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir)}
+	at := place{t.client, f.Module.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
 	r.mu.Lock()
 	if r.places[at] == nil {
 		r.places[at] = &ways{}
@@ -61,7 +62,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
 	w := way{args: t.call.Args}
-	c, err := r.Reader.Read(ctx, r.tree(ctx, f.Module, p), Options{Client: t.client, Dir: at.dir, Vars: t.call.Args})
+	c, err := r.Reader.Read(ctx, r.tree(ctx, f.Module, p), Options{Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err

@@ -37,12 +37,13 @@ func newMirrorCommand(env *environment) *cobra.Command {
 these call, and so on, each of the version that a client chooses. What is kept is not
 fetched again, so a mirror that was ended can be repeated, and goes on where it was.
 
-ADDRESS is a module address; without its hostname, one of the first upstream.
-CONSTRAINT is as in the argument "version" of a module call; a version is one, too.
--f reads ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard
-input: what "modproxy missing --list" has printed on the other side. Lines that begin
-with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and
-nothing else. It must be what the file says.
+ADDRESS is a module address; without its hostname, one of the first upstream. What its
+submodules call is fetched, too, unless ADDRESS//SUBDIR names one. CONSTRAINT is as in
+the argument "version" of a module call; a version is one, too. -f reads
+ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard input:
+what "modproxy missing --list" has printed on the other side. Lines that begin with #
+are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and nothing
+else. It must be what the file says.
 
 --newest and --all-versions fetch more of the versions that a constraint in DIR, or
 CONSTRAINT, selects, and --since those that are listed since a date.
