@@ -1,0 +1,53 @@
+package bundle_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+// A bundle is a registry, and what it is of need not be a cache.
+func TestSuite(t *testing.T) {
+	const host = "registry.example.com"
+	registrytest.TestRegistry(t, host, func(t testing.TB) modproxy.Registry {
+		from, err := registrytest.NewMemory(host, registrytest.Modules())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newSide(t)
+		var all []modproxy.ModuleVersion
+		for _, namespace := range []string{"Acme", "acme"} {
+			m := modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}
+			list, err := from.Versions(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range list.List {
+				v := m.At(entry.Version.String())
+				p, err := from.Package(t.Context(), v)
+				if err == nil {
+					err = a.log.Add(t.Context(), modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: time.Now()})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Close()
+				all = append(all, v)
+			}
+		}
+		var whole bytes.Buffer
+		x := bundle.Exporter{Registry: from, Ledger: a.log, Sights: a.sights}
+		if _, err := x.Export(t.Context(), &whole, all, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	})
+}
