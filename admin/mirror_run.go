@@ -31,6 +31,7 @@ type mirrorRun struct {
 	so      Mirrored
 	known   map[modproxy.ModuleVersion]bool            // by folded version: whether it is done; and modules
 	brought map[modproxy.ModuleVersion]MirroredPackage // what registry gave
+	waiting map[modproxy.Module]bool                   // folded: to start from, and not asked for yet
 	told    map[modproxy.ModuleVersion]bool            // those of them that were told
 	notes   map[string]*note
 }
@@ -40,7 +41,7 @@ func newMirrorRun(s *Server, registry modproxy.Registry, in Mirror, check bool) 
 		Mirror: in, check: check, server: s, registry: registry, began: time.Now(),
 		lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
 		known: map[modproxy.ModuleVersion]bool{}, brought: map[modproxy.ModuleVersion]MirroredPackage{},
-		told: map[modproxy.ModuleVersion]bool{}, notes: map[string]*note{},
+		told: map[modproxy.ModuleVersion]bool{}, waiting: map[modproxy.Module]bool{}, notes: map[string]*note{},
 	}
 	if in.Content {
 		m.sent = map[modproxy.Digest]bool{}
@@ -75,7 +76,10 @@ func (m *mirrorRun) expand(ctx context.Context) (starts []closure.Start) {
 		case err != nil && s.Name == "": // it is not called, but named
 			m.note(false, noteOf(s, err))
 			continue
-		case err != nil, m.Choice == Choice{}:
+		case err == nil:
+			m.wait(module)
+		}
+		if err != nil || m.Choice == (Choice{}) {
 			starts = append(starts, s)
 			continue
 		}
@@ -92,6 +96,13 @@ func (m *mirrorRun) expand(ctx context.Context) (starts []closure.Start) {
 	}
 	m.tasks.Wait()
 	return starts
+}
+
+// wait tells that a module will be asked for.
+func (m *mirrorRun) wait(module modproxy.Module) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting[module.Folded()] = true
 }
 
 // moduleOf returns the module that a start is about. The walk says what is wrong with a call.
@@ -181,6 +192,7 @@ func (m *mirrorRun) progress() Mirrored {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	so := m.so
+	so.Left += len(m.waiting)
 	so.Seconds = time.Since(m.began).Seconds()
 	return so
 }
@@ -266,6 +278,7 @@ func (w watched) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 	v, err := w.Next.Versions(ctx, m)
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
+	delete(w.run.waiting, m.Folded())
 	if key := keyOf(m.At("")); err == nil && !w.run.known[key] {
 		w.run.known[key] = true
 		w.run.so.Asked++

@@ -101,6 +101,9 @@ func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Dige
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	if err := durable.RemoveTemps(dir, packageFile); err != nil { // of a process that was killed
+		return err
+	}
 	if err := s.add(filepath.Join(dir, packageFile), digest, content); err != nil {
 		return fmt.Errorf("%s: %w", v, err)
 	}
