@@ -44,9 +44,17 @@ type Server struct {
 	Configurations *closure.Reader // of the packages in Store
 	Upstreams      Upstreams       // nil when offline
 	Routing        closure.Routes  // to Upstreams
+	Nested         Nested          // nil unless nested sources are rewritten
 	Sights         Sights
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
+}
+
+// Nested knows what packages call that does not go through a registry.
+type Nested interface {
+	closure.Nested
+	// Bring returns when all is kept that clients are served of a version.
+	Bring(ctx context.Context, v modproxy.ModuleVersion) error
 }
 
 // Operators are those who ask.

@@ -43,10 +43,11 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 	m.done(f.Module)
 	if m.check && lacks(f) {
 		n.Lacks = f.Module.Module.String()
-		if f.Subdir != "." {
+		of, made := f.Module.Origin()
+		if f.Subdir != "." && made == "" {
 			n.Lacks += "//" + f.Subdir
 		}
-		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(f.Module.Version, f.Constraint), "@")
+		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(of.Version, f.Constraint), "@")
 	}
 	m.note(f.Kind == closure.Bypass, n)
 }

@@ -61,6 +61,9 @@ func (m *mirrorRun) work(ctx context.Context) error {
 	walker := &closure.Walker{
 		Registry: watched{m.registry, m}, Routes: m.server.Routing, Reader: m.server.Configurations, AtOnce: mirrorTasks,
 	}
+	if m.sent == nil { // a web server has packages as they are
+		walker.Nested = m.server.Nested
+	}
 	err := walker.Walk(ctx, starts, func(f closure.Found) { m.found(ctx, f) })
 	m.tasks.Wait()
 	m.evicted(ctx)
@@ -175,8 +178,11 @@ func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 	if err := p.Close(); err != nil {
 		return err
 	}
-	rec := modproxy.Record{Sum: l.Sum, Subdir: cmp.Or(l.Subdir, ".")}
-	if err := m.tell(ctx, v); err != nil || rec.Is(p.Sum, p.Subdir) {
+	rec := modproxy.Record{Sum: p.Sum, Subdir: cmp.Or(p.Subdir, ".")}
+	if as, err := modproxy.LookupAs(ctx, m.server.Ledger, v, l.Sum); err == nil && as.Sum == l.Sum {
+		rec.Sum = l.Sum // in that form it is served
+	}
+	if err := m.tell(ctx, v); err != nil || rec.Is(l.Sum, l.Subdir) {
 		return err
 	}
 	was, is := locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir)
@@ -294,6 +300,11 @@ func (w watched) Location(ctx context.Context, v modproxy.ModuleVersion) (modpro
 // Package implements [modproxy.Registry].
 func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	p, err := w.Next.Package(ctx, v)
+	if _, made := v.Origin(); err == nil && made == "" && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
+		if err = w.run.server.Nested.Bring(ctx, v); err != nil {
+			p.Close()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

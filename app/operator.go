@@ -29,6 +29,9 @@ func (a *App) api() *admin.Server {
 		Routing: routes{a.config}, Configurations: a.reader,
 		Bundles: admin.Bundles{Keys: a.config.Bundle.Keys, Scratch: a.scratch(), Limits: a.limits()},
 	}
+	if a.nested != nil {
+		server.Nested = a.nested
+	}
 	if a.Store != nil {
 		server.Sights = &sights.Registry{Records: a.Store.Records} // which asks no registry for dates
 	}

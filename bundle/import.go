@@ -311,9 +311,12 @@ func (x *imports) learn(e *Entry, i int) {
 	x.seen[v.Module][v.Version] = e.sight(i)
 }
 
-// list adds the entry of a version in the registry's document to listed.
+// list adds the entry of a version in the registry's document to listed. What was made of one has none.
 func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
 	v := e.Versions[i]
+	if _, what := v.Origin(); what != "" {
+		return
+	}
 	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail
 	for _, entry := range [][]byte{e.Facts.Versions[i].Listed, bare} {
 		one, err := modproxy.ParseVersions(fmt.Appendf(nil, `{"modules":[{"versions":[%s]}]}`, entry))

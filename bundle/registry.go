@@ -101,6 +101,9 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 func (r *Registry) add(e *Entry, i int, file io.ReaderAt, check func() error) {
 	v := e.Versions[i].ModuleVersion
 	r.held[v] = &held{e.pack(i), e.Records[i], file, e.at, check}
+	if _, what := v.Origin(); what != "" {
+		return // it is as old as what it was made of
+	}
 	m := v.Module.Folded()
 	sight, ok := r.sights[m]
 	if !ok {

@@ -12,7 +12,8 @@ type Walker struct {
 	Registry modproxy.Registry // which lists what clients get, and nothing old
 	Routes   Routes
 	Reader   *Reader
-	AtOnce   int // how many modules are asked for and read at a time; zero: 8
+	Nested   Nested // nil: what does not go through a registry is a [Bypass]
+	AtOnce   int    // how many modules are asked for and read at a time; zero: 8
 }
 
 // Routes knows what goes through the proxy.
@@ -20,6 +21,13 @@ type Routes interface {
 	// Upstream returns the module that a client gets which asks for m: the same, or the one that a name of this proxy
 	// stands for. Its error says why m does not go through the proxy.
 	Upstream(m modproxy.Module) (modproxy.Module, error)
+}
+
+// Nested knows what is fetched though it does not go through a registry.
+type Nested interface {
+	// Source returns the version as which the package of a source is kept that stands in a package of v, and the directory in
+	// it. ok is false for what is not fetched.
+	Source(v modproxy.ModuleVersion, source string) (of modproxy.ModuleVersion, subdir string, ok bool)
 }
 
 // Start is where a walk begins: a call of a configuration; or of nobody, without a name, for what somebody names. Of that,

@@ -181,7 +181,12 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Trouble, fmt.Errorf("module %.80q: there is no configuration in %.200q", t.call.Name, target))
 		return
 	case !registry:
-		tell(Bypass, errors.New("its source is no module of a registry"))
+		if v, dir, ok := r.nested(t); ok {
+			at, f.Module, f.Subdir = "", v, dir
+			r.install(ctx, t, f, tell)
+		} else {
+			tell(Bypass, errors.New("its source is no module of a registry"))
+		}
 		return
 	}
 	m, err := r.Routes.Upstream(m)
@@ -202,6 +207,20 @@ func (r *walk) visit(ctx context.Context, t task) {
 		return
 	}
 	at, f.Module = "", list.Module.At(version)
+	r.install(ctx, t, f, tell)
+}
+
+// nested returns what a call in a package installs that does not go through a registry.
+func (r *walk) nested(t task) (v modproxy.ModuleVersion, subdir string, ok bool) {
+	if r.Nested == nil || t.from.module.Version == "" || Aside(path.Dir(t.call.File)) {
+		return v, "", false
+	}
+	v, subdir, ok = r.Nested.Source(t.from.module, t.call.Source)
+	return v, path.Clean(subdir), ok
+}
+
+// install brings the package of a version that was chosen, and follows its calls.
+func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind, error)) {
 	tell(Chosen, nil)
 	p, err := r.bring(ctx, f)
 	if err != nil {

@@ -47,11 +47,6 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	} else if err != nil {
 		return failed("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
 	}
-	if n == p.root {
-		if err := r.record(ctx, n.served, p.of.Derived(made.Sum), made.Sum); err != nil {
-			return failed("package", p.of, err)
-		}
-	}
 	return failed("package", p.of, r.Next.Keep(ctx, n.served, made))
 }
 

@@ -255,15 +255,21 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*pla
 		if p, err = r.plan(ctx, v); err != nil {
 			return nil, err
 		}
-		r.plans.Add(v, p)
-		if r.Observer != nil {
-			r.Observer.Nested(v, len(p.nodes), p.left)
-		}
 	}
 	for _, n := range p.all() {
 		if err := r.make(ctx, p, n); err != nil {
 			return nil, err
 		}
+	}
+	if ok {
+		return p, nil
+	}
+	if err := r.recordNames(ctx, p); err != nil {
+		return nil, failed("package", v, err)
+	}
+	r.plans.Add(v, p)
+	if r.Observer != nil {
+		r.Observer.Nested(v, len(p.nodes), p.left)
 	}
 	return p, nil
 }

@@ -34,10 +34,10 @@ var getters = []string{"git", "http", "https"}
 type plan struct {
 	of     modproxy.ModuleVersion
 	root   *node
-	nodes  map[string]*node       // the sources, by location
-	order  []*node                // in which they were found
-	pinned map[modproxy.Sum]*node // by their sums
-	left   []string               // sources that stay, with their places
+	nodes  map[modproxy.ModuleVersion]*node // the sources, by key
+	order  []*node                          // in which they were found
+	pinned map[modproxy.Sum]*node           // by their sums
+	left   []string                         // sources that stay, with their places
 }
 
 func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
@@ -68,7 +68,7 @@ type call struct {
 
 // plan finds what a version calls, and what that calls, and has all of it fetched, recorded and kept.
 func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
-	p := &plan{of: v, root: &node{key: v}, nodes: map[string]*node{}, pinned: map[modproxy.Sum]*node{}}
+	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.ModuleVersion]*node{}, pinned: map[modproxy.Sum]*node{}}
 	for {
 		var group errgroup.Group
 		group.SetLimit(atOnce)
@@ -105,11 +105,6 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 	for _, n := range p.all() {
 		r.write(p, n)
 		p.left = append(p.left, n.left...)
-	}
-	for _, n := range p.order {
-		if err := r.record(ctx, n.key, p.of.Pinned(n.sum), n.sum); err != nil {
-			return nil, failed("package", v, err)
-		}
 	}
 	return p, nil
 }
@@ -155,18 +150,14 @@ func (r *Registry) link(p *plan, n *node) error {
 		if l.URL == "" {
 			continue
 		}
-		pattern, subdir := l.SplitGlob()
-		l.Subdir = pattern
-		id := l.String()
-		to := p.nodes[id]
+		key, source, subdir := r.source(p.of, l)
+		to := p.nodes[key]
 		if to == nil {
 			if len(p.order) == maxNodes {
 				return fmt.Errorf("%w: more than %d nested sources; %s is one too many", modproxy.ErrInvalid, maxNodes, describe(n, s))
 			}
-			to = &node{
-				key: p.of.Made("source." + hash(id)), place: describe(n, s), source: fetch.Source{Location: l, Module: p.of.Module},
-			}
-			p.nodes[id], p.order = to, append(p.order, to)
+			to = &node{key: key, place: describe(n, s), source: source}
+			p.nodes[key], p.order = to, append(p.order, to)
 		}
 		if subdir != "" && closure.Aside(subdir) && !slices.Contains(to.also, subdir) {
 			to.also, to.read = append(to.also, subdir), false
@@ -174,6 +165,25 @@ func (r *Registry) link(p *plan, n *node) error {
 		n.calls = append(n.calls, call{Source: s, to: to, subdir: subdir})
 	}
 	return nil
+}
+
+// source returns the version as which a source of v is kept that is at a location, and the directory in its package.
+func (r *Registry) source(v modproxy.ModuleVersion, l modproxy.Location) (modproxy.ModuleVersion, fetch.Source, string) {
+	var subdir string
+	l.Subdir, subdir = l.SplitGlob()
+	return v.Made("source." + hash(l.String())), fetch.Source{Location: l, Module: v.Module}, subdir
+}
+
+// Source implements [closure.Nested].
+func (r *Registry) Source(v modproxy.ModuleVersion, source string) (of modproxy.ModuleVersion, subdir string, ok bool) {
+	l, _ := r.location(closure.Source{Source: source})
+	if l.URL == "" {
+		return of, "", false
+	}
+	v, _ = v.Origin()
+	of, expected, subdir := r.source(v, l)
+	r.Sources.expect(of, expected)
+	return of, subdir, true
 }
 
 // location returns where a source is that a client would fetch past this proxy, or why it stays as it is although that
@@ -273,17 +283,32 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 	return true, nil
 }
 
-// record records that a version, which was made, is some content that is kept as another one.
-func (r *Registry) record(ctx context.Context, is, v modproxy.ModuleVersion, sum modproxy.Sum) error {
-	_, err := r.Ledger.Lookup(ctx, v)
-	if errors.Is(err, fs.ErrNotExist) {
-		var rec modproxy.Record
-		if rec, err = r.Ledger.Lookup(ctx, is); err == nil {
-			err = r.Ledger.Add(ctx, modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: rec.Subdir, Source: rec.Source, Time: time.Now()})
-		}
+// recordNames records what is looked up by its sum: the sources, of which there are addresses, and the form of the version in
+// which clients have it.
+func (r *Registry) recordNames(ctx context.Context, p *plan) error {
+	names := map[modproxy.ModuleVersion]modproxy.ModuleVersion{}
+	for _, n := range p.order {
+		names[p.of.Pinned(n.sum)] = n.key
 	}
-	if err != nil {
-		return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+	if p.root.served != p.root.key {
+		rec, err := r.Ledger.Lookup(ctx, p.root.served)
+		if err != nil {
+			return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+		}
+		names[p.of.Derived(rec.Sum)] = p.root.served
+	}
+	for name, of := range names {
+		if _, err := r.Ledger.Lookup(ctx, name); err == nil {
+			continue
+		}
+		rec, err := r.Ledger.Lookup(ctx, of)
+		if err == nil {
+			rec.ModuleVersion, rec.Time, rec.Reason = name, time.Now(), ""
+			err = r.Ledger.Add(ctx, rec)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+		}
 	}
 	return nil
 }
