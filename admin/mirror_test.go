@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +24,15 @@ func (straight) Upstream(m modproxy.Module) (modproxy.Module, error) { return m,
 // busy is a cache whose upstream is in trouble for a while.
 type busy struct {
 	admin.Cache
+	mu      sync.Mutex
 	said    []string
 	later   time.Duration      // how long to wait, twice
 	waiting context.CancelFunc // called when a package is waited for, which never comes
 }
 
 func (b *busy) say(what string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.said = append(b.said, what)
 	return strings.Count(strings.Join(b.said, " "), what)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/static"
 )
 
@@ -52,7 +53,10 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 		return env.print(line, "", mirrorLineText(line, f.check))
 	})
 	progress.clear()
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return hint.With(errors.New("ended by a signal before it was done"), "what was fetched is kept: the same again goes on where this was")
+	case err != nil:
 		return err
 	}
 	if env.json() {
