@@ -251,9 +251,11 @@ func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
 	if told {
 		return nil
 	}
-	out.Data = m.sent != nil && !m.sent[out.Digest]
-	m.say(ctx, MirrorLine{Package: &out})
-	if !out.Data {
+	wanted := m.sent != nil && !m.sent[out.Digest]
+	line := out // which is the client's from then on
+	line.Data = wanted
+	m.say(ctx, MirrorLine{Package: &line})
+	if !wanted {
 		return ctx.Err()
 	}
 	m.sent[out.Digest] = true
