@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
@@ -101,7 +100,12 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 }
 
 // subdirOf returns the directory of rec as a [modproxy.Package] has it.
-func subdirOf(rec modproxy.Record) string { return strings.TrimPrefix(rec.Subdir, ".") }
+func subdirOf(rec modproxy.Record) string {
+	if rec.Subdir == "." {
+		return ""
+	}
+	return rec.Subdir
+}
 
 // agrees decides by the ledger whether p counts, and takes over what the ledger knows besides. The error is
 // [modproxy.ErrChanged] when it does not count, else that of the ledger.

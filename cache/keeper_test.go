@@ -171,3 +171,25 @@ func TestLedgerBehind(t *testing.T) {
 		}
 	})
 }
+
+// A directory whose name begins with a dot is the one that is recorded, for what is kept and what is rebuilt.
+func TestHiddenDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.subdir = ".github/modules/a"
+		content := f.fetch(t, "1.0.0")
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "subdir", p.Subdir, f.next.subdir)
+		rebuild, err := f.keeper().Rebuild(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := rebuild(t.Context(), digestOf(content), int64(len(content)), bytes.NewReader(content))
+		if err = errors.Join(err, p.Close()); err != nil || len(list) != 1 || !bytes.Contains(list[0].Value, []byte(`".github/modules/a"`)) {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
