@@ -47,8 +47,8 @@ var Hosts = map[Client]string{Terraform: "registry.terraform.io", OpenTofu: "reg
 
 // Configuration is what a directory calls and requires, with the directories that it calls by local sources.
 type Configuration struct {
-	// Calls are those that are not of directories of the tree, by directory and position. A directory that is called
-	// twice, in different ways, has them twice.
+	// Calls are those that are not of directories of the tree, by directory and position. One of a directory that is
+	// called twice is there twice if that makes a difference to it.
 	Calls     []Call        `json:"calls,omitempty"`
 	Providers []Requirement `json:"providers,omitempty"`
 	// Variables are those of the directory that change sources and versions, sorted.

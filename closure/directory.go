@@ -4,120 +4,127 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
 // wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
 // values of variables that OpenTofu reads by itself. Those of varFiles count more, and o.Vars most.
 //
-// Errors: those of [Reader.Read], and of the file system. What is wrong with a directory that is called is a [Problem].
+// Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be opened is a [Problem].
 func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
-	d := directory{r, dir, o.Client, varFiles, &Configuration{}, map[string][]way{}, 0}
-	if err := d.read(ctx, ".", o.Vars, nil, nil); err != nil {
-		return nil, err
+	o.Dir, o.Tests = ".", true
+	dirs, opened := []string{"."}, map[string]error{}
+	for { // with those that are called
+		c, err := r.Read(ctx, onDisk(dir, dirs, varFiles), o)
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range c.Problems {
+			var file int
+			if n, _ := fmt.Sscanf(p.File, given+"%d/", &file); n == 1 && file < len(varFiles) {
+				c.Problems[i].File = filepath.ToSlash(varFiles[file])
+			}
+		}
+		read, all := len(dirs), c.Calls
+		c.Calls = nil
+		for _, call := range all {
+			from := path.Dir(call.File)
+			if ending(call.File, testsEnd) >= 0 {
+				from = "."
+			}
+			target, local := Local(from, call.Source)
+			if !local || call.Dynamic != "" {
+				c.Calls = append(c.Calls, call)
+				continue
+			}
+			err, known := opened[target]
+			if !known {
+				err = canOpen(dir, target)
+				opened[target] = err
+				if err == nil {
+					dirs = append(dirs, target)
+				}
+			}
+			if err != nil {
+				c.Problems = append(c.Problems, Problem{call.Pos, fmt.Sprintf("module %.80q: %v", call.Name, err)})
+			}
+		}
+		if len(dirs) == read {
+			return c, nil
+		}
 	}
-	return d.out, nil
 }
 
-// directory is a directory on disk that is being read, with those that it calls.
-type directory struct {
-	*Reader
-	root     string
-	client   Client
-	varFiles []string
-	out      *Configuration
-	ways     map[string][]way // by slash path from root
-	calls    int
-}
-
-// read reads the directory at a slash path from root, unless that was done. It is called with args, by the last of stack.
-func (d *directory) read(ctx context.Context, at string, args map[string]Arg, from []Pos, stack []string) error {
-	known := d.ways[at]
-	switch {
-	case slices.ContainsFunc(known, func(w way) bool { return w.fits(args) }):
-		return nil
-	case len(known) == maxWays:
-		return fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
-	}
-	tree, isRoot := Directory(filepath.Join(d.root, filepath.FromSlash(at))), len(stack) == 0
-	if isRoot {
-		tree = rootDirectory(d.root, d.varFiles)
-	}
-	c, err := d.Read(ctx, tree, Options{Client: d.client, Tests: isRoot, Vars: args})
-	if err != nil {
-		return err
-	}
-	changing := slices.Clone(c.Variables) // and those that may change what is called in turn
-	for _, call := range c.Calls {
-		for _, arg := range call.Args {
-			changing = append(changing, arg.Of...)
+// onDisk returns the tree of directories on disk, by slash path from root. The first is a root module, which has tests, and
+// files with values of its variables.
+func onDisk(root string, dirs, varFiles []string) Tree {
+	return Tree{root: true, each: func(f func(string, int64, io.Reader) error) error {
+		for i, name := range varFiles {
+			if err := sendFile(name, fmt.Sprintf(given+"%06d/%s", i, filepath.Base(name)), f); err != nil {
+				return err
+			}
 		}
-	}
-	d.ways[at] = append(known, way{variables: changing, args: args})
-	placed := func(p Pos) Pos {
-		var i int
-		if n, _ := fmt.Sscanf(p.File, given+"%d/", &i); n == 1 && isRoot && i < len(d.varFiles) {
-			return Pos{filepath.ToSlash(d.varFiles[i]), p.Line}
-		}
-		return Pos{path.Join(at, p.File), p.Line}
-	}
-	if isRoot {
-		d.out.Variables = c.Variables
-	}
-	if len(known) == 0 {
-		for _, r := range c.Providers {
-			r.Pos = placed(r.Pos)
-			d.out.Providers = append(d.out.Providers, r)
-		}
-		for _, p := range c.Problems {
-			d.out.Problems = append(d.out.Problems, Problem{placed(p.Pos), p.Text})
-		}
-	}
-	stack = append(slices.Clip(stack), at)
-	for _, call := range c.Calls {
-		call.Pos, call.From = placed(call.Pos), from
-		if d.calls++; d.calls > maxCalls {
-			return invalid("%s: more than the %d calls that are followed", call.Place(), maxCalls)
-		}
-		target, local := Local(at, call.Source)
-		if !local || call.Dynamic != "" {
-			d.out.Calls = append(d.out.Calls, call)
-			continue
-		}
-		err := d.follow(ctx, target, call, stack)
-		switch {
-		case ctx.Err() != nil, d.calls > maxCalls:
+		isRoot := func(name string) bool { return isConfiguration(name) || isVariables(name) }
+		if err := sendFiles(root, dirs[0], isRoot, f); err != nil {
 			return err
-		case err != nil:
-			d.out.Problems = append(d.out.Problems, Problem{call.Pos, fmt.Sprintf("module %.80q: %v", call.Name, err)})
 		}
+		isTest := func(name string) bool { return ending(name, testsEnd) >= 0 }
+		if err := sendFiles(root, path.Join(dirs[0], "tests"), isTest, f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, dir := range dirs[1:] {
+			if err := sendFiles(root, dir, isModule, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func isModule(name string) bool { return ending(name, modulesEnd) >= 0 }
+
+// canOpen returns why a directory that is called cannot be read.
+func canOpen(root, dir string) error {
+	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %.200q", dir)
+	}
+	if err := sendFiles(root, dir, isModule, func(string, int64, io.Reader) error { return nil }); err != nil {
+		return fmt.Errorf("%.200q: %w", dir, err)
 	}
 	return nil
 }
 
-// follow reads a directory that is called.
-func (d *directory) follow(ctx context.Context, target string, call Call, stack []string) error {
-	switch {
-	case slices.Contains(stack, target):
-		return errors.New("it calls itself")
-	case len(stack) > maxDepth:
-		return fmt.Errorf("more than %d directories call each other", maxDepth)
-	}
-	entries, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(target)))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no directory %.200q", target)
-	case err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isConfiguration(e.Name()) }):
-		return nil // it calls nothing
-	}
-	err = d.read(ctx, target, call.Args, append(slices.Clip(call.From), call.Pos), stack)
-	if err != nil && d.calls <= maxCalls {
-		err = fmt.Errorf("%.200q: %w", target, err)
+// sendFiles calls send with the files of a directory whose names are wanted.
+func sendFiles(root, dir string, wanted func(name string) bool, send func(string, int64, io.Reader) error) error {
+	entries, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(dir)))
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		if entry.IsDir() || !wanted(name) {
+			continue
+		}
+		if err := sendFile(filepath.Join(root, filepath.FromSlash(name)), name, send); err != nil {
+			return err
+		}
 	}
 	return err
+}
+
+func sendFile(at, name string, send func(string, int64, io.Reader) error) error {
+	file, err := durable.OpenRegular(at, os.O_RDONLY) // a link is followed, as clients do
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return send(name, info.Size(), file)
 }

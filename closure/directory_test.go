@@ -75,7 +75,7 @@ acme/base/aws < main.tf:1 < ../modules/net/main.tofu:2 < ../modules/net/inner/ma
 acme/other/aws < main.tf:9 < ../modules/net/main.tofu:2 < ../modules/net/inner/main.tofu:2
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
-problem ../modules/loop/main.tofu:1: module "self": it calls itself
+problem ../modules/loop/main.tofu:1: module "self" calls itself
 problem main.tf:13: module "none": there is no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 		closure.Terraform: `

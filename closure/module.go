@@ -269,10 +269,6 @@ func (m *module) requirements() (list []Requirement) {
 	return list
 }
 
-func (p Pos) compare(other Pos) int {
-	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Line, other.Line))
-}
-
 // testFile adds the calls of a test file.
 func (m *module) testFile(name string, text []byte) {
 	body, ok := m.parse(name, text)

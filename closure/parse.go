@@ -2,6 +2,7 @@ package closure
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -32,6 +33,7 @@ type parser struct {
 	modules map[string]*module // by directory, those that were read; nil if there is none
 	out     Configuration
 	of      map[string]bool // Variables
+	told    map[string]bool // calls, without those that lead to them
 	visits  int
 	found   bool // configuration
 }
@@ -42,7 +44,7 @@ func Parse(files map[string][]byte, o Options) (*Configuration, error) {
 	if o.Sources {
 		return sources(files, o)
 	}
-	p := &parser{Options: o, files: files, modules: map[string]*module{}, of: map[string]bool{}}
+	p := &parser{Options: o, files: files, modules: map[string]*module{}, told: map[string]bool{}, of: map[string]bool{}}
 	var values map[string]value
 	if o.Tests && o.Client == OpenTofu {
 		values = p.values()
@@ -118,12 +120,16 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 		if p.visits++; p.visits > maxCalls {
 			return fmt.Errorf("%w: %s:%d: more than the %d calls that are followed", modproxy.ErrInvalid, c.File, c.Line, maxCalls)
 		}
-		out := Call{Pos: c.Pos, From: from, Name: c.name}
+		out := Call{Pos: c.Pos, Name: c.name}
 		out.Source, out.Version, out.Dynamic = p.address(s, c)
 		target, local := Local(dir, out.Source)
+		local = local && out.Dynamic == ""
 		switch {
 		case local && p.module(target) != nil && slices.Contains(stack, target):
-			p.out.Problems = append(p.out.Problems, Problem{c.Pos, fmt.Sprintf("module %.80q calls itself", c.name)})
+			problem := Problem{c.Pos, fmt.Sprintf("module %.80q calls itself", c.name)}
+			if !slices.Contains(p.out.Problems, problem) {
+				p.out.Problems = append(p.out.Problems, problem)
+			}
 		case local && p.module(target) != nil && len(stack) > maxDepth:
 			return fmt.Errorf("%w: %s:%d: more than %d directories call each other", modproxy.ErrInvalid, c.File, c.Line, maxDepth)
 		case local && p.module(target) != nil:
@@ -139,7 +145,12 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 			}
 		default:
 			out.Args = p.args(s, c)
-			p.out.Calls = append(p.out.Calls, out)
+			text, _ := json.Marshal(out) // which always marshals
+			if !p.told[string(text)] {
+				p.told[string(text)] = true
+				out.From = from
+				p.out.Calls = append(p.out.Calls, out)
+			}
 		}
 	}
 	return nil

@@ -3,17 +3,13 @@ package closure
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // A Tree is files, with configuration among them.
@@ -50,43 +46,6 @@ func Package(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 			}
 		}
 	}}
-}
-
-// Directory returns the tree of a directory on disk, without the ones below it but tests: calls of others are told.
-func Directory(dir string) Tree {
-	return Tree{each: func(f func(string, int64, io.Reader) error) error {
-		for _, sub := range []string{".", "tests"} {
-			entries, err := os.ReadDir(filepath.Join(dir, sub))
-			if sub != "." && errors.Is(err, os.ErrNotExist) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			for _, entry := range entries {
-				name := path.Join(sub, entry.Name())
-				if entry.IsDir() || !isConfiguration(name) || sub != "." && ending(name, testsEnd) < 0 {
-					continue
-				}
-				if err := sendFile(filepath.Join(dir, filepath.FromSlash(name)), name, f); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}}
-}
-
-func sendFile(at, name string, f func(string, int64, io.Reader) error) error {
-	file, err := durable.OpenRegular(at, os.O_RDONLY) // a link is followed, as clients do
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	return f(name, info.Size(), file)
 }
 
 // send writes the configuration files of a tree to a child.

@@ -1,46 +1,19 @@
 package closure
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// given is where a tree has the files with values of variables that were named for its root module.
-const given = "given/"
+// given is where a tree has the files with values of variables that were named for its root module. No call leads there.
+const given = "/given/"
 
 // isVariables reports whether OpenTofu reads a file of this name for the variables of its root module (addVarsFromDir in
 // internal/command/meta_vars.go), or it was given.
 func isVariables(name string) bool {
 	return name == "terraform.tfvars" || name == "terraform.tfvars.json" || strings.HasPrefix(name, given) ||
 		path.Base(name) == name && (strings.HasSuffix(name, ".auto.tfvars") || strings.HasSuffix(name, ".auto.tfvars.json"))
-}
-
-// rootDirectory returns the tree of a directory on disk that is a root module, with files that have values of variables.
-func rootDirectory(dir string, files []string) Tree {
-	return Tree{root: true, each: func(f func(string, int64, io.Reader) error) error {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if name := entry.Name(); !entry.IsDir() && isVariables(name) {
-				if err := sendFile(filepath.Join(dir, name), name, f); err != nil {
-					return err
-				}
-			}
-		}
-		for i, name := range files {
-			if err := sendFile(name, fmt.Sprintf(given+"%06d/%s", i, filepath.Base(name)), f); err != nil {
-				return err
-			}
-		}
-		return Directory(dir).each(f)
-	}}
 }
 
 // values returns the values that files of a root module have, of which the last counts.
