@@ -35,21 +35,31 @@ type BroughtProvider struct {
 func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) {
 	tree := closure.Package(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
 	out := &Brings{}
-	calls, providers := map[string]*BroughtCall{}, map[string]*BroughtProvider{}
-	clients := []closure.Client{closure.Terraform, closure.OpenTofu}
-	for _, client := range clients {
+	calls, providers := map[string]*BroughtCall{}, map[closure.Requirement]*BroughtProvider{}
+	for _, client := range []closure.Client{closure.Terraform, closure.OpenTofu} {
 		c, err := s.Configurations.Read(ctx, tree, closure.Options{Client: client, Dir: kept.Subdir, Submodules: true})
 		if err != nil {
 			return nil, err
 		}
 		for _, call := range c.Calls {
 			call.From, call.Args = nil, nil // where it is written says enough
-			_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
-			one := &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
-			unite(calls, call, one, func(both *BroughtCall) { both.Client = "" })
+			text, _ := json.Marshal(call)   // which always marshals
+			one := calls[string(text)]
+			if one == nil {
+				_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
+				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
+				calls[string(text)] = one
+			}
+			if one.Client != client {
+				one.Client = ""
+			}
 		}
 		for _, r := range c.Providers {
-			unite(providers, r, &BroughtProvider{r, client}, func(both *BroughtProvider) { both.Client = "" })
+			if providers[r] == nil {
+				providers[r] = &BroughtProvider{r, client}
+			} else if providers[r].Client != client {
+				providers[r].Client = ""
+			}
 		}
 		for _, p := range c.Problems {
 			if text := p.String(); !slices.Contains(out.Problems, text) {
@@ -71,14 +81,4 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Client, b.Client))
 	})
 	return out, nil
-}
-
-// unite puts v into all, or tells what is there that it is the same.
-func unite[V any](all map[string]*V, what any, v *V, same func(*V)) {
-	text, _ := json.Marshal(what) // which always marshals
-	if have := all[string(text)]; have != nil {
-		same(have)
-		return
-	}
-	all[string(text)] = v
 }
