@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"closure":       {"", "hostname", "store"},
 	"bundle":        {"", "hostname", "ledger", "pack"},
 	"nested":        {"", "closure", "fetch", "pack", "rewrite"},
-	"lock":          {"", "hostname", "ledger", "internal/hint"},
+	"lock":          {"", "hostname", "ledger", "rewrite", "internal/hint"},
 	"store":         {""},
 	"store/disk":    {"", "store"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},

@@ -47,22 +47,16 @@ func (v ModuleVersion) IsNestedAddress() bool {
 	return ok
 }
 
-// What the ledger has by these words and a sum is a record only: the package is kept by another name.
-const (
-	derivedMark = "derived."
-	pinnedMark  = "pinned."
-)
+// derivedMark and nestedMark begin what the ledger has a record of only: the package is kept by another name.
+const derivedMark = "derived."
 
 // Derived returns the version that the ledger has if clients were served v as a package with that sum.
 func (v ModuleVersion) Derived(sum Sum) ModuleVersion { return v.Made(derivedMark + sum.hex()) }
 
-// Pinned returns the version that the ledger has if a nested source of v is a package with that sum.
-func (v ModuleVersion) Pinned(sum Sum) ModuleVersion { return v.Made(pinnedMark + sum.hex()) }
-
-// IsRecordOnly reports whether v is what Derived or Pinned returns.
+// IsRecordOnly reports whether v is what Derived or NestedAddress returns.
 func (v ModuleVersion) IsRecordOnly() bool {
 	_, what := v.Origin()
-	return strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, pinnedMark)
+	return strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, nestedMark)
 }
 
 // hex returns the hash of s in hexadecimal digits, or of what is no sum, that of nothing.
@@ -71,8 +65,8 @@ func (s Sum) hex() string {
 	return hex.EncodeToString(hash[:])
 }
 
-// NestedAddress returns the version that the address of a nested source names which is a package with that sum, in a package
-// of v that was made for base.
+// NestedAddress returns the version that the address of a nested source names which is a package with that sum, in packages of
+// v that were made for base.
 func (v ModuleVersion) NestedAddress(base string, sum Sum) ModuleVersion {
 	return v.Made(nestedMark + base + "." + sum.hex())
 }

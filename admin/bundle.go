@@ -158,6 +158,7 @@ func (s *Server) selected(ctx context.Context, in Export, refused func(modproxy.
 			refused(v, fmt.Errorf("the ledger has %s, and %s has %s", rec.Sum, l.At, l.Sum))
 			continue
 		}
+		v, _ = v.Origin()
 		list = append(list, v) // what has no record is not kept
 		made := func(version modproxy.Version) bool {
 			of, what := v.Module.At(version.String()).Origin()

@@ -171,7 +171,8 @@ func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 	if err != nil {
 		return err
 	}
-	p, err := watched{m.registry, m}.Package(ctx, v)
+	of, _ := v.Origin() // with which comes what was made of it
+	p, err := watched{m.registry, m}.Package(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 	if as, err := modproxy.LookupAs(ctx, m.server.Ledger, v, l.Sum); err == nil && as.Sum == l.Sum {
 		rec.Sum = l.Sum // in that form it is served
 	}
-	if err := m.tell(ctx, v); err != nil || rec.Is(l.Sum, l.Subdir) {
+	if err := m.tell(ctx, of); err != nil || rec.Is(l.Sum, l.Subdir) {
 		return err
 	}
 	was, is := locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/rewrite"
 )
 
 // Call is one use of a module of a registry, as a client has installed it.
@@ -101,7 +102,15 @@ func (r *reader) add(rec record) error {
 		if isRegistry(rec.Source) {
 			return fmt.Errorf("%w: %.200q is a module of a registry, and has no version", modproxy.ErrInvalid, rec.Source)
 		}
-		r.others = append(r.others, rec.Key)
+		v, inside, ok := parseAddress(rec.Source)
+		switch {
+		case !ok:
+			r.others = append(r.others, rec.Key)
+		case strings.TrimPrefix(filepath.ToSlash(inPackage), "/") != inside:
+			return fmt.Errorf("%w: it is in %.200q, and its source is %.200q", modproxy.ErrInvalid, rec.Dir, rec.Source)
+		default:
+			r.calls = append(r.calls, Call{rec.Key, v, installed, ""})
+		}
 		return nil
 	}
 	m, inside, err := parseSource(rec.Source)
@@ -126,6 +135,16 @@ func (r *reader) add(rec record) error {
 func isKey(s string) bool {
 	unfit := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("/\\:", r) }
 	return !strings.ContainsFunc(s, unfit) && !slices.Contains(strings.Split(s, "."), "")
+}
+
+// parseAddress reads the address of a nested source, as it stands in a package that a proxy has rewritten: whichever proxy
+// that is, the ledger has what is there.
+func parseAddress(source string) (v modproxy.ModuleVersion, inside string, ok bool) {
+	source, inside, _ = strings.Cut(source, ".tar.gz")
+	parts := strings.Split(source+".tar.gz", "/")
+	v, err := rewrite.ParsePackagePath("/" + strings.Join(parts[max(0, len(parts)-8):], "/"))
+	ok = err == nil && v.IsNestedAddress() && (inside == "" || strings.HasPrefix(inside, "//"))
+	return v, strings.TrimPrefix(path.Clean("/"+inside), "/"), ok
 }
 
 // isRegistry reports whether a source is in a registry, with its hostname or, as older clients write it, without.

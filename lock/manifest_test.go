@@ -49,6 +49,7 @@ const (
 )
 
 func TestRead(t *testing.T) {
+	nested := vpc.At("1.2.0").NestedAddress("ab", modproxy.NewSum([32]byte{7})).Version
 	dir := install(t, manifest(
 		record("net", vpcSource+"//modules/x", "1.2.0", installed+"net/modules/x"),
 		record("net.sub", "./y", "", installed+"net/modules/x/y"),
@@ -61,6 +62,7 @@ func TestRead(t *testing.T) {
 		record("net.dots", "./.gitx/y.git", "", installed+"net/modules/x/.gitx/y.git"),
 		record("own", "./.git/x", "", ".git/x"),
 		record("old", "github.com/acme/vpc", "", installed+"old"),
+		record("nested", "https://modules.example.com/x/registry.example.com/v1/modules/acme/vpc/aws/"+nested+"/vpc-aws-"+nested+".tar.gz//.a/b", "", installed+"nested/.a/b"),
 		record("older", "github.com/acme/vpc//aws", "", installed+"older/aws"),
 	), nil)
 	calls, others, err := lock.Read(dir, ".terraform")
@@ -69,6 +71,7 @@ func TestRead(t *testing.T) {
 		{"net.sub.reg", vpc.At("1.3.0"), filepath.Join(dir, installed, "net.sub.reg"), ""},
 		{"named", vpc.At("1.4.0"), filepath.Join(dir, installed, "named"), "modules/a"},
 		{"both", vpc.At("1.4.0"), filepath.Join(dir, installed, "both"), "modules/a"},
+		{"nested", vpc.At(nested), filepath.Join(dir, installed, "nested"), ""},
 	}
 	if err != nil || !reflect.DeepEqual(calls, want) {
 		t.Errorf("calls %v, %v; want %v", calls, err, want)

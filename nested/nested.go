@@ -11,19 +11,19 @@
 //
 //	1.2.0                             the package of the registry, as its author made it: pristine
 //	1.2.0+modproxy.source.HASH        what a location is, wherever in the version it was found; HASH is of the location
-//	1.2.0+modproxy.pinned.SUM         that some location is that: without it, nobody has the address
 //	1.2.0+modproxy.rewritten.HASH     the pristine package, or that of a source, in the form in which it is served; HASH is
 //	                                  of its sum and of all that is changed in it, and so of how one comes from the other
-//	1.2.0+modproxy.derived.SUM        that what a client has installed is a form of the version, for "modproxy lock"
+//	1.2.0+modproxy.derived.SUM        a record only: clients are served the version as a package with that sum
+//	1.2.0+modproxy.nested.BASE.SUM    a record only: what is at the address of the source that is, or was when it was
+//	                                  pristine, a package with that sum
 //
-// The ledger has a record of each, with the source and commit for the first two, and the public URL for the last two. A
-// location is looked up once for a version, and stays what it was then: a branch does not move, and neither does what
-// other versions have. There are paths of two more forms, which say by BASE, a hash of the public URL, for whom they are:
+// The ledger has a record of each, with the source and commit for the first two, and the public URL where that is part of the
+// content. A location is looked up once for a version, and stays what it was then: a branch does not move, and neither does
+// what other versions have.
 //
-//	1.2.0+modproxy.at.BASE            the version, rewritten; a path without it leads to the pristine package
-//	1.2.0+modproxy.nested.BASE.SUM    a source, rewritten. This is what stands in packages
-//
-// So what is at a path never changes, with the option off or another public URL, too.
+// The last of these stands in packages, in the path of a URL. BASE is a hash of the public URL and of all that the version's
+// locations are, so that what is at an address never changes. The version itself is at 1.2.0+modproxy.at.BASE, with a hash of
+// the public URL only; what is at the path without that is pristine. So it is with the option off or another public URL, too.
 //
 // # Who may read a source
 //
@@ -173,8 +173,8 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	switch {
 	case what == "":
 		return r.Next.Package(ctx, v)
-	case isSource && base == r.base: // nothing is done for somebody who has guessed
-		if _, err := r.Ledger.Lookup(ctx, of.Pinned(sum)); errors.Is(err, fs.ErrNotExist) {
+	case isSource: // nothing is done for somebody who has guessed
+		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
 			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
 			return nil, failed("package", of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
@@ -192,11 +192,13 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if done.Err != nil {
 			return nil, done.Err
 		}
-		n := done.Val.(*plan).root
+		plan := done.Val.(*plan)
+		n := plan.root
 		if isSource {
-			if n = done.Val.(*plan).pinned[sum]; n == nil {
-				return nil, failed("package", of, fmt.Errorf("%w: it no longer has such a source", modproxy.ErrNotFound))
-			}
+			n = plan.pinned[sum]
+		}
+		if n == nil || isSource && base != plan.base {
+			return nil, failed("package", of, fmt.Errorf("%w: this address was for another public URL, or another source: install again", modproxy.ErrNotFound))
 		}
 		p, err := r.Next.Package(ctx, n.served)
 		if err == nil || try == 2 || ctx.Err() != nil || n.served == n.key {

@@ -37,6 +37,7 @@ type plan struct {
 	nodes  map[modproxy.ModuleVersion]*node // the sources, by key
 	order  []*node                          // in which they were found
 	pinned map[modproxy.Sum]*node           // by their sums
+	base   string                           // of the addresses
 	left   []string                         // sources that stay, with their places
 }
 
@@ -102,6 +103,11 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 	for _, n := range p.order {
 		p.pinned[n.sum] = n
 	}
+	parts := []string{"modproxy nested 1", r.URL}
+	for _, n := range p.all() {
+		parts = append(parts, n.key.Version+" "+string(n.sum))
+	}
+	p.base = hash(parts...)[:32]
 	for _, n := range p.all() {
 		r.write(p, n)
 		p.left = append(p.left, n.left...)
@@ -237,7 +243,7 @@ func (r *Registry) write(p *plan, n *node) {
 	}
 	parts := []string{"modproxy nested 1", string(n.sum)}
 	for i, c := range n.calls {
-		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(r.base, c.to.sum))
+		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(p.base, c.to.sum))
 		if c.subdir != "" {
 			address += "//" + c.subdir
 		}
@@ -288,7 +294,7 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 	names := map[modproxy.ModuleVersion]modproxy.ModuleVersion{}
 	for _, n := range p.order {
-		names[p.of.Pinned(n.sum)] = n.key
+		names[p.of.NestedAddress(p.base, n.sum)] = n.served
 	}
 	if p.root.served != p.root.key {
 		rec, err := r.Ledger.Lookup(ctx, p.root.served)
