@@ -31,6 +31,9 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	if why := c.RequiresTokenBecause(); why != "" {
 		return nil, config.Error{fmt.Errorf("listen: without a data directory there are no tokens, and clients would need one, as %s: say anonymous: true", why)}
 	}
+	if c.Rewrite.Nested {
+		return nil, config.Error{fmt.Errorf("%s: rewrite.nested: packages are served as they are in a bundle: import it instead", c.Source("rewrite.nested"))}
+	}
 	if err := CheckKeys(c); err != nil {
 		return nil, err
 	}

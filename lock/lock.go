@@ -4,6 +4,8 @@
 // wherever in it the module is, for every call of it, nested ones included. What cannot be compared, because it does not
 // come from a registry or is not as a client installs it, is reported or refused, never ignored.
 //
+// What comes from the address of a nested source, in a package that a proxy has rewritten, comes from the registry of that package.
+//
 // The clients keep no hash of a module. They keep a manifest of what they have installed (modules.json, internal/modsdir of
 // both clients), which package lock reads instead of the configuration.
 //

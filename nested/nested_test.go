@@ -1,0 +1,405 @@
+package nested_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/nested"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+// TestMain makes this binary what a [closure.Reader] starts.
+func TestMain(m *testing.M) {
+	closure.Child()
+	os.Exit(m.Run())
+}
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
+
+const url = "https://modules.example.com"
+
+type files map[string]string
+
+// upstream has packages by their location; that of the version is at "".
+type upstream struct {
+	t       *testing.T
+	mu      sync.Mutex
+	all     map[string]files
+	fetched map[string]int
+}
+
+func (u *upstream) fetch(at string, tree *pack.Builder) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.fetched[at]++
+	of, ok := u.all[at]
+	if !ok {
+		return fmt.Errorf("%w: no such repository", modproxy.ErrNotFound)
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if err := tree.File(name, strings.HasSuffix(name, ".sh"), strings.NewReader(of[name])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *upstream) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+	return nil, modproxy.ErrNotFound
+}
+
+func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{Getter: "git", URL: "x"}, nil
+}
+
+func (u *upstream) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return u.PackageAt(ctx, v, "")
+}
+
+func (u *upstream) PackageAt(_ context.Context, v modproxy.ModuleVersion, _ string) (*modproxy.Package, error) {
+	if v != vpc {
+		u.t.Errorf("a registry is asked for %s", v)
+	}
+	tree, err := pack.New(u.t.TempDir(), pack.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	if err := u.fetch("", tree); err != nil {
+		return nil, err
+	}
+	return tree.Package(u.t.TempDir(), "")
+}
+
+func (u *upstream) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+
+// getter fetches what upstream has.
+type getter struct{ *upstream }
+
+func (getter) Check(context.Context, fetch.Source) error            { return nil }
+func (getter) Commit(context.Context, fetch.Source) (string, error) { return "", nil }
+func (g getter) Fetch(_ context.Context, s fetch.Source, tree *pack.Builder) (fetch.Result, error) {
+	return fetch.Result{From: modproxy.Source{URL: "https://source.example"}}, g.fetch(s.URL, tree)
+}
+
+// world is a registry with what is below it.
+type world struct {
+	*nested.Registry
+	*upstream
+	cache *cache.Registry
+	book  *ledgertest.Memory
+	left  []string
+}
+
+func (w *world) Nested(_ modproxy.ModuleVersion, _ int, left []string) { w.left = left }
+
+func newWorld(t *testing.T, all map[string]files) *world {
+	w := &world{upstream: &upstream{t: t, all: all, fetched: map[string]int{}}, book: ledgertest.NewMemory()}
+	table := &fetch.Table{Getters: map[string]fetch.Getter{"git": getter{w.upstream}, "https": getter{w.upstream}}, Scratch: t.TempDir()}
+	sources := nested.NewSources(w.upstream, table)
+	h := (&storetest.Memory{}).Handle()
+	w.cache = &cache.Registry{
+		Next: &ledger.Registry{Next: sources, Ledger: w.book}, Ledger: w.book,
+		Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside},
+		Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond, FetchTimeout: time.Minute, Fetches: 1,
+	}
+	w.Registry = &nested.Registry{
+		Next: w.cache, Ledger: w.book, Reader: &closure.Reader{}, Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
+	}
+	t.Cleanup(func() {
+		w.Close()
+		if err := w.cache.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// read returns the files of what is served as v, and the sum.
+func (w *world) read(v modproxy.ModuleVersion) (files, modproxy.Sum, error) {
+	p, err := w.Registry.Package(w.t.Context(), v)
+	if err != nil {
+		return nil, "", err
+	}
+	defer p.Close()
+	zr, err := gzip.NewReader(p)
+	if err != nil {
+		return nil, "", err
+	}
+	all := files{}
+	for in := tar.NewReader(zr); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			return all, p.Sum, nil
+		} else if err != nil {
+			return nil, "", err
+		}
+		text, err := io.ReadAll(in)
+		if err != nil {
+			return nil, "", err
+		}
+		all[h.Name] = string(text)
+	}
+}
+
+var at = vpc.Made(nested.At(url))
+
+// address returns what the address of a source in a text names.
+func address(t *testing.T, text string) modproxy.ModuleVersion {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com/v1/modules/acme/vpc/aws/")
+	version, _, _ := strings.Cut(rest, "/")
+	v := vpc.Module.At(version)
+	if _, _, _, isAddress := v.ParseNestedAddress(); !ok || !isAddress {
+		t.Fatalf("no address in %s", text)
+	}
+	return v
+}
+
+// Sources that call each other come to an end, and each is fetched once, however many ask.
+func TestCycle(t *testing.T) {
+	w := newWorld(t, map[string]files{
+		"":                 {"main.tf": `module "a" { source = "git::https://a//x?ref=v1" }`, "run.sh": "#!"},
+		"https://a?ref=v1": {"x/main.tf": `module "b" { source = "https://b.example/b.zip" }`},
+		"https://b.example/b.zip": {"main.tf": "# ä\r\nmodule \"a\" {\r\n\tsource = \"git::https://a?ref=v1\" // c\r\n}\r\n",
+			"sub/main.tf": `module "self" { source = "../" }`},
+	})
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, _, err := w.read(at); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	root, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := address(t, root["main.tf"])
+	inA, _, err := w.read(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := strings.CutPrefix(root["main.tf"], `module "a" { source = "`+url+"/"); !ok || !strings.HasSuffix(root["main.tf"], `.tar.gz//x" }`) || root["run.sh"] != "#!" {
+		t.Errorf("main.tf is %s", root["main.tf"])
+	}
+	inB, _, err := w.read(address(t, inA["x/main.tf"]))
+	if err != nil || address(t, inB["main.tf"]) != a {
+		t.Errorf("b is %q, %v; want the address %s in it", inB, err, a)
+	}
+	if !strings.HasPrefix(inB["main.tf"], "# ä\r\nmodule \"a\" {\r\n\tsource = \"") || !strings.HasSuffix(inB["main.tf"], ".tar.gz\" // c\r\n}\r\n") {
+		t.Errorf("layout is not kept: %q", inB["main.tf"])
+	}
+	for location, n := range w.fetched {
+		if n != 1 {
+			t.Errorf("%q is fetched %d times", location, n)
+		}
+	}
+	if pristine, _, err := w.read(vpc); err != nil || pristine["main.tf"] != w.all[""]["main.tf"] {
+		t.Errorf("without the mark it is %q, %v", pristine, err)
+	}
+}
+
+// The same comes out of the same, somewhere else, and with another public URL something else.
+func TestDeterministic(t *testing.T) {
+	all := map[string]files{
+		"":          {"main.tf": `module "a" { source = "git::https://a" }`, "b.tf.json": `{"module":{"b":{"source":"https://b.example/b.zip"}}}`},
+		"https://a": {"main.tf": ""}, "https://b.example/b.zip": {"main.tf": "# b"},
+	}
+	_, one, err := newWorld(t, all).read(at)
+	_, two, err2 := newWorld(t, all).read(at)
+	other := newWorld(t, all)
+	other.URL = "https://other.example"
+	_, three, err3 := other.read(vpc.Made(nested.At(other.URL)))
+	if err := errors.Join(err, err2, err3); err != nil || one != two || one == three {
+		t.Errorf("%s, %s; elsewhere %s; %v", one, two, three, err)
+	}
+	if _, _, err := other.read(at); !errors.Is(err, modproxy.ErrNotFound) {
+		t.Errorf("a path for another URL: %v", err)
+	}
+}
+
+// What is made again must be what is recorded.
+func TestRecorded(t *testing.T) {
+	w := newWorld(t, map[string]files{"": {"main.tf": `module "a" { source = "git::https://a" }`}, "https://a": {"main.tf": ""}})
+	if _, _, err := w.read(at); err != nil {
+		t.Fatal(err)
+	}
+	for rec, err := range w.book.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, what := rec.Origin(); strings.HasPrefix(what, "rewritten.") {
+			rec.Sum, rec.Reason = modproxy.NewSum([32]byte{9}), "a test"
+			if err := w.book.Accept(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			w.cache.Forget(modproxy.ModuleVersion{})
+		}
+	}
+	if _, _, err := w.read(at); !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("what is not as recorded: %v", err)
+	}
+}
+
+// An operator may accept that a source is something else. Then there are other addresses, and the old ones lead nowhere.
+func TestAccepted(t *testing.T) {
+	w := newWorld(t, map[string]files{
+		"":          {"main.tf": `module "a" { source = "git::https://a" }`},
+		"https://a": {"main.tf": `module "b" { source = "git::https://b" }`}, "https://b": {"main.tf": "# before"},
+	})
+	before, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := address(t, before["main.tf"])
+	w.all["https://b"] = files{"main.tf": "# after"}
+	for rec, err := range w.book.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, what := rec.Origin(); !strings.HasPrefix(what, "source.") {
+			continue
+		}
+		if _, err := w.cache.Discard(t.Context(), rec.ModuleVersion); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := w.read(at); err != nil { // what was made is kept
+		t.Fatal(err)
+	}
+	b, _, _ := w.Source(vpc, "git::https://b")
+	_, err = w.cache.Package(t.Context(), b)
+	if !errors.Is(err, modproxy.ErrChanged) {
+		t.Fatalf("another content: %v", err)
+	}
+	for d, err := range w.book.Drifts(t.Context()) {
+		if err == nil {
+			err = w.book.Accept(t.Context(), modproxy.Record{ModuleVersion: d.ModuleVersion, Sum: d.Offered, Subdir: ".", Time: time.Now(), Reason: "a test"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.cache.Forget(modproxy.ModuleVersion{})
+	after, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := address(t, after["main.tf"])
+	inA, _, err := w.read(fresh)
+	if err != nil || fresh == old {
+		t.Fatalf("%s, and it was %s: %v", fresh, old, err)
+	}
+	if inB, _, err := w.read(address(t, inA["main.tf"])); err != nil || inB["main.tf"] != "# after" {
+		t.Errorf("b is %q, %v", inB, err)
+	}
+	if _, _, err := w.read(old); !errors.Is(err, modproxy.ErrNotFound) {
+		t.Errorf("an old address: %v", err)
+	}
+}
+
+// What cannot be had or read refuses the version, and says where.
+func TestRefused(t *testing.T) {
+	many := files{}
+	for i := range 101 {
+		many[fmt.Sprintf("m%03d.tf", i)] = fmt.Sprintf(`module "m%d" { source = "git::https://m%d" }`, i, i)
+	}
+	manyWorld := map[string]files{"": many}
+	for i := range 101 {
+		manyWorld[fmt.Sprintf("https://m%d", i)] = files{"x": ""}
+	}
+	bomb := strings.Repeat("[", 200_000)
+	for name, test := range map[string]struct {
+		all  map[string]files
+		is   error
+		says string
+	}{
+		"gone": {map[string]files{"": {"a/main.tf": "\n\nmodule \"a\" { source = \"git::https://a?ref=v1\" }"}}, modproxy.ErrNotFound,
+			"package registry.example.com/acme/vpc/aws 1.0.0: nested source git::https://a (a/main.tf:3): not found: no such repository"},
+		"gone below": {map[string]files{"": {"main.tf": `module "a" { source = "git::https://u:p@a/x.git" }`}, "https://u:p@a/x.git": {"main.tf": `module "b" { source = "https://b/b.zip" }`}},
+			modproxy.ErrNotFound, "nested source https://b/b.zip (main.tf:1, in git::https://a/x.git (main.tf:1)): not found"},
+		"too many": {manyWorld, modproxy.ErrInvalid, "more than 100 nested sources; git::https://m100 (m100.tf:1) is one too many"},
+		"a bomb":   {map[string]files{"": {"main.tf": "x = " + bomb}}, modproxy.ErrInvalid, "its configuration is nested too deeply"},
+		"a bomb below": {map[string]files{"": {"main.tf": `module "a" { source = "git::https://a" }`}, "https://a": {"main.tf": "x = " + bomb}},
+			modproxy.ErrInvalid, "nested source git::https://a (main.tf:1): its configuration: invalid: its configuration is nested too deeply"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.all)
+			_, _, err := w.read(at)
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "u:p") {
+				t.Errorf("%v; want %v and %q", err, test.is, test.says)
+			}
+			_, err = w.Registry.Location(t.Context(), vpc)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("location: %v", err)
+			}
+			if _, _, err := w.read(vpc); err != nil {
+				t.Errorf("pristine: %v", err)
+			}
+		})
+	}
+}
+
+// What stays is told, and nothing is fetched for it; where nobody looks, nothing is touched unless it is called.
+func TestLeft(t *testing.T) {
+	w := newWorld(t, map[string]files{
+		"": {
+			"main.tf": `module "s3" { source = "s3::https://a/b.zip" }
+module "dynamic" { source = "git::https://a?ref=${var.x}" }
+module "registry" { source = "acme/network/aws" }
+module "local" { source = "./sub" }
+module "absolute" { source = "/opt/x" }
+module "own" { source = "https://modules.example.com/x.tar.gz" }
+module "a" { source = "git::https://a//examples/x" }
+`, "sub/main.tf": "", "examples/main.tf": `module "gone" { source = "git::https://gone" }`, "broken/main.tf": "{",
+		},
+		"https://a": {"examples/x/main.tf": `module "b" { source = "git::https://b" }`, "examples/y/main.tf": `module "gone" { source = "git::https://gone" }`},
+		"https://b": {"main.tf": ""},
+	})
+	root, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root["examples/main.tf"] != w.all[""]["examples/main.tf"] || strings.Count(root["main.tf"], url) != 2 {
+		t.Errorf("%q", root)
+	}
+	inA, _, err := w.read(address(t, root["main.tf"][strings.Index(root["main.tf"], `module "a"`):]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address(t, inA["examples/x/main.tf"])
+	if inA["examples/y/main.tf"] != w.all["https://a"]["examples/y/main.tf"] {
+		t.Errorf("%q", inA)
+	}
+	want := []string{"broken/main.tf:1: ", "main.tf:1: its source is fetched by \"s3\"", "main.tf:2: its source refers to var.x", "main.tf:5: its source is a path of the machine"}
+	if len(w.left) != len(want) {
+		t.Fatalf("left: %q", w.left)
+	}
+	for i := range want {
+		if !strings.HasPrefix(w.left[i], want[i]) {
+			t.Errorf("left: %q; want %q", w.left[i], want[i])
+		}
+	}
+}
