@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"cache":         {"", "fair", "store"},
 	"ledger":        {""},
 	"closure":       {"", "hostname", "store"},
-	"bundle":        {"", "hostname", "ledger", "pack"},
+	"bundle":        {"", "hostname", "ledger", "pack", "store"},
 	"nested":        {"", "closure", "fetch", "pack", "rewrite"},
 	"lock":          {"", "hostname", "ledger", "rewrite", "internal/hint"},
 	"store":         {""},

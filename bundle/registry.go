@@ -3,7 +3,6 @@ package bundle
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store"
 )
 
 // A Registry answers from a bundle in a file, with what that brings. What earlier ones of its chain have brought it does not
@@ -37,13 +37,12 @@ var _ modproxy.Registry = (*Registry)(nil)
 type held struct {
 	pkg    modproxy.Package // without its bytes
 	record modproxy.Record
-	file   io.ReaderAt
-	at     int64
-	check  func() error // reads the whole package, once
+	open   func() io.ReadSeekCloser // of its bytes, which are checked as they are read
+	check  func() error             // reads them all, once
 }
 
-// Open reads all of a bundle but its packages, of which each is checked before it is first served. Errors are those of
-// [NewReader].
+// Open reads all of a bundle but its packages, of which each is checked before it is first served, and again as it is read.
+// Errors are those of [NewReader].
 func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error) {
 	in := io.NewSectionReader(file, 0, size)
 	b, err := NewReader(in, trust)
@@ -54,7 +53,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 		Head: b.Head, held: map[modproxy.ModuleVersion]*held{}, lists: map[modproxy.Module]*modproxy.Versions{},
 		sights: map[modproxy.Module]modproxy.Sight{},
 	}
-	listed := map[modproxy.Module][]modproxy.Listed{}
+	listed, checker := map[modproxy.Module][]modproxy.Listed{}, store.NewChecker()
 	for {
 		e, err := b.Next()
 		if errors.Is(err, io.EOF) {
@@ -66,16 +65,15 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 		if err != nil {
 			return nil, err
 		}
+		open := func() io.ReadSeekCloser {
+			return checker.Open(part{io.NewSectionReader(file, e.at, e.Package.Package.Size)}, e.Package.Package.Digest)
+		}
 		check := sync.OnceValue(func() error {
-			whole := sha256.New()
-			_, err := io.Copy(whole, io.NewSectionReader(file, e.at, e.Package.Package.Size))
-			if err == nil && modproxy.Digest(whole.Sum(nil)) != e.Package.Package.Digest {
-				err = wrong("the bundle has changed: the package is not what it was")
-			}
+			_, err := io.Copy(io.Discard, open())
 			return err
 		})
 		for i := range e.Versions {
-			r.add(e, i, file, check)
+			r.add(e, i, open, check)
 			e.list(i, listed)
 		}
 	}
@@ -98,9 +96,9 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 	return r, nil
 }
 
-func (r *Registry) add(e *Entry, i int, file io.ReaderAt, check func() error) {
+func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check func() error) {
 	v := e.Versions[i].ModuleVersion
-	r.held[v] = &held{e.pack(i), e.Records[i], file, e.at, check}
+	r.held[v] = &held{e.pack(i), e.Records[i], open, check}
 	if _, what := v.Origin(); what != "" {
 		return // it is as old as what it was made of
 	}
@@ -147,16 +145,17 @@ func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modpro
 		return nil, err
 	}
 	if err := h.check(); err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)}
+		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: fmt.Errorf("the bundle has changed: %w", err)}
 	}
 	p := h.pkg
-	p.ReadSeekCloser = closer{io.NewSectionReader(h.file, h.at, p.Size)}
+	p.ReadSeekCloser = h.open()
 	return &p, nil
 }
 
-type closer struct{ io.ReadSeeker }
+// part is the part of a file that is a package.
+type part struct{ *io.SectionReader }
 
-func (closer) Close() error { return nil }
+func (part) Close() error { return nil }
 
 func (r *Registry) find(op string, v modproxy.ModuleVersion) (*held, error) {
 	if h := r.held[v]; h != nil {

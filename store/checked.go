@@ -43,6 +43,18 @@ type checkedReader struct {
 	err      error  // what was found
 }
 
+// A Checker opens blobs that are in no store as [Store.Open] does large ones. It is safe for concurrent use.
+type Checker struct{ states *memory }
+
+// NewChecker returns a Checker.
+func NewChecker() Checker { return Checker{newMemory(maxStates)} }
+
+// Open returns a reader of blob, which it closes. If the bytes are not those of d, or cannot be read, it has
+// [modproxy.ErrUnavailable] in the place of the last ones at the latest, also if they are not any more.
+func (c Checker) Open(blob Blob, d modproxy.Digest) io.ReadSeekCloser {
+	return newCheckedReader(blob, d, c.states, false)
+}
+
 // newCheckedReader returns a reader of blob. If again, it does not rely on what an earlier check left in memory.
 func newCheckedReader(blob Blob, want modproxy.Digest, memory *memory, again bool) *checkedReader {
 	c := &checkedReader{blob: blob, size: blob.Size(), want: want, memory: memory}
