@@ -21,7 +21,7 @@ type Brings struct {
 // BroughtCall is a call of a module that is not in the package.
 type BroughtCall struct {
 	closure.Call
-	Bypass bool           `json:"bypass,omitempty"` // the source is known, and is no module of a registry
+	Bypass bool           `json:"bypass,omitempty"` // the source is known, is no module of a registry, and not fetched
 	Client closure.Client `json:"client,omitempty"` // the only one that reads it so; empty: each does
 }
 
@@ -48,6 +48,10 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 			if one == nil {
 				_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
 				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
+				if one.Bypass && s.Nested != nil {
+					_, _, fetched := s.Nested.Source(kept.ModuleVersion, call.Source)
+					one.Bypass = !fetched
+				}
 				calls[string(text)] = one
 			}
 			if one.Client != client {

@@ -33,7 +33,7 @@ type Foreseen struct {
 // walk finds the closure of what clients in groups call, as gate lets them have it.
 func (s *Server) walk(ctx context.Context, gate *policy.Gate, groups []string, starts []closure.Start, each func(closure.Found)) error {
 	ctx, registry := s.asOperator(ctx, gate, groups)
-	w := closure.Walker{Registry: registry, Routes: s.Routing, Reader: s.Configurations}
+	w := closure.Walker{Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested}
 	return w.Walk(ctx, starts, each)
 }
 
@@ -53,8 +53,8 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
-		if f.Kind == closure.Ready {
-			return
+		if _, made := f.Module.Origin(); f.Kind == closure.Ready || f.Kind == closure.Chosen && made != "" {
+			return // the verdict about what it was made of is told
 		}
 		out := Foreseen{Name: NameOf(f.Module), Client: f.Client, Source: f.Source}
 		for _, step := range f.Chain {

@@ -65,21 +65,11 @@ func (r *Registry) edit(ctx context.Context, from *modproxy.Package, n *node) (*
 		return nil, err
 	}
 	made.Source, made.Subdir, made.Time = modproxy.Source{URL: r.URL}, from.Subdir, time.Now()
-	made.Notes = strings.TrimSpace(from.Notes + "\n" + n.notes())
+	made.Notes = strings.TrimSpace(from.Notes + "\n" + strings.Join(firstOf(n.left, maxNotes), "\n"))
 	if err = r.checkMade(ctx, made, n); err != nil {
 		return nil, errors.Join(err, made.Close())
 	}
 	return made, nil
-}
-
-// notes returns what people should know of the package.
-func (n *node) notes() string {
-	const shown = 10
-	lines := n.left[:min(len(n.left), shown)]
-	if more := len(n.left) - len(lines); more > 0 {
-		lines = append(lines[:shown:shown], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(lines, "\n")
 }
 
 // copyTo adds the files of a package to a tree, with other sources.

@@ -102,6 +102,9 @@ type Registry struct {
 	end     context.CancelFunc
 }
 
+// form changes whenever something else is made of the same packages.
+const form = "modproxy nested 1"
+
 const (
 	maxPlans    = 4096                    // that are remembered
 	maxPrepared = 64                      // versions at a time; further ones wait
@@ -112,7 +115,7 @@ const (
 // At returns the name under which clients at a public URL are served versions.
 func At(url string) string { return "at." + baseOf(url) }
 
-func baseOf(url string) string { return hash("modproxy nested 1", url)[:16] }
+func baseOf(url string) string { return hash(form, url)[:16] }
 
 // hash returns the hash of strings, of which none has a line break.
 func hash(parts ...string) string {

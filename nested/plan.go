@@ -23,7 +23,8 @@ import (
 
 const (
 	maxNodes = 100 // sources of one version, with those that they have themselves
-	maxLeft  = 100 // lines about those that stay
+	maxLeft  = 50  // lines about those that stay
+	maxNotes = 10  // of them in the notes of a package
 	atOnce   = 4   // packages of one version that are fetched or read
 )
 
@@ -103,7 +104,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 	for _, n := range p.order {
 		p.pinned[n.sum] = n
 	}
-	parts := []string{"modproxy nested 1", r.URL}
+	parts := []string{form, r.URL}
 	for _, n := range p.all() {
 		parts = append(parts, n.key.Version+" "+string(n.sum))
 	}
@@ -112,6 +113,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 		r.write(p, n)
 		p.left = append(p.left, n.left...)
 	}
+	p.left = firstOf(p.left, maxLeft)
 	return p, nil
 }
 
@@ -216,14 +218,20 @@ func (r *Registry) location(s closure.Source) (l modproxy.Location, why string) 
 	return l, ""
 }
 
-func (n *node) leave(format string, args ...any) {
-	if len(n.left) < maxLeft {
-		line := fmt.Sprintf(format, args...)
-		if n.place != "" {
-			line += ", in " + n.place
-		}
-		n.left = append(n.left, line)
+// firstOf returns the first n lines, and how many more there are.
+func firstOf(lines []string, n int) []string {
+	if more := len(lines) - n; more > 0 {
+		lines = append(lines[:n:n], fmt.Sprintf("and %d more", more))
 	}
+	return lines
+}
+
+func (n *node) leave(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if n.place != "" {
+		line += ", in " + n.place
+	}
+	n.left = append(n.left, line)
 }
 
 // describe returns a source with its place, for people.
@@ -241,7 +249,7 @@ func (r *Registry) write(p *plan, n *node) {
 	if len(n.calls) == 0 {
 		return
 	}
-	parts := []string{"modproxy nested 1", string(n.sum)}
+	parts := []string{form, string(n.sum)}
 	for i, c := range n.calls {
 		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(p.base, c.to.sum))
 		if c.subdir != "" {
