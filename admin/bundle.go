@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
@@ -35,18 +34,32 @@ type Bundles struct {
 	Limits  pack.Limits
 }
 
-// Export chooses versions that are kept: those that are wanted, and those that are locked; all of them if there is neither.
+// Export chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
+// Starts lead to. All of them if it chooses nothing.
 type Export struct {
-	Wanted []Wanted `json:"wanted,omitempty"`
-	Locked []Locked `json:"locked,omitempty"`
-	Groups []string `json:"groups,omitempty"` // of the client that it is for
-	Since  []byte   `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
+	Wanted  []Wanted        `json:"wanted,omitempty"`
+	Locked  []Locked        `json:"locked,omitempty"`
+	Closure bool            `json:"closure,omitempty"`
+	Starts  []closure.Start `json:"starts,omitempty"` // as in a [Mirror]
+	Groups  []string        `json:"groups,omitempty"` // of the client that it is for
+	Since   []byte          `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
 }
 
-// Exported is a piece of a bundle, or a version that is not in it.
+// Exported is a part of the answer; one field is set.
 type Exported struct {
-	Data    []byte       `json:"data,omitempty"`
-	Refused *bundle.Item `json:"refused,omitempty"`
+	Data    []byte       `json:"data,omitempty"`    // of the bundle, in order
+	Refused *bundle.Item `json:"refused,omitempty"` // what is not in it
+	Bypass  *MirrorNote  `json:"bypass,omitempty"`  // as in a [MirrorLine]
+	Problem *MirrorNote  `json:"problem,omitempty"`
+	// Progress is told now and then until the first Data, and then once with the size.
+	Progress *Exporting `json:"progress,omitempty"`
+}
+
+// Exporting is how far an export has come.
+type Exporting struct {
+	Checked  int   `json:"checked"` // versions whose packages were read
+	Selected int   `json:"selected"`
+	Size     int64 `json:"size_bytes,omitempty"` // of the bundle
 }
 
 // BundleHead says which bundle was written or imported.
@@ -73,7 +86,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		item := bundle.ItemOf(v, bundle.Refused, why.Error())
 		each(Exported{Refused: &item})
 	}
-	selected, err := s.selected(ctx, in, refused)
+	selected, err := s.selected(ctx, in, each, refused)
 	if err != nil {
 		return out, err
 	}
@@ -100,76 +113,28 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		}
 		x.Since = before.Head
 	}
+	so, told := Exporting{Selected: len(selected)}, time.Now()
+	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	made, err := x.Begin(ctx, selected, stand, func(v modproxy.ModuleVersion, why error) {
+		if so.Checked++; why != nil {
+			refused(v, why)
+		} else if time.Since(told) >= mirrorTick {
+			at := so
+			each(Exported{Progress: &at})
+			told = time.Now()
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	so.Size = made.Size()
+	each(Exported{Progress: &so})
 	w := bufio.NewWriterSize(pieces(func(p []byte) { each(Exported{Data: p}) }), 256<<10)
-	head, err := x.Export(modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups}), w, selected, stand, refused)
+	head, err := made.Write(ctx, w)
 	if err = cmp.Or(err, w.Flush()); err != nil {
 		return out, err
 	}
 	return headOf(head), nil
-}
-
-// selected returns the versions that in chooses, in order.
-func (s *Server) selected(ctx context.Context, in Export, refused func(modproxy.ModuleVersion, error)) (list []modproxy.ModuleVersion, err error) {
-	add := func(m modproxy.Module, selects func(modproxy.Version) bool) (found bool, err error) {
-		for l, err := range s.Cache.List(ctx, m) {
-			version, bad := modproxy.ParseVersion(l.Version)
-			switch {
-			case l.Version == "" && err != nil:
-				return found, err
-			case err != nil:
-				refused(l.ModuleVersion, err)
-			case bad == nil && !l.Superseded && selects(version):
-				found, list = true, append(list, l.ModuleVersion)
-			}
-		}
-		return found, nil
-	}
-	if len(in.Wanted)+len(in.Locked) == 0 {
-		_, err = add(modproxy.Module{}, func(modproxy.Version) bool { return true })
-	}
-	for _, one := range in.Wanted {
-		m, errParse := hostname.ParseModule(one.Module, "")
-		if errParse != nil {
-			return nil, errParse
-		}
-		selects := func(modproxy.Version) bool { return true }
-		if one.Versions != "" {
-			constraint, err := modproxy.ParseConstraint(one.Versions)
-			if err != nil {
-				return nil, err
-			}
-			selects = constraint.Selects
-		}
-		found, errList := add(m, selects)
-		if errList != nil {
-			return nil, errList
-		}
-		if !found {
-			refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
-		}
-	}
-	for _, l := range in.Locked {
-		v, err := l.Parse("")
-		if err != nil {
-			return nil, err
-		}
-		rec, err := modproxy.LookupAs(ctx, s.Ledger, v, l.Sum)
-		if err == nil && !rec.Is(l.Sum, l.Subdir) {
-			refused(v, fmt.Errorf("the ledger has %s, and %s has %s", rec.Sum, l.At, l.Sum))
-			continue
-		}
-		v, _ = v.Origin()
-		list = append(list, v) // what has no record is not kept
-		made := func(version modproxy.Version) bool {
-			of, what := v.Module.At(version.String()).Origin()
-			return of == v && what != ""
-		}
-		if _, err := add(v.Module, made); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(list), err
 }
 
 // BundleImport is a bundle.

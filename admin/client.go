@@ -122,8 +122,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	answer, err := c.http.Do(r)
 	switch {
-	case err != nil && c.token != "":
-		return nil, err // which names the URL
+	case err != nil && (c.token != "" || ctx.Err() != nil):
+		return nil, err // which names the URL, or is our own doing
 	case err != nil:
 		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may have ended just now: try again")
 	case answer.StatusCode == http.StatusOK && answer.Header.Get(answerHeader) != "":

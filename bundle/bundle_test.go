@@ -194,7 +194,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	// Nothing is written when there is nothing to export.
 	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, Sights: a.sights}
 	var none bytes.Buffer
-	_, err = x.Export(t.Context(), &none, []modproxy.ModuleVersion{network.At("9.0.0")}, nil, func(modproxy.ModuleVersion, error) {})
+	err = write(t, x, &none, []modproxy.ModuleVersion{network.At("9.0.0")}, nil)
 	if !errors.Is(err, modproxy.ErrNotFound) || none.Len() > 0 {
 		t.Errorf("nothing is exported: %v, %d bytes", err, none.Len())
 	}

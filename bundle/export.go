@@ -28,9 +28,10 @@ type Sights interface {
 	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
 }
 
-// export is a bundle in the making.
-type export struct {
+// Export is a bundle in the making.
+type Export struct {
 	*Exporter
+	out      *Writer
 	manifest Manifest
 	index    Index
 	facts    []*Facts
@@ -40,16 +41,15 @@ type export struct {
 	lists    map[modproxy.Module]*modproxy.Versions // of the module that is being collected
 }
 
-// Export writes a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
-// refused is told which of the versions are not in it, and why. Nothing is written unless there is something to export.
+// Begin collects a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
+// each is told of all versions in their order: why one is not in the bundle, or nil.
 //
-// Errors: [modproxy.ErrNotFound] when there is not; [modproxy.ErrChanged] when Since is not of this ledger; those of
-// the registry, the ledger and w.
-func (x *Exporter) Export(
-	ctx context.Context, w io.Writer, selected []modproxy.ModuleVersion, decisions []modproxy.Decision,
-	refused func(v modproxy.ModuleVersion, why error),
-) (*Head, error) {
-	e := &export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}}
+// Errors: [modproxy.ErrNotFound] when there is nothing to export; [modproxy.ErrChanged] when Since is not of this ledger;
+// those of the registry and the ledger.
+func (x *Exporter) Begin(
+	ctx context.Context, selected []modproxy.ModuleVersion, decisions []modproxy.Decision, each func(v modproxy.ModuleVersion, why error),
+) (*Export, error) {
+	e := &Export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}}
 	if err := e.since(); err != nil {
 		return nil, err
 	}
@@ -64,10 +64,10 @@ func (x *Exporter) Export(
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, modproxy.ErrChanged), errors.As(err, new(*modproxy.NotKept)):
-			refused(v, err)
 		case err != nil:
 			return nil, err
 		}
+		each(v, err)
 	}
 	if len(e.index.Packages)+len(e.before) == 0 {
 		return nil, fmt.Errorf("%w: there is nothing to export", modproxy.ErrNotFound)
@@ -81,14 +81,15 @@ func (x *Exporter) Export(
 			e.index.Decisions = append(e.index.Decisions, string(text))
 		}
 	}
-	if err := e.prove(); err != nil {
-		return nil, err
+	err := e.prove()
+	if err == nil {
+		e.out, err = NewWriter(e.Ledger, e.manifest, &e.index)
 	}
-	return e.write(ctx, w)
+	return e, err
 }
 
 // since takes over what the chain has carried.
-func (e *export) since() error {
+func (e *Export) since() error {
 	h := e.Since
 	if h == nil {
 		return nil
@@ -112,7 +113,7 @@ func (e *export) since() error {
 }
 
 // add puts a version into the bundle, or returns why not.
-func (e *export) add(ctx context.Context, v modproxy.ModuleVersion) error {
+func (e *Export) add(ctx context.Context, v modproxy.ModuleVersion) error {
 	p, err := e.Registry.Package(ctx, v)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (e *export) add(ctx context.Context, v modproxy.ModuleVersion) error {
 
 // prove completes the manifest, the index and the facts. The tree is the smallest one that has all that is needed: one that
 // has grown meanwhile makes no other bundle.
-func (e *export) prove() error {
+func (e *Export) prove() error {
 	n := e.manifest.Tree
 	root, err := e.Ledger.Root(n)
 	if err != nil {
@@ -200,10 +201,12 @@ func (e *export) prove() error {
 	return nil
 }
 
-// write writes the bundle. Packages are opened again: what is refused or lost by now is an error.
-func (e *export) write(ctx context.Context, w io.Writer) (*Head, error) {
-	b, err := NewWriter(w, e.Ledger, e.manifest, &e.index)
-	if err != nil {
+// Size returns how many bytes Write writes.
+func (e *Export) Size() int64 { return e.out.size }
+
+// Write writes the bundle. Packages are opened again: what is refused or lost by now is an error.
+func (e *Export) Write(ctx context.Context, w io.Writer) (*Head, error) {
+	if err := e.out.Begin(w); err != nil {
 		return nil, err
 	}
 	for i, p := range e.index.Packages {
@@ -213,11 +216,11 @@ func (e *export) write(ctx context.Context, w io.Writer) (*Head, error) {
 			opened.Close()
 		}
 		if err == nil {
-			err = errors.Join(b.Add(e.texts[i], opened), opened.Close())
+			err = errors.Join(e.out.Add(e.texts[i], opened), opened.Close())
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return &Head{ID: b.ID, Manifest: e.manifest, Index: &e.index}, b.Close()
+	return &Head{ID: e.out.ID, Manifest: e.manifest, Index: &e.index}, e.out.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -142,12 +143,29 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.ModuleVersion) []
 	}
 	var b bytes.Buffer
 	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, Sights: s.sights, Since: since}
-	if _, err := x.Export(s.t.Context(), &b, versions, decisions, func(v modproxy.ModuleVersion, why error) {
-		s.t.Logf("%s is not exported: %v", v, why)
-	}); err != nil {
+	if err := write(s.t, x, &b, versions, decisions); err != nil {
 		s.t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// write writes a bundle, which must have the size that was told before.
+func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.ModuleVersion, decisions []modproxy.Decision) error {
+	t.Helper()
+	told := 0
+	e, err := x.Begin(t.Context(), versions, decisions, func(v modproxy.ModuleVersion, why error) {
+		if told++; why != nil {
+			t.Logf("%s is not exported: %v", v, why)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	all, is := w.(*bytes.Buffer)
+	if _, err = e.Write(t.Context(), w); is && int64(all.Len()) != e.Size() || told != len(versions) {
+		t.Errorf("%d bytes, and %d versions told; want %d and %d", all.Len(), told, e.Size(), len(versions))
+	}
+	return err
 }
 
 // importer takes what the ledgers of others have signed.

@@ -41,7 +41,7 @@ func TestSuite(t *testing.T) {
 		}
 		var whole bytes.Buffer
 		x := bundle.Exporter{Registry: from, Ledger: a.log, Sights: a.sights}
-		if _, err := x.Export(t.Context(), &whole, all, nil, nil); err != nil {
+		if err := write(t, x, &whole, all, nil); err != nil {
 			t.Fatal(err)
 		}
 		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a))

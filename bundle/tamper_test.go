@@ -181,7 +181,7 @@ func TestAnotherKey(t *testing.T) {
 	// A bundle of another ledger is none to continue.
 	other.keep(network.At("1.0.0"), "one")
 	x := bundle.Exporter{Registry: other.cache, Ledger: other.log, Sights: other.sights, Since: a.head(whole)}
-	if _, err := x.Export(t.Context(), io.Discard, other.kept(), nil, nil); !errors.Is(err, modproxy.ErrChanged) {
+	if err := write(t, x, io.Discard, other.kept(), nil); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("since a bundle of another ledger: %v", err)
 	}
 }
@@ -219,7 +219,10 @@ func forge(t testing.TB, a *side, b []byte, change func(*bundle.Manifest, *bundl
 		index.Packages[i].Package = bundle.Content{Size: int64(len(packages[i])), Digest: sha256.Sum256(packages[i])}
 	}
 	var out bytes.Buffer
-	w, err := bundle.NewWriter(&out, a.log, m, index)
+	w, err := bundle.NewWriter(a.log, m, index)
+	if err == nil {
+		err = w.Begin(&out)
+	}
 	for i := 0; i < len(texts) && err == nil; i++ {
 		err = w.Add(texts[i], bytes.NewReader(packages[i]))
 	}
@@ -340,9 +343,12 @@ func FuzzReader(f *testing.F) {
 			p.Facts, p.Package = bundle.Content{Size: int64(len(facts)), Digest: sha256.Sum256(facts)}, bundle.Content{Size: 1, Digest: sha256.Sum256([]byte("x"))}
 		}
 		var b bytes.Buffer
-		w, err := bundle.NewWriter(&b, a.log, m, &ix)
+		w, err := bundle.NewWriter(a.log, m, &ix)
 		if err != nil {
 			return
+		}
+		if err := w.Begin(&b); err != nil {
+			t.Fatal(err)
 		}
 		for range ix.Packages {
 			if err := w.Add(facts, strings.NewReader("x")); err != nil {

@@ -3,6 +3,7 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -152,6 +153,8 @@ type Writer struct {
 	ID modproxy.Digest
 
 	w     io.Writer
+	head  []byte // the manifest and the index
+	size  int64  // of all
 	index *Index
 	next  int // package
 }
@@ -161,8 +164,8 @@ type Signer interface {
 	SignBundle(text []byte) ([]byte, error)
 }
 
-// NewWriter begins a bundle with an index. m is the manifest but for what it says of the index.
-func NewWriter(w io.Writer, signer Signer, m Manifest, index *Index) (*Writer, error) {
+// NewWriter prepares a bundle with an index. m is the manifest but for what it says of the index.
+func NewWriter(signer Signer, m Manifest, index *Index) (*Writer, error) {
 	text, err := encode(index)
 	if err == nil && len(text) > maxIndex {
 		err = wrong("an index of %d bytes, more than the %d that a bundle may have: export less at once", len(text), maxIndex)
@@ -183,11 +186,23 @@ func NewWriter(w io.Writer, signer Signer, m Manifest, index *Index) (*Writer, e
 	if err != nil {
 		return nil, err
 	}
-	b := &Writer{ID: contentOf(manifest).Digest, w: w, index: index}
-	if err := b.write(manifestName, int64(len(signed)), bytes.NewReader(signed)); err != nil {
-		return nil, err
+	var head bytes.Buffer
+	b := &Writer{ID: contentOf(manifest).Digest, w: &head, index: index}
+	err = cmp.Or(b.write(manifestName, int64(len(signed)), bytes.NewReader(signed)), b.write(indexName, int64(len(text)), bytes.NewReader(text)))
+	b.head, b.size = head.Bytes(), int64(head.Len())+ending
+	for _, p := range index.Packages {
+		for _, size := range []int64{p.Facts.Size, p.Package.Size} {
+			b.size += block + size + padding(size)
+		}
 	}
-	return b, b.write(indexName, int64(len(text)), bytes.NewReader(text))
+	return b, err
+}
+
+// Begin writes what a bundle begins with.
+func (b *Writer) Begin(w io.Writer) error {
+	b.w = w
+	_, err := w.Write(b.head)
+	return err
 }
 
 // Add writes the next package of the index.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,18 +13,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
 
 func newExportCommand(env *environment) *cobra.Command {
-	var since string
-	var locks, keys, groups []string
-	var list bool
+	var since, again string
+	var keys []string
+	var f mirrorFlags
+	var list, closure bool
 	cmd := withJSON(&cobra.Command{
-		Use:   "export [ADDRESS[@CONSTRAINT]…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
+		Use:   "export [ADDRESS[@CONSTRAINT]… | --closure DIR…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
 		Short: "Write packages and their records to a file for another proxy",
 		Long: `Write a bundle: packages that are kept, with their records in the ledger and what is
 needed to serve them, signed with the key of the ledger. "modproxy import" takes it
@@ -31,9 +32,11 @@ where there is no network, and "modproxy serve --bundle" serves it. "-" is stand
 output. What the policy refuses a client in no group, or in those that --as names, is
 not exported, and is named. No registry is asked.
 
-Without ADDRESS and --lock, everything that is kept is exported. ADDRESS is a module
-address; without its hostname, one of the first upstream. CONSTRAINT selects versions
-as in a module call. --lock selects what a modproxy.lock lists.
+Without ADDRESS, --closure and --lock, everything that is kept is exported. ADDRESS is a
+module address; without its hostname, one of the first upstream. CONSTRAINT selects
+versions as in a module call. --lock selects what a modproxy.lock lists. --closure
+selects what the configuration in DIR installs, and what ADDRESS does, as "modproxy
+mirror --check" finds it. What of that is not kept is named.
 
 With --since, only what BUNDLE and those before it do not have is exported; whoever
 imports the new one needs those first. Of BUNDLE only the beginning is read, the
@@ -41,45 +44,66 @@ manifest and the index.
 
 --list prints what is in a bundle. It checks all of it, and changes nothing.
 
-Exit code 1 means that something that ADDRESS or --lock names is not in the bundle.`,
+Exit code 1 means that something that ADDRESS, --closure or --lock names is not in the
+bundle.`,
 		Args: arguments(1, 1<<20),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			file, selection := args[len(args)-1], args[:len(args)-1]
-			if list {
-				if len(selection) > 0 || since != "" || len(locks) > 0 {
-					return misuse{errors.New("--list takes a bundle and nothing else")}
-				}
+			switch {
+			case list && (closure || len(selection) > 0 || since != "" || len(f.locks) > 0):
+				return misuse{errors.New("--list takes a bundle and nothing else")}
+			case list:
 				return env.listBundle(file, keys)
+			case closure && len(selection) == 0:
+				return misuse{errors.New("--closure goes with DIR, or ADDRESS, before the FILE")}
+			case !closure && f.given():
+				return misuse{errors.New("--client, --var and --var-file go with --closure")}
 			}
-			in := admin.Export{Groups: groups}
-			for _, arg := range selection {
-				call, err := env.wanted(arg)
-				if err != nil {
-					return misuse{err}
-				}
-				in.Wanted = append(in.Wanted, admin.Wanted{Module: call.Source, Versions: call.Version})
-			}
-			for _, name := range locks {
-				locked, err := app.ReadLock(name)
-				if err != nil {
-					return err
-				}
-				in.Locked = append(in.Locked, locked...)
+			in, failed, err := env.toExport(cmd.Context(), selection, closure, f)
+			if err != nil {
+				return err
 			}
 			if since != "" {
 				if in.Since, err = env.bundleHead(since); err != nil {
 					return fmt.Errorf("--since: %w", err)
 				}
 			}
-			return env.export(cmd, in, file)
+			if in.Closure {
+				again = "modproxy mirror"
+				for _, arg := range selection {
+					again += " " + shellQuote(arg)
+				}
+			}
+			return env.export(cmd.Context(), in, file, failed, again)
 		},
 	}, `print JSON: with --list the manifest and the index, else {"id": …, "sequence": …, "refused": […], …}`)
 	cmd.Flags().StringVar(&since, "since", "", "leave out what this `bundle` has, and those before it")
-	cmd.Flags().StringArrayVar(&locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
-	addFlag(cmd, &groups, "as", groupsUsage, parseNames)
+	cmd.Flags().BoolVar(&closure, "closure", false, "select what the configuration in DIR installs, or ADDRESS")
+	f.add(cmd)
+	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
+	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
 	cmd.Flags().BoolVar(&list, "list", false, "print what is in a bundle")
 	addKeys(cmd, &keys)
 	return cmd
+}
+
+// toExport reads what the command line selects. What is wrong with a configuration may be only a part of it.
+func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.Export, wrong problems, err error) {
+	in = admin.Export{Closure: closure, Groups: f.groups}
+	if closure {
+		all, wrong, err := env.toMirror(ctx, args, f)
+		in.Starts, in.Locked = all.Starts, all.Locked
+		return in, wrong, err
+	}
+	for _, arg := range args {
+		call, err := env.wanted(arg)
+		if err != nil {
+			return in, nil, misuse{err}
+		}
+		in.Wanted = append(in.Wanted, admin.Wanted{Module: call.Source, Versions: call.Version})
+	}
+	in.Locked, err = readLocks(f.locks)
+	return in, nil, err
 }
 
 // addKeys gives a verb the flag --key, which may be repeated.
@@ -111,40 +135,70 @@ func (env *environment) bundleHead(name string) ([]byte, error) {
 // exportReport is what was exported, and what was not.
 type exportReport struct {
 	admin.BundleHead
-	Refused []bundle.Item `json:"refused"`
+	Refused  []bundle.Item       `json:"refused"`
+	Bypasses []*admin.MirrorNote `json:"bypasses,omitempty"`
+	Problems []*admin.MirrorNote `json:"problems,omitempty"`
 }
 
-func (env *environment) export(cmd *cobra.Command, in admin.Export, file string) (err error) {
+// export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
+func (env *environment) export(ctx context.Context, in admin.Export, file string, failed problems, again string) error {
 	report := exportReport{Refused: []bundle.Item{}}
+	progress := newTransfer(env.stderr, "written")
 	write := func(w io.Writer) (err error) {
-		report.BundleHead, err = ask(cmd.Context(), env, admin.BundlesExport, in, func(e admin.Exported) error {
-			if e.Refused != nil {
+		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.Exported) error {
+			switch {
+			case e.Refused != nil:
 				report.Refused = append(report.Refused, *e.Refused)
+			case e.Bypass != nil:
+				report.Bypasses = append(report.Bypasses, e.Bypass)
+			case e.Problem != nil:
+				report.Problems = append(report.Problems, e.Problem)
+			case e.Progress != nil && e.Progress.Size == 0:
+				progress.progress.show(fmt.Sprintf("%d of %s checked", e.Progress.Checked, count(e.Progress.Selected, "version")))
+			case e.Progress != nil:
+				progress.begin(e.Progress.Size)
+			}
+			if e.Data == nil {
 				return nil
 			}
-			_, err := w.Write(e.Data)
+			_, err := io.MultiWriter(w, progress).Write(e.Data)
 			return err
 		})
+		progress.end()
 		return err
 	}
-	out := env.stdout
+	to, err := *env, error(nil)
 	if file == "-" {
-		out = env.stderr
+		to.stdout = env.stderr
 		err = write(env.stdout)
 	} else {
 		err = publishFile(file, 0o644, write)
 	}
+	for _, p := range report.Bypasses {
+		fmt.Fprintln(env.stderr, "past modproxy: "+printable(p.String()))
+	}
+	lacks := false
+	for _, p := range report.Problems {
+		failed = append(failed, errors.New(printable(p.String())))
+		lacks = lacks || p.Lacks != ""
+	}
+	if err == nil {
+		err = to.print(report, "", itemsText(report.Refused)+fmt.Sprintf("Bundle %d of chain %s: %s, %s.\nIts id is %s.\n",
+			report.Sequence, report.Chain, count(report.Versions, "version"), count(report.Packages, "package"), report.ID))
+		if in.Closure || len(in.Wanted)+len(in.Locked) > 0 { // else what is refused was not asked for
+			err = cmp.Or(err, refusedError(report.Refused, "not in the bundle"))
+		}
+	}
+	if lacks {
+		err = hint.With(cmp.Or(err, errors.New("the bundle lacks something that is called")), `"`+again+`" fetches what is not kept`)
+	}
 	if err != nil {
-		return err
+		failed = append(failed, err)
 	}
-	text := itemsText(report.Refused) + fmt.Sprintf("Bundle %d of chain %s: %s, %s.\nIts id is %s.\n",
-		report.Sequence, report.Chain, count(report.Versions, "version"), count(report.Packages, "package"), report.ID)
-	to := *env
-	to.stdout = out
-	if err := to.print(report, "", text); err != nil || len(in.Wanted)+len(in.Locked) == 0 { // what is refused was not asked for
-		return err
+	if len(failed) > 1 {
+		return failed
 	}
-	return refusedError(report.Refused, "not in the bundle")
+	return errors.Join(failed...)
 }
 
 // refusedError returns an error if some items were refused, or are absent.
@@ -170,76 +224,6 @@ func itemsText(items []bundle.Item) string {
 	}
 	out.Flush()
 	return table.String()
-}
-
-func newImportCommand(env *environment) *cobra.Command {
-	var in admin.BundleImport
-	cmd := withJSON(&cobra.Command{
-		Use:   "import FILE",
-		Short: "Take the packages and records of a bundle",
-		Long: `Take what "modproxy export" has written: packages, the records that pin them, when
-they were first listed, and decisions. "-" is standard input. It works while
-modproxy serves from the data directory. What was taken when an import is
-interrupted stays; importing again goes on with the rest.
-
-The bundle is signed with the key of the ledger where it was made. The key
-bundle.keys, or --key, has to name it.
-
-What is recorded here stays. A version with another content is refused, and
-"modproxy ledger drift" shows it. Of the decisions, those that block, reject or
-deprecate are taken over; --all-decisions takes over the others, too, but none that
-would end what was blocked or rejected here.
-
-Exit code 1 means that something was refused, or is not here any more.`,
-		Args: arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := env.openInput(args[0])
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			in.From = f
-			if err := env.makeData(); err != nil { // the other side of a gap begins with a bundle
-				return err
-			}
-			var items []bundle.Item
-			head, err := ask(cmd.Context(), env, admin.BundlesImport, in, func(item bundle.Item) error {
-				items = append(items, item)
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
-		},
-	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"module": …, "version": …, "state": …, "reason": …}], …}`)
-	addKeys(cmd, &in.Keys)
-	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
-	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
-	return cmd
-}
-
-// importReport is what became of a bundle.
-type importReport struct {
-	admin.BundleHead
-	Added   int           `json:"added"`
-	Kept    int           `json:"kept"`
-	Refused int           `json:"refused"`
-	Absent  int           `json:"absent"`
-	Decided int           `json:"decided"`
-	Items   []bundle.Item `json:"items"`
-}
-
-func (env *environment) printImport(head admin.BundleHead, items []bundle.Item) error {
-	r := importReport{BundleHead: head, Items: items}
-	counts := map[bundle.State]*int{
-		bundle.Added: &r.Added, bundle.Kept: &r.Kept, bundle.Refused: &r.Refused, bundle.Absent: &r.Absent, bundle.Decided: &r.Decided,
-	}
-	for _, item := range items {
-		*counts[item.State]++
-	}
-	return env.print(r, "", itemsText(items)+fmt.Sprintf("Bundle %d of chain %s: %d added, %d kept already, %d refused, %d absent; %s taken over.\n",
-		r.Sequence, r.Chain, r.Added, r.Kept, r.Refused, r.Absent, count(r.Decided, "decision")))
 }
 
 // listBundle checks a bundle, and prints what is in it.

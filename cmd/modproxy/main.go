@@ -57,7 +57,7 @@ func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout,
 	case err != nil && !env.started:
 		err = misuse{err}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		err = errors.New("ended by a signal before it was done")
+		err = hint.With(errors.New("ended by a signal before it was done"), hint.Of(err)...)
 	}
 	if err != nil {
 		printError(stderr, err)

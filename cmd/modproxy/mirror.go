@@ -130,16 +130,24 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		}
 		in.Starts = append(in.Starts, f.Named(calls...)...)
 	}
-	for _, name := range f.locks {
-		locked, err := app.ReadLock(name)
-		if err != nil {
-			return in, nil, misuse{err}
-		}
-		in.Locked = append(in.Locked, locked...)
+	if in.Locked, err = readLocks(f.locks); err != nil {
+		return in, nil, err
 	}
 	called, wrong, err := f.starts(ctx, dirs...)
 	in.Starts = append(in.Starts, called...)
 	return in, wrong, err
+}
+
+// readLocks reads what lock files list.
+func readLocks(names []string) (all []admin.Locked, err error) {
+	for _, name := range names {
+		locked, err := app.ReadLock(name)
+		if err != nil {
+			return nil, misuse{err}
+		}
+		all = append(all, locked...)
+	}
+	return all, nil
 }
 
 // isDirectory reports whether an argument is a directory, and not the address of a module.

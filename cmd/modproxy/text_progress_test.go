@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy/admin"
 )
@@ -46,5 +49,59 @@ func TestMirrorText(t *testing.T) {
 		if got := mirrorText(m); got != want {
 			t.Errorf("%+v: %q, want %q", m, got, want)
 		}
+	}
+}
+
+// How many bytes have come is told with their rate and what is left, as far as that is known.
+func TestTransferText(t *testing.T) {
+	for want, is := range map[string]struct {
+		done, total int64
+		took        time.Duration
+	}{
+		"0B of 4.0MiB read":      {0, 4 << 20, time.Minute},
+		"1.0MiB read":            {1 << 20, 0, 0},
+		"100.0MiB read, 10 MB/s": {100 << 20, 0, 10 * time.Second},
+		"100.0MiB of 400.0MiB read, 10 MB/s; about 30s left": {100 << 20, 400 << 20, 10 * time.Second},
+		"400.0MiB of 400.0MiB read, 42 MB/s":                 {400 << 20, 400 << 20, 10 * time.Second},
+	} {
+		if got := transferText("read", is.done, is.total, is.took); got != want {
+			t.Errorf("%+v: %q, want %q", is, got, want)
+		}
+	}
+}
+
+// A terminal gets a look now and then, and none once that has ended.
+func TestTransfer(t *testing.T) {
+	var out bytes.Buffer
+	b := newTransfer(&out, "written")
+	b.progress.terminal = true
+	b.begin(4096)
+	for range 4 {
+		if _, err := b.Write(make([]byte, 512)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.end()
+	_, _ = b.Write(make([]byte, 512))
+	if want := "\r\x1b[K512B of 4.0KiB written\r\x1b[K"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// An import that is ended says what it has read, and what then.
+func TestImportEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, feed := io.Pipe()
+	context.AfterFunc(ctx, func() { feed.CloseWithError(ctx.Err()) })
+	go func() {
+		_, _ = feed.Write([]byte("manifest"))
+		cancel()
+	}()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"import", "-", "--data", t.TempDir()}, nil, in, &stdout, &stderr)
+	want := "modproxy: ended by a signal before it was done\nhint: 8B read: what was taken stays, and the same command goes on with the rest\n"
+	if code != exitFailed || stderr.String() != want {
+		t.Errorf("%d, %q, want %q", code, stderr.String(), want)
 	}
 }

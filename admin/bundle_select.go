@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// selection is what an export chooses.
+type selection struct {
+	*Server
+	list    []modproxy.ModuleVersion
+	refused func(modproxy.ModuleVersion, error)
+}
+
+// selected returns the versions that in chooses, in order.
+func (s *Server) selected(
+	ctx context.Context, in Export, each func(Exported), refused func(modproxy.ModuleVersion, error),
+) ([]modproxy.ModuleVersion, error) {
+	sel := &selection{Server: s, refused: refused}
+	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
+		if _, err := sel.add(ctx, modproxy.Module{}, func(modproxy.Version) bool { return true }); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range in.Wanted {
+		if err := sel.wanted(ctx, one); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range in.Locked {
+		v, err := l.Parse("")
+		if err != nil {
+			return nil, err
+		}
+		rec, err := modproxy.LookupAs(ctx, s.Ledger, v, l.Sum)
+		if err == nil && !rec.Is(l.Sum, l.Subdir) {
+			refused(v, fmt.Errorf("the ledger has %s, and %s has %s", rec.Sum, l.At, l.Sum))
+		} else if err := sel.exact(ctx, v); err != nil { // what has no record is not kept
+			return nil, err
+		}
+	}
+	var called []Name
+	if _, err := s.mirrorCheck(ctx, Mirror{Starts: in.Starts, Groups: in.Groups}, func(line MirrorLine) {
+		switch {
+		case line.Package != nil:
+			called = append(called, line.Package.Name)
+		case line.Progress == nil:
+			each(Exported{Bypass: line.Bypass, Problem: line.Problem})
+		}
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range called {
+		v, err := name.Parse("")
+		if err == nil {
+			err = sel.exact(ctx, v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(sel.list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(sel.list), nil
+}
+
+// add adds what is kept of a module, or of all, and is selected.
+func (s *selection) add(ctx context.Context, m modproxy.Module, selects func(modproxy.Version) bool) (found bool, err error) {
+	for l, err := range s.Cache.List(ctx, m) {
+		version, bad := modproxy.ParseVersion(l.Version)
+		switch {
+		case l.Version == "" && err != nil:
+			return found, err
+		case err != nil:
+			s.refused(l.ModuleVersion, err)
+		case bad == nil && !l.Superseded && selects(version):
+			found, s.list = true, append(s.list, l.ModuleVersion)
+		}
+	}
+	return found, nil
+}
+
+// exact adds a version, or what v was made of, and all that was made of that.
+func (s *selection) exact(ctx context.Context, v modproxy.ModuleVersion) error {
+	v, _ = v.Origin()
+	s.list = append(s.list, v)
+	_, err := s.add(ctx, v.Module, func(version modproxy.Version) bool {
+		of, what := v.Module.At(version.String()).Origin()
+		return of == v && what != ""
+	})
+	return err
+}
+
+func (s *selection) wanted(ctx context.Context, one Wanted) error {
+	m, err := hostname.ParseModule(one.Module, "")
+	if err != nil {
+		return err
+	}
+	var c modproxy.Constraint
+	if one.Versions != "" {
+		if c, err = modproxy.ParseConstraint(one.Versions); err != nil {
+			return err
+		}
+	}
+	found, err := s.add(ctx, m, func(v modproxy.Version) bool { return one.Versions == "" || c.Selects(v) })
+	if err == nil && !found {
+		s.refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
+	}
+	return err
+}

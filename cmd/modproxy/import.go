@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+func newImportCommand(env *environment) *cobra.Command {
+	var in admin.BundleImport
+	cmd := withJSON(&cobra.Command{
+		Use:   "import FILE",
+		Short: "Take the packages and records of a bundle",
+		Long: `Take what "modproxy export" has written: packages, the records that pin them, when
+they were first listed, and decisions. "-" is standard input. It works while
+modproxy serves from the data directory. What was taken when an import is
+interrupted stays; importing again goes on with the rest.
+
+The bundle is signed with the key of the ledger where it was made. The key
+bundle.keys, or --key, has to name it.
+
+What is recorded here stays. A version with another content is refused, and
+"modproxy ledger drift" shows it. Of the decisions, those that block, reject or
+deprecate are taken over; --all-decisions takes over the others, too, but none that
+would end what was blocked or rejected here.
+
+Exit code 1 means that something was refused, or is not here any more.`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := env.openInput(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			progress := newTransfer(env.stderr, "read")
+			if file, ok := f.(*os.File); ok {
+				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+					progress.begin(info.Size())
+				}
+			}
+			in.From = io.TeeReader(f, progress)
+			if err := env.makeData(); err != nil { // the other side of a gap begins with a bundle
+				return err
+			}
+			var items []bundle.Item
+			head, err := ask(cmd.Context(), env, admin.BundlesImport, in, func(item bundle.Item) error {
+				items = append(items, item)
+				return nil
+			})
+			progress.end()
+			if errors.Is(err, context.Canceled) || errors.Is(err, admin.ErrNoAnswer) { // and so not what was taken
+				err = hint.With(err, progress.String()+": what was taken stays, and the same command goes on with the rest")
+			}
+			if err != nil {
+				return err
+			}
+			return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
+		},
+	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"module": …, "version": …, "state": …, "reason": …}], …}`)
+	addKeys(cmd, &in.Keys)
+	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
+	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
+	return cmd
+}
+
+// importReport is what became of a bundle.
+type importReport struct {
+	admin.BundleHead
+	Added   int           `json:"added"`
+	Kept    int           `json:"kept"`
+	Refused int           `json:"refused"`
+	Absent  int           `json:"absent"`
+	Decided int           `json:"decided"`
+	Items   []bundle.Item `json:"items"`
+}
+
+func (env *environment) printImport(head admin.BundleHead, items []bundle.Item) error {
+	r := importReport{BundleHead: head, Items: items}
+	counts := map[bundle.State]*int{
+		bundle.Added: &r.Added, bundle.Kept: &r.Kept, bundle.Refused: &r.Refused, bundle.Absent: &r.Absent, bundle.Decided: &r.Decided,
+	}
+	for _, item := range items {
+		*counts[item.State]++
+	}
+	return env.print(r, "", itemsText(items)+fmt.Sprintf("Bundle %d of chain %s: %d added, %d kept already, %d refused, %d absent; %s taken over.\n",
+		r.Sequence, r.Chain, r.Added, r.Kept, r.Refused, r.Absent, count(r.Decided, "decision")))
+}
