@@ -93,11 +93,14 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	if len(starts) > maxStarts {
 		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
 	}
-	run := newWalk(w, each)
+	run := &walk{Walker: w, each: each, roots: map[Client]*node{}, places: map[place]*ways{}, told: map[string]bool{}}
 	for _, s := range starts {
-		run.follow(task{s.Client, run.root(s.Client), s.Call})
+		if run.roots[s.Client] == nil {
+			run.roots[s.Client] = &node{}
+		}
+		run.follow(ctx, task{s.Client, run.roots[s.Client], s.Call})
 	}
-	run.work(ctx)
+	run.workers.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

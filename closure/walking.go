@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -22,10 +21,10 @@ type walk struct {
 	packages memo[modproxy.ModuleVersion, *modproxy.Package]
 
 	mu      sync.Mutex
-	changed *sync.Cond
 	tasks   []task
-	busy    int // workers that may add tasks
 	count   int // tasks that there were
+	working int
+	workers sync.WaitGroup
 	roots   map[Client]*node
 	places  map[place]*ways
 	told    map[string]bool
@@ -61,28 +60,17 @@ type listed struct {
 	*modproxy.Versions
 }
 
-func newWalk(w *Walker, each func(Found)) *walk {
-	r := &walk{Walker: w, each: each, roots: map[Client]*node{}, places: map[place]*ways{}, told: map[string]bool{}}
-	r.changed = sync.NewCond(&r.mu)
-	return r
-}
-
-// root returns what a client's starts are called by.
-func (r *walk) root(c Client) *node {
-	if r.roots[c] == nil {
-		r.roots[c] = &node{}
-	}
-	return r.roots[c]
-}
-
 // follow has a call followed.
-func (r *walk) follow(t task) {
+func (r *walk) follow(ctx context.Context, t task) {
 	r.mu.Lock()
 	r.count++
 	over := r.count > maxFollow
 	if !over {
 		r.tasks = append(r.tasks, t)
-		r.changed.Signal()
+		if r.working < cmp.Or(r.AtOnce, atOnce) {
+			r.working++
+			r.workers.Go(func() { r.work(ctx) })
+		}
 	}
 	r.mu.Unlock()
 	if over {
@@ -91,41 +79,20 @@ func (r *walk) follow(t task) {
 	}
 }
 
-// work follows calls until there are none, or ctx ends.
+// work follows calls while there are any, and until ctx ends.
 func (r *walk) work(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
+	for {
 		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.changed.Broadcast()
-	})()
-	var all sync.WaitGroup
-	for range cmp.Or(r.AtOnce, atOnce) {
-		all.Go(func() {
-			for t, ok := r.next(ctx); ok; t, ok = r.next(ctx) {
-				r.visit(ctx, t)
-				r.mu.Lock()
-				r.busy--
-				r.mu.Unlock()
-			}
-		})
+		if len(r.tasks) == 0 || ctx.Err() != nil {
+			r.working--
+			r.mu.Unlock()
+			return
+		}
+		t := r.tasks[0]
+		r.tasks = r.tasks[1:]
+		r.mu.Unlock()
+		r.visit(ctx, t)
 	}
-	all.Wait()
-}
-
-// next waits for a call to follow; ok is false when there will be none.
-func (r *walk) next(ctx context.Context) (t task, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.tasks) == 0 && r.busy > 0 && ctx.Err() == nil {
-		r.changed.Wait()
-	}
-	if len(r.tasks) == 0 || ctx.Err() != nil {
-		r.changed.Broadcast()
-		return t, false
-	}
-	t, r.tasks = r.tasks[0], r.tasks[1:]
-	r.busy++
-	return t, true
 }
 
 // tell tells what was found, unless it was told with the same words, at the place.
@@ -283,9 +250,4 @@ var userInformation = regexp.MustCompile(`://[^/?#]*@`)
 func Shown(source string) string {
 	source, _, _ = strings.Cut(source, "?")
 	return userInformation.ReplaceAllString(source, "://")
-}
-
-// tree returns the tree of a package.
-func (r *walk) tree(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) Tree {
-	return Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, v) })
 }

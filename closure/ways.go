@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -62,7 +63,8 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
 	w := way{args: t.call.Args}
-	c, err := r.Reader.Read(ctx, r.tree(ctx, f.Module, p), Options{Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all})
+	tree := Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
+	c, err := r.Reader.Read(ctx, tree, Options{Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -82,7 +84,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		})
 	}
 	for _, call := range c.Calls {
-		r.follow(task{t.client, w.node, call})
+		r.follow(ctx, task{t.client, w.node, call})
 	}
 	return w.node, nil
 }
@@ -96,7 +98,9 @@ func (r *walk) tellCycles() {
 		visit = func(n *node, chain []Step) {
 			stack = append(stack, n)
 			depth[n] = len(stack)
-			slices.SortFunc(n.edges, func(a, b edge) int { return slices.CompareFunc(a.steps, b.steps, Step.compare) })
+			slices.SortFunc(n.edges, func(a, b edge) int {
+				return slices.CompareFunc(a.steps, b.steps, func(a, b Step) int { return a.Pos.Compare(b.Pos) })
+			})
 			for _, e := range n.edges {
 				chain := append(chain[:len(chain):len(chain)], e.steps...)
 				switch at := depth[e.to]; {
@@ -130,5 +134,3 @@ func circle(nodes []*node) error {
 	}
 	return errors.New(text)
 }
-
-func (s Step) compare(t Step) int { return s.Pos.Compare(t.Pos) }
