@@ -46,8 +46,8 @@ type Log struct {
 	Observe func(error)
 
 	mu       sync.Mutex
-	fresh    map[modproxy.ModuleVersion]*Request // not recorded yet, by folded version
-	recorded int                                 // how many records there are, about
+	fresh    map[modproxy.ModuleVersion]Request // not recorded yet, by folded version
+	recorded int                                // how many records there are, about
 	counted  bool
 }
 
@@ -66,44 +66,46 @@ const (
 func (l *Log) See(v modproxy.ModuleVersion, asker modproxy.Asker) { l.see(v, asker, "") }
 
 func (l *Log) see(v modproxy.ModuleVersion, asker modproxy.Asker, refused string) {
-	now, key := time.Now().UTC(), fold(v)
+	now := time.Now().UTC()
+	r := Request{ModuleVersion: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
+	if asker.Shown != "" && len(asker.Shown) <= maxAsker {
+		r.Askers = []string{asker.Shown}
+	}
+	l.remember(fold(v), r)
+}
+
+// remember has requests for a version recorded, later.
+func (l *Log) remember(key modproxy.ModuleVersion, r Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := l.fresh[key]
+	was, known := l.fresh[key]
 	switch {
-	case was != nil:
-		was.Last, was.Groups, was.Refused = now, asker.Groups, refused
-		was.Count++
+	case known:
+		r = was.with(r)
 	case len(l.fresh) >= maxFresh:
 		return
-	default:
-		was = &Request{ModuleVersion: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
-		if l.fresh == nil {
-			l.fresh = map[modproxy.ModuleVersion]*Request{}
-		}
-		l.fresh[key] = was
+	case l.fresh == nil:
+		l.fresh = map[modproxy.ModuleVersion]Request{}
 	}
-	was.name(asker.Shown)
+	l.fresh[key] = r
 }
 
-func (r *Request) name(asker string) {
-	if asker != "" && len(asker) <= maxAsker && len(r.Askers) < maxAskers && !slices.Contains(r.Askers, asker) {
-		r.Askers = append(r.Askers, asker)
-	}
-}
-
-// add adds other requests for the same version.
-func (r *Request) add(other Request) {
-	r.Count += other.Count
+// with returns r and other requests for the same version as one.
+func (r Request) with(other Request) Request {
 	if other.First.Before(r.First) {
-		r.First = other.First
+		r, other = other, r
 	}
-	if other.Last.After(r.Last) {
+	r.Count += other.Count
+	if !other.Last.Before(r.Last) {
 		r.Last, r.Groups, r.Refused = other.Last, other.Groups, other.Refused
 	}
+	r.Askers = slices.Clone(r.Askers)
 	for _, asker := range other.Askers {
-		r.name(asker)
+		if len(r.Askers) < maxAskers && !slices.Contains(r.Askers, asker) {
+			r.Askers = append(r.Askers, asker)
+		}
 	}
+	return r
 }
 
 // Run records what is seen, some every second until ctx ends, and then the rest.
@@ -129,11 +131,11 @@ func (l *Log) write(ctx context.Context, most int) error {
 	var errs []error
 	added := 0
 	for key, more := range l.take(most) {
-		isNew, err := l.record(ctx, key, *more)
+		isNew, err := l.record(ctx, key, more)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", more.ModuleVersion, err))
-			l.again(key, *more)
+			l.remember(key, more)
 		case isNew:
 			added++
 		}
@@ -145,10 +147,10 @@ func (l *Log) write(ctx context.Context, most int) error {
 }
 
 // take takes some of what is not recorded.
-func (l *Log) take(most int) map[modproxy.ModuleVersion]*Request {
+func (l *Log) take(most int) map[modproxy.ModuleVersion]Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := map[modproxy.ModuleVersion]*Request{}
+	some := map[modproxy.ModuleVersion]Request{}
 	for key, request := range l.fresh {
 		if len(some) == most {
 			break
@@ -157,21 +159,6 @@ func (l *Log) take(most int) map[modproxy.ModuleVersion]*Request {
 		delete(l.fresh, key)
 	}
 	return some
-}
-
-// again has requests recorded later.
-func (l *Log) again(key modproxy.ModuleVersion, more Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch since := l.fresh[key]; {
-	case since != nil:
-		more.add(*since)
-	case len(l.fresh) >= maxFresh:
-		return
-	case l.fresh == nil:
-		l.fresh = map[modproxy.ModuleVersion]*Request{}
-	}
-	l.fresh[key] = &more
 }
 
 // record adds requests for one version to what is recorded.
@@ -185,8 +172,7 @@ func (l *Log) record(ctx context.Context, key modproxy.ModuleVersion, more Reque
 		}
 		now := more
 		if was, ok := parseRequest(rec); ok && err == nil {
-			was.add(more)
-			now = was
+			now = was.with(more)
 		}
 		text, err := json.Marshal(now)
 		if err != nil {
