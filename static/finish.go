@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,48 +18,35 @@ import (
 // configuration of nginx. Clients that ask by the name of the web server, without a host, get the modules of host. It
 // returns how many versions there are.
 func (s *Site) Finish(host string) (versions int, err error) {
-	found, err := filepath.Glob(filepath.Join(quoteGlob(s.dir), "*/v1/modules/*/*/*/*", downloadFile))
-	if err != nil {
-		return 0, err
-	}
 	lists, subdirs := map[string][]modproxy.Version{}, map[string]string{}
 	var hosts []string
-	for _, name := range found {
-		dir := filepath.Dir(name)
-		version, err := modproxy.ParseVersion(filepath.Base(dir))
+	for _, at := range s.versions(downloadFile) {
+		version, err := modproxy.ParseVersion(path.Base(at))
 		if err != nil {
 			continue // it is none of ours
 		}
-		if _, err := os.Stat(filepath.Join(dir, packageFile)); err != nil {
+		if _, err := os.Stat(filepath.Join(s.dir, at, packageFile)); err != nil {
 			return 0, err
 		}
-		var download struct{ Location string }
-		text, err := durable.ReadRegular(name, 64<<10)
-		if err == nil {
-			err = json.Unmarshal(text, &download)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
-		}
-		path, err := filepath.Rel(s.dir, dir)
+		subdir, err := s.subdir(at)
 		if err != nil {
 			return 0, err
 		}
-		path = "/" + filepath.ToSlash(path)
-		if _, subdir, _ := strings.Cut(download.Location, "//"); plainSubdir.MatchString(subdir) {
-			subdirs[path] = subdir
+		if plainSubdir.MatchString(subdir) {
+			subdirs["/"+at] = subdir
 		}
-		lists[filepath.Dir(dir)] = append(lists[filepath.Dir(dir)], version)
-		hosts = append(hosts, strings.SplitN(path, "/", 3)[1])
+		module := path.Dir(at)
+		lists[module] = append(lists[module], version)
+		if host, _, _ := strings.Cut(at, "/"); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host) // sorted, as they are found
+		}
 		versions++
 	}
 	for dir, list := range lists {
-		if err := writeJSON(filepath.Join(dir, versionsFile), document(list)); err != nil {
+		if err := writeJSON(filepath.Join(s.dir, dir, versionsFile), document(list)); err != nil {
 			return 0, err
 		}
 	}
-	slices.Sort(hosts)
-	hosts = slices.Compact(hosts)
 	if !slices.Contains(hosts, host) && len(hosts) > 0 {
 		host = hosts[0]
 	}
@@ -72,6 +60,21 @@ func (s *Site) Finish(host string) (versions int, err error) {
 	return versions, write(filepath.Join(s.dir, "nginx.conf"), func(w io.Writer) error {
 		return nginx(w, s.dir, hosts, subdirs)
 	})
+}
+
+// subdir returns the directory of a module in its package.
+func (s *Site) subdir(version string) (string, error) {
+	name := filepath.Join(s.dir, version, downloadFile)
+	var download struct{ Location string }
+	text, err := durable.ReadRegular(name, 64<<10)
+	if err == nil {
+		err = json.Unmarshal(text, &download)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	_, subdir, _ := strings.Cut(download.Location, "//")
+	return subdir, nil
 }
 
 // document is the versions document of a module.

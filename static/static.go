@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 
@@ -47,19 +48,25 @@ func Open(dir string) (*Site, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	all, err := filepath.Glob(filepath.Join(quoteGlob(dir), "*/v1/modules/*/*/*/*", packageFile))
-	for _, name := range all {
-		digest, errRead := digestOf(name)
-		if err = errRead; err != nil {
+	for _, at := range s.versions(packageFile) {
+		name := filepath.Join(dir, at, packageFile)
+		digest, err := digestOf(name)
+		if err != nil {
 			return nil, err
 		}
 		s.have[digest] = name
 	}
-	return s, err
+	return s, nil
 }
 
-// quoteGlob returns a pattern for just the name s.
-func quoteGlob(s string) string { return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(s, `\$0`) }
+// versions returns the directories of the versions that have a file, by path from the site.
+func (s *Site) versions(file string) (dirs []string) {
+	found, _ := fs.Glob(os.DirFS(s.dir), "*/v1/modules/*/*/*/*/"+file) // the pattern is no error
+	for _, name := range found {
+		dirs = append(dirs, path.Dir(name))
+	}
+	return dirs
+}
 
 func digestOf(name string) (digest modproxy.Digest, err error) {
 	f, err := durable.OpenRegular(name, os.O_RDONLY)
