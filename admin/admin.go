@@ -175,6 +175,14 @@ func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 	return v, err
 }
 
+// choice parses a name that chooses versions. The zero name, which chooses all, is the zero version.
+func (n Name) choice() (v modproxy.ModuleVersion, err error) {
+	if n == (Name{}) {
+		return v, nil
+	}
+	return n.Parse("")
+}
+
 // maxRequest bounds a request, in bytes. One with 10,000 rules has 2 MiB or so.
 const maxRequest = 16 << 20
 

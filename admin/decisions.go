@@ -25,11 +25,9 @@ const Soon = 14 * 24 * time.Hour
 
 // decisions lists the decisions about a module, or all, in the order in which they were made.
 func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
-	var wanted modproxy.ModuleVersion
-	if in != (Name{}) {
-		if wanted, err = in.Parse(""); err != nil {
-			return done, err
-		}
+	wanted, err := in.choice()
+	if err != nil {
+		return done, err
 	}
 	list, _, err := s.Ledger.Decisions(ctx, 0)
 	if err != nil {

@@ -20,11 +20,8 @@ type Query struct {
 }
 
 // choose returns whether a version is chosen.
-func (q Query) choose() (_ func(modproxy.ModuleVersion) bool, err error) {
-	var wanted modproxy.ModuleVersion
-	if q.Name != (Name{}) {
-		wanted, err = q.Parse("")
-	}
+func (q Query) choose() (func(modproxy.ModuleVersion) bool, error) {
+	wanted, err := q.choice()
 	return func(v modproxy.ModuleVersion) bool {
 		return q.Name == (Name{}) || v.Module == wanted.Module && (wanted.Version == "" || v.Version == wanted.Version)
 	}, err

@@ -55,15 +55,12 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 
 // clearMissing forgets what is missing, of a module or of all, and returns how much that was.
 func (s *Server) clearMissing(ctx context.Context, in Name, _ func(none)) (int, error) {
-	var v modproxy.ModuleVersion
 	if s.Missing == nil {
 		return 0, errOnline
 	}
-	if in != (Name{}) {
-		var err error
-		if v, err = in.Parse(""); err != nil {
-			return 0, err
-		}
+	v, err := in.choice()
+	if err != nil {
+		return 0, err
 	}
 	return s.Missing.Clear(ctx, v)
 }

@@ -29,15 +29,9 @@ type Pending struct {
 	Error  string          `json:"error,omitempty"`      // why it could not be fetched
 }
 
-// pending lists what waits, of a module or of all.
+// pending lists what waits, of a module or of all: versions that were asked for, and would be allowed if they were approved.
 func (s *Server) pending(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
-	return done, s.eachPending(ctx, in, func(v modproxy.ModuleVersion, p Pending) error {
-		if err := s.describe(ctx, v, &p); err != nil {
-			return err
-		}
-		each(p)
-		return nil
-	})
+	return done, s.eachPending(ctx, in, false, each)
 }
 
 // fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
@@ -45,22 +39,10 @@ func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done n
 	if s.Upstreams == nil {
 		return done, fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
 	}
-	return done, s.eachPending(ctx, in, func(v modproxy.ModuleVersion, p Pending) error {
-		if err := s.bring(ctx, v); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
-			p.Error = err.Error()
-		}
-		if err := s.describe(ctx, v, &p); err != nil {
-			return err
-		}
-		each(p)
-		return nil
-	})
+	return done, s.eachPending(ctx, in, true, each)
 }
 
-// eachPending calls f with every version that waits: was asked for, and would be allowed if it were approved.
-func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.ModuleVersion, Pending) error) error {
+func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func(Pending)) error {
 	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
 		return err
 	}
@@ -69,28 +51,33 @@ func (s *Server) eachPending(ctx context.Context, in Name, f func(modproxy.Modul
 		return err
 	}
 	for _, r := range all {
-		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), r.ModuleVersion)
+		v := r.ModuleVersion
+		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), v)
 		if err != nil {
 			return err
 		}
 		if verdict.Outcome != policy.Unapproved {
 			continue
 		}
-		p := Pending{Name: NameOf(r.ModuleVersion), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers, Rule: verdict.Rule.Place}
-		if err := f(r.ModuleVersion, p); err != nil {
+		p := Pending{Name: NameOf(v), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers, Rule: verdict.Rule.Place}
+		if fetch {
+			if err := s.bring(ctx, v); err != nil {
+				p.Error = err.Error()
+			}
+		}
+		if err := s.describe(ctx, v, &p); err != nil {
 			return err
 		}
+		each(p)
 	}
 	return nil
 }
 
 // requested lists the requests in a log, of a module or of all.
 func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.Request, err error) {
-	var wanted modproxy.ModuleVersion
-	if in != (Name{}) {
-		if wanted, err = in.Parse(""); err != nil {
-			return nil, err
-		}
+	wanted, err := in.choice()
+	if err != nil {
+		return nil, err
 	}
 	_ = log.Write(ctx) // what cannot be recorded now, as on a full disk, is listed when it can be
 	for r, err := range log.List(ctx) {
@@ -120,7 +107,7 @@ func (s *Server) bring(ctx context.Context, v modproxy.ModuleVersion) error {
 func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pending) error {
 	rec, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return ctx.Err()
 	} else if err != nil {
 		return err
 	}
