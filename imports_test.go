@@ -64,7 +64,7 @@ var layers = map[string][]string{
 	"ledger":        {""},
 	"closure":       {"", "hostname", "store"},
 	"bundle":        {"", "hostname", "ledger", "pack", "store"},
-	"nested":        {"", "closure", "fetch", "pack", "rewrite"},
+	"nested":        {"", "closure", "fair", "fetch", "pack", "rewrite"},
 	"lock":          {"", "hostname", "ledger", "rewrite", "internal/hint"},
 	"store":         {""},
 	"store/disk":    {"", "store"},

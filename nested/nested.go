@@ -57,6 +57,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/pack"
 )
 
@@ -96,7 +97,7 @@ type Registry struct {
 	base    string
 	plans   *lru.Cache[modproxy.ModuleVersion, *plan]
 	flights singleflight.Group
-	turns   chan struct{} // each version that is prepared has one
+	turns   *fair.Turns // of the versions that are prepared, by publisher
 	work    sync.WaitGroup
 	ending  context.Context
 	end     context.CancelFunc
@@ -107,7 +108,8 @@ const form = "modproxy nested 1"
 
 const (
 	maxPlans    = 4096                    // that are remembered
-	maxPrepared = 64                      // versions at a time; further ones wait
+	maxPrepared = 64                      // versions at a time
+	maxWaiting  = 1024                    // further ones
 	prepareFor  = time.Hour               // at most; each fetch has less
 	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
 )
@@ -126,7 +128,7 @@ func hash(parts ...string) string {
 func (r *Registry) start() {
 	r.base = baseOf(r.URL)
 	r.plans, _ = lru.New[modproxy.ModuleVersion, *plan](maxPlans) // fails for no size only
-	r.turns = make(chan struct{}, maxPrepared)
+	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.ending, r.end = context.WithCancel(context.Background())
 }
 
@@ -236,12 +238,12 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareFor)
 		defer cancel()
 		defer context.AfterFunc(r.ending, cancel)()
-		select {
-		case r.turns <- struct{}{}:
-			defer func() { <-r.turns }()
-		case <-ctx.Done():
-			return nil, failed("package", v, fmt.Errorf("%w: too many versions are prepared: %w", modproxy.ErrUnavailable, ctx.Err()))
+		publisher := v.Host + "/" + v.Namespace
+		if err := r.turns.Take(ctx, publisher); err != nil {
+			why := fmt.Errorf("the nested sources of too many versions are being fetched: %w", err)
+			return nil, failed("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})
 		}
+		defer r.turns.Give(publisher)
 		return r.prepared(ctx, v)
 	})
 }
