@@ -34,7 +34,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	if opened.Sum != n.sum {
 		return failed("package", p.of, fmt.Errorf("%w: a package has changed meanwhile: try again", modproxy.ErrUnavailable))
 	}
-	made, err := r.edit(ctx, opened, n)
+	made, err := r.edit(ctx, p, opened, n)
 	if err != nil {
 		return failed("package", p.of, err)
 	}
@@ -51,7 +51,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 }
 
 // edit packs a package anew, with other sources, and reads these.
-func (r *Registry) edit(ctx context.Context, from *modproxy.Package, n *node) (*modproxy.Package, error) {
+func (r *Registry) edit(ctx context.Context, p *plan, from *modproxy.Package, n *node) (*modproxy.Package, error) {
 	tree, err := pack.New(r.Scratch, r.Limits)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (r *Registry) edit(ctx context.Context, from *modproxy.Package, n *node) (*
 	}
 	made.Source, made.Subdir, made.Time = modproxy.Source{URL: r.URL}, from.Subdir, time.Now()
 	made.Notes = strings.TrimSpace(from.Notes + "\n" + strings.Join(firstOf(n.left, maxNotes), "\n"))
-	if err = r.checkMade(ctx, made, n); err != nil {
+	if err = r.checkMade(ctx, p, made, n); err != nil {
 		return nil, errors.Join(err, made.Close())
 	}
 	return made, nil
@@ -146,12 +146,12 @@ func unexpected(err error) error {
 }
 
 // checkMade reads what was made: it has the same sources as before, but for those that were to change, and no more.
-func (r *Registry) checkMade(ctx context.Context, made *modproxy.Package, n *node) error {
+func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Package, n *node) error {
 	tree := closure.Package(made.Digest, func() (io.ReadCloser, error) {
 		_, err := made.Seek(0, io.SeekStart)
 		return io.NopCloser(made), err
 	})
-	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: n.also})
+	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
 	if err == nil && len(c.Sources) != len(n.sources) {
 		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten", modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
 	}

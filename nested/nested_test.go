@@ -240,6 +240,29 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
+// Two sources that are the same have one address, whichever of their directories are called.
+func TestSame(t *testing.T) {
+	same := files{"examples/x/main.tf": `module "b" { source = "git::https://b" }`, "examples/y/main.tf": `module "b" { source = "git::https://b" }`}
+	w := newWorld(t, map[string]files{
+		"": {"main.tf": `module "one" { source = "git::https://a//examples/x?ref=v1" }`, "z.tf": `module "two" { source = "git::https://a//examples/y?ref=v2" }`,
+			"y.tf": `module "three" { source = "git::https://a//examples/x?ref=v1" }`},
+		"https://a?ref=v1": same, "https://a?ref=v2": same, "https://b": {"main.tf": ""},
+	})
+	root, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address(t, root["y.tf"]) != address(t, root["z.tf"]) {
+		t.Errorf("%q", root)
+	}
+	a, _, err := w.read(address(t, root["y.tf"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address(t, a["examples/x/main.tf"])
+	address(t, a["examples/y/main.tf"])
+}
+
 // What is made again must be what is recorded.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t, map[string]files{"": {"main.tf": `module "a" { source = "git::https://a" }`}, "https://a": {"main.tf": ""}})

@@ -1,7 +1,6 @@
 package nested
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +37,7 @@ type plan struct {
 	nodes  map[modproxy.ModuleVersion]*node // the sources, by key
 	order  []*node                          // in which they were found
 	pinned map[modproxy.Sum]*node           // by their sums
+	also   []string                         // directories that are called although they are aside, in whatever package; sorted
 	base   string                           // of the addresses
 	left   []string                         // sources that stay, with their places
 }
@@ -50,10 +50,10 @@ type node struct {
 	served modproxy.ModuleVersion // as it is served: key, if nothing changes
 	source fetch.Source           // zero for the version
 	place  string                 // where it is called, for people
-	also   []string               // directories that are called although they are aside
 
 	sum     modproxy.Sum
 	digest  modproxy.Digest
+	subdir  string // that its registry names
 	sources []closure.Source
 	calls   []call
 	left    []string
@@ -85,7 +85,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 							err = failed("package", v, modproxy.Fault(p))
 						}
 					}()
-					return p.wrap(n, r.look(ctx, n))
+					return p.wrap(n, r.look(ctx, p, n))
 				})
 			}
 		}
@@ -95,6 +95,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 		if err := group.Wait(); err != nil {
 			return nil, err
 		}
+		p.include(p.root.subdir)
 		for _, n := range read {
 			if err := r.link(p, n); err != nil {
 				return nil, failed("package", v, err)
@@ -118,19 +119,15 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 }
 
 // look has a package fetched, and reads its sources.
-func (r *Registry) look(ctx context.Context, n *node) error {
+func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
 	opened, err := r.open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
-	n.sum, n.digest = opened.Sum, opened.Digest
-	if dir := cmp.Or(opened.Subdir, "."); closure.Aside(dir) && !slices.Contains(n.also, dir) {
-		n.also = append(n.also, dir)
-	}
-	slices.Sort(n.also)
+	n.sum, n.digest, n.subdir = opened.Sum, opened.Digest, opened.Subdir
 	tree := closure.Package(n.digest, func() (io.ReadCloser, error) { return r.open(ctx, n) })
-	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: n.also})
+	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
 	if err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
@@ -167,12 +164,24 @@ func (r *Registry) link(p *plan, n *node) error {
 			to = &node{key: key, place: describe(n, s), source: source}
 			p.nodes[key], p.order = to, append(p.order, to)
 		}
-		if subdir != "" && closure.Aside(subdir) && !slices.Contains(to.also, subdir) {
-			to.also, to.read = append(to.also, subdir), false
-		}
+		p.include(subdir)
 		n.calls = append(n.calls, call{Source: s, to: to, subdir: subdir})
 	}
 	return nil
+}
+
+// include has the sources read of a directory that is called although it is aside. That holds for all packages: what two of
+// them are is the same if their sums are.
+func (p *plan) include(subdir string) {
+	dir := path.Clean(subdir)
+	if !closure.Aside(dir) || slices.Contains(p.also, dir) {
+		return
+	}
+	p.also = append(p.also, dir)
+	slices.Sort(p.also)
+	for _, n := range p.all() {
+		n.read = false
+	}
 }
 
 // source returns the version as which a source of v is kept that is at a location, and the directory in its package.
