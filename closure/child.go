@@ -80,7 +80,7 @@ func work(r io.Reader, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		answer.Configuration, err = Parse(files, asked.Options)
+		answer.Configuration, err = parse(files, asked.Options)
 		switch {
 		case errors.Is(err, modproxy.ErrInvalid):
 			answer.Error = err.Error()

@@ -1,4 +1,8 @@
 package closure
 
-// Sweep is what happens now and then.
-var Sweep = (*Reader).sweep
+const MaxFile = maxFile
+
+var (
+	Parse = parse
+	Sweep = (*Reader).sweep // which happens now and then
+)

@@ -84,8 +84,8 @@ func (m *module) content(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyConten
 
 // parse parses a file.
 func (m *module) parse(name string, text []byte) (hcl.Body, bool) {
-	if len(text) > MaxFile {
-		m.problem(Pos{File: name}, "is larger than the %d KiB that are read", MaxFile>>10)
+	if len(text) > maxFile {
+		m.problem(Pos{File: name}, "is larger than the %d KiB that are read", maxFile>>10)
 		return nil, false
 	}
 	var f *hcl.File
@@ -175,10 +175,15 @@ func (m *module) call(b *hcl.Block, override bool) {
 		m.problem(c.Pos, "module %.80q is there twice", c.name)
 		m.calls = append(m.calls, c)
 	}
-	if a := content.Attributes["source"]; a != nil {
+	c.address(content)
+}
+
+// address sets what a block has of a source and a version.
+func (c *call) address(block *hcl.BodyContent) {
+	if a := block.Attributes["source"]; a != nil {
 		c.source = a.Expr
 	}
-	if a := content.Attributes["version"]; a != nil {
+	if a := block.Attributes["version"]; a != nil {
 		c.version = a.Expr
 	}
 }
@@ -281,12 +286,7 @@ func (m *module) testFile(name string, text []byte) {
 		for _, b := range modules.Blocks {
 			content, _ := m.content(b.Body, callSchema)
 			c := &call{Pos: posOf(b.DefRange), name: run.Labels[0], test: true}
-			if a := content.Attributes["source"]; a != nil {
-				c.source = a.Expr
-			}
-			if a := content.Attributes["version"]; a != nil {
-				c.version = a.Expr
-			}
+			c.address(content)
 			m.calls = append(m.calls, c)
 		}
 	}

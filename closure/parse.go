@@ -14,8 +14,8 @@ import (
 
 // Bounds of what is read.
 const (
-	// MaxFile is the size of a file, in bytes. The lexer has all of a file in memory before anything of it is refused.
-	MaxFile = 512 << 10
+	// maxFile is the size of a file, in bytes. The lexer has all of a file in memory before anything of it is refused.
+	maxFile = 512 << 10
 
 	maxFiles    = 4000     // configuration files of a tree
 	maxTree     = 32 << 20 // their bytes
@@ -38,8 +38,8 @@ type parser struct {
 	found   bool // configuration
 }
 
-// Parse reads a tree. A file may be cut behind MaxFile bytes. It may end the process: only a child calls it.
-func Parse(files map[string][]byte, o Options) (*Configuration, error) {
+// parse reads a tree. A file may be cut behind maxFile bytes. It may end the process: only a child calls it.
+func parse(files map[string][]byte, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
 	if o.Sources {
 		return sources(files, o)

@@ -47,8 +47,8 @@ func sources(files map[string][]byte, o Options) (*Configuration, error) {
 		}
 		done[todo[0]] = true
 		for _, name := range byDir[todo[0]] {
-			if len(files[name]) > MaxFile {
-				return nil, invalid("%s: is larger than the %d KiB that are read", name, MaxFile>>10)
+			if len(files[name]) > maxFile {
+				return nil, invalid("%s: is larger than the %d KiB that are read", name, maxFile>>10)
 			}
 			for _, s := range m.sources(name, files[name]) {
 				if out.Sources = append(out.Sources, s); len(out.Sources) > maxCalls {

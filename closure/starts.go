@@ -16,8 +16,8 @@ type Roots struct {
 	VarFiles []string
 }
 
-// Readers returns the clients that r is read for.
-func (r Roots) Readers() []Client {
+// readers returns the clients that r is read for.
+func (r Roots) readers() []Client {
 	if len(r.Clients) > 0 {
 		return r.Clients
 	}
@@ -27,7 +27,7 @@ func (r Roots) Readers() []Client {
 // Named returns starts for calls that nobody makes, for each of the clients.
 func (r Roots) Named(calls ...Call) (starts []Start) {
 	for _, call := range calls {
-		for _, client := range r.Readers() {
+		for _, client := range r.readers() {
 			starts = append(starts, Start{client, call})
 		}
 	}
@@ -39,7 +39,7 @@ func (r Roots) Named(calls ...Call) (starts []Start) {
 func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong []Problem, err error) {
 	for _, dir := range roots.Dirs {
 		from := filepath.ToSlash(dir)
-		for _, client := range roots.Readers() {
+		for _, client := range roots.readers() {
 			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Vars: roots.Vars}, roots.VarFiles...)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", dir, err)

@@ -56,7 +56,7 @@ func (t Tree) send(ctx context.Context, w io.Writer) error {
 		if !isConfiguration(name) && !(t.root && isVariables(name)) {
 			return ctx.Err()
 		}
-		n = min(n, MaxFile+1) // the child refuses it, if a client reads it
+		n = min(n, maxFile+1) // the child refuses it, if a client reads it
 		files++
 		size += n
 		switch {
