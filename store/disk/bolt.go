@@ -116,19 +116,6 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return d.contain(func() error { return d.db.View(f) })
 }
 
-// begin is change for the index; done is called when the files that it is about have changed, too.
-func (d *Directory) begin(ctx context.Context) (done func(), err error) {
-	unuse, err := d.change(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.writing.Lock()
-	return func() {
-		d.writing.Unlock()
-		unuse()
-	}, nil
-}
-
 // update is a change of the index that waits to be committed.
 type update struct {
 	change func(*bbolt.Tx) error // it may be called several times
@@ -189,7 +176,7 @@ func (d *Directory) commitWaiting() {
 	}
 }
 
-// write runs a transaction after begin. bbolt would commit a batch in a goroutine of its own, where no panic is contained.
+// write runs a transaction. It is called with d.writing held. bbolt would commit a batch in a goroutine of its own, where no panic is contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
 	err := d.contain(func() error { return d.commit(f) })
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say

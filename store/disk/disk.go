@@ -61,7 +61,7 @@ type Directory struct {
 	open   sync.RWMutex // held for reading while the directory is changed
 	closed bool
 
-	writing sync.Mutex                        // see begin
+	writing sync.Mutex                        // held while the index is changed, and what goes with it
 	waiting sync.Mutex                        // held for a moment, for updates
 	updates []*update                         // that wait for writing
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests

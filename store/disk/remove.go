@@ -21,11 +21,13 @@ import (
 // then the files go first, and records may stay. Removed files are not flushed: what comes back after a power
 // cut is a blob without records.
 func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) (removed []store.BlobInfo, err error) {
-	done, err := x.d.begin(ctx)
+	done, err := x.d.change(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	x.d.writing.Lock() // until the files have gone, too
+	defer x.d.writing.Unlock()
 	var going []store.BlobInfo
 	forget := func(tx *bbolt.Tx) (err error) {
 		going, err = x.forget(tx, how, list)
