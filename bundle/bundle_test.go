@@ -48,9 +48,7 @@ func TestImport(t *testing.T) {
 	tr := tar.NewReader(bytes.NewReader(first))
 	var names []string
 	for h, err := tr.Next(); err != io.EOF; h, err = tr.Next() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names = append(names, h.Name)
 	}
 	if got := strings.Join(names, " "); got != "manifest index 000001.json 000001.tar.gz 000002.json 000002.tar.gz" {
@@ -157,9 +155,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	one := a.export(nil)
 	b.wantTake(a, one, "refused added")
 	p, err := b.cache.Package(t.Context(), network.At("1.0.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.Close()
 	theirs, err := a.log.Lookup(t.Context(), network.At("1.0.0"))
 	if err != nil || p.Sum == theirs.Sum {
@@ -177,9 +173,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	a.keep(network.At("3.0.0"), "three")
 	b.wantTake(a, a.export(a.head(one)), "added absent") // the chain goes on
 	theirs.Reason = "we have looked"
-	if err := b.log.Accept(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.log.Accept(t.Context(), theirs))
 	b.wantTake(a, one, "added kept")
 
 	// What the other side has accepted is a first sight here, and no acceptance where it is something else.
@@ -285,13 +279,9 @@ func TestAge(t *testing.T) {
 	whole := a.export(nil)
 	b.wantTake(a, whole, "added added added")
 	opened, err := bundle.Open(bytes.NewReader(whole), int64(len(whole)), a.trust(a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rules, err := policy.Compile(policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Place: "a", Allow: pattern(t, "*/*/*/*"), MinAge: 7 * 24 * time.Hour}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, r := range map[string]*policy.Registry{
 		"imported": {Next: b.cache, Gate: b.gate},
 		"served":   {Next: opened, Gate: &policy.Gate{Ledger: opened, Sights: opened}},
@@ -309,9 +299,7 @@ func TestAge(t *testing.T) {
 	}
 	// A later sight does not take the place of an earlier one.
 	later := map[string]modproxy.VersionSight{"1.0.0": {Seen: now, Published: now}}
-	if err := b.sights.Take(t.Context(), network, later); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.sights.Take(t.Context(), network, later))
 	if s, err := b.sights.Sight(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
 		t.Errorf("sight %v, %v", s, err)
 	}
@@ -319,9 +307,7 @@ func TestAge(t *testing.T) {
 
 func pattern(t *testing.T, s string) (p policy.Pattern) {
 	t.Helper()
-	if err := p.UnmarshalText([]byte(s)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.UnmarshalText([]byte(s)))
 	return p
 }
 
@@ -333,9 +319,7 @@ func TestRegistry(t *testing.T) {
 	whole := a.export(nil)
 	file := bytes.Clone(whole)
 	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if v, err := r.Versions(t.Context(), network); err != nil || len(v.List) != 2 || v.Time.IsZero() {
 		t.Errorf("versions %v, %v", v, err)
 	}
@@ -344,9 +328,7 @@ func TestRegistry(t *testing.T) {
 	}
 	for range 2 {
 		p, err := r.Package(t.Context(), network.At("1.0.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sum, err := pack.Verify(p, pack.Limits{}); err != nil || sum != p.Sum {
 			t.Errorf("package %v, %v", sum, err)
 		}

@@ -17,14 +17,10 @@ func TestRegistryFileChanges(t *testing.T) {
 	a.keep(network.At("1.0.0"), "one")
 	file := a.export(nil)
 	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func() *modproxy.Package {
 		p, err := r.Package(t.Context(), network.At("1.0.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p
 	}
 	before := open()

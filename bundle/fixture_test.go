@@ -47,9 +47,7 @@ func newSide(t testing.TB) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
 	index, err := disk.Open(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s.log, err = ledger.Open(s.dir + "/ledger"); err != nil {
 		t.Fatal(err)
 	}
@@ -70,16 +68,12 @@ func newSide(t testing.TB) *side {
 func (s *side) packed(content string) *modproxy.Package {
 	s.t.Helper()
 	b, err := pack.New(s.dir, pack.Limits{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer b.Close()
 	var text bytes.Buffer
 	err = b.File("main.tf", false, strings.NewReader(content))
 	made, errPack := b.Pack(&text, "")
-	if err := errors.Join(err, errPack); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errors.Join(err, errPack))
 	return &modproxy.Package{
 		ReadSeekCloser: nopCloser{bytes.NewReader(text.Bytes())}, Digest: sha256.Sum256(text.Bytes()), Size: int64(text.Len()), Sum: made.Sum, Time: long,
 	}
@@ -90,9 +84,7 @@ func (s *side) keep(v modproxy.ModuleVersion, content string) {
 	s.t.Helper()
 	p := s.packed(content)
 	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Source: modproxy.Source{URL: "https://git.example.com/acme.git"}}
-	if err := errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
 // accept has a version be something else from now on, and keeps that.
@@ -100,8 +92,13 @@ func (s *side) accept(v modproxy.ModuleVersion, content string) {
 	s.t.Helper()
 	p := s.packed(content)
 	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Reason: "they have looked"}
-	if err := errors.Join(s.log.Accept(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)); err != nil {
-		s.t.Fatal(err)
+	must(s.t, errors.Join(s.log.Accept(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -113,18 +110,14 @@ func (nopCloser) Close() error { return nil }
 func (s *side) decide(m modproxy.Module, action modproxy.Action, versions string, minute int) {
 	s.t.Helper()
 	d := modproxy.Decision{Module: m, Action: action, Versions: versions, By: "operator", Time: long.Add(time.Duration(minute) * time.Minute), Reason: "because"}
-	if err := errors.Join(s.log.Decide(s.t.Context(), d), s.gate.Follow(s.t.Context())); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errors.Join(s.log.Decide(s.t.Context(), d), s.gate.Follow(s.t.Context())))
 }
 
 // kept returns what is kept, in order.
 func (s *side) kept() (list []modproxy.ModuleVersion) {
 	s.t.Helper()
 	for l, err := range s.cache.List(s.t.Context(), modproxy.Module{}) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		list = append(list, l.ModuleVersion)
 	}
 	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
@@ -138,14 +131,10 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.ModuleVersion) []
 		versions = s.kept()
 	}
 	decisions, _, err := s.log.Decisions(s.t.Context(), 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	var b bytes.Buffer
 	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, Sights: s.sights, Since: since}
-	if err := write(s.t, x, &b, versions, decisions); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, write(s.t, x, &b, versions, decisions))
 	return b.Bytes()
 }
 
@@ -180,9 +169,7 @@ func (s *side) trust(others ...*side) note.Verifiers {
 		keys = append(keys, o.log.VerifierKey())
 	}
 	v, err := ledger.Verifiers(keys...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return v
 }
 
@@ -213,9 +200,7 @@ func (s *side) wantTake(from *side, b []byte, want string) {
 func (s *side) head(b []byte) *bundle.Head {
 	s.t.Helper()
 	r, err := bundle.NewReader(bytes.NewReader(b), s.trust(s))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return r.Head
 }
 
@@ -233,9 +218,7 @@ func (s *side) state() string {
 	fmt.Fprintln(&b, list, err)
 	for _, v := range s.kept() {
 		p, err := s.cache.Package(s.t.Context(), v)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		sum, err := pack.Verify(p, pack.Limits{})
 		fmt.Fprintln(&b, v, sum, sum == p.Sum, errors.Join(err, p.Close()))
 	}
@@ -245,9 +228,7 @@ func (s *side) state() string {
 func temps(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".tmp") {
 			t.Errorf("%s is left", e.Name())

@@ -27,12 +27,8 @@ type Reader struct {
 // another key has signed it.
 func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 	b := &Reader{src: source{r: r}}
-	size, err := b.src.first(manifestName, maxManifest)
+	text, err := b.src.first(manifestName, maxManifest)
 	if err != nil {
-		return nil, err
-	}
-	text := make([]byte, size)
-	if err := b.src.read(text, manifestName); err != nil {
 		return nil, err
 	}
 	head, err := openManifest(text, trust)
@@ -40,12 +36,6 @@ func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 		return nil, err
 	}
 	b.Head = &head
-	if err := b.src.fill(manifestName, size); err != nil {
-		return nil, err
-	}
-	if err := b.src.header(indexName, head.Manifest.Index.Size); err != nil {
-		return nil, err
-	}
 	if text, err = b.src.file(indexName, head.Manifest.Index); err != nil {
 		return nil, err
 	}
@@ -83,9 +73,6 @@ func (b *Reader) Next() (*Entry, error) {
 	e := &Entry{Package: b.Head.Index.Packages[b.next]}
 	b.next++
 	name := factsName(b.next)
-	if err := b.src.header(name, e.Package.Facts.Size); err != nil {
-		return nil, err
-	}
 	text, err := b.src.file(name, e.Package.Facts)
 	if err != nil {
 		return nil, err

@@ -15,39 +15,29 @@ func TestSuite(t *testing.T) {
 	const host = "registry.example.com"
 	registrytest.TestRegistry(t, host, func(t testing.TB) modproxy.Registry {
 		from, err := registrytest.NewMemory(host, registrytest.Modules())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := newSide(t)
 		var all []modproxy.ModuleVersion
 		for _, namespace := range []string{"Acme", "acme"} {
 			m := modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}
 			list, err := from.Versions(t.Context(), m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, entry := range list.List {
 				v := m.At(entry.Version.String())
 				p, err := from.Package(t.Context(), v)
 				if err == nil {
 					err = a.log.Add(t.Context(), modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: time.Now()})
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				p.Close()
 				all = append(all, v)
 			}
 		}
 		var whole bytes.Buffer
 		x := bundle.Exporter{Registry: from, Ledger: a.log, Sights: a.sights}
-		if err := write(t, x, &whole, all, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(t, x, &whole, all, nil))
 		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	})
 }

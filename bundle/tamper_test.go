@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,9 +104,7 @@ func files(t *testing.T, b []byte) (list [][]byte) {
 		if err == io.EOF {
 			return list
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		end := len(b) - r.Len() + int(h.Size+511)/512*512
 		list = append(list, b[begin:end])
 		begin = end
@@ -118,9 +117,7 @@ func TestForeignFiles(t *testing.T) {
 	ending := make([]byte, 1024)
 	foreign := func(h tar.Header) []byte {
 		var b bytes.Buffer
-		if err := tar.NewWriter(&b).WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tar.NewWriter(&b).WriteHeader(&h))
 		return b.Bytes()
 	}
 	size := int64(len(is[3]) / 512 * 512)
@@ -166,9 +163,7 @@ func TestAnotherKey(t *testing.T) {
 	}
 	// The head of a tree, which the same key has signed, is no manifest.
 	var head bytes.Buffer
-	if err := a.log.Export(&head); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.log.Export(&head))
 	signed, _, _ := bytes.Cut(head.Bytes()[bytes.IndexByte(head.Bytes(), '\n')+1:], []byte("modproxy ledger"))
 	var forged bytes.Buffer
 	tw := tar.NewWriter(&forged)
@@ -186,50 +181,58 @@ func TestAnotherKey(t *testing.T) {
 	}
 }
 
+// lie is what a bundle says, and may be changed.
+type lie struct {
+	bundle.Manifest
+	index    *bundle.Index
+	facts    []*bundle.Facts
+	packages [][]byte
+}
+
 // forge signs a bundle again after a change.
-func forge(t testing.TB, a *side, b []byte, change func(*bundle.Manifest, *bundle.Index, []*bundle.Facts, [][]byte)) []byte {
+func forge(t testing.TB, a *side, b []byte, change func(*lie)) []byte {
 	t.Helper()
 	r, err := bundle.NewReader(bytes.NewReader(b), a.trust(a))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, index := r.Manifest, r.Index
-	var facts []*bundle.Facts
-	var packages [][]byte
-	for range index.Packages {
+	must(t, err)
+	l := &lie{Manifest: r.Manifest, index: r.Head.Index}
+	for range l.index.Packages {
 		e, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := io.ReadAll(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		facts, packages = append(facts, &e.Facts), append(packages, p)
+		must(t, err)
+		l.facts, l.packages = append(l.facts, &e.Facts), append(l.packages, p)
 	}
-	change(&m, index, facts, packages)
+	change(l)
 	var texts [][]byte
-	for i := range index.Packages {
-		text, err := json.Marshal(facts[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i := range l.index.Packages {
+		text, err := json.Marshal(l.facts[i])
+		must(t, err)
 		texts = append(texts, text)
-		index.Packages[i].Facts = bundle.Content{Size: int64(len(text)), Digest: sha256.Sum256(text)}
-		index.Packages[i].Package = bundle.Content{Size: int64(len(packages[i])), Digest: sha256.Sum256(packages[i])}
+	}
+	out, err := sign(t, a, l.Manifest, l.index, texts, l.packages)
+	must(t, err)
+	return out
+}
+
+// sign makes a bundle of what it is to say. The error is that it cannot say that.
+func sign(t testing.TB, a *side, m bundle.Manifest, index *bundle.Index, facts, packages [][]byte) ([]byte, error) {
+	content := func(text []byte) bundle.Content {
+		return bundle.Content{Size: int64(len(text)), Digest: sha256.Sum256(text)}
+	}
+	for i := range index.Packages {
+		index.Packages[i].Facts, index.Packages[i].Package = content(facts[i]), content(packages[i])
 	}
 	var out bytes.Buffer
 	w, err := bundle.NewWriter(a.log, m, index)
-	if err == nil {
-		err = w.Begin(&out)
+	if err != nil {
+		return nil, err
 	}
-	for i := 0; i < len(texts) && err == nil; i++ {
-		err = w.Add(texts[i], bytes.NewReader(packages[i]))
+	must(t, w.Begin(&out))
+	for i := range index.Packages {
+		must(t, w.Add(facts[i], bytes.NewReader(packages[i])))
 	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	must(t, w.Close())
+	return out.Bytes(), nil
 }
 
 // A signature does not make what a bundle says true.
@@ -237,39 +240,29 @@ func TestLies(t *testing.T) {
 	a, whole := twoPackages(t)
 	a.keep(network.At("3.0.0"), "three")
 	number, text, err := a.log.Number(network.At("3.0.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, change := range map[string]func(*bundle.Manifest, *bundle.Index, []*bundle.Facts, [][]byte){
-		"a record without proof": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Proof = nil },
-		"another number":         func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Number++ },
-		"a number of no entry":   func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions[0].Number = -1 },
-		"a record behind the tree": func(_ *bundle.Manifest, ix *bundle.Index, f []*bundle.Facts, _ [][]byte) {
-			f[0].Versions[0].Number, f[0].Versions[0].Record = number, string(text)
-			ix.Packages[0].Versions[0] = bundle.Version{ModuleVersion: network.At("3.0.0")}
+	must(t, err)
+	for what, change := range map[string]func(*lie){
+		"a record without proof": func(l *lie) { l.facts[0].Versions[0].Proof = nil },
+		"another number":         func(l *lie) { l.facts[0].Versions[0].Number++ },
+		"a number of no entry":   func(l *lie) { l.facts[0].Versions[0].Number = -1 },
+		"a record behind the tree": func(l *lie) {
+			l.facts[0].Versions[0].Number, l.facts[0].Versions[0].Record = number, string(text)
+			l.index.Packages[0].Versions[0] = bundle.Version{ModuleVersion: network.At("3.0.0")}
 		},
-		"a changed record": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
-			f[0].Versions[0].Record = strings.Replace(f[0].Versions[0].Record, "2025", "2024", 1)
+		"a changed record": func(l *lie) {
+			l.facts[0].Versions[0].Record = strings.Replace(l.facts[0].Versions[0].Record, "2025", "2024", 1)
 		},
-		"a record of another version": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
-			f[0].Versions[0] = f[1].Versions[0]
+		"a record of another version": func(l *lie) { l.facts[0].Versions[0] = l.facts[1].Versions[0] },
+		"facts about nothing":         func(l *lie) { l.facts[0].Versions = nil },
+		"a directory elsewhere":       func(l *lie) { l.facts[0].Versions[0].Subdir = "../x" },
+		"another tree":                func(l *lie) { l.Manifest.Hash[0]++ },
+		"no tree":                     func(l *lie) { l.Manifest.Tree = 0 },
+		"another sum":                 func(l *lie) { l.index.Packages[0].Sum = l.index.Packages[1].Sum },
+		"a version twice":             func(l *lie) { l.index.Packages[0].Versions[0] = l.index.Packages[1].Versions[0] },
+		"a bundle that there was not": func(l *lie) {
+			l.index.Before = []bundle.Before{{Version: bundle.Version{ModuleVersion: network.At("0.1.0")}, Sum: l.index.Packages[0].Sum, Bundle: 1}}
 		},
-		"facts about nothing": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) { f[0].Versions = nil },
-		"a directory elsewhere": func(_ *bundle.Manifest, _ *bundle.Index, f []*bundle.Facts, _ [][]byte) {
-			f[0].Versions[0].Subdir = "../x"
-		},
-		"another tree": func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { m.Hash[0]++ },
-		"no tree":      func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { m.Tree = 0 },
-		"another sum": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
-			ix.Packages[0].Sum = ix.Packages[1].Sum
-		},
-		"a version twice": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
-			ix.Packages[0].Versions[0] = ix.Packages[1].Versions[0]
-		},
-		"a bundle that there was not": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) {
-			ix.Before = []bundle.Before{{Version: bundle.Version{ModuleVersion: network.At("0.1.0")}, Sum: ix.Packages[0].Sum, Bundle: 1}}
-		},
-		"no decision": func(_ *bundle.Manifest, ix *bundle.Index, _ []*bundle.Facts, _ [][]byte) { ix.Decisions[0] += "x" },
+		"no decision": func(l *lie) { l.index.Decisions[0] += "x" },
 	} {
 		b := newSide(t)
 		if got, err := b.take(a, forge(t, a, whole, change)); !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrDenied) {
@@ -284,12 +277,12 @@ func TestLies(t *testing.T) {
 		}
 	}
 	// A package that is another than its record says is refused by itself.
-	for what, change := range map[string]func([][]byte){
-		"another package": func(p [][]byte) { p[0] = p[1] },
-		"no package":      func(p [][]byte) { p[0] = []byte("nothing") },
+	for what, change := range map[string]func(*lie){
+		"another package": func(l *lie) { l.packages[0] = l.packages[1] },
+		"no package":      func(l *lie) { l.packages[0] = []byte("nothing") },
 	} {
 		b := newSide(t)
-		lie := forge(t, a, whole, func(_ *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, p [][]byte) { change(p) })
+		lie := forge(t, a, whole, change)
 		b.wantTake(a, lie, "decided refused added")
 		if _, err := b.log.Lookup(t.Context(), network.At("1.0.0")); err == nil {
 			t.Errorf("%s: it is recorded", what)
@@ -299,12 +292,12 @@ func TestLies(t *testing.T) {
 	b := newSide(t)
 	b.wantTake(a, whole, "decided added added")
 	next := a.export(a.head(whole))
-	for what, change := range map[string]func(m *bundle.Manifest){
-		"no proof":     func(m *bundle.Manifest) { m.Proof = nil },
-		"another hash": func(m *bundle.Manifest) { m.Hash[0]++ },
-		"another size": func(m *bundle.Manifest) { m.Tree++ },
+	for what, change := range map[string]func(*lie){
+		"no proof":     func(l *lie) { l.Manifest.Proof = nil },
+		"another hash": func(l *lie) { l.Manifest.Hash[0]++ },
+		"another size": func(l *lie) { l.Manifest.Tree++ },
 	} {
-		lie := forge(t, a, next, func(m *bundle.Manifest, _ *bundle.Index, _ []*bundle.Facts, _ [][]byte) { change(m) })
+		lie := forge(t, a, next, change)
 		if got, err := b.take(a, lie); !errors.Is(err, modproxy.ErrDenied) || got != "" {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
@@ -338,31 +331,16 @@ func FuzzReader(f *testing.F) {
 		if json.Unmarshal(manifest, &m) != nil || json.Unmarshal(index, &ix) != nil {
 			return
 		}
-		for i := range ix.Packages {
-			p := &ix.Packages[i]
-			p.Facts, p.Package = bundle.Content{Size: int64(len(facts)), Digest: sha256.Sum256(facts)}, bundle.Content{Size: 1, Digest: sha256.Sum256([]byte("x"))}
-		}
-		var b bytes.Buffer
-		w, err := bundle.NewWriter(a.log, m, &ix)
+		n := len(ix.Packages)
+		signed, err := sign(t, a, m, &ix, slices.Repeat([][]byte{facts}, n), slices.Repeat([][]byte{[]byte("x")}, n))
 		if err != nil {
 			return
 		}
-		if err := w.Begin(&b); err != nil {
-			t.Fatal(err)
-		}
-		for range ix.Packages {
-			if err := w.Add(facts, strings.NewReader("x")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		err = read(b.Bytes(), trust)
+		err = read(signed, trust)
 		if !errors.Is(err, io.EOF) && !errors.Is(err, modproxy.ErrInvalid) {
 			t.Fatalf("read: %v", err)
 		}
-		opened, errOpen := bundle.Open(bytes.NewReader(b.Bytes()), int64(b.Len()), trust)
+		opened, errOpen := bundle.Open(bytes.NewReader(signed), int64(len(signed)), trust)
 		if errOpen == nil && !errors.Is(err, io.EOF) {
 			t.Fatalf("it is opened, and read: %v", err)
 		}

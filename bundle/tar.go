@@ -28,11 +28,9 @@ const (
 func factsName(n int) string   { return fmt.Sprintf("%06d.json", n) }
 func packageName(n int) string { return fmt.Sprintf("%06d.tar.gz", n) }
 
-// tarHeader returns the one header that a file of that name and size has.
-func tarHeader(name string, size int64) ([]byte, error) {
-	var b bytes.Buffer
-	err := tar.NewWriter(&b).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR})
-	return b.Bytes(), err
+// entry returns the one header that a file of that name and size has.
+func entry(name string, size int64) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
 }
 
 // padding returns how many bytes fill the last block of a file.
@@ -44,7 +42,7 @@ type source struct {
 	at int64 // of the next byte
 }
 
-// block reads n bytes of the archive's own into b. what names them.
+// read reads all of b. what names that.
 func (s *source) read(b []byte, what string) error {
 	n, err := io.ReadFull(s.r, b)
 	s.at += int64(n)
@@ -59,71 +57,35 @@ func (s *source) cut(err error, what string) error {
 	return err
 }
 
-// header reads the header of the next file.
-func (s *source) header(name string, size int64) error {
-	var is [block]byte
-	if err := s.read(is[:], "the header of "+name); err != nil {
-		return err
-	}
-	return s.expect(is[:], name, size)
-}
-
-func (s *source) expect(is []byte, name string, size int64) error {
-	want, err := tarHeader(name, size)
+// expect reads what can be nothing else.
+func (s *source) expect(want []byte, what string) error {
+	is := make([]byte, len(want))
+	err := s.read(is, what)
 	if err == nil && !bytes.Equal(is, want) {
-		err = wrong("at byte %d, where the header of %s with %d bytes should be, is another", s.at-block, name, size)
+		err = wrong("before byte %d, %s is another", s.at, what)
 	}
 	return err
 }
 
-// first reads the header of the first file, whose size is not known, and returns that.
-func (s *source) first(name string, most int64) (int64, error) {
-	var is [block]byte
-	err := s.read(is[:], "the header of "+name)
-	if err != nil && (!errors.Is(err, modproxy.ErrInvalid) || bytes.HasPrefix(is[:], []byte(name))) {
-		return 0, err
+// header reads the header of the next file.
+func (s *source) header(name string, size int64) error {
+	var want bytes.Buffer
+	if err := tar.NewWriter(&want).WriteHeader(entry(name, size)); err != nil {
+		return err
 	}
-	size, err := strconv.ParseInt(strings.TrimRight(string(is[124:136]), "\x00 "), 8, 64)
-	if err != nil || size <= 0 || size > most || s.expect(is[:], name, size) != nil {
-		return 0, wrong("this is not a bundle: it does not begin with a %s", name)
-	}
-	return size, nil
-}
-
-// ReadHead returns what a bundle begins with, as it is in it: the manifest and the index. Nothing is checked yet.
-func ReadHead(r io.Reader) ([]byte, error) {
-	var head bytes.Buffer
-	s := source{r: io.TeeReader(r, &head)}
-	for _, name := range []string{manifestName, indexName} {
-		size, err := s.first(name, maxIndex)
-		if err == nil {
-			err = s.read(make([]byte, size+padding(size)), name)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return head.Bytes(), nil
+	return s.expect(want.Bytes(), "the header of "+name)
 }
 
 // fill reads what fills the last block of a file.
 func (s *source) fill(name string, size int64) error {
-	return s.zero(padding(size), "what fills the last block of "+name)
+	return s.expect(make([]byte, padding(size)), "what fills the last block of "+name)
 }
 
-func (s *source) zero(n int64, what string) error {
-	b := make([]byte, n)
-	if err := s.read(b, what); err != nil {
-		return err
-	}
-	if len(bytes.Trim(b, "\x00")) > 0 {
-		return wrong("%s, before byte %d, is not zero", what, s.at)
-	}
-	return nil
-}
-
-// file reads a small file whose content is known, but for its header.
+// file reads a small file.
 func (s *source) file(name string, c Content) ([]byte, error) {
+	if err := s.header(name, c.Size); err != nil {
+		return nil, err
+	}
 	text := make([]byte, c.Size)
 	if err := s.read(text, name); err != nil {
 		return nil, err
@@ -134,9 +96,40 @@ func (s *source) file(name string, c Content) ([]byte, error) {
 	return text, s.fill(name, c.Size)
 }
 
+// first reads a file whose size is not known, at the beginning. Its content is not known, either.
+func (s *source) first(name string, most int64) ([]byte, error) {
+	var is [block]byte
+	err := s.read(is[:], "the header of "+name)
+	if err != nil && (!errors.Is(err, modproxy.ErrInvalid) || bytes.HasPrefix(is[:], []byte(name))) {
+		return nil, err
+	}
+	size, err := strconv.ParseInt(strings.TrimRight(string(is[124:136]), "\x00 "), 8, 64)
+	again := source{r: bytes.NewReader(is[:])}
+	if err != nil || size <= 0 || size > most || again.header(name, size) != nil {
+		return nil, wrong("this is not a bundle: it does not begin with a %s", name)
+	}
+	text := make([]byte, size)
+	if err := s.read(text, name); err != nil {
+		return nil, err
+	}
+	return text, s.fill(name, size)
+}
+
+// ReadHead returns what a bundle begins with, as it is in it: the manifest and the index. What they say is not checked yet.
+func ReadHead(r io.Reader) ([]byte, error) {
+	var head bytes.Buffer
+	s := source{r: io.TeeReader(r, &head)}
+	for _, name := range []string{manifestName, indexName} {
+		if _, err := s.first(name, maxIndex); err != nil {
+			return nil, err
+		}
+	}
+	return head.Bytes(), nil
+}
+
 // end reads what is behind the last file.
 func (s *source) end() error {
-	if err := s.zero(ending, "the end of the bundle"); err != nil {
+	if err := s.expect(make([]byte, ending), "the end of the bundle"); err != nil {
 		return err
 	}
 	switch n, err := io.ReadFull(s.r, make([]byte, 1)); {
@@ -152,7 +145,7 @@ func (s *source) end() error {
 type Writer struct {
 	ID modproxy.Digest
 
-	w     io.Writer
+	tar   *tar.Writer
 	head  []byte // the manifest and the index
 	size  int64  // of all
 	index *Index
@@ -187,7 +180,7 @@ func NewWriter(signer Signer, m Manifest, index *Index) (*Writer, error) {
 		return nil, err
 	}
 	var head bytes.Buffer
-	b := &Writer{ID: contentOf(manifest).Digest, w: &head, index: index}
+	b := &Writer{ID: contentOf(manifest).Digest, tar: tar.NewWriter(&head), index: index}
 	err = cmp.Or(b.write(manifestName, int64(len(signed)), bytes.NewReader(signed)), b.write(indexName, int64(len(text)), bytes.NewReader(text)))
 	b.head, b.size = head.Bytes(), int64(head.Len())+ending
 	for _, p := range index.Packages {
@@ -200,7 +193,7 @@ func NewWriter(signer Signer, m Manifest, index *Index) (*Writer, error) {
 
 // Begin writes what a bundle begins with.
 func (b *Writer) Begin(w io.Writer) error {
-	b.w = w
+	b.tar = tar.NewWriter(w)
 	_, err := w.Write(b.head)
 	return err
 }
@@ -215,26 +208,16 @@ func (b *Writer) Add(facts []byte, content io.Reader) error {
 	return b.write(packageName(b.next), p.Package.Size, content)
 }
 
+// write writes a file, whose content must have that size.
 func (b *Writer) write(name string, size int64, content io.Reader) error {
-	head, err := tarHeader(name, size)
-	if err == nil {
-		_, err = b.w.Write(head)
-	}
-	if err != nil {
+	if err := b.tar.WriteHeader(entry(name, size)); err != nil {
 		return err
 	}
-	switch n, err := io.Copy(b.w, content); {
-	case err != nil:
+	if _, err := io.Copy(b.tar, content); err != nil {
 		return err
-	case n != size:
-		return wrong("%s has %d bytes, and %d were announced", name, n, size)
 	}
-	_, err = b.w.Write(make([]byte, padding(size)))
-	return err
+	return b.tar.Flush()
 }
 
 // Close ends the bundle, to which every package of the index was added.
-func (b *Writer) Close() error {
-	_, err := b.w.Write(make([]byte, ending))
-	return err
-}
+func (b *Writer) Close() error { return b.tar.Close() }
