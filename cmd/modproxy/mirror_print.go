@@ -28,6 +28,12 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 		}
 		site, in.Content, in.Have = &siteWriter{site: to}, true, to.Has()
 	}
+	before := failed
+	for _, err := range before {
+		if err := env.print(admin.MirrorLine{Problem: &admin.MirrorNote{Text: err.Error()}}, "", ""); err != nil {
+			return err
+		}
+	}
 	progress := newProgress(env.stderr)
 	defer progress.clear()
 	done, err := ask(ctx, env, q, in, func(line admin.MirrorLine) error {
@@ -59,6 +65,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	case err != nil:
 		return err
 	}
+	done.Problems += len(before)
 	if env.json() {
 		err = env.print(map[string]admin.Mirrored{"done": done}, "", "")
 	} else {
