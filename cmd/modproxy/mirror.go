@@ -15,7 +15,6 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
-	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -171,14 +170,14 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 
 // readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
 func (env *environment) readList(name string) (all []closure.Call, err error) {
-	var text []byte
-	if name == "-" {
-		text, err = io.ReadAll(io.LimitReader(env.stdin, app.MaxList+1))
-		if err == nil && len(text) > app.MaxList {
-			err = fmt.Errorf("standard input: more than %d bytes", app.MaxList)
-		}
-	} else {
-		text, err = durable.ReadRegular(name, app.MaxList)
+	f, err := env.openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, app.MaxList+1))
+	if err == nil && len(text) > app.MaxList {
+		err = fmt.Errorf("%s: more than %d bytes", name, app.MaxList)
 	}
 	if err != nil {
 		return nil, err
