@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
@@ -46,7 +47,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 		return nil, err
 	}
 	b := &Bundle{}
-	if b.file, err = os.Open(name); err != nil {
+	if b.file, err = durable.OpenRegular(name, os.O_RDONLY); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -77,7 +77,7 @@ bundle.`,
 			return env.export(cmd.Context(), in, file, failed, again)
 		},
 	}, `print JSON: with --list the manifest and the index, else {"id": …, "sequence": …, "refused": […], …}`)
-	cmd.Flags().StringVar(&since, "since", "", "leave out what this `bundle` has, and those before it")
+	addFlag(cmd, &since, "since", "leave out what this `bundle` has, and those before it", parseFile)
 	cmd.Flags().BoolVar(&closure, "closure", false, "select what the configuration in DIR installs, or ADDRESS")
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")

@@ -139,6 +139,14 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// parseFile reads the name of a file. An empty one is that of a variable without a value, and would count as none.
+func parseFile(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("the name of a file is empty")
+	}
+	return s, nil
+}
+
 func parseURL(s string) (string, error) { return s, config.CheckURL(s) }
 
 func parseKey(s string) (string, error) {

@@ -76,7 +76,7 @@ is wrong.`,
 	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that a constraint selects")
 	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that a constraint selects", parsePositive)
 	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
-	cmd.Flags().StringVar(&f.toDir, "to-dir", "", "also write the packages into this `directory`, for a web server")
+	addFlag(cmd, &f.toDir, "to-dir", "also write the packages into this `directory`, for a web server", parseFile)
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
 	return cmd
 }

@@ -62,7 +62,7 @@ It needs no data directory, and asks nobody.`,
 			return errors.Join(err, a.Close())
 		},
 	}
-	cmd.Flags().StringVar(&file, "bundle", "", "serve what is in this `file`, and nothing else")
+	addFlag(cmd, &file, "bundle", "serve what is in this `file`, and nothing else", parseFile)
 	addKeys(cmd, &keys)
 	return cmd
 }
