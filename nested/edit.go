@@ -153,7 +153,8 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 	})
 	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
 	if err == nil && len(c.Sources) != len(n.sources) {
-		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten", modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
+		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten",
+			modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
 	}
 	calls := n.calls
 	for i := 0; err == nil && i < len(c.Sources); i++ {

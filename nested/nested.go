@@ -30,8 +30,8 @@
 // What stands in a package cannot be signed for somebody, or for some time. Its address is a capability: whoever has it may
 // read what is there, without a token. It has the sum of the content, which nobody knows who has neither read that nor the
 // package that calls it; and it opens these bytes only, of this version only. An address that is signed without an end would
-// do no more, and every package would change with the key. What is refused for everybody of the version is refused of its sources:
-// a block of it holds for them, and ends a transfer.
+// do no more, and every package would change with the key. What is refused for everybody of the version is refused of its
+// sources: a block of it holds for them, and ends a transfer.
 //
 // # The form
 //
@@ -203,7 +203,8 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 			n = plan.pinned[sum]
 		}
 		if n == nil || isSource && base != plan.base {
-			return nil, failed("package", of, fmt.Errorf("%w: this address was for another public URL, or another source: install again", modproxy.ErrNotFound))
+			why := fmt.Errorf("%w: this address was for another public URL, or another source: install again", modproxy.ErrNotFound)
+			return nil, failed("package", of, why)
 		}
 		p, err := r.Next.Package(ctx, n.served)
 		if err == nil || try == 2 || ctx.Err() != nil || n.served == n.key {
