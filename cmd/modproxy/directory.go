@@ -34,9 +34,7 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 		d.Vars[name] = closure.Arg{Value: text}
 		return d.Vars, err
 	})
-	addFlag(cmd, &d.VarFiles, "var-file", "`file` with values of variables of DIR, for tofu; --var counts more", func(s string) ([]string, error) {
-		return append(d.VarFiles, s), nil
-	})
+	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR, for tofu; --var counts more")
 }
 
 // given reports whether a flag is given that is about directories only.

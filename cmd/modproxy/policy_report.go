@@ -126,9 +126,7 @@ approval, is left out.`,
 			return env.print(out, "  ", summaryText(out))
 		},
 	}, `print one JSON document: {"versions": …, "refused": …, "by_outcome": {…}, "list": [{"module": …, "version": …, "outcome": …, …}, …]}`)
-	addFlag(cmd, &f.files, "rules", "a `file` with the rules to report on, which may be given again", func(s string) ([]string, error) {
-		return append(f.files, s), nil
-	})
+	cmd.Flags().StringArrayVar(&f.files, "rules", nil, "a `file` with the rules to report on, which may be given again")
 	addFlag(cmd, &f.preset, "default", "`allow or deny` what no rule is about (policy.default)", func(s string) (string, error) {
 		if s != "allow" && s != "deny" {
 			return "", fmt.Errorf("want allow or deny, not %.80q", s)
