@@ -90,7 +90,8 @@ func work(r io.Reader, w io.Writer) error {
 	}
 	text, err := json.Marshal(answer)
 	if err == nil && len(text) > maxReply {
-		text, err = json.Marshal(reply{Edition: edition, Error: fmt.Sprintf("%v: more than %d MiB to say", modproxy.ErrInvalid, maxReply>>20)})
+		answer = reply{Edition: edition, Error: invalid("more than %d MiB to say", maxReply>>20).Error()}
+		text, err = json.Marshal(answer)
 	}
 	if err == nil {
 		_, err = w.Write(text)

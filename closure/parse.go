@@ -8,8 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/modproxy/modproxy"
 )
 
 // Bounds of what is read.
@@ -69,7 +67,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 		}
 	}
 	if !p.found && !o.Submodules {
-		return nil, fmt.Errorf("%w: there is no configuration in %s", modproxy.ErrInvalid, o.Dir)
+		return nil, invalid("there is no configuration in %s", o.Dir)
 	}
 	p.out.Variables = slices.Sorted(maps.Keys(p.of))
 	return &p.out, nil
@@ -118,7 +116,7 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}}
 	for _, c := range m.calls {
 		if p.visits++; p.visits > maxCalls {
-			return fmt.Errorf("%w: %s:%d: more than the %d calls that are followed", modproxy.ErrInvalid, c.File, c.Line, maxCalls)
+			return invalid("%s: more than the %d calls that are followed", c.Place(), maxCalls)
 		}
 		out := Call{Pos: c.Pos, Name: c.name}
 		out.Source, out.Version, out.Dynamic = p.address(s, c)
@@ -131,7 +129,7 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 				p.out.Problems = append(p.out.Problems, problem)
 			}
 		case local && p.module(target) != nil && len(stack) > maxDepth:
-			return fmt.Errorf("%w: %s:%d: more than %d directories call each other", modproxy.ErrInvalid, c.File, c.Line, maxDepth)
+			return invalid("%s: more than %d directories call each other", c.Place(), maxDepth)
 		case local && p.module(target) != nil:
 			given := func(name string) (v value, ok bool) {
 				if a := c.args[name]; a != nil {

@@ -168,12 +168,11 @@ func death(state *os.ProcessState, stderr string, err error) error {
 	line, _, _ := strings.Cut(stderr, "\n")
 	switch {
 	case strings.Contains(stderr, "stack exceeds"):
-		return &unreadable{fmt.Sprintf("%v: its configuration is nested too deeply", modproxy.ErrInvalid)}
+		return &unreadable{invalid("its configuration is nested too deeply").Error()}
 	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"):
-		const format = "%v: reading its configuration takes more than %d MiB of memory"
-		return &unreadable{fmt.Sprintf(format, modproxy.ErrInvalid, maxMemory)}
+		return &unreadable{invalid("reading its configuration takes more than %d MiB of memory", maxMemory).Error()}
 	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
-		return fmt.Errorf("%w: reading its configuration takes more than %d seconds", modproxy.ErrInvalid, maxCPU)
+		return invalid("reading its configuration takes more than %d seconds", maxCPU)
 	}
 	return fmt.Errorf("%w: the process that reads configurations has died: %w: %.200q", modproxy.ErrUnavailable, err, line)
 }
