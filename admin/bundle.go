@@ -147,13 +147,10 @@ type BundleImport struct {
 // importing is held while this process imports a bundle.
 var importing sync.Mutex
 
-// errImporting is the error while a bundle is being imported.
-var errImporting = fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
-
 // importBundle tells of each version what became of it, when all of the bundle was read: until then nobody listens.
 func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bundle.Item)) (out BundleHead, err error) {
 	if !importing.TryLock() {
-		return out, errImporting
+		return out, fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
 	}
 	defer importing.Unlock()
 	trust, err := ledger.Verifiers(append(in.Keys, s.Bundles.Keys...)...)

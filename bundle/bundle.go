@@ -143,7 +143,8 @@ type Head struct {
 	ID     modproxy.Digest
 	Signer string // the name and the number of the key
 	Manifest
-	Index *Index
+	Index     *Index
+	Decisions []modproxy.Decision // of Index
 }
 
 // Chain returns the id of the chain: that of its first bundle.
@@ -228,7 +229,7 @@ func openManifest(text []byte, trust note.Verifiers) (h Head, err error) {
 	return h, nil
 }
 
-// check returns an error unless ix says what a bundle can have.
+// check returns an error unless the index says what a bundle can have, and reads its decisions.
 func (h *Head) check() error {
 	seen, sum := map[Version]bool{}, int64(0)
 	for i, p := range h.Index.Packages {
@@ -250,6 +251,13 @@ func (h *Head) check() error {
 		if b.Bundle < 1 || b.Bundle > len(h.Before) {
 			return wrong("the index: %s came in bundle %d, and there were %d", b.Version, b.Bundle, len(h.Before))
 		}
+	}
+	for _, text := range h.Index.Decisions {
+		d, err := ledger.ParseDecision([]byte(text))
+		if err != nil {
+			return fmt.Errorf("the index: %w", err)
+		}
+		h.Decisions = append(h.Decisions, d)
 	}
 	return nil
 }

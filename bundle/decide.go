@@ -32,11 +32,7 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 	for _, d := range made {
 		known[nameOf(d)] = true
 	}
-	for _, text := range x.Index.Decisions {
-		d, err := ledger.ParseDecision([]byte(text))
-		if err != nil {
-			return nil, err
-		}
+	for _, d := range x.Decisions {
 		if known[nameOf(d)] || !d.Until.IsZero() && d.Until.Before(time.Now()) {
 			continue
 		}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -25,10 +24,9 @@ import (
 type Registry struct {
 	*Head
 
-	held      map[modproxy.ModuleVersion]*held
-	lists     map[modproxy.Module]*modproxy.Versions
-	sights    map[modproxy.Module]modproxy.Sight // by folded module
-	decisions []modproxy.Decision
+	held   map[modproxy.ModuleVersion]*held
+	lists  map[modproxy.Module]*modproxy.Versions
+	sights map[modproxy.Module]modproxy.Sight // by folded module
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -85,13 +83,6 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 		}
 		list.Time = time.Now()
 		r.lists[m] = list
-	}
-	for _, text := range b.Index.Decisions {
-		d, err := ledger.ParseDecision([]byte(text))
-		if err != nil {
-			return nil, err
-		}
-		r.decisions = append(r.decisions, d)
 	}
 	return r, nil
 }
@@ -178,8 +169,8 @@ func (r *Registry) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy
 
 // Decisions returns the decisions in the bundle from a position on, and the position behind them.
 func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
-	n := int64(len(r.decisions))
-	return r.decisions[min(from, n):], n, nil
+	n := int64(len(r.Head.Decisions))
+	return r.Head.Decisions[min(from, n):], n, nil
 }
 
 // Sight returns when the other side has seen the versions of a module.

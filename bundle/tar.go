@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 const (
@@ -152,13 +153,8 @@ type Writer struct {
 	next  int // package
 }
 
-// A Signer signs manifests. It is a ledger.
-type Signer interface {
-	SignBundle(text []byte) ([]byte, error)
-}
-
-// NewWriter prepares a bundle with an index. m is the manifest but for what it says of the index.
-func NewWriter(signer Signer, m Manifest, index *Index) (*Writer, error) {
+// NewWriter prepares a bundle with an index, which the key of a ledger signs. m is the manifest but for what it says of the index.
+func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	text, err := encode(index)
 	if err == nil && len(text) > maxIndex {
 		err = wrong("an index of %d bytes, more than the %d that a bundle may have: export less at once", len(text), maxIndex)
@@ -172,7 +168,7 @@ func NewWriter(signer Signer, m Manifest, index *Index) (*Writer, error) {
 		return nil, err
 	}
 	manifest = append([]byte(header), manifest...)
-	signed, err := signer.SignBundle(manifest)
+	signed, err := log.SignBundle(manifest)
 	if err == nil && len(signed) > maxManifest {
 		err = wrong("a chain of %d bundles is too long: begin another", len(m.Before))
 	}
