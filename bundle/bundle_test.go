@@ -115,10 +115,10 @@ func TestChain(t *testing.T) {
 	b.wantTake(a, three, "kept absent")
 	b.wantTake(a, two, "added kept")
 
-	// What continues bundle 2 in another way is older than bundle 3, and what continues another bundle 3 is a fork.
+	// What continues bundle 2 in another way is another bundle 3, and what continues another bundle 3 is a fork.
 	a.keep(network.At("4.0.0"), "four")
 	other := a.export(a.head(two))
-	if _, err := b.take(a, other); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "it is older than bundle 3 ("+h.ID.String()) {
+	if _, err := b.take(a, other); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), ": another bundle 3 ("+h.ID.String()) {
 		t.Errorf("another bundle 3: %v", err)
 	}
 	fork := a.export(a.head(other))

@@ -193,10 +193,13 @@ func (x *imports) admit(ctx context.Context) error {
 		return fmt.Errorf("%w: bundle %d (%s): "+format, append([]any{modproxy.ErrDenied, h.Sequence(), h.ID}, args...)...)
 	}
 	switch {
-	case last.Sequence >= h.Sequence():
+	case last.Sequence == h.Sequence():
+		return deny("another bundle %d (%s) of its chain was imported on %s: to have what only this one brings, export --since that one",
+			last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
+	case last.Sequence > h.Sequence():
 		return deny("it is older than bundle %d (%s) of its chain, which was imported on %s", last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
 	case last.Sequence > 0 && h.Before[last.Sequence-1] != last.ID:
-		return deny("it does not continue bundle %d (%s), which was imported: the chain has forked", last.Sequence, last.ID)
+		return deny("it does not continue bundle %d (%s), which was imported: the chain has forked; export --since that one", last.Sequence, last.ID)
 	case last.Sequence+1 < h.Sequence():
 		return deny("bundle %d (%s) is missing: import that first", last.Sequence+1, h.Before[last.Sequence])
 	case last.Sequence > 0:
@@ -206,7 +209,7 @@ func (x *imports) admit(ctx context.Context) error {
 	case newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
 		return deny("the ledger that it is of has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
 	case newest.Tree.N > h.Tree && !x.NewChain:
-		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s: --new-chain takes it all the same",
+		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s, or has less of it: --new-chain takes it all the same",
 			newest.Sequence, newest.ID, newest.Time.UTC().Format(time.DateOnly))
 	}
 	return nil
