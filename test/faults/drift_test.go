@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,8 +92,12 @@ func TestVersionsThatVanish(t *testing.T) {
 		for _, v := range vanishings {
 			list := r.ask("GET", modulePath(v.name)+"/versions")
 			for _, version := range append([]string{"1.0.0", "1.1.0"}, v.new...) {
-				if list.Status != http.StatusOK || bytes.Count(list.Body, fmt.Appendf(nil, "%q", version)) != 1 {
-					t.Errorf("%s, who %s: %s is not listed: %v %s", when, v.name, version, list, list.Body)
+				times := 1
+				if when == "offline" && slices.Contains(v.new, version) {
+					times = 0 // its package is not kept
+				}
+				if n := bytes.Count(list.Body, fmt.Appendf(nil, "%q", version)); list.Status != http.StatusOK || n != times {
+					t.Errorf("%s, who %s: %s is listed %d times, want %d: %v %s", when, v.name, version, n, times, list, list.Body)
 				}
 			}
 			for _, part := range absurd {
