@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,8 +62,10 @@ func addConfigFlags(root *cobra.Command) {
 	}
 }
 
-// configFile returns the configuration file that was given by flag, or an empty string.
-func (env *environment) configFile() string { return env.flags.Lookup("config").Value.String() }
+// configFile returns the configuration file that the flag names, or else the variable, or an empty string.
+func (env *environment) configFile() string {
+	return cmp.Or(env.flags.Lookup("config").Value.String(), env.variable("MODPROXY_CONFIG"))
+}
 
 // keyFlags returns the flags of keys that were given.
 func (env *environment) keyFlags() (given []config.Flag) {
