@@ -42,7 +42,10 @@ With --since, only what BUNDLE and those before it do not have is exported; whoe
 imports the new one needs those first. Of BUNDLE only the beginning is read, the
 manifest and the index.
 
---list prints what is in a bundle. It checks all of it, and changes nothing.
+--list prints what is in a bundle. It checks all of it, by bundle.keys or --key, also
+where the bundle was made, and changes nothing.
+
+A FILE that is there is replaced. Without --since a bundle begins a chain.
 
 Exit code 1 means that something that ADDRESS, --closure or --lock names is not in the
 bundle.`,

@@ -24,9 +24,9 @@ since is not listed. --list prints it for the connected side:
 Read the list before: whoever may ask for a module can put it there.
 
 A client does not say which versions its constraint allows. Where it was told which
-ones are kept and took none, the version that it wants is not known: the list has the
-module alone, which stands for its newest version. What only looks which versions
-there are, as Renovate does, seems to want one, too.
+ones are kept and took none within three seconds, the version that it wants is not
+known: the list has the module alone, which stands for its newest version. What only
+looks which versions there are, as Renovate does, seems to want one, too.
 
 MODULE is a module address; without its hostname, one of the first upstream.`,
 		Args: arguments(0, 1),
@@ -82,7 +82,7 @@ func missingText(m admin.Missing) string {
 func missingLine(m admin.Missing) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
-		line = "# Which version is wanted is not known; " + printable(strings.Join(m.Listed, ", ")) + " is kept.\n" + line
+		line = "# Which version is wanted is not known; kept: " + printable(strings.Join(m.Listed, ", ")) + ".\n" + line
 	}
 	return line
 }

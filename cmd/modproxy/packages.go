@@ -252,7 +252,7 @@ func refreshedText(m admin.Refreshed) string {
 		parts = append(parts, "gone: "+firstNames(gone))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, fmt.Sprintf("unchanged, %d versions", m.Versions))
+		parts = append(parts, "unchanged, "+count(m.Versions, "version"))
 	}
 	return m.Module + ": " + strings.Join(parts, "; ") + "\n"
 }
