@@ -63,6 +63,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	known := *c
+	known.Offline, known.Data = true, ""
 	for _, host := range b.Registry.Hosts() { // which need not be asked
 		if !c.HasUpstream(host) {
 			known.Upstreams = append(slices.Clip(known.Upstreams), config.Upstream{Host: host})
