@@ -49,7 +49,20 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 		}
 		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(of.Version, f.Constraint), "@")
 	}
-	m.note(f.Kind == closure.Bypass, n)
+	m.note(f.Kind == closure.Bypass && !m.strays(f), n)
+}
+
+// strays reports whether what f is about is a module of a registry that the proxy does not ask, so that nobody gets it here. A
+// source without a hostname is of another registry for each client: that of one of them is enough.
+func (m *mirrorRun) strays(f closure.Found) bool {
+	if _, _, ok := closure.Registry(f.Source, closure.Hosts[f.Client]); f.Dynamic || !ok {
+		return false
+	}
+	return !slices.ContainsFunc(m.Starts, func(s closure.Start) bool {
+		other, _, _ := closure.Registry(f.Source, closure.Hosts[s.Client])
+		_, err := m.server.Routing.Upstream(other)
+		return err == nil
+	})
 }
 
 // lacks reports whether what f is about can be fetched, and is not kept.

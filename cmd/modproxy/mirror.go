@@ -48,8 +48,9 @@ else. It must be what the file says.
 CONSTRAINT, selects, and --since those that are listed since a date.
 
 What a configuration calls past modproxy, such as git::https://…, is named with its
-file and line, and with --strict is an error. --check fetches nothing. It prints what
-is not kept, as lines for -f.
+file and line, and with --strict is an error. A call of a registry that is not among
+upstreams always is. --check fetches nothing. It prints what is not kept, as lines
+for -f.
 
 --to-dir also writes the packages into a directory, as files that any web server can
 serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
