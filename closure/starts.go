@@ -2,7 +2,6 @@ package closure
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -35,14 +34,17 @@ func (r Roots) Named(calls ...Call) (starts []Start) {
 }
 
 // Starts returns what the configurations call, with the names of files from where those of the directories begin. What is
-// wrong there may be only a part of it: the rest is read all the same.
+// wrong may be a part of a directory, or all of it: the rest is read all the same. Its error is that of the context.
 func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong []Problem, err error) {
 	for _, dir := range roots.Dirs {
 		from := filepath.ToSlash(dir)
 		for _, client := range roots.readers() {
 			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Vars: roots.Vars}, roots.VarFiles...)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", dir, err)
+			switch {
+			case ctx.Err() != nil:
+				return nil, nil, context.Cause(ctx)
+			case err != nil:
+				c = &Configuration{Problems: []Problem{{Pos{File: "."}, err.Error()}}}
 			}
 			for _, p := range c.Problems {
 				if p.File = path.Join(from, p.File); !slices.Contains(wrong, p) {
