@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +77,11 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	if problems += done.Problems; err != nil {
 		problems++
 	}
-	a.log.Info("mirrored", zap.String("mirror", m.Name()),
+	level := zap.InfoLevel
+	if problems > 0 {
+		level = zap.WarnLevel
+	}
+	a.log.Log(level, "mirrored", zap.String("mirror", m.Name()),
 		zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
 		zap.Int("kept", done.Kept), zap.Int("bypassed", done.Bypasses), zap.Int("problems", problems),
 		zap.Float64("seconds", time.Since(began).Seconds()), zap.Error(err))
@@ -102,14 +107,51 @@ func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wro
 	case m.Lock != "":
 		in.Locked, err = ReadLock(m.Lock)
 	default:
-		var text []byte
 		var calls []closure.Call
-		if text, err = durable.ReadRegular(m.List, MaxList); err == nil {
-			calls, err = ParseList(m.List, string(text), a.config.DefaultHost())
-		}
+		calls, err = listOf(a.config, m)
 		in.Starts = roots.Named(calls...)
 	}
 	return in, wrong, err
+}
+
+// listOf reads the list of a mirror.
+func listOf(c *config.Config, m config.Mirror) ([]closure.Call, error) {
+	text, err := durable.ReadRegular(m.List, MaxList)
+	if err != nil {
+		return nil, err
+	}
+	return ParseList(m.List, string(text), c.DefaultHost())
+}
+
+// CheckMirrors returns an error that names each directory, list and lock file of the mirrors that cannot be read, or nil.
+// Offline nothing is mirrored. Its error is a [config.Error].
+func CheckMirrors(c *config.Config) error {
+	if c.Offline {
+		return nil
+	}
+	var wrong config.Error
+	for i, m := range c.Mirror {
+		var err error
+		at := fmt.Sprintf("mirror[%d].", i)
+		switch {
+		case m.Dir != "":
+			at += "dir"
+			_, err = os.ReadDir(m.Dir)
+		case m.Lock != "":
+			at += "lock"
+			_, err = ReadLock(m.Lock)
+		default:
+			at += "list"
+			_, err = listOf(c, m)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", c.Source(at), at, err))
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
 }
 
 // problem returns what the mirrors were not complete for the last time, or nil.

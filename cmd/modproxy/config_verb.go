@@ -38,8 +38,8 @@ output is itself a configuration file.`,
 		Use:   "check",
 		Short: "Check the configuration",
 		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
-with rules of the policy and with locks, and print everything that is wrong with it.
-Nothing is connected to.`,
+with rules of the policy and with locks, and what is to be mirrored, and print
+everything that is wrong with it. Nothing is connected to.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.load()
 			if err != nil {
@@ -49,6 +49,9 @@ Nothing is connected to.`,
 				return err
 			}
 			if err := app.CheckKeys(c); err != nil {
+				return err
+			}
+			if err := app.CheckMirrors(c); err != nil {
 				return err
 			}
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
