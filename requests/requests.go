@@ -37,16 +37,18 @@ type Request struct {
 
 // Log remembers requests of one kind. It is safe for concurrent use; several processes may share the records.
 //
-// Versions of which there are too many at a time are passed over, and remembered when they are asked for again. Of
-// those that are recorded, the ones that were asked for longest ago go first.
+// Versions of which there are too many at a time are passed over, which Observe is told, and remembered when they are
+// asked for again. Of those that are recorded, the ones that were asked for longest ago go first.
 type Log struct {
 	Records store.Records
 	Kind    store.Kind
-	// Observe, if not nil, is told when requests could not be recorded. They are kept, and recorded later.
+	// Observe, if not nil, is told when requests could not be recorded, and are recorded later, and of the first one that is
+	// passed over.
 	Observe func(error)
 
 	mu       sync.Mutex
 	fresh    map[modproxy.ModuleVersion]Request // not recorded yet, by folded version
+	over     bool                               // some were passed over since none waited
 	recorded int                                // how many records there are, about
 	counted  bool
 }
@@ -54,7 +56,7 @@ type Log struct {
 const (
 	maxAskers   = 16
 	maxAsker    = 256             // bytes of one
-	maxFresh    = 256             // versions that wait to be recorded
+	maxFresh    = 1024            // versions that wait to be recorded
 	maxRequests = 10_000          // versions that are recorded
 	trimmed     = maxRequests / 8 // how many go when there are too many
 	writeEvery  = time.Second
@@ -76,6 +78,14 @@ func (l *Log) see(v modproxy.ModuleVersion, asker modproxy.Asker, refused string
 
 // remember has requests for a version recorded, later.
 func (l *Log) remember(key modproxy.ModuleVersion, r Request) {
+	if !l.hold(key, r) && l.Observe != nil {
+		l.Observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
+			maxFresh, r.ModuleVersion))
+	}
+}
+
+// hold reports whether r waits to be recorded now, or another one was passed over before it.
+func (l *Log) hold(key modproxy.ModuleVersion, r Request) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, known := l.fresh[key]
@@ -83,11 +93,14 @@ func (l *Log) remember(key modproxy.ModuleVersion, r Request) {
 	case known:
 		r = was.with(r)
 	case len(l.fresh) >= maxFresh:
-		return
+		told := l.over
+		l.over = true
+		return told
 	case l.fresh == nil:
 		l.fresh = map[modproxy.ModuleVersion]Request{}
 	}
 	l.fresh[key] = r
+	return true
 }
 
 // with returns r and other requests for the same version as one.
@@ -158,6 +171,7 @@ func (l *Log) take(most int) map[modproxy.ModuleVersion]Request {
 		some[key] = request
 		delete(l.fresh, key)
 	}
+	l.over = l.over && len(l.fresh) > 0
 	return some
 }
 

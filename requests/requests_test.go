@@ -89,7 +89,7 @@ func TestRequestsFail(t *testing.T) {
 		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: no disk") {
 			t.Error(err)
 		}
-		for i := range 1000 { // and no more is kept than a second may have
+		for i := range 2000 { // and no more is kept than a burst may have
 			r.See(vpc.At(fmt.Sprintf("2.0.%d", i)), asker("a"))
 		}
 		r.See(vpc.At("1.0.0"), asker("b"))
@@ -97,11 +97,33 @@ func TestRequestsFail(t *testing.T) {
 	m.Fail(nil)
 	write(t, r)
 	list := requested(t, r)
-	if len(list) != 256 || list[0].Count != 4 || len(list[0].Askers) != 2 {
+	if len(list) != 1024 || list[0].Count != 4 || len(list[0].Askers) != 2 {
 		t.Errorf("%d recorded, the first %+v", len(list), list[0])
 	}
 	write(t, r)
 	equal(t, "written twice", requested(t, r)[0].Count, 4)
+}
+
+// Those of which there are too many are passed over, which is told once until all that waits is recorded.
+func TestRequestsTooMany(t *testing.T) {
+	var told []string
+	r := &requests.Log{
+		Kind: requests.Missing, Records: new(storetest.Memory).Records(), Observe: func(err error) { told = append(told, err.Error()) },
+	}
+	see := func(n int) {
+		for i := range n {
+			r.See(vpc.At(fmt.Sprintf("%d.0.0", i)), asker("a"))
+		}
+	}
+	see(1024)
+	equal(t, "told of 1024", len(told), 0)
+	see(1500)
+	equal(t, "told", strings.Join(told, "\n"), "more than 1024 versions wait to be recorded: registry.example.com/acme/vpc/aws 1024.0.0 "+
+		"and others are passed over until they are asked for again")
+	write(t, r)
+	equal(t, "recorded", len(requested(t, r)), 1024)
+	see(1500)
+	equal(t, "told again", len(told), 2)
 }
 
 // failing are records that cannot be changed, and what happens meanwhile.
@@ -135,7 +157,7 @@ func TestRequestsFailForLong(t *testing.T) {
 	for range 20 {
 		write(t, r)
 	}
-	if got := len(requested(t, r)); n < 5000 || got != 256 {
+	if got := len(requested(t, r)); n < 10_000 || got != 1024 {
 		t.Errorf("%d of %d versions were kept", got, n)
 	}
 }
