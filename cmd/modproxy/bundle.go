@@ -45,7 +45,8 @@ manifest and the index.
 --list prints what is in a bundle. It checks all of it, by bundle.keys or --key, also
 where the bundle was made, and changes nothing.
 
-A FILE that is there is replaced. Without --since a bundle begins a chain.
+A FILE that is there is not replaced: it may be the BUNDLE of the next. Without --since
+a bundle begins a chain.
 
 Exit code 1 means that something that ADDRESS, --closure or --lock names is not in the
 bundle.`,
@@ -61,6 +62,9 @@ bundle.`,
 				return misuse{errors.New("--closure goes with DIR, or ADDRESS, before the FILE")}
 			case !closure && f.given():
 				return misuse{errors.New("--client, --var and --var-file go with --closure")}
+			}
+			if err := fitsBundle(file); err != nil {
+				return err
 			}
 			in, failed, err := env.toExport(cmd.Context(), selection, closure, f)
 			if err != nil {
@@ -88,6 +92,14 @@ bundle.`,
 	cmd.Flags().BoolVar(&list, "list", false, "print what is in a bundle")
 	addKeys(cmd, &keys)
 	return cmd
+}
+
+// fitsBundle returns why no bundle can be written to a file, or nil.
+func fitsBundle(file string) error {
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && file != "-" {
+		return hint.With(fmt.Errorf("%s is there, and --since may need it", file), "name another file, or remove it")
+	}
+	return nil
 }
 
 // toExport reads what the command line selects. What is wrong with a configuration may be only a part of it.
