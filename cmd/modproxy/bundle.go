@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -98,6 +100,9 @@ bundle.`,
 func fitsBundle(file string) error {
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && file != "-" {
 		return hint.With(fmt.Errorf("%s is there, and --since may need it", file), "name another file, or remove it")
+	}
+	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
+		return misuse{fmt.Errorf("there is no directory %s: the last argument is the FILE that is written", filepath.Dir(file))}
 	}
 	return nil
 }
