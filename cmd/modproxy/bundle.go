@@ -44,8 +44,8 @@ With --since, only what BUNDLE and those before it do not have is exported; whoe
 imports the new one needs those first. Of BUNDLE only the beginning is read, the
 manifest and the index.
 
---list prints what is in a bundle. It checks all of it, by bundle.keys or --key, also
-where the bundle was made, and changes nothing.
+--list prints what is in a bundle. It checks all of it, by bundle.keys, --key or the key
+of the ledger here, and changes nothing.
 
 A FILE that is there is not replaced: it may be the BUNDLE of the next. Without --since
 a bundle begins a chain.
@@ -59,7 +59,7 @@ bundle.`,
 			case list && (closure || len(selection) > 0 || since != "" || len(f.locks) > 0):
 				return misuse{errors.New("--list takes a bundle and nothing else")}
 			case list:
-				return env.listBundle(file, keys)
+				return env.listBundle(cmd.Context(), file, keys)
 			case closure && len(selection) == 0:
 				return misuse{errors.New("--closure goes with DIR, or ADDRESS, before the FILE")}
 			case !closure && f.given():
@@ -247,13 +247,16 @@ func itemsText(items []bundle.Item) string {
 }
 
 // listBundle checks a bundle, and prints what is in it.
-func (env *environment) listBundle(name string, keys []string) error {
+func (env *environment) listBundle(ctx context.Context, name string, keys []string) error {
 	c, err := env.settings()
 	if err != nil {
 		return err
 	}
 	if c != nil {
 		keys = append(keys, c.Bundle.Keys...)
+	}
+	if own, err := ask(ctx, env, admin.LedgerKey, struct{}{}, nil); err == nil { // else there is none, and other keys may do
+		keys = append(keys, own)
 	}
 	trust, err := ledger.Verifiers(keys...)
 	if err != nil {
