@@ -9,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/modproxy/modproxy/internal/durable"
 )
@@ -42,6 +44,11 @@ func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFi
 			target, local := Local(from, call.Source)
 			if !local || call.Dynamic != "" {
 				c.Calls = append(c.Calls, call)
+				continue
+			}
+			if of, loops := loop(dir, target, call); loops {
+				text := fmt.Sprintf("module %.80q calls itself: %.200q is a link to %.200q", call.Name, target, of)
+				c.Problems = append(c.Problems, Problem{call.Pos, text})
 				continue
 			}
 			err, known := opened[target]
@@ -89,6 +96,22 @@ func onDisk(root string, dirs, varFiles []string) Tree {
 }
 
 func isModule(name string) bool { return ending(name, modulesEnd) >= 0 }
+
+// loop returns that of the directories that lead to a call which has its target in it by links, and is the target.
+func loop(root, target string, call Call) (string, bool) {
+	is, err := os.Stat(filepath.Join(root, filepath.FromSlash(target)))
+	if err != nil {
+		return "", false
+	}
+	for _, at := range append(slices.Clip(call.From), call.Pos) {
+		dir := path.Dir(at.File)
+		above := dir == "." && !strings.HasPrefix(target, "..") || strings.HasPrefix(target, dir+"/")
+		if of, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); err == nil && above && os.SameFile(is, of) {
+			return dir, true
+		}
+	}
+	return "", false
+}
 
 // canOpen returns why a directory that is called cannot be read.
 func canOpen(root, dir string) error {

@@ -1,6 +1,7 @@
 package closure_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +109,30 @@ problem main.tf:15: module "pipe": "../pipe": `,
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
+}
+
+// A directory that leads to itself by links is one problem, and is read once.
+func TestReadDirectoryLoop(t *testing.T) {
+	w, _, dir := fixture(t, `
+-- main/main.tf --
+module "a" { source = "./loop" }
+module "b" { source = "./inner" }
+module "c" { source = "acme/c/aws" }
+-- main/inner/main.tf --
+module "d" { source = "./up" }
+`)
+	if err := errors.Join(os.Symlink(".", filepath.Join(dir, "loop")), os.Symlink("..", filepath.Join(dir, "inner/up"))); err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: closure.Terraform})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, strings.Join(lines(c), "\n"), `
+main.tf:3 c: acme/c/aws ""
+problem main.tf:1: module "a" calls itself: "loop" is a link to "."
+problem inner/main.tf:1: module "d" calls itself: "inner/up" is a link to "."
+`)
 }
 
 // Values of variables come from the files that OpenTofu reads by itself, those that are given, and the command line, of which
