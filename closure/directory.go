@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
@@ -19,15 +20,30 @@ import (
 // wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
 // values of variables that OpenTofu reads by itself. Those of varFiles count more, and o.Vars most.
 //
-// Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be opened is a [Problem].
+// Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be read is a [Problem].
 func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
 	o.Dir, o.Tests = ".", true
 	dirs, opened := []string{"."}, map[string]error{}
-	for { // with those that are called
+	good := 1 // of dirs, which were read
+	for {     // with those that are called
 		c, err := r.Read(ctx, onDisk(dir, dirs, varFiles), o)
+		if errors.Is(err, modproxy.ErrInvalid) {
+			all := len(dirs)
+			dirs = append(dirs[:good:good], slices.DeleteFunc(slices.Clone(dirs[good:]), func(target string) bool {
+				alone := Options{Client: o.Client, Dir: target, Submodules: true} // for which it may be empty
+				if _, err := r.Read(ctx, onDisk(dir, []string{target}, nil), alone); errors.Is(err, modproxy.ErrInvalid) {
+					opened[target] = fmt.Errorf("%.200q: %w", target, err)
+				}
+				return opened[target] != nil
+			})...)
+			if len(dirs) < all {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
+		good = len(dirs)
 		for i, p := range c.Problems {
 			var file int
 			if n, _ := fmt.Sscanf(p.File, given+"%d/", &file); n == 1 && file < len(varFiles) {

@@ -135,6 +135,28 @@ problem inner/main.tf:1: module "d" calls itself: "inner/up" is a link to "."
 `)
 }
 
+// A directory that is called and cannot be read is a problem of the call, and the others are read.
+func TestReadDirectoryDeep(t *testing.T) {
+	w, _, dir := fixture(t, `
+-- main/main.tf --
+module "deep" { source = "../deep" }
+module "empty" { source = "../empty" }
+module "net" { source = "../net" }
+-- empty/README.md --
+-- net/main.tf --
+module "c" { source = "acme/c/aws" }
+-- deep/main.tf --
+`+strings.Repeat("a {\n", 100_000))
+	c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: closure.Terraform})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, strings.Join(lines(c), "\n"), `
+../net/main.tf:1 c: acme/c/aws "" from main.tf:3
+problem main.tf:1: module "deep": "../deep": invalid: its configuration is nested too deeply
+`)
+}
+
 // Values of variables come from the files that OpenTofu reads by itself, those that are given, and the command line, of which
 // the last counts.
 func TestReadDirectoryVariables(t *testing.T) {
