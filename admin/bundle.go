@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,10 +71,27 @@ type BundleHead struct {
 	Sequence int64           `json:"sequence"`
 	Packages int             `json:"packages"`
 	Versions int             `json:"versions"`
+	Warnings []string        `json:"warnings,omitempty"` // of what was imported and clients do not get here
 }
 
 func headOf(h *bundle.Head) BundleHead {
-	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Count()}
+	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Count(), nil}
+}
+
+// unserved returns why clients do not get here what a bundle has, in order.
+func (s *Server) unserved(h *bundle.Head) []string {
+	why := map[string]bool{}
+	for _, p := range h.Index.Packages {
+		for _, v := range p.Versions {
+			if _, err := s.Routing.Upstream(v.Module); err != nil {
+				why[err.Error()+": clients do not get what was imported of it"] = true
+			}
+			if _, made := v.Origin(); made != "" && s.Nested == nil {
+				why["rewrite.nested is off: clients do not get the nested sources that were imported"] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(why))
 }
 
 // exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
@@ -178,7 +197,9 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	for _, item := range items {
 		each(item)
 	}
-	return headOf(head), nil
+	out = headOf(head)
+	out.Warnings = s.unserved(head)
+	return out, nil
 }
 
 // A streamed request has a body that is not JSON; the rest of it is in the query.

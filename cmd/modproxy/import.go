@@ -62,6 +62,9 @@ Exit code 1 means that something was refused, or is not here any more.`,
 			if err != nil {
 				return err
 			}
+			for _, warning := range head.Warnings {
+				fmt.Fprintln(env.stderr, "warning: "+printable(warning))
+			}
 			return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
 		},
 	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"module": …, "version": …, "state": …, "reason": …}], …}`)
