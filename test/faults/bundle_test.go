@@ -5,7 +5,9 @@ package faults_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -56,28 +58,31 @@ func (r *proxy) interrupt(usual time.Duration, args ...string) (done bool) {
 	return cmd.Wait() == nil
 }
 
-// An export that is killed leaves the file that there was, or makes the whole new one.
+// An export that is killed leaves no file, or the whole one, and the next one makes it.
 func TestKillExport(t *testing.T) {
 	r, file, _ := bundled(t, 40)
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	again := r.path("again.bundle")
 	began := time.Now()
-	r.must("export", file)
+	r.must("export", again)
 	usual := time.Since(began)
-	other := []byte("what was there")
 	for round := range rounds(10, 100) {
-		if err := os.WriteFile(file, other, 0o600); err != nil {
+		if err := os.Remove(again); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		r.interrupt(usual, "export", file)
-		if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, other) && !bytes.Equal(is, want) {
+		r.interrupt(usual, "export", again)
+		if is, err := os.ReadFile(again); !errors.Is(err, fs.ErrNotExist) && !bytes.Equal(is, want) {
 			t.Fatalf("round %d: %d bytes, %v", round+1, len(is), err)
 		}
 	}
-	r.must("export", file)
-	if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, want) {
+	if err := os.Remove(again); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	r.must("export", again)
+	if is, err := os.ReadFile(again); err != nil || !bytes.Equal(is, want) {
 		t.Errorf("at the end %d bytes, and %d at first: %v", len(is), len(want), err)
 	}
 }
