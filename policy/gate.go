@@ -228,8 +228,8 @@ func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, by func(*sta
 	return err
 }
 
-// decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is what it has, if that is known better than the
-// ledger knows it.
+// decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is
+// what it has, if that is known better than the ledger knows it.
 func (g *Gate) decide(
 	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum,
 ) (Verdict, error) {
