@@ -18,6 +18,7 @@ check: ## gofmt, vet, staticcheck, govulncheck
 
 race: tools ## all tests, with the real clients, under the race detector
 	RIG_CLIENTS=both go test -race -timeout 20m ./...
+	go test -run '^TestHostile$$/^memory$$' ./closure # takes gigabytes under the race detector, and is left out there
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh

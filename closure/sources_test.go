@@ -49,8 +49,8 @@ func TestSources(t *testing.T) {
 		"tests/a.tf":               `module "no" { source = "https://no" }`,
 		"a.tftest.hcl":             `run "x" { module { source = "https://no" } }`,
 		"broken/main.tf":           `module "a" { source = "https://no" `,
-		"examples/called/main.tf":  `module "c" { source = "../shared" }`,
-		"examples/shared/main.tf":  `module "s" { source = "https://shared" }`,
+		"examples/called/main.tf":  `module "c" { source = "../shelf" }`,
+		"examples/shelf/main.tf":   `module "s" { source = "https://shelf" }`,
 		"examples/other/main.tf":   `module "no" { source = "https://no" }`,
 		"examples/wanted/main.tf":  `module "w" { source = "https://wanted" }`,
 		".github/main.tf":          `module "no" { source = "https://no" }`,
@@ -69,8 +69,8 @@ func TestSources(t *testing.T) {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %q %s %s", s.Place(), files[s.File][s.Start:s.End], strings.TrimSpace(s.Source), s.Dynamic)))
 	}
 	want := []string{
-		`examples/called/main.tf:1 "\"../shared\"" ../shared`,
-		`examples/shared/main.tf:1 "\"https://shared\"" https://shared`,
+		`examples/called/main.tf:1 "\"../shelf\"" ../shelf`,
+		`examples/shelf/main.tf:1 "\"https://shelf\"" https://shelf`,
 		`examples/wanted/main.tf:1 "\"https://wanted\"" https://wanted`,
 		`j.tf.json:1 "\"git::https://j\"" git::https://j`,
 		`j.tf.json:1 "\"https://${var.k}\""  refers to var.k, and has to be a literal`,

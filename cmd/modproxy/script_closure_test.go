@@ -187,9 +187,9 @@ func (g *generator) version(format string) string {
 func (g *generator) config(at string) {
 	g.write(at+"/main.tf", "")
 	g.write(at+"/local/a/main.tf", "")
-	g.write(path.Join(at, "../../shared", path.Base(at), "main.tf"), "")
+	g.write(path.Join(at, "../../common", path.Base(at), "main.tf"), "")
 	for call := range 1 + g.IntN(6) {
-		g.call(at, []string{".", ".", "local/a", "../../shared/" + path.Base(at)}, 0, call)
+		g.call(at, []string{".", ".", "local/a", "../../common/" + path.Base(at)}, 0, call)
 	}
 	switch g.IntN(3) {
 	case 0:

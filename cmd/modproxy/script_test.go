@@ -43,7 +43,8 @@
 // $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
 // that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
-// configuration. [namespaces] says whether a script can make a network namespace.
+// configuration. [namespaces] says whether a script can make a network namespace,
+// and [nginx] whether it can run nginx.
 // $CLIENT is the client's program, $MODPROXY modproxy, and
 // $PLATFORM this machine's, as in linux/amd64.
 package main_test
@@ -156,8 +157,11 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			if cond == "tofu" || cond == "terraform" {
 				return cond == name, nil
 			}
-			if cond == "namespaces" {
-				return namespaces(t)
+			switch cond {
+			case "namespaces":
+				return available(t, "unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up")
+			case "nginx":
+				return available(t, "nginx", "-v")
 			}
 			return false, fmt.Errorf("no condition %q", cond)
 		},
@@ -185,14 +189,15 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 	})
 }
 
-// namespaces reports whether a script can run a program in a network of its own.
-func namespaces(t *testing.T) (bool, error) {
-	out, err := exec.Command("unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up").CombinedOutput()
+// available reports whether a script can have what a program shows to be there. Where tests must not be left out, it is
+// an error that it is not.
+func available(t *testing.T, program string, args ...string) (bool, error) {
+	out, err := exec.Command(program, args...).CombinedOutput()
 	if err != nil && rig.Required() {
-		return false, fmt.Errorf("a network namespace: %w: %s", err, out)
+		return false, fmt.Errorf("%s: %w: %s", program, err, out)
 	}
 	if err != nil {
-		t.Logf("NOT RUN in a network namespace: %v: %s", err, out)
+		t.Logf("NOT RUN: %s: %v: %s", program, err, out)
 	}
 	return err == nil, nil
 }
