@@ -86,7 +86,7 @@ func (b *bench) find() error {
 			b.nginxProgram = look("nginx", "nginx-light")
 		}
 	}
-	if slices.Contains(b.parts, "hot") {
+	if slices.Contains(b.parts, "hot") || slices.Contains(b.parts, "gate") {
 		b.wrkProgram = look("wrk", "wrk")
 	}
 	if slices.Contains(b.parts, "client") || slices.Contains(b.parts, "mirror") {

@@ -15,7 +15,6 @@ import (
 // The servers on the hot path.
 const (
 	serverProxy  = "modproxy"
-	serverGated  = "modproxy with 10 rules"
 	serverCache  = "nginx proxy_cache"
 	serverDisk   = "nginx from disk"
 	serverMemory = "net/http from memory"
@@ -55,10 +54,6 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	gated, err := b.startGated(ctx, modules)
-	if err != nil {
-		return err
-	}
 	n, err := b.startNginx(ctx, answers)
 	if err != nil {
 		return err
@@ -70,18 +65,11 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	defer memory.Close()
 	servers := []server{
 		{serverProxy, b.proxyURL, func() []int { return family(b.proxy.ID()) }},
-		gated,
 		{serverCache, n.cached, func() []int { return family(n.ID()) }},
 		{serverDisk, n.disk, func() []int { return family(n.ID()) }},
 		{serverMemory, memoryURL, func() []int { return []int{os.Getpid()} }},
 	}
-	targets := []*target{
-		{name: "versions", path: listed.path("versions"), coding: "identity"},
-		{name: "versions, gzip", path: listed.path("versions"), coding: "gzip"}, // as the clients want it
-		{name: "download", path: small.path("download"), coding: "gzip"},
-		{name: "small package", path: small.path("package"), coding: "identity"},
-		{name: "large package", path: large.path("package"), coding: "identity"},
-	}
+	targets := targets()
 	b.up.reset()
 	for _, t := range targets {
 		if err := t.prepare(ctx, servers); err != nil {
@@ -101,6 +89,17 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	}
 	r.addHot(b, targets)
 	return nil
+}
+
+// targets returns what is asked for.
+func targets() []*target {
+	return []*target{
+		{name: "versions", path: listed.path("versions"), coding: "identity"},
+		{name: "versions, gzip", path: listed.path("versions"), coding: "gzip"}, // as the clients want it
+		{name: "download", path: small.path("download"), coding: "gzip"},
+		{name: "small package", path: small.path("package"), coding: "identity"},
+		{name: "large package", path: large.path("package"), coding: "identity"},
+	}
 }
 
 // prepare holds the servers to the same answer.
@@ -130,19 +129,27 @@ func (b *bench) measureTarget(ctx context.Context, t *target) error {
 			if m.name == serverProxy {
 				resetPeak(pid)
 			}
-			before := cpu(m.pids()...)
-			a, err := b.wrk(ctx, m.url+t.path, t.coding, b.duration)
-			if err != nil {
+			if err := m.turn(ctx, b, t, b.duration); err != nil {
 				return err
 			}
-			m.turns = append(m.turns, a)
-			m.cpu = append(m.cpu, (cpu(m.pids()...)-before)/time.Duration(a.requests))
 			if m.name == serverProxy {
 				m.peak = max(m.peak, peak(pid))
 			}
-			b.say("%s, %s, %d of %d: %.0f/s", t.name, m.name, round+1, b.rounds, a.perSec)
+			b.say("%s, %s, %d of %d: %.0f/s", t.name, m.name, round+1, b.rounds, m.turns[round].perSec)
 		}
 	}
+	return nil
+}
+
+// turn asks m for t as fast as it answers.
+func (m *measured) turn(ctx context.Context, b *bench, t *target, d time.Duration) error {
+	before := cpu(m.pids()...)
+	a, err := b.wrk(ctx, m.url+t.path, t.coding, d)
+	if err != nil {
+		return err
+	}
+	m.turns = append(m.turns, a)
+	m.cpu = append(m.cpu, (cpu(m.pids()...)-before)/time.Duration(a.requests))
 	return nil
 }
 

@@ -16,10 +16,13 @@
 //
 // Bundle. The packages of a proxy are exported to a file, and imported elsewhere, beside a copy of the file.
 //
-// Hot path. wrk asks the warm proxy, another one that has ten rules, nginx with the
-// same bytes on disk, nginx as a cache before that (proxy_cache), and a net/http
-// handler that has them in memory, in turns. Every server must answer with the same bytes. A request of modproxy
-// and one of nginx write one line to a log each.
+// Hot path. wrk asks the warm proxy, nginx with the same bytes on disk, nginx as a
+// cache before that (proxy_cache), and a net/http handler that has them in memory, in
+// turns. Every server must answer with the same bytes. A request of modproxy and one
+// of nginx write one line to a log each.
+//
+// Gate. wrk asks a warm proxy, another one like it, and one that has ten rules, in many
+// short turns. Turn is compared with turn, and the interval says what may be chance.
 //
 // Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200
 // clients at once. Anything else fails the run.
@@ -88,7 +91,7 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "mirror", "bundle", "hot", "cost"}
+var parts = []string{"client", "mirror", "bundle", "hot", "gate", "cost"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
@@ -162,7 +165,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"cost", b.measureCost},
+		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"gate", b.measureGate}, {"cost", b.measureCost},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

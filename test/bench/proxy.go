@@ -27,33 +27,6 @@ func (b *bench) startProxy(ctx context.Context) error {
 	return err
 }
 
-// startGated starts another one, which has rules, and keeps all about modules. It runs until the end.
-func (b *bench) startGated(ctx context.Context, modules []module) (s server, err error) {
-	dir, err := os.MkdirTemp(b.data, "gated-")
-	if err != nil {
-		return s, err
-	}
-	p, err := b.runProxy(dir, rules())
-	if err != nil {
-		return s, err
-	}
-	b.servers = append(b.servers, p)
-	s = server{name: serverGated, pids: func() []int { return family(p.ID()) }}
-	if s.url, err = p.URL(ctx); err == nil {
-		_, err = b.copyAnswers(ctx, s.url, modules)
-	}
-	return s, err
-}
-
-// rules are ten, of which some are about what is asked for, and let it pass.
-func rules() string {
-	text := "policy:\n  default: deny\n  rules:\n  - allow: " + registryHost + "/acme/*/aws\n  - {deny: \"*/*/*/aws\", versions: \"> 1000\"}\n"
-	for i := range 8 {
-		text += fmt.Sprintf("  - deny: \"*/*-%d/*/*\"\n", i)
-	}
-	return text
-}
-
 // runProxy starts a modproxy with its files in dir, and with more configuration.
 func (b *bench) runProxy(dir, more string) (*rig.Process, error) {
 	config := fmt.Sprintf(`listen: 127.0.0.1:0

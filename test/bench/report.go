@@ -21,6 +21,7 @@ type report struct {
 	Bundle   *bundleReport   `json:"bundle,omitempty"`
 	Hot      []targetReport  `json:"hot,omitempty"`
 	Rounds   string          `json:"rounds,omitempty"`
+	Gate     []pairReport    `json:"gate,omitempty"`
 	Stampede *stampedeReport `json:"stampede,omitempty"`
 }
 
@@ -47,8 +48,6 @@ type targetReport struct {
 	Target  string         `json:"target"`
 	Bytes   int            `json:"bytes"`
 	Servers []serverReport `json:"servers"`
-	// Gated is the processor time of a request where there are rules, to that where there are none.
-	Gated float64 `json:"cpu_with_rules_to_without"`
 }
 
 type serverReport struct {
@@ -103,21 +102,17 @@ func (r *report) addHot(b *bench, targets []*target) {
 	r.Rounds = fmt.Sprintf("medians of %d turns of %v, wrk -t1 -c%d", b.rounds, b.duration, b.connections)
 	for _, t := range targets {
 		out := targetReport{Target: t.name, Bytes: t.bytes}
-		var cached, gated float64
+		var cached float64
 		for _, m := range t.servers {
 			s := serverReport{Server: m.name, CPU: median(m.cpu).Seconds(), Peak: m.peak}
 			s.PerSec = median(each(m.turns, func(a asked) float64 { return a.perSec }))
 			s.P50 = median(each(m.turns, func(a asked) time.Duration { return a.p50 })).Seconds()
 			s.P99 = median(each(m.turns, func(a asked) time.Duration { return a.p99 })).Seconds()
-			switch m.name {
-			case serverCache:
+			if m.name == serverCache {
 				cached = s.PerSec
-			case serverGated:
-				gated = s.CPU
 			}
 			out.Servers = append(out.Servers, s)
 		}
-		out.Gated = gated / out.Servers[0].CPU // the proxy is the first
 		for i := range out.Servers {
 			out.Servers[i].ToCache = out.Servers[i].PerSec / cached
 		}
@@ -163,6 +158,7 @@ func (r *report) writeText(w io.Writer) error {
 			target.writeText(t)
 		}
 	}
+	writeGate(t, r.Gate)
 	if s := r.Stampede; s != nil {
 		fmt.Fprintf(t, "\n%d clients at once for one new package: upstream was asked %s\n", s.Clients, counts(s.Upstream))
 	}
@@ -199,9 +195,6 @@ func (t *targetReport) writeText(w io.Writer) {
 		if s.Server == serverProxy {
 			note = missed(s.ToCache < 0.6)
 			memory = fmt.Sprintf("%.1f MB", float64(s.Peak)/1e6)
-		}
-		if s.Server == serverGated {
-			memory = fmt.Sprintf("cpu ×%.3f%s", t.Gated, missed(t.Gated > 1.03))
 		}
 		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f%s\t%s\t%s\t%s\t%s\n", name, s.Server, s.PerSec, s.ToCache, note,
 			inUnit(s.P50), inUnit(s.P99), inUnit(s.CPU), memory)
