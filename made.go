@@ -25,7 +25,10 @@ func (v ModuleVersion) Made(what string) ModuleVersion {
 // Origin returns the version that v was made of, and as what, see [ModuleVersion.Made]. Of any other version it is v itself,
 // and what is empty.
 func (v ModuleVersion) Origin() (of ModuleVersion, what string) {
-	release, metadata, _ := strings.Cut(v.Version, "+")
+	release, metadata, hasMetadata := strings.Cut(v.Version, "+")
+	if !hasMetadata {
+		return v, ""
+	}
 	before, what, made := strings.Cut("."+metadata, "."+madeMark)
 	if !made {
 		return v, ""

@@ -25,7 +25,7 @@ func ParseVersion(s string) (Version, error) {
 	if len(s) > maxVersion {
 		return bad()
 	}
-	var v Version
+	v := Version{segments: make([]int64, 0, 3)} // as most have
 	for rest, more := strings.TrimPrefix(s, "v"), true; more; {
 		after := strings.TrimLeftFunc(rest, isDigit)
 		segment, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 64)

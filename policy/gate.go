@@ -268,11 +268,15 @@ type judge struct {
 	sight    modproxy.Sight
 	errSight error
 	decided  *moduleDecisions
-	now      time.Time
+	now      time.Time // zero where it makes no difference
 }
 
 func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) judge {
-	return judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module), now: time.Now()}
+	j := judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module)}
+	if j.decided != noDecisions || j.needsAge() {
+		j.now = time.Now()
+	}
+	return j
 }
 
 // look asks for the sight of the module.
