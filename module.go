@@ -14,7 +14,7 @@ type Module struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
 	Name      string
-	System    string // the target system, for example aws
+	System    string // the target system, for example aws; empty in the address of a provider, see [Module.IsProvider]
 }
 
 // maxName is the longest namespace, name or system, in bytes.
@@ -46,8 +46,11 @@ func isName(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) && r != '_' })
 }
 
-// String returns the module address as a source argument has it.
+// String returns the address as a source argument has it.
 func (m Module) String() string {
+	if m.IsProvider() {
+		return m.Host + "/" + m.Namespace + "/" + m.Name
+	}
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }
 

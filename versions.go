@@ -8,7 +8,8 @@ import (
 
 // Versions is the answer to "which versions are there": a registry's document without what clients ignore. It is constant.
 type Versions struct {
-	// Document is the JSON document to serve: one module, at least one version, and every field that the registry sent.
+	// Document is the JSON document to serve: one module, at least one version, and every field that the registry sent; of a
+	// provider, what [ParseProviderVersions] says.
 	Document   []byte
 	Compressed []byte    // Document in gzip form
 	ETag       string    // a strong entity tag of Document, with its quotes
@@ -17,6 +18,8 @@ type Versions struct {
 	Time       time.Time // when the registry gave the answer
 	Hit        bool      // the answer was kept, and not asked for now
 	Stale      bool      // the answer is older than it should be: upstream is in trouble, or a refresh is under way
+
+	ofProvider bool // Document has the form of provider registries
 }
 
 // Listed is one version in a versions document.
@@ -31,7 +34,9 @@ type Listed struct {
 // counted. It takes about three times the document in memory, and 160 bytes for each version.
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
-func ParseVersions(document []byte) (*Versions, error) { return parseVersions(document, nil, nil) }
+func ParseVersions(document []byte) (*Versions, error) {
+	return parseVersions(document, false, nil, nil)
+}
 
 // With returns v with more entries listed. Entries of versions that v lists are left out. It does not change v.
 func (v *Versions) With(more []Listed) (*Versions, error) {
@@ -43,7 +48,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	if len(missing) == 0 {
 		return v, nil
 	}
-	merged, err := parseVersions(v.Document, missing, nil)
+	merged, err := parseVersions(v.Document, v.ofProvider, missing, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +93,7 @@ func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
 	case len(v.List):
 		return v, nil
 	}
-	some, err := parseVersions(v.Document, nil, func(l Listed) bool { return kept[l.Spelling] })
+	some, err := parseVersions(v.Document, v.ofProvider, nil, func(l Listed) bool { return kept[l.Spelling] })
 	if err != nil {
 		return nil, err
 	}

@@ -16,20 +16,25 @@ import (
 const maxListed = 100_000
 
 // parseVersions returns the document to serve for one of a registry, with the entries that keep wants, or all of them if
-// it is nil, and more. It copies the document without what clients ignore, and decodes one entry at a time: strangers write
+// it is nil, and more. It takes the documents of modules, and those that ParseProviderVersions has written. It copies the document without what clients ignore, and decodes one entry at a time: strangers write
 // documents, and many may be read at once.
-func parseVersions(document []byte, more []Listed, keep func(Listed) bool) (*Versions, error) {
+func parseVersions(document []byte, ofProvider bool, more []Listed, keep func(Listed) bool) (*Versions, error) {
 	if err := json.Unmarshal(document, &struct{}{}); err != nil { // which checks all of the syntax
 		return nil, shapeError("%w", err)
 	}
-	beforeModules, modules, afterModules, err := around(bytes.TrimSpace(document), "modules")
-	if err != nil {
-		return nil, err
+	object, begin, finish := bytes.TrimSpace(document), []byte(nil), []byte(nil)
+	if !ofProvider {
+		beforeModules, modules, afterModules, err := around(object, "modules")
+		if err != nil {
+			return nil, err
+		}
+		if modules == nil {
+			return nil, shapeError("it has no modules")
+		}
+		object = bytes.TrimSpace(modules[:end(modules)]) // the first one
+		begin, finish = append(bytes.Clone(beforeModules), '['), append([]byte{']'}, afterModules...)
 	}
-	if modules == nil {
-		return nil, shapeError("it has no modules")
-	}
-	before, versions, after, err := around(bytes.TrimSpace(modules[:end(modules)]), "versions") // of the first one
+	before, versions, after, err := around(object, "versions")
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +54,7 @@ func parseVersions(document []byte, more []Listed, keep func(Listed) bool) (*Ver
 		l.Entry = out.Bytes()[from:out.Len():out.Len()]
 		list = append(list, l)
 	}
-	out.Write(beforeModules)
-	out.WriteByte('[')
+	out.Write(begin)
 	out.Write(before)
 	out.WriteByte('[')
 	entries := 0
@@ -67,8 +71,7 @@ func parseVersions(document []byte, more []Listed, keep func(Listed) bool) (*Ver
 	}
 	out.WriteByte(']')
 	out.Write(after)
-	out.WriteByte(']')
-	out.Write(afterModules)
+	out.Write(finish)
 	switch {
 	case len(list) == 0 && entries > 0:
 		return nil, shapeError("none of its %d versions is one that a client can parse", entries)
@@ -81,6 +84,7 @@ func parseVersions(document []byte, more []Listed, keep func(Listed) bool) (*Ver
 		Compressed: compress(out.Bytes()),
 		ETag:       `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`,
 		List:       list,
+		ofProvider: ofProvider,
 		Dropped:    entries + len(more) - len(list),
 	}, nil
 }

@@ -43,7 +43,7 @@ func checkKey(t *testing.T, k module.Version) {
 
 func TestKey(t *testing.T) {
 	m := func(s string) modproxy.Module {
-		p := strings.Split(s, "/")
+		p := append(strings.Split(s, "/"), "") // a provider has three
 		return modproxy.Module{Host: p[0], Namespace: p[1], Name: p[2], System: p[3]}
 	}
 	for _, c := range [][4]string{
@@ -57,6 +57,8 @@ func TestKey(t *testing.T) {
 		{"xx--.a/a/b/c", "1.0.0", "xx--.xx--.a/a/b/c", "v1.0.0"},
 		{"a.b/aux/Com1/v1", "0.0.0", "a.b/aux~/Com1~/v1~", "v0.0.0"},
 		{"a.b/v2/v/v2a", "0.0.0", "a.b/v2~/v/v2a", "v0.0.0"},
+		{"a.b/hashicorp/aux", "1.2.3", "a.b/hashicorp/aux~", "v1.2.3"},
+		{"localhost:80/a/b", "1.0.0+modproxy.platform.linux-amd64", "xx--.localhost/_80/a/b", "v1.0.0-_+modproxy.platform.linux-amd64"},
 	} {
 		k, err := ledger.Key(m(c[0]).At(c[1]))
 		if err != nil || k.Path != c[2] || k.Version != c[3] {

@@ -29,7 +29,7 @@ var (
 )
 
 // Key returns the Go module path and version under which a version of a module is in a ledger:
-// host/namespace/name/system and v1.2.3. No two versions have the same key, and [ParseKey] is the inverse.
+// host/namespace/name/system, or host/namespace/type for a provider, and v1.2.3. No two versions have the same key, and [ParseKey] is the inverse.
 //
 //	registry.example.com:8443         registry.example.com/_8443/…   a port is an element of its own
 //	localhost, con.example, gopkg.in  xx--.localhost/…               a host that Go's rules refuse
@@ -41,7 +41,7 @@ var (
 // The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
 func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	version, err := modproxy.CanonicalVersion(v.Version)
-	if err := cmp.Or(v.Check(), err); err != nil {
+	if err := cmp.Or(v.CheckAddress(), err); err != nil {
 		return module.Version{}, err
 	}
 	if version != v.Version {
@@ -58,7 +58,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	if hasPort {
 		path = append(path, portMark+port)
 	}
-	for _, s := range []string{v.Namespace, v.Name, v.System} {
+	for _, s := range strings.Split(strings.TrimPrefix(v.Module.String(), v.Host+"/"), "/") {
 		if devices.MatchString(s) || majors.MatchString(s) {
 			s += oddName
 		}
@@ -74,12 +74,15 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 	parts := strings.Split(k.Path, "/")
 	v.Host = strings.TrimPrefix(parts[0], oddHost)
-	if len(parts) == 5 {
+	if len(parts) > 1 && strings.HasPrefix(parts[1], portMark) { // no name begins so
 		v.Host += ":" + strings.TrimPrefix(parts[1], portMark)
 		parts = parts[1:]
 	}
-	if len(parts) == 4 {
-		v.Namespace, v.Name, v.System = strings.TrimSuffix(parts[1], oddName), strings.TrimSuffix(parts[2], oddName), strings.TrimSuffix(parts[3], oddName)
+	if len(parts) == 3 || len(parts) == 4 {
+		v.Namespace, v.Name = strings.TrimSuffix(parts[1], oddName), strings.TrimSuffix(parts[2], oddName)
+		if len(parts) == 4 {
+			v.System = strings.TrimSuffix(parts[3], oddName)
+		}
 		v.Version = strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
 	}
 	if again, err := Key(v); err != nil || again != k {

@@ -1,0 +1,224 @@
+package modproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A provider is a Module without a System: host/namespace/type, with the type as its Name. Whatever deals with addresses
+// (rules, decisions, the ledger, sights, what is kept, bundles) deals with both, and so does a [Registry], of which the same
+// questions are asked:
+//
+//   - Versions lists the versions of the provider, with the protocols and platforms of each.
+//   - Package of a version is its release, which package release describes: the checksums of its packages for all
+//     platforms, their signature, and the keys that made it.
+//   - Package of a version [ModuleVersion.OfPlatform] is the zip archive for one platform, as the registry has it: its
+//     Digest is what provider registries call shasum and lock files zh, its Sum what lock files call h1.
+//   - Location only says whether that is kept, or begins to fetch it.
+
+// NewProvider returns the address of a provider in its one spelling, which is in lower case: the clients fold it
+// (terraform-registry-address provider.go). The hostname is as package hostname normalises it.
+func NewProvider(host, namespace, typ string) Module {
+	return Module{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
+}
+
+// IsProvider reports whether m is the address of a provider.
+func (m Module) IsProvider() bool { return m.System == "" }
+
+// CheckProvider returns an [ErrInvalid] if m is not the address of a provider in its one spelling. Letters beyond ASCII, which
+// the clients take, are not in it.
+func (m Module) CheckProvider() error {
+	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
+	switch {
+	case m.System != "":
+		return fmt.Errorf("%w: %.200q is the address of a module: that of a provider is host/namespace/type", ErrInvalid, m)
+	case !isProviderName(m.Namespace):
+		return fmt.Errorf("%w: provider namespace %.80q: "+name, ErrInvalid, m.Namespace)
+	case !isProviderName(m.Name):
+		return fmt.Errorf("%w: provider type %.80q: "+name, ErrInvalid, m.Name)
+	case strings.HasPrefix(m.Name, "terraform-"):
+		return fmt.Errorf("%w: provider type %.80q: no type begins with terraform-", ErrInvalid, m.Name)
+	}
+	return nil
+}
+
+// CheckAddress is Check for a module, and CheckProvider for a provider.
+func (m Module) CheckAddress() error {
+	if m.IsProvider() {
+		return m.CheckProvider()
+	}
+	return m.Check()
+}
+
+func isProviderName(s string) bool {
+	return isName(s) && s == strings.ToLower(s) && !strings.Contains(s, "--")
+}
+
+// Platform is what a provider's package runs on.
+type Platform struct {
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+}
+
+var platformPattern = regexp.MustCompile(`^([0-9a-z]{1,32})_([0-9a-z]{1,32})$`)
+
+// ParsePlatform reads what [Platform.String] returns. Its error is [ErrInvalid].
+func ParsePlatform(s string) (Platform, error) {
+	m := platformPattern.FindStringSubmatch(s)
+	if m == nil {
+		return Platform{}, fmt.Errorf("%w: platform %.80q: want an operating system and an architecture, as in linux_amd64", ErrInvalid, s)
+	}
+	return Platform{m[1], m[2]}, nil
+}
+
+// String returns the platform as lock files and mirrors have it: linux_amd64.
+func (p Platform) String() string { return p.OS + "_" + p.Arch }
+
+// platformMark begins what the package of a provider for one platform is kept as.
+const platformMark = "platform."
+
+// OfPlatform returns the version as which the package of a provider for one platform is kept, recorded and asked for. It is
+// made of v, see [ModuleVersion.Made], so that a verdict about v is one about all its packages.
+func (v ModuleVersion) OfPlatform(p Platform) ModuleVersion {
+	return v.Made(platformMark + p.OS + "-" + p.Arch)
+}
+
+// Platform is the inverse of OfPlatform. ok is false for every other version, of which of is v itself.
+func (v ModuleVersion) Platform() (of ModuleVersion, p Platform, ok bool) {
+	origin, what := v.Origin()
+	name, isPlatform := strings.CutPrefix(what, platformMark)
+	if !isPlatform || !v.IsProvider() {
+		return v, Platform{}, false
+	}
+	p, err := ParsePlatform(strings.Replace(name, "-", "_", 1))
+	if err != nil || origin.OfPlatform(p) != v {
+		return v, Platform{}, false
+	}
+	return origin, p, true
+}
+
+// Release is what a versions document says about one version of a provider.
+type Release struct {
+	Version   string     `json:"version"` // canonical
+	Protocols []string   `json:"protocols,omitempty"`
+	Platforms []Platform `json:"platforms,omitempty"`
+}
+
+const (
+	maxProtocols = 16
+	maxPlatforms = 128
+	maxWarnings  = 16
+	maxWarning   = 2 << 10 // bytes
+)
+
+// ParseProviderVersions reads the versions document of a provider registry
+// (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
+// clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
+// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), or would end them: numbers beyond
+// 64 bits make both clients panic.
+//
+// Errors: those of [ParseVersions].
+func ParseProviderVersions(document []byte) (*Versions, error) {
+	var read struct {
+		Versions []*struct {
+			Version   string          `json:"version"`
+			Protocols json.RawMessage `json:"protocols"`
+			Platforms json.RawMessage `json:"platforms"`
+		} `json:"versions"`
+		Warnings json.RawMessage `json:"warnings"`
+	}
+	if err := json.Unmarshal(document, &read); err != nil {
+		return nil, shapeError("%w", err)
+	}
+	if len(read.Versions) > maxListed {
+		return nil, shapeError("more than the %d versions that are allowed", maxListed)
+	}
+	out, seen := providerDocument{Versions: []json.RawMessage{}}, map[string]bool{}
+	for _, entry := range read.Versions {
+		if entry == nil {
+			continue
+		}
+		version, err := ParseVersion(entry.Version)
+		r := Release{Version: version.String()}
+		if err != nil || !version.isProviders(entry.Version) || seen[r.Version] {
+			continue
+		}
+		seen[r.Version] = true
+		_ = json.Unmarshal(entry.Protocols, &r.Protocols) // what is no list is left out: no client needs it
+		_ = json.Unmarshal(entry.Platforms, &r.Platforms)
+		r.Protocols = slices.DeleteFunc(r.Protocols, func(s string) bool { return s == "" || len(s) > 32 })
+		r.Platforms = slices.DeleteFunc(r.Platforms, func(p Platform) bool { return !platformPattern.MatchString(p.String()) })
+		if len(r.Protocols) > maxProtocols || len(r.Platforms) > maxPlatforms {
+			continue
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			return nil, shapeError("%w", err)
+		}
+		out.Versions = append(out.Versions, text)
+	}
+	var warnings []string
+	_ = json.Unmarshal(read.Warnings, &warnings) // clients fail where it is no list
+	for _, w := range warnings {
+		if w != "" && len(w) <= maxWarning && len(out.Warnings) < maxWarnings {
+			out.Warnings = append(out.Warnings, w)
+		}
+	}
+	if len(out.Versions) == 0 && len(read.Versions) > 0 {
+		return nil, shapeError("none of its %d versions is one that a client can parse", len(read.Versions))
+	}
+	v, err := out.parse()
+	if err == nil {
+		v.Dropped = len(read.Versions) - len(v.List)
+	}
+	return v, err
+}
+
+// isProviders reports whether v, which is spelled so, is a version to the clients where it is a provider's.
+func (v Version) isProviders(spelled string) bool {
+	return len(v.segments) == 3 && isDigit(rune(spelled[0])) && !strings.ContainsAny(spelled, "~_")
+}
+
+// providerDocument is a versions document of a provider as modproxy writes it.
+type providerDocument struct {
+	Versions []json.RawMessage `json:"versions"`
+	Warnings []string          `json:"warnings,omitempty"`
+}
+
+func (d providerDocument) parse() (*Versions, error) {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, shapeError("%w", err)
+	}
+	return parseVersions(text, true, nil, nil)
+}
+
+// Release returns what the entry of a version of a provider says.
+func (l Listed) Release() Release {
+	var r Release
+	_ = json.Unmarshal(l.Entry, &r) // it was written by ParseProviderVersions
+	r.Version = l.Version.String()
+	return r
+}
+
+// Warn returns v, which are versions of a provider, with one more warning, which clients print, unless it has that already. It
+// does not change v.
+func (v *Versions) Warn(text string) (*Versions, error) {
+	var d providerDocument
+	if err := json.Unmarshal(v.Document, &d); err != nil {
+		return nil, shapeError("%w", err)
+	}
+	if slices.Contains(d.Warnings, text) {
+		return v, nil
+	}
+	d.Warnings = append(d.Warnings, text)
+	warned, err := d.parse()
+	if err != nil {
+		return nil, err
+	}
+	warned.Dropped, warned.Time, warned.Hit, warned.Stale = v.Dropped, v.Time, v.Hit, v.Stale
+	return warned, nil
+}
