@@ -102,11 +102,13 @@ const (
 	mirrorTick  = time.Second // between two lines of progress
 )
 
+var errOffline = fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
+
 // mirror fetches what is wanted, as far as it can. What is kept is not fetched again, so a mirror that was ended goes on
 // where it was.
 func (s *Server) mirror(ctx context.Context, in Mirror, each func(MirrorLine)) (Mirrored, error) {
 	if s.Upstreams == nil {
-		return Mirrored{}, fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
+		return Mirrored{}, errOffline
 	}
 	ctx, registry := s.asOperator(ctx, s.Gate, in.Groups)
 	return s.follow(ctx, registry, in, false, each)

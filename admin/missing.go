@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
 // Missing is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
 type Missing struct {
-	Name
-	First  time.Time `json:"first"`
-	Last   time.Time `json:"last"`
-	Count  int       `json:"count"`            // how often it was asked for
-	Askers []string  `json:"askers,omitempty"` // the first ones
+	Asked
 	// Listed are the versions that are kept, if clients were told these and took none. Which one they wanted is not known.
 	Listed []string `json:"listed,omitempty"`
 }
@@ -30,7 +25,7 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 		return done, err
 	}
 	for _, r := range all {
-		m := Missing{Name: NameOf(r.ModuleVersion), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers}
+		m := Missing{Asked: Asked{NameOf(r.ModuleVersion), r.First, r.Last, r.Count, r.Askers}}
 		kept, err := s.Cache.Versions(ctx, r.Module)
 		_, gone := errors.AsType[*modproxy.NotKept](err)
 		switch {

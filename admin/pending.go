@@ -13,15 +13,20 @@ import (
 	"github.com/modproxy/modproxy/requests"
 )
 
+// Asked says how often clients asked in vain for a version, or without one for any of a module.
+type Asked struct {
+	Name
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	Count  int       `json:"count"`
+	Askers []string  `json:"askers,omitempty"` // the first ones
+}
+
 // Pending is a version that clients asked for and that waits for approval, with what is known of it.
 type Pending struct {
-	Name
-	First  time.Time       `json:"first"`
-	Last   time.Time       `json:"last"`
-	Count  int             `json:"count"`            // how often it was asked for
-	Askers []string        `json:"askers,omitempty"` // the first ones
-	Rule   string          `json:"rule"`             // where the rule stands that wants approval
-	Sum    modproxy.Sum    `json:"sum,omitempty"`    // empty if it was not fetched yet
+	Asked
+	Rule   string          `json:"rule"`          // where the rule stands that wants approval
+	Sum    modproxy.Sum    `json:"sum,omitempty"` // empty if it was not fetched yet
 	Source modproxy.Source `json:"source,omitzero"`
 	Size   int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
 	Brings *Brings         `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
@@ -37,7 +42,7 @@ func (s *Server) pending(ctx context.Context, in Name, each func(Pending)) (done
 // fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
 func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
 	if s.Upstreams == nil {
-		return done, fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
+		return done, errOffline
 	}
 	return done, s.eachPending(ctx, in, true, each)
 }
@@ -59,7 +64,7 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 		if verdict.Outcome != policy.Unapproved {
 			continue
 		}
-		p := Pending{Name: NameOf(v), First: r.First, Last: r.Last, Count: r.Count, Askers: r.Askers, Rule: verdict.Rule.Place}
+		p := Pending{Asked: Asked{NameOf(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
 		if fetch {
 			if err := s.bring(ctx, v); err != nil {
 				p.Error = err.Error()

@@ -75,7 +75,7 @@ func missingText(m admin.Missing) string {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
 		get = "modproxy mirror " + shellQuote(m.Module+"@CONSTRAINT")
 	}
-	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Count, m.First, m.Askers), get)
+	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Asked), get)
 }
 
 // missingLine is what is missing as "modproxy mirror -f" reads it.

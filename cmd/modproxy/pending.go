@@ -79,16 +79,16 @@ func pendingText(p admin.Pending) string {
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
 	}
 	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Module, p.Version, askedText(p.Count, p.First, p.Askers), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+		p.Module, p.Version, askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.
-func askedText(n int, first time.Time, askers []string) string {
-	asked := fmt.Sprintf("%s since %s", count(n, "time"), first.UTC().Format(time.RFC3339))
-	if len(askers) > 0 {
-		asked += ", by " + strings.Join(askers, ", ")
+func askedText(a admin.Asked) string {
+	text := fmt.Sprintf("%s since %s", count(a.Count, "time"), a.First.UTC().Format(time.RFC3339))
+	if len(a.Askers) > 0 {
+		text += ", by " + strings.Join(a.Askers, ", ")
 	}
-	return printable(asked)
+	return printable(text)
 }
 
 // bringsText is what a package brings besides its own files, one thing in a line.
