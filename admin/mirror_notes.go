@@ -93,20 +93,17 @@ func (m *mirrorRun) note(bypass bool, n MirrorNote) {
 func (m *mirrorRun) noted() (lines []MirrorLine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.notes {
+	for _, n := range slices.SortedFunc(maps.Values(m.notes), func(a, b *note) int {
+		return cmp.Or(slices.Compare(a.Chain, b.Chain), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Text, b.Text))
+	}) {
 		slices.Sort(n.Clients)
 		n.Clients = slices.Compact(n.Clients)
+		line := MirrorLine{Problem: &n.MirrorNote}
 		if n.bypass {
-			lines = append(lines, MirrorLine{Bypass: &n.MirrorNote})
-		} else {
-			lines = append(lines, MirrorLine{Problem: &n.MirrorNote})
+			line = MirrorLine{Bypass: &n.MirrorNote}
 		}
+		lines = append(lines, line)
 	}
-	about := func(l MirrorLine) *MirrorNote { return cmp.Or(l.Bypass, l.Problem) }
-	slices.SortFunc(lines, func(a, b MirrorLine) int {
-		x, y := about(a), about(b)
-		return cmp.Or(slices.Compare(x.Chain, y.Chain), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Text, y.Text))
-	})
 	return lines
 }
 
