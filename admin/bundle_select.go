@@ -23,7 +23,7 @@ func (s *Server) selected(
 ) ([]modproxy.ModuleVersion, error) {
 	sel := &selection{Server: s, refused: refused}
 	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
-		if _, err := sel.add(ctx, modproxy.Module{}, func(modproxy.Version) bool { return true }); err != nil {
+		if _, err := sel.add(ctx, modproxy.Module{}, modproxy.Constraint{}.Selects); err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +100,13 @@ func (s *selection) wanted(ctx context.Context, one Wanted) error {
 	if err != nil {
 		return err
 	}
-	var c modproxy.Constraint
+	var c modproxy.Constraint // which selects all
 	if one.Versions != "" {
 		if c, err = modproxy.ParseConstraint(one.Versions); err != nil {
 			return err
 		}
 	}
-	found, err := s.add(ctx, m, func(v modproxy.Version) bool { return one.Versions == "" || c.Selects(v) })
+	found, err := s.add(ctx, m, c.Selects)
 	if err == nil && !found {
 		s.refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
 	}
