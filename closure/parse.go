@@ -33,7 +33,6 @@ type parser struct {
 	of      map[string]bool // Variables
 	told    map[string]bool // calls, without those that lead to them
 	visits  int
-	found   bool // configuration
 }
 
 // parse reads a tree. A file may be cut behind maxFile bytes. It may end the process: only a child calls it.
@@ -60,14 +59,13 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 		if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
 			return nil, err
 		}
+	} else if !o.Submodules {
+		return nil, invalid("there is no configuration in %s", o.Dir)
 	}
 	if o.Submodules {
 		if err := p.submodules(); err != nil {
 			return nil, err
 		}
-	}
-	if !p.found && !o.Submodules {
-		return nil, invalid("there is no configuration in %s", o.Dir)
 	}
 	p.out.Variables = slices.Sorted(maps.Keys(p.of))
 	return &p.out, nil
@@ -112,7 +110,6 @@ func (p *parser) module(dir string) *module {
 // follow adds what the module in a directory calls, which was called in one way.
 func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos, stack []string) error {
 	m := p.module(dir)
-	p.found = true
 	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}}
 	for _, c := range m.calls {
 		if p.visits++; p.visits > maxCalls {
@@ -121,16 +118,16 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 		out := Call{Pos: c.Pos, Name: c.name}
 		out.Source, out.Version, out.Dynamic = p.address(s, c)
 		target, local := Local(dir, out.Source)
-		local = local && out.Dynamic == ""
+		local = local && out.Dynamic == "" && p.module(target) != nil
 		switch {
-		case local && p.module(target) != nil && slices.Contains(stack, target):
+		case local && slices.Contains(stack, target):
 			problem := Problem{c.Pos, fmt.Sprintf("module %.80q calls itself", c.name)}
 			if !slices.Contains(p.out.Problems, problem) {
 				p.out.Problems = append(p.out.Problems, problem)
 			}
-		case local && p.module(target) != nil && len(stack) > maxDepth:
+		case local && len(stack) > maxDepth:
 			return invalid("%s: more than %d directories call each other", c.Place(), maxDepth)
-		case local && p.module(target) != nil:
+		case local:
 			given := func(name string) (v value, ok bool) {
 				if a := c.args[name]; a != nil {
 					return s.eval(a.Expr), true

@@ -1,6 +1,7 @@
 package closure
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -25,16 +26,10 @@ func (p *parser) values() map[string]value {
 		}
 	}
 	rank := func(name string) int {
-		return slices.IndexFunc([]bool{
-			name == "terraform.tfvars", name == "terraform.tfvars.json", !strings.HasPrefix(name, given), true,
-		}, func(is bool) bool { return is })
+		inDir := !strings.HasPrefix(name, given)
+		return slices.Index([]bool{name == "terraform.tfvars", name == "terraform.tfvars.json", inDir, true}, true)
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		if ra, rb := rank(a), rank(b); ra != rb {
-			return ra - rb
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	all, in := map[string]value{}, &module{}
 	for _, name := range names {
 		body, ok := in.parse(name, p.files[name])

@@ -214,7 +214,7 @@ func (r *walk) versions(ctx context.Context, m modproxy.Module) (listed, error) 
 
 // bring has the package of a version kept.
 func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
-	return r.packages.get(f.Module.Module.Folded().At(f.Module.Version), func() (*modproxy.Package, error) {
+	return r.packages.get(f.Module.Folded().At(f.Module.Version), func() (*modproxy.Package, error) {
 		p, err := r.Registry.Package(ctx, f.Module)
 		if err != nil {
 			return nil, err

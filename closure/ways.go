@@ -45,7 +45,7 @@ func (w way) fits(args map[string]Arg) bool {
 
 // enter returns the node of the directory that f has, and has the calls in it followed if it is new.
 func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
-	at := place{t.client, f.Module.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
+	at := place{t.client, f.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
 	r.mu.Lock()
 	if r.places[at] == nil {
 		r.places[at] = &ways{}
@@ -62,25 +62,21 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	if len(here.all) == maxWays {
 		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
-	w := way{args: t.call.Args}
 	tree := Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
 	c, err := r.Reader.Read(ctx, tree, Options{Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		w.err = err
-	} else {
-		w.variables, w.node = c.Variables, &node{module: f.Module, chain: f.Chain}
-	}
-	here.all = append(here.all, w)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		here.all = append(here.all, way{args: t.call.Args, err: err})
 		return nil, err
 	}
+	w := way{c.Variables, t.call.Args, &node{module: f.Module, chain: f.Chain}, nil}
+	here.all = append(here.all, w)
 	for _, problem := range c.Problems {
 		r.tell(problem.Place(), Found{
 			Kind: Trouble, Client: t.client, Chain: append(slices.Clip(f.Chain), Step{f.Module, problem.Pos}), Module: f.Module,
-			Subdir: f.Subdir, Err: fmt.Errorf("%s", problem.Text),
+			Subdir: f.Subdir, Err: errors.New(problem.Text),
 		})
 	}
 	for _, call := range c.Calls {
