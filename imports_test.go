@@ -33,6 +33,7 @@ var homes = map[string][]string{
 	"github.com/goccy/go-yaml":                   {"config"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
 	"github.com/spf13/pflag":                     {"cmd/modproxy"},
+	"github.com/ProtonMail/go-crypto":            {"test/registrytest", "release"},
 	"golang.org/x/net":                           {"egress"},
 	"golang.org/x/net/netutil":                   {"egress", "app"},
 	"golang.org/x/sys/unix":                      {"fetch/git"},

@@ -83,7 +83,8 @@ func (s *site) sums(name string) (body []byte, ok bool) {
 	}
 	body = fmt.Appendf(nil, "%x  %s_%s.zip\n", sha256.Sum256(zip), path.Base(file), platform)
 	if signature {
-		body = signer().sign(0, body) // of a binary document
+		signed, err := signer().sign(body)
+		return signed, err == nil
 	}
 	return body, true
 }
