@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -237,13 +235,11 @@ func refusedError(items []bundle.Item, state string) error {
 
 // itemsText is a table.
 func itemsText(items []bundle.Item) string {
-	var table bytes.Buffer
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
+	out, table := newTable()
 	for _, item := range items {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", item.State, item.Module, cmp.Or(item.Version, "-"), printable(cmp.Or(item.Reason, "-")))
 	}
-	out.Flush()
-	return table.String()
+	return table()
 }
 
 // listBundle checks a bundle, and prints what is in it.
@@ -274,8 +270,7 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	var table bytes.Buffer
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
+	out, table := newTable()
 	fmt.Fprintf(out, "Bundle %d of chain %s, signed by %s.\nIts id is %s.\n", b.Sequence(), b.Chain(), printable(b.Signer), b.ID)
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
@@ -285,6 +280,5 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	for _, v := range b.Index.Before {
 		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Module, v.Version.Version, v.Bundle, v.Sum)
 	}
-	out.Flush()
-	return env.print(map[string]any{"id": b.ID, "signer": b.Signer, "manifest": b.Manifest, "index": b.Index}, "", table.String())
+	return env.print(map[string]any{"id": b.ID, "signer": b.Signer, "manifest": b.Manifest, "index": b.Index}, "", table())
 }

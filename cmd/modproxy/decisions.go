@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"os/user"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -213,8 +211,7 @@ func decisionsText(list []admin.Decision) string {
 	if len(list) == 0 {
 		return ""
 	}
-	var table bytes.Buffer
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0) // a buffer does not fail
+	out, table := newTable()
 	fmt.Fprintln(out, "DECISION\tMODULE\tVERSIONS\tMADE\tUNTIL\tBY\tREASON")
 	for _, d := range list {
 		action, until := string(d.Action), "-"
@@ -230,6 +227,5 @@ func decisionsText(list []admin.Decision) string {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", action, d.Name.Module, cmp.Or(d.Versions, "all"),
 			d.Time.UTC().Format(time.DateOnly), until, d.By, cmp.Or(d.Reason, "-"))
 	}
-	out.Flush()
-	return table.String()
+	return table()
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,9 +64,8 @@ func printPackages(w io.Writer, list []admin.Package) error {
 	if len(list) == 0 {
 		return nil
 	}
-	var table bytes.Buffer
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "MODULE\tVERSION\tSTATE\tSIZE\tLAST USED") // a tabwriter fails in Flush
+	out, table := newTable()
+	fmt.Fprintln(out, "MODULE\tVERSION\tSTATE\tSIZE\tLAST USED")
 	for _, p := range list {
 		last := "-"
 		if !p.Last.IsZero() {
@@ -76,10 +73,7 @@ func printPackages(w io.Writer, list []admin.Package) error {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, sizeText(p.Size), last)
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	lines := strings.SplitAfter(table.String(), "\n")
+	lines := strings.SplitAfter(table(), "\n")
 	for i, p := range list {
 		for _, note := range p.Notes {
 			lines[i+1] += "  note: " + note + "\n"

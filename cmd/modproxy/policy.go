@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -90,11 +89,11 @@ func verdictText(v admin.Verdict) string {
 		word = "refused"
 	}
 	fmt.Fprintf(&b, "%s is %s\n", strings.TrimSpace(v.Module+" "+v.Version), word)
-	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	out, table := newTable()
 	for _, s := range v.Steps {
 		fmt.Fprintf(out, "  %s\t%s\t%s\n", printable(s.Place), printable(s.Rule), printable(s.Says))
 	}
-	out.Flush() // a buffer does not fail
+	b.WriteString(table())
 	if v.Version != "" {
 		return b.String()
 	}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/closure"
@@ -92,19 +90,19 @@ func (f foreseen) place() string {
 
 // text is a table of what is refused, a line for each call that goes past the proxy, and one that counts.
 func (f forecast) text() string {
-	var b bytes.Buffer
-	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0) // a buffer does not fail
+	out, table := newTable()
 	if f.Refused > 0 {
 		fmt.Fprintln(out, "MODULE\tVERSION\tOUTCOME\tINSTEAD\tRULE\tCALLED AT")
 	}
-	bypasses := 0
 	for _, one := range f.List {
 		if one.Refused {
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Module, cmp.Or(one.Version, "any"), one.Outcome, cmp.Or(one.Instead, "nothing"),
 				printable(cmp.Or(one.Place, "-")), printable(one.place()))
 		}
 	}
-	out.Flush()
+	var b strings.Builder
+	b.WriteString(table())
+	bypasses := 0
 	for _, one := range f.List {
 		if one.Bypass != "" {
 			bypasses++

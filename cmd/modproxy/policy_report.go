@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -169,8 +167,7 @@ type summary struct {
 
 // summaryText is a table of what is refused, and a line that counts it.
 func summaryText(s summary) string {
-	var b bytes.Buffer
-	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0) // a buffer does not fail
+	out, table := newTable()
 	if len(s.List) > 0 {
 		fmt.Fprintln(out, "MODULE\tVERSION\tKEPT\tOUTCOME\tRULE")
 	}
@@ -184,8 +181,7 @@ func summaryText(s summary) string {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.Module, r.Version, kept, r.Outcome, place)
 	}
-	out.Flush()
-	return b.String() + countsText(s.Versions, s.Refused, s.By) + "\n"
+	return table() + countsText(s.Versions, s.Refused, s.By) + "\n"
 }
 
 // countsText counts versions, and by their outcomes those that are refused.

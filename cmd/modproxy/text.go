@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -56,6 +58,16 @@ func count(n int, what string) string {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
+}
+
+// newTable returns what to print lines to whose columns end in tabs, and what returns the table that they are.
+func newTable() (out io.Writer, table func() string) {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	return w, func() string {
+		_ = w.Flush() // a buffer does not fail
+		return b.String()
+	}
 }
 
 // Exit codes of modproxy.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,12 +36,12 @@ func newTokenListCommand(env *environment) *cobra.Command {
 				}
 				return err
 			}
-			out := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN") // a tabwriter fails in Flush
+			out, table := newTable()
+			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN")
 			for _, t := range list {
 				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID, stateOf(t, time.Now()), scopesText(t.Scopes), map[bool]string{true: "yes", false: "-"}[t.Admin])
 			}
-			return out.Flush()
+			return env.printf("%s", table())
 		},
 	}, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}`)
 }
