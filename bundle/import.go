@@ -273,11 +273,7 @@ func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []I
 
 // verify returns an error unless a package has the content that its record says.
 func (x *imports) verify(spool *os.File, e *Entry) error {
-	_, err := spool.Seek(0, io.SeekStart)
-	if err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	sum, err := pack.Verify(spool, x.Limits)
+	sum, err := pack.Verify(io.NewSectionReader(spool, 0, e.Package.Package.Size), x.Limits)
 	switch {
 	case err == nil && sum != e.Sum:
 		return wrong("its package has the content %s, and its record says %s", sum, e.Sum)
@@ -295,10 +291,7 @@ func (x *imports) publish(ctx context.Context, e *Entry, i int, spool *os.File) 
 	if err := book.Compare(ctx, rec); err != nil {
 		return err
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	p.ReadSeekCloser = spool
+	p.ReadSeekCloser = part{io.NewSectionReader(spool, 0, p.Size)}
 	return x.Cache.Keep(ctx, v, &p)
 }
 
