@@ -43,7 +43,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 		ModuleVersion: n.served, Sum: made.Sum, Subdir: cmp.Or(made.Subdir, "."), Source: made.Source, Time: made.Time,
 	}
 	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
-		return failed("package", p.of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+		return failed("package", p.of, unknown(err))
 	} else if err != nil {
 		return failed("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
 	}

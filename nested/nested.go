@@ -182,22 +182,16 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
 			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
-			return nil, failed("package", of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+			return nil, failed("package", of, unknown(err))
 		}
 	case what != "at."+r.base:
 		return nil, failed("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
 	}
 	for try := 1; ; try++ {
-		var done singleflight.Result
-		select {
-		case done = <-r.prepare(ctx, of):
-		case <-ctx.Done():
-			return nil, failed("package", of, ctx.Err())
+		plan, err := r.await(ctx, of)
+		if err != nil {
+			return nil, failed("package", of, err)
 		}
-		if done.Err != nil {
-			return nil, done.Err
-		}
-		plan := done.Val.(*plan)
 		n := plan.root
 		if isSource {
 			n = plan.pinned[sum]
@@ -216,11 +210,18 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 
 // Bring returns when all is kept that clients are served of a version.
 func (r *Registry) Bring(ctx context.Context, v modproxy.ModuleVersion) error {
+	_, err := r.await(ctx, v)
+	return err
+}
+
+// await waits for prepare, or until ctx ends.
+func (r *Registry) await(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
 	select {
 	case done := <-r.prepare(ctx, v):
-		return done.Err
+		p, _ := done.Val.(*plan) // nil with an error
+		return p, done.Err
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
@@ -231,11 +232,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan
 	return r.flights.DoChan(v.String(), func() (_ any, err error) {
 		r.work.Add(1)
 		defer r.work.Done()
-		defer func() {
-			if p := recover(); p != nil {
-				err = failed("package", v, modproxy.Fault(p))
-			}
-		}()
+		defer caught(v, &err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareFor)
 		defer cancel()
 		defer context.AfterFunc(r.ending, cancel)()
@@ -251,18 +248,16 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan
 
 // prepared is prepare, for one.
 func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+	var err error
 	p, ok := r.plans.Get(v)
 	if ok {
-		var err error
-		if ok, err = r.holds(ctx, p); err != nil {
-			return nil, err
-		}
+		ok, err = r.holds(ctx, p)
 	}
-	if !ok {
-		var err error
-		if p, err = r.plan(ctx, v); err != nil {
-			return nil, err
-		}
+	if !ok && err == nil {
+		p, err = r.plan(ctx, v)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, n := range p.all() {
 		if err := r.make(ctx, p, n); err != nil {
@@ -281,6 +276,16 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*pla
 	}
 	return p, nil
 }
+
+// caught is deferred by what works on v: a panic of it becomes its error.
+func caught(v modproxy.ModuleVersion, err *error) {
+	if p := recover(); p != nil {
+		*err = failed("package", v, modproxy.Fault(p))
+	}
+}
+
+// unknown is the error for what the ledger cannot say or take.
+func unknown(err error) error { return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err) }
 
 // failed adds the question to err, unless a layer below has.
 func failed(op string, v modproxy.ModuleVersion, err error) error {

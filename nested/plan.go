@@ -80,11 +80,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 				n.read = true
 				read = append(read, n)
 				group.Go(func() (err error) {
-					defer func() {
-						if p := recover(); p != nil {
-							err = failed("package", v, modproxy.Fault(p))
-						}
-					}()
+					defer caught(v, &err)
 					return p.wrap(n, r.look(ctx, p, n))
 				})
 			}
@@ -300,7 +296,7 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum != n.sum {
 			return false, nil
 		} else if err != nil {
-			return false, failed("package", p.of, fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err))
+			return false, failed("package", p.of, unknown(err))
 		}
 	}
 	return true, nil
@@ -316,7 +312,7 @@ func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 	if p.root.served != p.root.key {
 		rec, err := r.Ledger.Lookup(ctx, p.root.served)
 		if err != nil {
-			return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+			return unknown(err)
 		}
 		names[p.of.Derived(rec.Sum)] = p.root.served
 	}
@@ -330,7 +326,7 @@ func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 			err = r.Ledger.Add(ctx, rec)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err)
+			return unknown(err)
 		}
 	}
 	return nil
