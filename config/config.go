@@ -59,6 +59,7 @@ type Config struct {
 	Ledger      Ledger       `yaml:"ledger"`
 	Policy      Policy       `yaml:"policy"`
 	Fetch       Fetch        `yaml:"fetch"`
+	Providers   Providers    `yaml:"providers"`
 	Rewrite     Rewrite      `yaml:"rewrite"`
 	Bundle      Bundle       `yaml:"bundle"`
 	Limits      Limits       `yaml:"limits"`
@@ -260,6 +261,19 @@ type Fetch struct {
 	// in composed characters, or in what Windows drops from a name. Otherwise such names are kept, and "modproxy
 	// ls" notes them.
 	StrictNames bool `yaml:"strict_names"`
+}
+
+// Providers limits the fetching of providers, and says which need no signature.
+type Providers struct {
+	// Timeout is how long the fetch of the package for one platform may take.
+	Timeout time.Duration `yaml:"timeout" default:"30m" check:"positive"`
+	// MaxReceived is how many bytes the package for one platform may have.
+	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`
+	// MaxUnpacked is the total size of the files of one package.
+	MaxUnpacked ByteSize `yaml:"max_unpacked" default:"2GiB" check:"positive"`
+	// Unsigned are whose providers are taken without a signature, as long as none of that provider was ever signed:
+	// registry.example.com/acme, where either part may be *.
+	Unsigned auth.Scopes `yaml:"unsigned" example:"[registry.example.com/*]"`
 }
 
 // Rewrite says what is changed in packages.
