@@ -46,7 +46,7 @@ var homes = map[string][]string{
 }
 
 // anywhere are the packages of ours that all others may import.
-var anywhere = []string{"internal/durable", "internal/filelock"}
+var anywhere = []string{"internal/durable", "internal/filelock", "internal/spool"}
 
 // layers are the packages that meet in the root package and in app only, with what each of
 // them may import besides. The program itself prints what app and admin tell it.
@@ -84,6 +84,7 @@ var layers = map[string][]string{
 
 	"internal/durable":  {},
 	"internal/filelock": {},
+	"internal/spool":    {},
 }
 
 type listed struct {

@@ -37,7 +37,8 @@ type Registry interface {
 	Package(ctx context.Context, v ModuleVersion) (*Package, error)
 }
 
-// Package is what one version contains, in the form of package pack, open at its start. It is for one goroutine.
+// Package is what one version contains, in the form of package pack, or of a provider for one platform, the zip archive that
+// its registry has. It is open at its start, and for one goroutine.
 type Package struct {
 	io.ReadSeekCloser
 	Digest Digest    // names the stored bytes
@@ -47,6 +48,20 @@ type Package struct {
 	Source Source    // where the content came from; may be zero
 	Subdir string    // the module's directory in it, as in the Subdir of a [Location]; never a pattern
 	Notes  string    // for people, a few lines at most: what of the source is not in it, or not everywhere
+	// Arrival is nil, or the package still comes: its Digest and Size are known, and its Sum is not. Reads wait for bytes, until
+	// the context of the question ends. What they give is not verified, unless a layer says so.
+	Arrival Arrival
+}
+
+// Arrival is a package that still comes. It is safe for concurrent use. The fetch that brings it has the context of the
+// question that it answers, which goes on until Arrived returns.
+type Arrival interface {
+	// Arrived waits until all of the package is there and was verified, as for [Registry] before Package returns, and returns
+	// its Sum. Errors are those of Package.
+	Arrived(ctx context.Context) (Sum, error)
+	// Open opens the package once more, at its start, for another goroutine; the caller closes it. Reads wait for bytes until
+	// ctx ends. What is open can be read when the package that came was closed.
+	Open(ctx context.Context) (io.ReadSeekCloser, error)
 }
 
 // Source is where the content of a package came from.

@@ -1,0 +1,196 @@
+// Package spool is a file that is read while it is written: one goroutine writes what it receives, and any number of others
+// read it from the start, each at its own pace, without taking memory for it.
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// File is a file that grows. Its methods are safe for concurrent use.
+type File struct {
+	file *os.File
+
+	mu    sync.Mutex
+	size  int64
+	end   error         // io.EOF when it was ended well, or why it was not; nil while it grows
+	grown chan struct{} // closed when size or end changes; nil when nobody waits
+	users int           // readers that are open, and one until Close
+}
+
+// New makes a file in dir, which [File.Close] removes.
+func New(dir string) (*File, error) {
+	file, err := os.CreateTemp(dir, "modproxy-*.tmp")
+	if err != nil {
+		return nil, err
+	}
+	return &File{file: file, users: 1}, nil
+}
+
+// Write appends p. It is not called after End.
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.file.Write(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.size += int64(n)
+	f.wake()
+	return n, err
+}
+
+// End tells that nothing more comes. Those who read beyond what is there get err, or if it is nil the end of the file. What
+// ended stays so.
+func (f *File) End(err error) {
+	if err == nil {
+		err = io.EOF
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.end == nil {
+		f.end = err
+		f.wake()
+	}
+}
+
+// wake is called with mu held.
+func (f *File) wake() {
+	if f.grown != nil {
+		close(f.grown)
+		f.grown = nil
+	}
+}
+
+// ReadAt reads what is there already, as [io.ReaderAt] says.
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
+
+// Close ends the file with an error, unless it has ended, and removes it. Readers that are open read on.
+func (f *File) Close() error {
+	f.End(fs.ErrClosed)
+	return errors.Join(os.Remove(f.file.Name()), f.leave())
+}
+
+// leave closes the file when nobody uses it any more.
+func (f *File) leave() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users--; f.users > 0 {
+		return nil
+	}
+	return f.file.Close()
+}
+
+// Open returns a reader at the start of the file. What is not there yet is waited for until ctx ends. It is not opened after
+// Close.
+func (f *File) Open(ctx context.Context) (*Reader, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users == 0 {
+		return nil, fs.ErrClosed
+	}
+	f.users++
+	return &Reader{file: f, ctx: ctx}, nil
+}
+
+// Reader reads a File. It is for one goroutine.
+type Reader struct {
+	file   *File
+	ctx    context.Context
+	offset int64
+	closed bool
+}
+
+// Read waits until there is something to read.
+func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	left, err := r.wait()
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.file.file.ReadAt(p[:min(int64(len(p)), left)], r.offset)
+	if r.offset += int64(n); n > 0 {
+		err = nil
+	}
+	if err == io.EOF { // it had more
+		err = fmt.Errorf("%s: %w", r.file.file.Name(), io.ErrUnexpectedEOF)
+	}
+	return n, err
+}
+
+// wait waits until something is there behind the offset, and returns how much.
+func (r *Reader) wait() (left int64, err error) {
+	f := r.file
+	for {
+		f.mu.Lock()
+		left, end := f.size-r.offset, f.end
+		if left <= 0 && end == nil && f.grown == nil {
+			f.grown = make(chan struct{})
+		}
+		grown := f.grown
+		f.mu.Unlock()
+		switch {
+		case left > 0:
+			return left, nil
+		case end != nil:
+			return 0, end
+		}
+		select {
+		case <-grown:
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
+	}
+}
+
+// Seek waits for the end of the file if it has to know where that is.
+func (r *Reader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += r.offset
+	case io.SeekEnd:
+		size, err := r.size()
+		if err != nil {
+			return 0, err
+		}
+		offset += size
+	default:
+		return 0, fmt.Errorf("seek: whence %d: %w", whence, fs.ErrInvalid)
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek to %d: %w", offset, fs.ErrInvalid)
+	}
+	r.offset = offset
+	return offset, nil
+}
+
+// size waits for the end of the file.
+func (r *Reader) size() (int64, error) {
+	at := Reader{file: r.file, ctx: r.ctx}
+	for {
+		left, err := at.wait()
+		if err == io.EOF {
+			return at.offset, nil
+		} else if err != nil {
+			return 0, err
+		}
+		at.offset += left
+	}
+}
+
+// Link gives the file another name. Nobody writes to it any more when it has ended, and it must have.
+func (r *Reader) Link(name string) error { return os.Link(r.file.file.Name(), name) }
+
+// Close does nothing the second time.
+func (r *Reader) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	return r.file.leave()
+}
