@@ -114,17 +114,6 @@ func TestChain(t *testing.T) {
 	}
 	b.wantTake(a, three, "kept absent")
 	b.wantTake(a, two, "added kept")
-
-	// What continues bundle 2 in another way is another bundle 3, and what continues another bundle 3 is a fork.
-	a.keep(network.At("4.0.0"), "four")
-	other := a.export(a.head(two))
-	if _, err := b.take(a, other); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), ": another bundle 3 ("+h.ID.String()) {
-		t.Errorf("another bundle 3: %v", err)
-	}
-	fork := a.export(a.head(other))
-	if _, err := b.take(a, fork); !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), "forked") {
-		t.Errorf("a bundle 4 of another bundle 3: %v", err)
-	}
 }
 
 // A chain may begin anew, and not with what is older than what was imported.

@@ -26,7 +26,7 @@ func TestImportTwoOfOneNumber(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"other": fmt.Sprintf("bundle 2 (%s): another bundle 2 (%s) ", near.head(other).ID, near.head(second).ID),
-		"third": fmt.Sprintf("bundle 3 (%s): it does not continue bundle 2 (%s)", near.head(third).ID, near.head(second).ID),
+		"third": fmt.Sprintf("bundle 3 (%s): it does not continue bundle 2 (%s), which was imported: the chain has forked", near.head(third).ID, near.head(second).ID),
 	} {
 		b := map[string][]byte{"other": other, "third": third}[name]
 		_, err := far.take(near, b)
