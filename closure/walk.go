@@ -60,7 +60,6 @@ type Found struct {
 	Constraint string                 // the version of the last call, as written
 	Module     modproxy.ModuleVersion // without a version, or zero, if none was chosen
 	Subdir     string                 // the directory of the package that is called; "." for its root
-	Size       int64                  // of Ready, bytes of the package
 	Dynamic    bool                   // of Bypass: what is called is not known
 	Err        error                  // of Bypass and Trouble, for people; not nil
 }

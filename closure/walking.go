@@ -219,7 +219,7 @@ func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.Kind, f.Size = Ready, p.Size
+		f.Kind = Ready
 		r.tell("", f)
 		return p, p.Close()
 	})
