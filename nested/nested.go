@@ -76,7 +76,7 @@ type Ledger interface {
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
-// Observer is told what was found in a version when it is asked for the first time since the start.
+// Observer is told what was found in a version whenever that is looked up anew, as when it is first asked for.
 type Observer interface {
 	// Nested is told how many sources are fetched, and those that stay as they are.
 	Nested(v modproxy.ModuleVersion, sources int, left []string)
