@@ -225,7 +225,7 @@ func decisionsText(list []admin.Decision) string {
 			until += " (soon)"
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", action, d.Name.Module, cmp.Or(d.Versions, "all"),
-			d.Time.UTC().Format(time.DateOnly), until, d.By, cmp.Or(d.Reason, "-"))
+			d.Time.UTC().Format(time.DateOnly), until, printable(d.By), printable(cmp.Or(d.Reason, "-")))
 	}
 	return table()
 }

@@ -78,11 +78,11 @@ func recordText(r admin.Record) string {
 	if !r.Counts {
 		s += " (superseded)"
 	}
-	return s + "\n"
+	return printable(s) + "\n"
 }
 
 func sourceText(s modproxy.Source) string {
-	return cmp.Or(s.URL, "-") + " " + cmp.Or(s.Commit, "-")
+	return printable(cmp.Or(s.URL, "-") + " " + cmp.Or(s.Commit, "-"))
 }
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {

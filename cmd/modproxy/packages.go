@@ -76,13 +76,13 @@ func printPackages(w io.Writer, list []admin.Package) error {
 	lines := strings.SplitAfter(table(), "\n")
 	for i, p := range list {
 		for _, note := range p.Notes {
-			lines[i+1] += "  note: " + note + "\n"
+			lines[i+1] += "  note: " + printable(note) + "\n"
 		}
 		if d := p.Blocked; d != nil {
-			lines[i+1] += fmt.Sprintf("  blocked: by %s: %s\n", d.By, d.Reason)
+			lines[i+1] += "  blocked: by " + printable(d.By+": "+d.Reason) + "\n"
 		}
 		if d := p.Deprecated; d != nil {
-			lines[i+1] += fmt.Sprintf("  deprecated: by %s: %s\n", d.By, d.Deprecation())
+			lines[i+1] += "  deprecated: by " + printable(d.By+": "+d.Deprecation()) + "\n"
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(lines, ""))

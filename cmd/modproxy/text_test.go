@@ -4,6 +4,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 func TestShellQuote(t *testing.T) {
@@ -40,5 +44,21 @@ func TestSizeText(t *testing.T) {
 		if got := sizeText(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
+	}
+}
+
+// Names and texts in lists may come from strangers.
+func TestListsArePrintable(t *testing.T) {
+	const odd = "a\u202eb"
+	made := &modproxy.Decision{By: odd, Reason: odd}
+	var out strings.Builder
+	if err := printPackages(&out, []admin.Package{{Notes: []string{odd}, Blocked: made, Deprecated: made}}); err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString(decisionsText([]admin.Decision{{Decision: *made}}))
+	out.WriteString(recordText(admin.Record{Record: modproxy.Record{Reason: odd, Source: modproxy.Source{URL: odd}}}))
+	out.WriteString(driftText(admin.Drift{Drift: ledger.Drift{Source: modproxy.Source{URL: odd}}}))
+	if got := out.String(); strings.Contains(got, odd) || strings.Count(got, `a\u202eb`) != 10 {
+		t.Errorf("%q", got)
 	}
 }
