@@ -117,7 +117,7 @@ const (
 // ParseProviderVersions reads the versions document of a provider registry
 // (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
 // clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
-// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), or would end them: numbers beyond
+// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [ModuleVersion.Made], or would end them: numbers beyond
 // 64 bits make both clients panic.
 //
 // Errors: those of [ParseVersions].
@@ -143,7 +143,8 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 		}
 		version, err := ParseVersion(entry.Version)
 		r := Release{Version: version.String()}
-		if err != nil || !version.isProviders(entry.Version) || seen[r.Version] {
+		_, made := Module{}.At(r.Version).Origin() // upstream does not say what modproxy has made
+		if err != nil || !version.isProviders(entry.Version) || made != "" || seen[r.Version] {
 			continue
 		}
 		seen[r.Version] = true

@@ -56,7 +56,7 @@ func TestParseProviderVersions(t *testing.T) {
 	const document = `{"id":"acme/toy","versions":[
 		{"version":"1.0.0","protocols":["5.0"],"platforms":[{"os":"linux","arch":"amd64"},{"os":"../x","arch":"amd64"}],"more":1},
 		{"version":"01.0.0"}, {"version":"v2.0.0"}, {"version":"1.2.3.4"}, null, {"version":"18446744073709551616.0.0"},
-		{"version":"1.1","protocols":"4.0,5.0","platforms":null}, {"version":"1.2.0+b"}], "warnings":["old", 1], "x":[]}`
+		{"version":"1.1","protocols":"4.0,5.0","platforms":null}, {"version":"1.2.0+b"}, {"version":"1.2.0+modproxy.platform.linux-amd64"}], "warnings":["old", 1], "x":[]}`
 	v, err := modproxy.ParseProviderVersions([]byte(document))
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +66,8 @@ func TestParseProviderVersions(t *testing.T) {
 	if got := string(v.Document); got != want {
 		t.Errorf("document\n%s\nwant\n%s", got, want)
 	}
-	if v.Dropped != 5 {
-		t.Errorf("%d dropped, want 5", v.Dropped)
+	if v.Dropped != 6 {
+		t.Errorf("%d dropped, want 6", v.Dropped)
 	}
 	if r := v.List[0].Release(); r.Version != "1.0.0" || len(r.Platforms) != 1 || r.Platforms[0].String() != "linux_amd64" {
 		t.Errorf("release %+v", r)

@@ -208,9 +208,13 @@ func (n *next) ask(what string) {
 	n.count[what]++
 }
 
-func (n *next) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (n *next) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	n.ask("versions")
 	v, err := document(n.listed)
+	if m.IsProvider() {
+		_, list, _ := strings.Cut(string(v.Document), `{"versions":`)
+		v, err = modproxy.ParseProviderVersions([]byte(`{"versions":` + strings.TrimSuffix(list, "]}")))
+	}
 	if err == nil {
 		v.Hit, v.Stale, v.Time = n.hit, n.stale, day
 	}

@@ -61,6 +61,12 @@ func (n *node) find(segments []string, each func(*Rule)) {
 		return
 	}
 	s := segments[0]
+	if s == "" { // of a provider
+		if below := n.below[""]; below != nil {
+			below.find(segments[1:], each)
+		}
+		return
+	}
 	for _, key := range [...]string{s, "*"} { // no name has a star
 		if below := n.below[key]; below != nil {
 			below.find(segments[1:], each)

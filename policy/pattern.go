@@ -8,20 +8,23 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Pattern stands for module addresses: host/namespace/name/system. In each of the four segments * stands for any number of
-// any characters, but never for a slash. Case does not count. The zero Pattern stands for nothing.
+// Pattern stands for module addresses, host/namespace/name/system, or with three segments for providers,
+// host/namespace/type. In each segment * stands for any number of any characters, but never for a slash. Case does not
+// count. The zero Pattern stands for nothing.
 type Pattern struct {
 	text     string
-	segments [4]string // in lower case
+	segments [4]string // in lower case; the last one is empty for providers
 }
 
 // ParsePattern reads a pattern. A host without * may be written in any way in which a client takes it. Its error is
 // [modproxy.ErrInvalid].
 func ParsePattern(s string) (p Pattern, err error) {
 	parts := strings.Split(s, "/")
-	if len(parts) != len(p.segments) {
+	// Without a dot, what begins three segments is the namespace of a module whose host was forgotten.
+	isProvider := len(parts) == 3 && (strings.ContainsAny(parts[0], ".:*") || parts[0] == "localhost")
+	if len(parts) != 4 && !isProvider {
 		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * stands for a segment or a part of one, "+
-			"as in registry.terraform.io/terraform-aws-modules/*/aws", modproxy.ErrInvalid, s)
+			"as in registry.terraform.io/terraform-aws-modules/*/aws; or host/namespace/type for providers", modproxy.ErrInvalid, s)
 	}
 	if !strings.Contains(parts[0], "*") {
 		if parts[0], err = hostname.Parse(parts[0]); err != nil {
@@ -35,7 +38,7 @@ func ParsePattern(s string) (p Pattern, err error) {
 			allowed = "-*.:"
 		}
 		if !isGlob(part, allowed) {
-			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q cannot be a part of a module address", modproxy.ErrInvalid, s, parts[i])
+			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q cannot be a part of an address", modproxy.ErrInvalid, s, parts[i])
 		}
 		part = strings.ToLower(part)
 		if i == 0 {
@@ -77,6 +80,9 @@ func (p *Pattern) UnmarshalText(text []byte) (err error) {
 
 // Match reports whether p stands for m.
 func (p Pattern) Match(m modproxy.Module) bool {
+	if (p.segments[3] == "") != m.IsProvider() {
+		return false
+	}
 	for i, s := range segmentsOf(m.Folded()) {
 		if !matches(p.segments[i], s) {
 			return false

@@ -11,7 +11,7 @@ import (
 )
 
 func module(address string) modproxy.Module {
-	s := strings.Split(address, "/")
+	s := append(strings.Split(address, "/"), "") // a provider has three
 	return modproxy.Module{Host: s[0], Namespace: s[1], Name: s[2], System: s[3]}
 }
 
@@ -28,7 +28,6 @@ func TestPatternMatch(t *testing.T) {
 		{"r.example.com/*corp/*/*", "r.example.com/evil-corp/vpc/aws", true},
 		{"r.example.com/corp*/*/*", "r.example.com/corp/vpc/aws", true},
 		{"r.example.com/corp-*/*/*", "r.example.com/corp/vpc/aws", false},
-		{"r.example.com/*/aws", "", false},
 		{"r.example.com/c*p/x/aws", "r.example.com/cp/x/aws", true},
 		{"r.example.com/c*p/x/aws", "r.example.com/c/p/aws", false},
 		{"r.example.com/a*a/x/aws", "r.example.com/a/x/aws", false},
@@ -48,6 +47,12 @@ func TestPatternMatch(t *testing.T) {
 		{"r.example.com/a_b/x/aws", "r.example.com/a-b/x/aws", false},
 		{"münchen.example/ns/x/aws", "xn--mnchen-3ya.example/ns/x/aws", true},
 		{"*/*/*/*", "r.example.com/ns/x/aws", true},
+		{"*/*/*/*", "r.example.com/ns/x", false},
+		{"*/*/*", "r.example.com/ns/x", true},
+		{"*/*/*", "r.example.com/ns/x/aws", false},
+		{"r.example.com/ns/*", "r.example.com/ns/x", true},
+		{"r.example.com/ns/*", "r.example.com/ns/x/aws", false},
+		{"localhost/ns/x", "localhost/ns/x", true},
 	} {
 		if test.module == "" {
 			if _, err := policy.ParsePattern(test.pattern); err == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -134,6 +135,13 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 		}
 		return false
 	})
+	if err == nil && l.some != nil && l.newest != nil && sel.module.IsProvider() { // clients of providers print warnings
+		count := "1 version is"
+		if l.hidden > 1 {
+			count = fmt.Sprintf("%d versions are", l.hidden)
+		}
+		l.some, err = l.some.Warn(fmt.Sprintf("%s: %s not listed, the newest is %s: %v", sel.module, count, l.newest.Version, l.newest))
+	}
 	return l, cmp.Or(failed, err)
 }
 

@@ -314,3 +314,17 @@ func TestApprovalEndsInTime(t *testing.T) {
 		}
 	})
 }
+
+// Clients of providers print warnings, and the reason is one.
+func TestProvidersAreWarnedOf(t *testing.T) {
+	f := newFixture(rules(t, "allow registry.example.com/acme/*", "deny registry.example.com/acme/toy 2.0.0"))
+	v, err := f.Versions(t.Context(), modproxy.NewProvider(host, "acme", "toy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "document", string(v.Document), `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}],"warnings":["registry.example.com/acme/toy: `+
+		`1 version is not listed, the newest is 2.0.0: refused by the policy of this proxy: a rule denies it `+
+		`(p:2 denies registry.example.com/acme/toy 2.0.0); ask whoever runs this proxy"]}`)
+	_, err = f.Versions(t.Context(), vpc)
+	equal(t, "a module", refusalOf(t, err).Outcome, policy.NotAllowed)
+}
