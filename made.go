@@ -62,6 +62,18 @@ func (v ModuleVersion) IsRecordOnly() bool {
 	return strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, nestedMark)
 }
 
+// rewrittenMark begins what is made again whenever it is needed and not kept, of other packages that are.
+const rewrittenMark = "rewritten."
+
+// Rewritten returns the version as which a package of v is kept that was changed as hash says.
+func (v ModuleVersion) Rewritten(hash string) ModuleVersion { return v.Made(rewrittenMark + hash) }
+
+// IsRewritten reports whether v is what Rewritten returns.
+func (v ModuleVersion) IsRewritten() bool {
+	_, what := v.Origin()
+	return strings.HasPrefix(what, rewrittenMark)
+}
+
 // hex returns the hash of s in hexadecimal digits, or of what is no sum, that of nothing.
 func (s Sum) hex() string {
 	hash, _ := s.Hash()

@@ -68,7 +68,7 @@ func (s *Server) selected(
 	return slices.Compact(sel.list), nil
 }
 
-// add adds what is kept of a module, or of all, and is selected.
+// add adds what is kept of a module, or of all, and is selected. What is made again for the public URL there stays here.
 func (s *selection) add(ctx context.Context, m modproxy.Module, selects func(modproxy.Version) bool) (found bool, err error) {
 	for l, err := range s.Cache.List(ctx, m) {
 		version, bad := modproxy.ParseVersion(l.Version)
@@ -77,7 +77,7 @@ func (s *selection) add(ctx context.Context, m modproxy.Module, selects func(mod
 			return found, err
 		case err != nil:
 			s.refused(l.ModuleVersion, err)
-		case bad == nil && !l.Superseded && selects(version):
+		case bad == nil && !l.Superseded && !l.IsRewritten() && selects(version):
 			found, s.list = true, append(s.list, l.ModuleVersion)
 		}
 	}

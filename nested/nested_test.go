@@ -110,7 +110,7 @@ func TestRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, what := rec.Origin(); strings.HasPrefix(what, "rewritten.") {
+		if rec.IsRewritten() {
 			rec.Sum, rec.Reason = modproxy.NewSum([32]byte{9}), "a test"
 			if err := w.book.Accept(t.Context(), rec); err != nil {
 				t.Fatal(err)

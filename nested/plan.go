@@ -263,7 +263,7 @@ func (r *Registry) write(p *plan, n *node) {
 		n.calls[i].text = `"` + address + `"`
 		parts = append(parts, fmt.Sprintf("%q %d %d %s", c.File, c.Start, c.End, n.calls[i].text))
 	}
-	n.served = p.of.Made("rewritten." + hash(parts...))
+	n.served = p.of.Rewritten(hash(parts...))
 }
 
 // wrap returns why a version cannot be had because of n. It says so once, and how long that is remembered.
