@@ -195,6 +195,12 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 		return out, err
 	}
 	for _, item := range items {
+		if item.State == bundle.Added || item.State == bundle.Kept {
+			v, err := Name{item.Module, item.Version}.Parse("")
+			if err = cmp.Or(err, s.Gate.Check(ctx, v)); err != nil {
+				item.Reason = err.Error()
+			}
+		}
 		each(item)
 	}
 	out = headOf(head)

@@ -58,8 +58,8 @@ type Cache interface {
 type State string
 
 const (
-	Added   State = "added"
-	Kept    State = "kept"    // it was here already
+	Added   State = "added"   // Reason, if any, is why clients do not get it all the same
+	Kept    State = "kept"    // it was here already; Reason as above
 	Refused State = "refused" // Reason
 	Absent  State = "absent"  // an earlier bundle has carried it, and it is not here; Reason
 	Decided State = "decided" // Reason is a decision that was taken over
