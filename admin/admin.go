@@ -63,6 +63,8 @@ type Operators interface {
 	Operator(ctx context.Context) string
 	// Decided is told of a decision that was made.
 	Decided(d modproxy.Decision)
+	// Imported is told of a bundle that was imported, and what became of all that is in it.
+	Imported(b BundleHead, items []bundle.Item)
 }
 
 // Upstreams are the registries that may be asked.

@@ -205,6 +205,9 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	}
 	out = headOf(head)
 	out.Warnings = s.unserved(head)
+	if s.Operators != nil {
+		s.Operators.Imported(out, items)
+	}
 	return out, nil
 }
 

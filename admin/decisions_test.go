@@ -9,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -129,6 +130,8 @@ type ops struct{ decided []modproxy.Decision }
 func (*ops) Operator(context.Context) string { return "token ops (5f0c)" }
 
 func (o *ops) Decided(d modproxy.Decision) { o.decided = append(o.decided, d) }
+
+func (*ops) Imported(admin.BundleHead, []bundle.Item) {}
 
 // Who decides with a token is named by it, whatever the request says, and what was decided is told once.
 func TestDecideByToken(t *testing.T) {

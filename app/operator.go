@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
@@ -60,6 +61,21 @@ func (o operators) Decided(d modproxy.Decision) {
 	o.logEvent(nil, "decided", d.Module.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
 		zap.String("action", string(d.Action)), unless(d.Until.IsZero(), zap.Time("until", d.Until)),
 		zap.String("by", d.By), unless(d.Reason == "", zap.String("reason", d.Reason)))
+}
+
+// Imported logs an import: the entry of its request does not say of what.
+func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
+	fields := []zap.Field{zap.Stringer("chain", b.Chain), zap.Int64("sequence", b.Sequence)}
+	for _, state := range []bundle.State{bundle.Added, bundle.Kept, bundle.Refused, bundle.Absent, bundle.Decided} {
+		n := 0
+		for _, item := range items {
+			if item.State == state {
+				n++
+			}
+		}
+		fields = append(fields, zap.Int(string(state), n))
+	}
+	o.logEvent(nil, "imported", modproxy.ModuleVersion{}, nil, fields...)
 }
 
 // ownerByConn makes the owner of the data directory the principal of what comes by the socket.
