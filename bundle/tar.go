@@ -53,7 +53,7 @@ func (s *source) read(b []byte, what string) error {
 // cut returns err, or if it says that there is no more, what that means.
 func (s *source) cut(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return wrong("the bundle is cut off after %d bytes, in %s", s.at, what)
+		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or make it again", s.at, what)
 	}
 	return err
 }
