@@ -3,10 +3,13 @@ package bundle_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -245,6 +248,36 @@ func TestNoRoom(t *testing.T) {
 	if small.state() != before {
 		t.Error("something has changed")
 	}
+}
+
+// fullCache has room for so many packages.
+type fullCache struct {
+	bundle.Cache
+	room atomic.Int64
+}
+
+func (c *fullCache) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+	if c.room.Add(-1) < 0 {
+		return &modproxy.NoSpace{Err: syscall.ENOSPC}
+	}
+	return c.Cache.Keep(ctx, v, p)
+}
+
+// An import that fails on the way says how many versions are kept by then.
+func TestCountOfFailed(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		a.keep(network.At(version), "the same")
+	}
+	x := b.importer(a)
+	full := &fullCache{Cache: b.cache}
+	full.room.Store(2)
+	x.Cache = full
+	_, err := states(x, t.Context(), a.export(nil))
+	if len(b.kept()) != 2 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 2 of 3 versions are kept by now") {
+		t.Errorf("%d are kept: %v", len(b.kept()), err)
+	}
+	b.wantTake(a, a.export(nil), "kept kept added")
 }
 
 // How old a version is for a minimum age is what the other side has seen, or its registry has said there.

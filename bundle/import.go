@@ -118,7 +118,13 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	}
 	packages, err := i.packages(ctx, b)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; what was taken before stays (%d of %d versions), and the next import goes on from there", err, len(packages), b.Count())
+		kept := 0
+		for _, item := range packages {
+			if item.State != Refused {
+				kept++
+			}
+		}
+		return nil, nil, fmt.Errorf("%w; %d of %d versions are kept by now, and the next import goes on from there", err, kept, b.Count())
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
@@ -241,7 +247,7 @@ func (x *imports) spool(ctx context.Context, e *Entry) (*os.File, error) {
 	return spool, nil
 }
 
-// take takes the versions of a package.
+// take takes the versions of a package. What it returns is as it says also if it fails.
 func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []Item, err error) {
 	var unfit error
 	if spool != nil {
@@ -258,7 +264,7 @@ func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []I
 			}
 			switch item.State = Added; {
 			case errors.Is(err, modproxy.ErrUnavailable), ctx.Err() != nil:
-				return nil, cmp.Or(ctx.Err(), err)
+				return items, cmp.Or(ctx.Err(), err)
 			case err != nil:
 				item.State, item.Reason = Refused, err.Error()
 			}
