@@ -77,7 +77,8 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		n += m.kept + m.aside + m.reserved
 	}
 	if over := n - m.limit; over > 0 {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%d bytes more than cache.max_size (%d bytes) has room for", over, m.limit)}
+		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) has room for: raise it, or make room with modproxy rm",
+			modproxy.SizeText(over), modproxy.SizeText(m.limit))}
 	}
 	return nil
 }
@@ -93,14 +94,16 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		size += b.Size
 	}
 	if size > m.limit {
-		return 0, fmt.Errorf("%w: a package of %d bytes, and all that are kept may have %d (cache.max_size)", modproxy.ErrDenied, size, m.limit)
+		return 0, fmt.Errorf("%w: a package of %s, and all that are kept may have %s (cache.max_size)",
+			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))
 	}
 	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return 0, err
 	}
 	defer m.turn.Release(1)
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
-		"a package of %d bytes finds no room within cache.max_size (%d bytes): what is kept is pinned, set aside or being read", size, m.limit)}
+		"a package of %s finds no room within cache.max_size (%s): what is kept is pinned, set aside or being read",
+		modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	var patience <-chan time.Time // with readers; nil: they are not waited for
 	unpinned := false
 	for ctx.Err() == nil {

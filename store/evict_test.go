@@ -48,7 +48,7 @@ func TestTooLarge(t *testing.T) {
 		f.mustGet(t, "1000.0")
 		err := f.get(t.Context(), "1001.0")
 		text := fmt.Sprint(err)
-		if !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(text, "1001 bytes") || !strings.Contains(text, "cache.max_size") {
+		if !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(text, "1001B") || !strings.Contains(text, "cache.max_size") {
 			t.Errorf("%v", err)
 		}
 		equal(t, "there", f.there(t), "1000.0")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/hint"
@@ -274,7 +275,7 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	fmt.Fprintf(out, "Bundle %d of chain %s, signed by %s.\nIts id is %s.\n", b.Sequence(), b.Chain(), printable(b.Signer), b.ID)
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, v.Version, sizeText(p.Package.Size), p.Sum)
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, v.Version, modproxy.SizeText(p.Package.Size), p.Sum)
 		}
 	}
 	for _, v := range b.Index.Before {

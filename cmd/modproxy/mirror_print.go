@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/static"
@@ -90,7 +91,7 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 	case check || line.Package == nil:
 		return ""
 	case line.Package.Fetched:
-		return fmt.Sprintf("%s %s: fetched, %s\n", line.Package.Module, line.Package.Version, sizeText(line.Package.Size))
+		return fmt.Sprintf("%s %s: fetched, %s\n", line.Package.Module, line.Package.Version, modproxy.SizeText(line.Package.Size))
 	}
 	return fmt.Sprintf("%s %s: kept\n", line.Package.Module, line.Package.Version)
 }
@@ -98,7 +99,7 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 // mirrorText is how far a mirror has come, in one line.
 func mirrorText(m admin.Mirrored) string {
 	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
-		count(m.Asked, "module"), count(m.Fetched, "package"), sizeText(m.Bytes), m.Kept)
+		count(m.Asked, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/store"
@@ -53,7 +54,7 @@ as 'acme/*/aws'. Without a hostname it matches any registry.`,
 			if err := printPackages(env.stdout, list); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, sizeText(all.Bytes))
+			_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, modproxy.SizeText(all.Bytes))
 			return err
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
@@ -71,7 +72,7 @@ func printPackages(w io.Writer, list []admin.Package) error {
 		if !p.Last.IsZero() {
 			last = p.Last.UTC().Format(time.DateOnly)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, sizeText(p.Size), last)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, modproxy.SizeText(p.Size), last)
 	}
 	lines := strings.SplitAfter(table(), "\n")
 	for i, p := range list {
@@ -113,12 +114,12 @@ VERSION, the packages of all its versions are removed.`,
 
 // removedText is what became of a package, in one line.
 func removedText(p admin.Removed) string {
-	what := "removed " + sizeText(p.Size)
+	what := "removed " + modproxy.SizeText(p.Size)
 	switch {
 	case !p.There:
 		what = "was not kept"
 	case len(p.Shared) > 0:
-		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", sizeText(p.Size), strings.Join(p.Shared, ", "))
+		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", modproxy.SizeText(p.Size), strings.Join(p.Shared, ", "))
 	}
 	return fmt.Sprintf("%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
 }
@@ -175,10 +176,10 @@ func collectedText(c store.Collected, dryRun bool) string {
 		verb = "would remove"
 	}
 	line := func(r store.Amount, what string) string {
-		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, sizeText(r.Bytes))
+		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, modproxy.SizeText(r.Bytes))
 	}
 	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
-		line(c.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", sizeText(c.Kept))
+		line(c.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", modproxy.SizeText(c.Kept))
 }
 
 func newRefreshCommand(env *environment) *cobra.Command {

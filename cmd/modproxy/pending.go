@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/closure"
 )
@@ -74,7 +75,7 @@ func pendingText(p admin.Pending) string {
 	case p.Sum != "":
 		size := "not kept"
 		if p.Size > 0 {
-			size = sizeText(p.Size)
+			size = modproxy.SizeText(p.Size)
 		}
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
 	}

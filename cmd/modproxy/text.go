@@ -40,18 +40,6 @@ func isPlain(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
 }
 
-// sizeText returns a size as people read it.
-func sizeText(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%dB", n)
-	}
-	x, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB"}
-	for ; x >= 1024 && len(units) > 1; units = units[1:] {
-		x /= 1024
-	}
-	return fmt.Sprintf("%.1f%s", x, units[0])
-}
-
 // count returns a number with what is counted.
 func count(n int, what string) string {
 	if n != 1 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/modproxy/modproxy"
 )
 
 // progress shows how far something has come: on a terminal in a line that changes, elsewhere in one now and then.
@@ -96,9 +98,9 @@ func (t *transfer) String() string {
 
 // transferText is how many bytes of total have come in a time, in one line.
 func transferText(verb string, done, total int64, took time.Duration) string {
-	s := sizeText(done)
+	s := modproxy.SizeText(done)
 	if total > 0 {
-		s += " of " + sizeText(total)
+		s += " of " + modproxy.SizeText(total)
 	}
 	s += " " + verb
 	if took < time.Second || done == 0 {

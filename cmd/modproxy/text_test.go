@@ -39,14 +39,6 @@ func FuzzShellQuote(f *testing.F) {
 	})
 }
 
-func TestSizeText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1.0KiB", 1536: "1.5KiB", 50 << 30: "50.0GiB", 3 << 40: "3.0TiB", 1 << 60: "1048576.0TiB"} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}
-
 // Names and texts in lists may come from strangers.
 func TestListsArePrintable(t *testing.T) {
 	const odd = "a\u202eb"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
@@ -91,15 +92,15 @@ func damageText(d *admin.Damage) string {
 
 // verifyText is what was looked at so far, in one line.
 func verifyText(v store.Verified) string {
-	s := fmt.Sprintf("%d records; %d packages, %s", v.Records, v.Kept.Blobs, sizeText(v.Kept.Bytes))
+	s := fmt.Sprintf("%d records; %d packages, %s", v.Records, v.Kept.Blobs, modproxy.SizeText(v.Kept.Bytes))
 	if v.Read > 0 && v.Seconds > 0 {
-		s += fmt.Sprintf("; read %s of %s, %.0f MB/s", sizeText(v.Read), sizeText(v.Total), float64(v.Read)/1e6/v.Seconds)
+		s += fmt.Sprintf("; read %s of %s, %.0f MB/s", modproxy.SizeText(v.Read), modproxy.SizeText(v.Total), float64(v.Read)/1e6/v.Seconds)
 	}
 	if v.Superseded > 0 {
 		s += fmt.Sprintf("; %d superseded", v.Superseded)
 	}
 	if v.Orphans.Blobs > 0 {
-		s += fmt.Sprintf("; %d packages without a record, %s", v.Orphans.Blobs, sizeText(v.Orphans.Bytes))
+		s += fmt.Sprintf("; %d packages without a record, %s", v.Orphans.Blobs, modproxy.SizeText(v.Orphans.Bytes))
 	}
 	s += fmt.Sprintf("; damage: %d", v.Damage)
 	if v.Repaired > 0 {

@@ -1,0 +1,15 @@
+package modproxy
+
+import "fmt"
+
+// SizeText returns a number of bytes as people read it.
+func SizeText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	x, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB"}
+	for ; x >= 1024 && len(units) > 1; units = units[1:] {
+		x /= 1024
+	}
+	return fmt.Sprintf("%.1f%s", x, units[0])
+}
