@@ -2,39 +2,14 @@ package closure_test
 
 import (
 	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
 )
-
-// packageOf returns files as the tree of a package.
-func packageOf(t *testing.T, files map[string]string) closure.Tree {
-	t.Helper()
-	var packed bytes.Buffer
-	zw := gzip.NewWriter(&packed)
-	tw := tar.NewWriter(zw)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := tw.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(tw, files[name]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tw.Close()
-	zw.Close()
-	return closure.Package(modproxy.Digest{1}, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })
-}
 
 // The bytes that are told are those of the expression, in every form that clients take for a literal.
 func TestSources(t *testing.T) {
@@ -59,8 +34,12 @@ func TestSources(t *testing.T) {
 		"modules/left/.#x.tf":      `module "no" { source = "https://no" }`,
 		"modules/left/README.json": `{"module": {"no": {"source": "https://no"}}}`,
 	}
+	var entries []tar.Header
+	for name, text := range files {
+		entries = append(entries, file(name, text))
+	}
 	var r closure.Reader
-	got, err := r.Read(t.Context(), packageOf(t, files), closure.Options{Sources: true, Also: []string{"examples/wanted"}})
+	got, err := r.Read(t.Context(), packed(t, entries...), closure.Options{Sources: true, Also: []string{"examples/wanted"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +75,11 @@ func TestSources(t *testing.T) {
 // A file that is not read is an error: clients may read it.
 func TestSourcesTooLarge(t *testing.T) {
 	var r closure.Reader
-	_, err := r.Read(t.Context(), packageOf(t, map[string]string{"m/big.tf": strings.Repeat("#\n", closure.MaxFile)}), closure.Options{Sources: true})
+	_, err := r.Read(t.Context(), packed(t, file("m/big.tf", strings.Repeat("#\n", closure.MaxFile))), closure.Options{Sources: true})
 	if err == nil || !strings.Contains(err.Error(), "m/big.tf: is larger than the 512 KiB") {
 		t.Errorf("Read = %v", err)
 	}
-	_, err = r.Read(t.Context(), packageOf(t, map[string]string{"tests/big.tf": strings.Repeat("#\n", closure.MaxFile)}), closure.Options{Sources: true})
+	_, err = r.Read(t.Context(), packed(t, file("tests/big.tf", strings.Repeat("#\n", closure.MaxFile))), closure.Options{Sources: true})
 	if err != nil {
 		t.Errorf("Read = %v", err)
 	}
