@@ -25,6 +25,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
@@ -80,12 +81,7 @@ func digestOf(name string) (digest modproxy.Digest, err error) {
 }
 
 // Has returns the digests of the packages that are there, which need not be read again.
-func (s *Site) Has() (all []modproxy.Digest) {
-	for digest := range s.have {
-		all = append(all, digest)
-	}
-	return all
-}
+func (s *Site) Has() []modproxy.Digest { return slices.Collect(maps.Keys(s.have)) }
 
 // What stands for itself in a location, in its header, and in the configuration of nginx.
 var (
