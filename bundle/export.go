@@ -94,8 +94,7 @@ func (e *Export) since() error {
 	if h == nil {
 		return nil
 	}
-	switch root, err := e.Ledger.Root(h.Tree); {
-	case err != nil || root.Hash != h.Hash:
+	if root, err := e.Ledger.Root(h.Tree); err != nil || root.Hash != h.Hash {
 		return fmt.Errorf("%w: bundle %d (%s) is not of this ledger, or the ledger is an older copy", modproxy.ErrChanged, h.Sequence(), h.ID)
 	}
 	e.manifest.Before, e.manifest.Tree = append(slices.Clip(h.Before), h.ID), h.Tree
