@@ -86,13 +86,11 @@ type importReport struct {
 }
 
 func (env *environment) printImport(head admin.BundleHead, items []bundle.Item) error {
-	r := importReport{BundleHead: head, Items: items}
-	counts := map[bundle.State]*int{
-		bundle.Added: &r.Added, bundle.Kept: &r.Kept, bundle.Refused: &r.Refused, bundle.Absent: &r.Absent, bundle.Decided: &r.Decided,
-	}
+	n := map[bundle.State]int{}
 	for _, item := range items {
-		*counts[item.State]++
+		n[item.State]++
 	}
+	r := importReport{head, n[bundle.Added], n[bundle.Kept], n[bundle.Refused], n[bundle.Absent], n[bundle.Decided], items}
 	return env.print(r, "", itemsText(items)+fmt.Sprintf("Bundle %d of chain %s: %d added, %d kept already, %d refused, %d absent; %s taken over.\n",
 		r.Sequence, r.Chain, r.Added, r.Kept, r.Refused, r.Absent, count(r.Decided, "decision")))
 }
