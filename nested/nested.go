@@ -144,11 +144,14 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns the answer of Next, and has the sources fetched. It waits for them a little, as clients show people the
+// Location returns the answer of Next, and has the sources fetched, which providers do not have. It waits for them a little, as clients show people the
 // error of this question.
 //
 // Errors: those of Next; [modproxy.ErrNotFound] for what was made; why a source could not be had.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	if v.IsProvider() {
+		return r.Next.Location(ctx, v)
+	}
 	asked := time.Now()
 	if _, what := v.Origin(); what != "" {
 		return modproxy.Location{}, failed("location", v, modproxy.ErrNotFound)
@@ -172,6 +175,9 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 // Errors: those of Next; [modproxy.ErrNotFound] for what was made for another public URL, or is no source of the version; why
 // a source could not be had.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if v.IsProvider() {
+		return r.Next.Package(ctx, v)
+	}
 	r.once.Do(r.start)
 	of, what := v.Origin()
 	_, base, sum, isSource := v.ParseNestedAddress()

@@ -40,7 +40,7 @@ func (s *Sources) expect(v modproxy.ModuleVersion, source fetch.Source) {
 
 // of returns what v is, and whether it was made.
 func (s *Sources) of(v modproxy.ModuleVersion) (source fetch.Source, made bool, err error) {
-	if _, what := v.Origin(); what == "" {
+	if !isMade(v) {
 		return source, false, nil
 	}
 	source, known := s.known.Get(v)
@@ -48,6 +48,12 @@ func (s *Sources) of(v modproxy.ModuleVersion) (source fetch.Source, made bool, 
 		err = fmt.Errorf("%w: it is made, and no registry has it", modproxy.ErrNotFound)
 	}
 	return source, true, err
+}
+
+// isMade reports whether modproxy has made v. The packages of providers are their registry's own, whatever they are kept as.
+func isMade(v modproxy.ModuleVersion) bool {
+	_, what := v.Origin()
+	return what != "" && !v.IsProvider()
 }
 
 // Versions returns the answer of the next registry.
@@ -69,7 +75,7 @@ func (s *Sources) Location(ctx context.Context, v modproxy.ModuleVersion) (modpr
 
 // Package implements [modproxy.Registry].
 func (s *Sources) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	if _, what := v.Origin(); what == "" {
+	if !isMade(v) {
 		return s.next.Package(ctx, v)
 	}
 	return s.PackageAt(ctx, v, "")
@@ -91,7 +97,7 @@ func (s *Sources) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commi
 
 // Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.
 func (s *Sources) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
-	if _, what := v.Origin(); what != "" {
+	if isMade(v) {
 		return "", nil
 	}
 	return s.next.Commit(ctx, v)

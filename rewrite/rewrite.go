@@ -16,7 +16,7 @@ import (
 )
 
 // Registry answers like Next, but with locations at this proxy: paths from its root, which clients resolve against the URL
-// that they asked (internal/registry/client.go of both clients).
+// that they asked (internal/registry/client.go of both clients). About providers it answers like Next.
 type Registry struct {
 	Next modproxy.Registry
 	// At is what versions are made as that clients are served, see [modproxy.ModuleVersion.Made]. Empty: they are served as
@@ -33,8 +33,8 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 // root of the package is what it matches.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
-	if err != nil {
-		return modproxy.Location{}, err
+	if err != nil || v.IsProvider() {
+		return l, err
 	}
 	_, subdir := l.SplitGlob()
 	if r.At != "" {
@@ -45,7 +45,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	if of, what := v.Origin(); what != "" && r.At == "" {
+	if of, what := v.Origin(); what != "" && r.At == "" && !v.IsProvider() {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
 		return nil, &modproxy.Error{Op: "package", Module: of.Module, Version: of.Version, Err: err}
 	}

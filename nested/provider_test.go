@@ -1,0 +1,67 @@
+package nested_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/nested"
+)
+
+// keepsNothing is a cache that always asks.
+type keepsNothing struct{ *nested.Sources }
+
+func (keepsNothing) Has(context.Context, modproxy.ModuleVersion) (bool, error) { return false, nil }
+
+func (keepsNothing) Keep(context.Context, modproxy.ModuleVersion, *modproxy.Package) error {
+	return nil
+}
+
+// echo answers every question with its version.
+type echo struct{ nested.Upstream }
+
+func (echo) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	return modproxy.Location{URL: v.String()}, nil
+}
+
+func (echo) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return &modproxy.Package{Notes: v.String()}, nil
+}
+
+func (echo) PackageAt(_ context.Context, v modproxy.ModuleVersion, _ string) (*modproxy.Package, error) {
+	return &modproxy.Package{Notes: v.String()}, nil
+}
+
+func (echo) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
+	return v.String(), nil
+}
+
+// The packages of a provider are not made of anything: its registry has them.
+func TestProvider(t *testing.T) {
+	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
+	sources := nested.NewSources(echo{}, nil)
+	for _, v := range []modproxy.ModuleVersion{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
+		for _, r := range []modproxy.Registry{sources, &nested.Registry{Next: keepsNothing{sources}}} {
+			l, err := r.Location(t.Context(), v)
+			if err != nil || l.URL != v.String() {
+				t.Errorf("%T: location %v, %v", r, l, err)
+			}
+			p, err := r.Package(t.Context(), v)
+			if err != nil || p.Notes != v.String() {
+				t.Errorf("%T: package %v, %v", r, p, err)
+			}
+		}
+		p, err := sources.PackageAt(t.Context(), v, "")
+		if err != nil || p.Notes != v.String() {
+			t.Errorf("package %v, %v", p, err)
+		}
+		if commit, err := sources.Commit(t.Context(), v); err != nil || commit != v.String() {
+			t.Errorf("commit %q, %v", commit, err)
+		}
+	}
+	made := modproxy.Module{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
+	if _, err := sources.Package(t.Context(), made); !errors.Is(err, modproxy.ErrNotFound) {
+		t.Errorf("%v: %v", made, err)
+	}
+}
