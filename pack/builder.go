@@ -99,7 +99,7 @@ func (b *Builder) add(name string, n *node, r io.Reader) (err error) {
 		return b.err
 	}
 	defer func() { b.err = err }()
-	if err := cmp.Or(b.tally.entry(name, len(n.target)), checkName(name)); err != nil {
+	if err := cmp.Or(b.tally.entry(name, len(n.target)), CheckName(name)); err != nil {
 		return err
 	}
 	isLink := n.kind == symlink || n.kind == hardlink

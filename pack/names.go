@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// checkName refuses names that the form does not allow, whatever their length.
-func checkName(name string) error {
+// CheckName refuses, as [modproxy.ErrInvalid], names of files that the form does not allow, whatever their length.
+func CheckName(name string) error {
 	switch {
 	case name == "":
 		return refuse("an entry without a name")

@@ -97,7 +97,7 @@ func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
 }
 
 func verifyHeader(h *tar.Header, last string, t *tally) error {
-	if err := cmp.Or(t.entry(h.Name, 0), checkName(h.Name), t.content(h.Name, h.Size)); err != nil {
+	if err := cmp.Or(t.entry(h.Name, 0), CheckName(h.Name), t.content(h.Name, h.Size)); err != nil {
 		return err
 	}
 	records := len(h.PAXRecords)
