@@ -1,0 +1,140 @@
+package release
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/url"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Download is what a registry says about a release for one platform.
+type Download struct {
+	Protocols []string // may be none
+	Archive   Archive
+	// ZipURL, SumsURL and SignatureURL are absolute, http or https. They may have secrets.
+	ZipURL, SumsURL, SignatureURL *url.URL
+	Keys                          []Key            // those that clients can read, in their order; may be none
+	Packages                      map[string]Facts // nil if there are none that OpenTofu takes
+	Dropped                       []string         // for people: what of the document is left out, and why
+}
+
+// ParseDownload reads the answer to namespace/type/version/download/os/arch for platform p. The base is the URL that the
+// answer came from, after all redirects: other URLs may be relative to it.
+//
+// As for the clients (PackageMeta in registry_client.go), the answer must name its platform, and have a checksum of 64
+// hexadecimal digits; protocols may be absent; unknown keys and what follows the document are ignored. An absent URL is
+// the base. Left out is what would end a client or fail it, and can be missed: keys that are null or cannot be read, and
+// packages that have a fault.
+//
+// Errors: [modproxy.ErrInvalid].
+func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Download, error) {
+	if len(document) > MaxDownload {
+		return nil, invalid("download document: more than the %d bytes that are allowed", MaxDownload)
+	}
+	var read struct {
+		Protocols    []string        `json:"protocols"`
+		OS           string          `json:"os"`
+		Arch         string          `json:"arch"`
+		File         string          `json:"filename"`
+		ZipURL       string          `json:"download_url"`
+		SumsURL      string          `json:"shasums_url"`
+		SignatureURL string          `json:"shasums_signature_url"`
+		Digest       string          `json:"shasum"`
+		Packages     json.RawMessage `json:"packages"`
+		SigningKeys  struct {
+			GPG []*Key `json:"gpg_public_keys"`
+		} `json:"signing_keys"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(document)).Decode(&read); err != nil {
+		return nil, invalid("download document: %w", err)
+	}
+	if said := (modproxy.Platform{OS: read.OS, Arch: read.Arch}); said != p {
+		return nil, invalid("download document: it is for %.80q, and %s was asked for", said, p)
+	}
+	d := &Download{Protocols: read.Protocols, Archive: Archive{Platform: p, File: read.File}}
+	if err := checkProtocols(d.Protocols); err != nil {
+		return nil, err
+	}
+	digest, err := hex.DecodeString(read.Digest)
+	if err != nil || len(digest) != len(d.Archive.Digest) {
+		return nil, invalid("download document: the checksum %.80q: want 64 hexadecimal digits", read.Digest)
+	}
+	copy(d.Archive.Digest[:], digest)
+	for _, u := range []struct {
+		name, ref string
+		to        **url.URL
+	}{
+		{"download_url", read.ZipURL, &d.ZipURL},
+		{"shasums_url", read.SumsURL, &d.SumsURL},
+		{"shasums_signature_url", read.SignatureURL, &d.SignatureURL},
+	} {
+		if *u.to, err = resolve(base, u.ref); err != nil {
+			return nil, invalid("download document: %s: %w", u.name, err)
+		}
+	}
+	d.Archive.URL = harmless(d.ZipURL)
+	if err := d.Archive.check(); err != nil {
+		return nil, err
+	}
+	if len(read.SigningKeys.GPG) > maxKeys {
+		return nil, invalid("download document: more than the %d keys that are allowed", maxKeys)
+	}
+	d.addKeys(read.SigningKeys.GPG)
+	d.addPackages(read.Packages)
+	return d, nil
+}
+
+// resolve returns the URL that ref is, from base. Its errors have nothing of it.
+func resolve(base *url.URL, ref string) (*url.URL, error) {
+	u, err := url.Parse(ref)
+	switch {
+	case err != nil:
+		return nil, errors.New("it cannot be parsed")
+	case len(ref) > maxURL:
+		return nil, errors.New("it is too long")
+	}
+	u = base.ResolveReference(u)
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("want http or https, and a host")
+	}
+	return u, nil
+}
+
+func (d *Download) addKeys(listed []*Key) {
+	budget := newBudget()
+	for _, k := range listed {
+		switch {
+		case k == nil:
+			d.Dropped = append(d.Dropped, "a key that is null")
+		case k.check() != nil:
+			d.Dropped = append(d.Dropped, "a key with fields that are too long")
+		default:
+			if _, err := budget.read(k.Armor); err != nil {
+				d.Dropped = append(d.Dropped, "a key that cannot be read: "+err.Error())
+			} else {
+				d.Keys = append(d.Keys, *k)
+			}
+		}
+	}
+}
+
+func (d *Download) addPackages(text json.RawMessage) {
+	if len(text) == 0 {
+		return
+	}
+	var packages map[string]Facts
+	err := json.Unmarshal(text, &packages)
+	if err == nil {
+		err = checkFacts(packages, d.Archive.Platform, d.Archive.Digest)
+	}
+	if err != nil {
+		d.Dropped = append(d.Dropped, "packages: "+err.Error())
+		return
+	}
+	if len(packages) > 0 {
+		d.Packages = packages
+	}
+}

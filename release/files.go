@@ -1,0 +1,164 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// The files of a release.
+const (
+	fileSums      = "SHA256SUMS"
+	fileSignature = "SHA256SUMS.sig"
+	fileRelease   = "release.json"
+	fileKey       = "keys/%02d.asc"
+
+	form     = 1       // of the files
+	maxFile  = 1 << 20 // bytes of release.json
+	maxFiles = maxKeys + 3
+	maxAll   = 4 << 20 // bytes of all files
+)
+
+// A document is release.json: what is not in the other files. Keys are without their armor.
+type document struct {
+	Form      int              `json:"release"`
+	Protocols []string         `json:"protocols,omitempty"`
+	Archives  []Archive        `json:"platforms"`
+	Keys      []Key            `json:"keys,omitempty"`
+	Packages  map[string]Facts `json:"packages,omitempty"`
+	Unsigned  bool             `json:"unsigned,omitempty"`
+}
+
+// Files returns the content of r by the names of files. One release always has the same:
+//
+//	SHA256SUMS       the checksums, byte by byte
+//	SHA256SUMS.sig   their signature, byte by byte; absent if that is empty
+//	keys/00.asc      the first key, armored as the registry has it, and so on
+//	release.json     the rest
+//
+// So "gpg --verify SHA256SUMS.sig" works in their directory. It returns a [modproxy.ErrInvalid] if r is not what [Release]
+// says, or if its signature is by none of its keys.
+func (r *Release) Files() (map[string][]byte, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return r.encode()
+}
+
+func (r *Release) encode() (map[string][]byte, error) {
+	d := document{form, r.Protocols, r.Archives, slices.Clone(r.Keys), r.Packages, r.Unsigned}
+	files := map[string][]byte{fileSums: r.Sums}
+	if len(r.Signature) > 0 {
+		files[fileSignature] = r.Signature
+	}
+	for i, k := range r.Keys {
+		files[fmt.Sprintf(fileKey, i)] = []byte(k.Armor)
+		d.Keys[i].Armor = ""
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "\t")
+	if err := e.Encode(d); err != nil {
+		return nil, invalid("release: %w", err)
+	}
+	if text.Len() > maxFile {
+		return nil, invalid("release: %s has more than the %d bytes that are allowed", fileRelease, maxFile)
+	}
+	files[fileRelease] = text.Bytes()
+	return files, nil
+}
+
+// Parse is the inverse of [Release.Files]: it takes what that returns, and nothing else. The signature is verified as if there
+// were no time; [Verify] says whether it still counts. The release has the content of files.
+//
+// Errors: [modproxy.ErrInvalid].
+func Parse(files map[string][]byte) (*Release, error) {
+	if len(files) > maxFiles || len(files[fileRelease]) > maxFile {
+		return nil, invalid("release: more than the %d files or the %d bytes that are allowed", maxFiles, maxFile)
+	}
+	var d document
+	decoder := json.NewDecoder(bytes.NewReader(files[fileRelease]))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		return nil, invalid("release: %s: %w", fileRelease, err)
+	}
+	if d.Form != form {
+		return nil, invalid("release: %s is of form %d: this modproxy reads %d", fileRelease, d.Form, form)
+	}
+	r := &Release{
+		Protocols: d.Protocols, Archives: d.Archives, Keys: d.Keys, Packages: d.Packages, Unsigned: d.Unsigned,
+		Sums: files[fileSums], Signature: files[fileSignature],
+	}
+	for i := range r.Keys {
+		r.Keys[i].Armor = string(files[fmt.Sprintf(fileKey, i)])
+	}
+	again, err := r.Files()
+	if err != nil {
+		return nil, err
+	}
+	if !maps.EqualFunc(files, again, bytes.Equal) {
+		return nil, invalid("release: its files are not those that modproxy makes of it")
+	}
+	return r, nil
+}
+
+var limits = pack.Limits{Entries: maxFiles + 1, Bytes: maxAll, Path: 32, Packed: maxAll} // one more: the directory of keys
+
+// Pack packs the files of r in dir, as [pack.Builder.Package] does.
+//
+// Errors: those of [Release.Files], [modproxy.ErrUnavailable].
+func (r *Release) Pack(dir string) (*modproxy.Package, error) {
+	files, err := r.Files()
+	if err != nil {
+		return nil, err
+	}
+	b, err := pack.New(dir, limits)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := b.File(name, false, bytes.NewReader(files[name])); err != nil {
+			return nil, err
+		}
+	}
+	return b.Package(dir, "")
+}
+
+// Open reads a release as [Release.Pack] packs it, to the end of p.
+//
+// Errors: [modproxy.ErrInvalid], and p's own.
+func Open(p io.Reader) (*Release, error) {
+	var packed bytes.Buffer
+	if _, err := pack.Verify(io.TeeReader(p, &packed), limits); err != nil { // which reads all of it
+		return nil, err
+	}
+	unzipped, err := gzip.NewReader(&packed)
+	if err != nil {
+		return nil, invalid("release: %w", err)
+	}
+	files := make(map[string][]byte)
+	for archive := tar.NewReader(unzipped); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return Parse(files)
+		}
+		if err == nil {
+			files[h.Name], err = io.ReadAll(archive)
+		}
+		if err != nil {
+			return nil, invalid("release: %w", err)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package release
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+)
+
+// Bounds of OpenPGP data. Reading a key verifies the signatures in it, and its publisher decides what each costs.
+const (
+	maxKeySignatures = 1000 // in all keys of a release together, some of which count for more, see weigh
+	maxKeyPackets    = 4000 // the same
+	maxUserID        = 2048 // bytes, as for GnuPG
+	maxRSA           = 8192 // bits of the modulus
+	maxDSA           = 4096 // bits of p
+	maxDSAGroup      = 512  // bits of q
+)
+
+// Packet types and public-key algorithms (RFC 9580, sections 5 and 9.1).
+const (
+	tagSignature     = 2
+	tagPublicKey     = 6
+	tagMarker        = 10
+	tagTrust         = 12
+	tagUserID        = 13
+	tagPublicSubkey  = 14
+	tagUserAttribute = 17
+
+	algorithmDSA   = 17
+	algorithmECDSA = 19
+	brainpool      = "\x2b\x24\x03\x03\x02\x08\x01\x01" // begins the object identifiers of its curves
+)
+
+// A budget is what the keys of one release may still cost.
+type budget struct {
+	signatures, packets int
+	weight              int // of a signature in the current key
+}
+
+func newBudget() *budget { return &budget{signatures: maxKeySignatures, packets: maxKeyPackets} }
+
+// read reads an armored key as the clients do, of several armored blocks the first. It refuses what can cost much, and
+// private keys. Its errors have no sentinel.
+func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
+	defer recovered(&err)
+	if len(armored) > maxArmor {
+		return nil, fmt.Errorf("it has more than the %d bytes that are allowed", maxArmor)
+	}
+	block, err := armor.Decode(strings.NewReader(armored))
+	if err != nil {
+		return nil, errors.New("it is not armored")
+	}
+	if block.Type != openpgp.PublicKeyType {
+		return nil, fmt.Errorf("it is %.40q: want %q", block.Type, openpgp.PublicKeyType)
+	}
+	data, err := io.ReadAll(block.Body)
+	if err != nil {
+		return nil, err
+	}
+	b.weight = 1
+	if err := eachPacket(data, b.packet); err != nil {
+		return nil, err
+	}
+	keys, err = openpgp.ReadKeyRing(bytes.NewReader(data))
+	if err == nil && len(keys) == 0 {
+		err = errors.New("there is no key in it")
+	}
+	return keys, err
+}
+
+// recovered makes err of a panic of package openpgp: strangers sent what it reads, and the clients have the same code.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("it crashes its reader: %.200v", r)
+	}
+}
+
+// packet judges a packet of a key, and counts it.
+func (b *budget) packet(tag byte, body []byte) error {
+	if b.packets--; b.packets < 0 {
+		return fmt.Errorf("more than the %d packets that all keys together are allowed", maxKeyPackets)
+	}
+	switch tag {
+	case tagSignature:
+		if b.signatures -= b.weight; b.signatures < 0 {
+			return errors.New("more signatures than all keys together are allowed")
+		}
+	case tagPublicKey, tagPublicSubkey:
+		b.weigh(body)
+		return checkPublicKey(body)
+	case tagUserID:
+		if len(body) > maxUserID {
+			return fmt.Errorf("a user ID of more than the %d bytes that are allowed", maxUserID)
+		}
+	case tagMarker, tagTrust, tagUserAttribute:
+	default:
+		return fmt.Errorf("a packet of type %d, which no public key has", tag)
+	}
+	return nil
+}
+
+// weigh makes signatures count for more behind a key by which verifying one takes several times as long as by others. It
+// takes a few milliseconds by the others.
+func (b *budget) weigh(body []byte) {
+	switch {
+	case len(body) > 5 && body[5] == algorithmDSA:
+		b.weight = max(b.weight, 4)
+	case len(body) > 5 && body[5] == algorithmECDSA && bytes.Contains(body[:min(24, len(body))], []byte(brainpool)):
+		b.weight = max(b.weight, 8)
+	}
+}
+
+// checkPublicKey refuses a key by which it takes long to verify: only these have no fixed size.
+func checkPublicKey(body []byte) error {
+	if len(body) < 6 {
+		return errors.New("a public key that is cut short")
+	}
+	algorithm, numbers := body[5], body[6:]
+	if body[0] > 4 { // from then on their length comes first
+		numbers = numbers[min(4, len(numbers)):]
+	}
+	var bounds []int
+	switch algorithm {
+	case 1, 2, 3: // RSA
+		bounds = []int{maxRSA}
+	case algorithmDSA:
+		bounds = []int{maxDSA, maxDSAGroup}
+	}
+	for _, bound := range bounds {
+		if len(numbers) < 2 {
+			return errors.New("a public key that is cut short")
+		}
+		bits := int(binary.BigEndian.Uint16(numbers))
+		if bits > bound {
+			return fmt.Errorf("a public key with a number of %d bits, more than the %d that are allowed", bits, bound)
+		}
+		numbers = numbers[min(2+(bits+7)/8, len(numbers)):]
+	}
+	return nil
+}
+
+// eachPacket calls f with the packets of data in their order. Their lengths must be definite, and add up.
+func eachPacket(data []byte, f func(tag byte, body []byte) error) error {
+	for len(data) > 0 {
+		tag, header, length, ok := packetHeader(data)
+		switch {
+		case !ok:
+			return errors.New("it is not OpenPGP, or damaged")
+		case length > uint64(len(data)-header):
+			return errors.New("it is cut short, or a packet is not as long as it says")
+		}
+		end := header + int(length)
+		if err := f(tag, data[header:end]); err != nil {
+			return err
+		}
+		data = data[end:]
+	}
+	return nil
+}
+
+// packetHeader reads the header of a packet (RFC 9580, section 4.2). It is not ok if the length is partial or not there.
+func packetHeader(data []byte) (tag byte, header int, length uint64, ok bool) {
+	number := func(from, bytes int) bool {
+		if len(data) < from+bytes {
+			return false
+		}
+		for _, b := range data[from : from+bytes] {
+			length = length<<8 | uint64(b)
+		}
+		header = from + bytes
+		return true
+	}
+	first := data[0]
+	switch {
+	case first&0x80 == 0 || len(data) < 2:
+		return 0, 0, 0, false
+	case first&0x40 == 0: // the old format
+		ok = first&3 != 3 && number(1, 1<<(first&3))
+		return first >> 2 & 0xf, header, length, ok
+	case data[1] < 192:
+		ok = number(1, 1)
+	case data[1] < 224:
+		ok = number(1, 2)
+		length -= 192<<8 - 192
+	case data[1] == 255:
+		ok = number(2, 4)
+	}
+	return first & 0x3f, header, length, ok
+}

@@ -1,0 +1,163 @@
+package release
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Signer says who signed a release.
+type Signer struct {
+	Key    string    // the fingerprint of the primary key, in upper-case hexadecimal: 40 digits for version 4
+	Subkey string    // the fingerprint of the subkey that signed; empty if the primary key did
+	Time   time.Time // when, as the signature says
+	// KeyExpired says that the key has expired, or has yet to be made. Both clients install what it signed; OpenTofu warns, and
+	// refuses it with OPENTOFU_ENFORCE_GPG_EXPIRATION=true.
+	KeyExpired bool
+}
+
+// SignatureError is a [modproxy.ErrInvalid] about a signature that does not count.
+type SignatureError struct {
+	Reason Reason
+	Err    error // what is wrong; not nil
+}
+
+// Reason is why a signature does not count.
+type Reason string
+
+// Reasons.
+const (
+	NoKeys        Reason = "no keys"        // the registry lists none
+	UnknownIssuer Reason = "unknown issuer" // none of the listed keys has made it
+	Expired       Reason = "expired"        // the signature has; Terraform refuses that
+	Future        Reason = "future"         // the signature is from the future; Terraform refuses that, too
+	Revoked       Reason = "revoked"        // the key is
+	Armored       Reason = "armored"        // the signature must be binary
+	Damaged       Reason = "damaged"        // the signature or a key cannot be read, or the document is another
+)
+
+func (e *SignatureError) Error() string { return "signature of SHA256SUMS: " + e.Err.Error() }
+
+// Unwrap makes e a [modproxy.ErrInvalid].
+func (e *SignatureError) Unwrap() []error { return []error{e.Err, modproxy.ErrInvalid} }
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &SignatureError{reason, fmt.Errorf(format, args...)}
+}
+
+// Verify returns who signed a SHA256SUMS document at the time now. The signature is detached and binary. Keys are tried
+// in their order, as by the clients (findSigningKey in package_authentication.go): one that has not made the signature
+// is passed over, and any other trouble with a key is final, but that it has expired: that is told, unless a later key has not.
+//
+// It takes bounded time and memory, whatever the keys are; hostile ones a few seconds.
+//
+// Errors: a [*SignatureError].
+func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
+	if now.IsZero() {
+		return Signer{}, refuse(Damaged, "there is no time to verify it at")
+	}
+	return verify(document, signature, keys, now)
+}
+
+// verify is Verify. At the zero time nothing but time itself is left out: package openpgp looks at that last.
+func verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
+	if len(keys) == 0 {
+		return Signer{}, refuse(NoKeys, "the registry lists no key that can be read")
+	}
+	if len(keys) > maxKeys {
+		return Signer{}, refuse(Damaged, "more than the %d keys that are allowed", maxKeys)
+	}
+	if err := checkSignature(signature); err != nil {
+		return Signer{}, err
+	}
+	budget := newBudget()
+	var expired *Signer
+	for i, k := range keys {
+		ring, err := budget.read(k.Armor)
+		if err != nil {
+			return Signer{}, refuse(Damaged, "key %d of %d cannot be read: %w", i+1, len(keys), err)
+		}
+		signer, err := verifyBy(ring, document, signature, now)
+		switch {
+		case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		case err != nil:
+			return Signer{}, err
+		case !signer.KeyExpired:
+			return signer, nil
+		case expired == nil:
+			expired = &signer
+		}
+	}
+	if expired != nil {
+		return *expired, nil
+	}
+	return Signer{}, refuse(UnknownIssuer, "none of the %d keys that the registry lists has made it", len(keys))
+}
+
+// checkSignature refuses what is not a sequence of signature packets.
+func checkSignature(signature []byte) error {
+	switch {
+	case len(signature) > MaxSignature:
+		return refuse(Damaged, "it has more than the %d bytes that are allowed", MaxSignature)
+	case bytes.HasPrefix(bytes.TrimSpace(signature), []byte("-----BEGIN ")):
+		return refuse(Armored, "it is armored, which neither Terraform nor OpenTofu can read: want it binary (gpg --detach-sign without --armor)")
+	}
+	err := eachPacket(signature, func(tag byte, _ []byte) error {
+		if tag != tagSignature {
+			return fmt.Errorf("a packet of type %d is in it, which is no signature", tag)
+		}
+		return nil
+	})
+	if err != nil {
+		return refuse(Damaged, "%w", err)
+	}
+	return nil
+}
+
+// verifyBy verifies by one key of the registry's, which may have several in it. Its error is a SignatureError, or that of
+// package openpgp for an unknown issuer.
+func verifyBy(ring openpgp.EntityList, document, signature []byte, now time.Time) (Signer, error) {
+	sig, entity, err := detached(ring, document, signature, now)
+	expired := errors.Is(err, pgperrors.ErrKeyExpired)
+	switch {
+	case expired, err == nil:
+	case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		return Signer{}, err
+	case errors.Is(err, pgperrors.ErrKeyRevoked):
+		return Signer{}, refuse(Revoked, "the key %X is revoked", entity.PrimaryKey.Fingerprint)
+	case !errors.Is(err, pgperrors.ErrSignatureExpired):
+		return Signer{}, refuse(Damaged, "%w", err)
+	case now.IsZero():
+	case sig.CreationTime.After(now):
+		return Signer{}, refuse(Future, "it was made at %s, which is in the future; is the clock right?", stamp(sig.CreationTime))
+	default:
+		return Signer{}, refuse(Expired, "it was made at %s by the key %X, and has expired, or that key's own signature has",
+			stamp(sig.CreationTime), entity.PrimaryKey.Fingerprint)
+	}
+	s := Signer{Key: fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint), Time: sig.CreationTime.UTC(), KeyExpired: expired}
+	if *sig.IssuerKeyId == entity.PrimaryKey.KeyId {
+		return s, nil
+	}
+	for _, sub := range entity.Subkeys {
+		if sub.PublicKey.KeyId == *sig.IssuerKeyId {
+			s.Subkey = fmt.Sprintf("%X", sub.PublicKey.Fingerprint)
+		}
+	}
+	return s, nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// detached is what the clients call. It panics, for them, where a key has a signing subkey and no self-signature.
+func detached(ring openpgp.EntityList, document, signature []byte, now time.Time) (sig *packet.Signature, e *openpgp.Entity, err error) {
+	defer recovered(&err)
+	config := &packet.Config{Time: func() time.Time { return now }}
+	return openpgp.VerifyDetachedSignature(ring, bytes.NewReader(document), bytes.NewReader(signature), config)
+}
