@@ -1,0 +1,233 @@
+package release
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// ZipLimits bound an archive. A zero field stands for its default.
+type ZipLimits struct {
+	Entries int   // with directories: 10,000
+	Bytes   int64 // of the content of all files: 2 GiB
+	Ratio   int   // of the content to the archive, beyond the first MiB: 100
+}
+
+const (
+	maxDirectory = 4 << 20 // bytes that are read to have the directory: names take memory
+	maxName      = 1024    // bytes
+	freeBytes    = 1 << 20 // of content, whatever its ratio
+	localHeader  = 30      // bytes before the name of an entry, at least
+	copyBuffer   = 128 << 10
+
+	end64Signature = "PK\x06\x06"
+)
+
+// ZipFacts are what an archive is once it is unpacked.
+type ZipFacts struct {
+	Sum   modproxy.Sum // of the archive: what mirrors say and clients compare before they unpack it
+	Dir   modproxy.Sum // of the directory that it is unpacked to: what clients lock; another one if the archive has directories
+	Bytes int64        // of the content of all files
+}
+
+// CheckZip reads the archive of a provider for one platform, which has size bytes, to its end. It must be one from which the
+// clients install (ExecutableFile in internal/providercache/cached_provider.go): it has a file terraform-provider-TYPE at
+// its top, whose name may go on behind an underscore or a dot. The two sums are computed in one pass (package dirhash of
+// golang.org/x/mod, HashZip and HashDir, see https://go.dev/issue/53448).
+//
+// Refused is what [pack.CheckName] refuses, names that come twice, files that are directories too, what is neither,
+// encrypted entries, entries that share bytes, content that is not what its header says, and what exceeds a limit.
+//
+// Errors: [modproxy.ErrInvalid], and those of r.
+func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, error) {
+	l.Entries = cmp.Or(l.Entries, 10_000)
+	l.Bytes = cmp.Or(l.Bytes, 2<<30)
+	l.Ratio = cmp.Or(l.Ratio, 100)
+	in := &zipInput{r: r, left: maxDirectory}
+	facts, err := checkZip(in, size, typ, l)
+	switch {
+	case in.err != nil:
+		return ZipFacts{}, in.err
+	case errors.Is(err, modproxy.ErrInvalid):
+		return ZipFacts{}, fmt.Errorf("zip: %w", err)
+	case err != nil:
+		return ZipFacts{}, invalid("zip: %w", err)
+	}
+	return facts, nil
+}
+
+// A zipInput keeps r's error apart from those about what was read, and bounds the directory.
+type zipInput struct {
+	r    io.ReaderAt
+	left int64 // bytes that may still be read, while it is not negative
+	err  error
+}
+
+func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
+	if in.left >= 0 {
+		if in.left -= int64(len(p)); in.left < 0 {
+			in.left = 0
+			return 0, fmt.Errorf("its directory has more than about %d bytes", maxDirectory)
+		}
+	}
+	if off < 0 { // as some records have it
+		return 0, zip.ErrFormat
+	}
+	n, err := in.r.ReadAt(p, off)
+	if err != nil && err != io.EOF {
+		in.err = err
+	}
+	if in.left >= 0 && bytes.HasPrefix(p[:n], []byte(end64Signature)) { // archive/zip takes memory for what it promises
+		return 0, errors.New("its end is one of zip64, which no archive of up to 4 GiB needs")
+	}
+	return n, err
+}
+
+func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, error) {
+	archive, err := zip.NewReader(in, size)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked below
+		return ZipFacts{}, err
+	}
+	in.left = -1
+	if len(archive.File) > l.Entries {
+		return ZipFacts{}, fmt.Errorf("%d entries, more than the %d that are allowed", len(archive.File), l.Entries)
+	}
+	if err := checkTree(archive.File, typ); err != nil {
+		return ZipFacts{}, err
+	}
+	files, err := inOrder(archive.File, size)
+	if err != nil {
+		return ZipFacts{}, err
+	}
+	allowed := min(l.Bytes, max(freeBytes, size*int64(l.Ratio)))
+	archive.RegisterDecompressor(zip.Deflate, flate.NewReader)
+	sums := make(map[string][]byte, len(files))
+	facts, buf, h := ZipFacts{}, make([]byte, copyBuffer), sha256.New()
+	for _, f := range files {
+		if f.UncompressedSize64 > uint64(allowed-facts.Bytes) {
+			return ZipFacts{}, fmt.Errorf("%.200q: more content than the %d bytes that are allowed for an archive of %d", f.Name, allowed, size)
+		}
+		h.Reset()
+		if err := readEntry(f, h, buf); err != nil {
+			return ZipFacts{}, fmt.Errorf("%.200q: %w", f.Name, err)
+		}
+		facts.Bytes += int64(f.UncompressedSize64)
+		sums[f.Name] = h.Sum(nil)
+	}
+	all, dir := sha256.New(), sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(all, "%x  %s\n", sums[name], name)
+		if !strings.HasSuffix(name, "/") {
+			fmt.Fprintf(dir, "%x  %s\n", sums[name], name)
+		}
+	}
+	facts.Sum = modproxy.NewSum([sha256.Size]byte(all.Sum(nil)))
+	facts.Dir = modproxy.NewSum([sha256.Size]byte(dir.Sum(nil)))
+	return facts, nil
+}
+
+// checkTree checks that the names are those of one tree on any system, with the program of the provider.
+func checkTree(files []*zip.File, typ string) error {
+	names, program := make(map[string]bool, len(files)), false // true for a directory
+	for _, f := range files {
+		name, isDir := strings.CutSuffix(f.Name, "/")
+		mode := f.Mode().Type()
+		switch _, twice := names[name]; {
+		case len(f.Name) > maxName:
+			return fmt.Errorf("%.80q…: a name of more than the %d bytes that are allowed", f.Name, maxName)
+		case pack.CheckName(name) != nil:
+			return pack.CheckName(name)
+		case twice:
+			return fmt.Errorf("%.200q: is there twice", name)
+		case f.Flags&1 != 0:
+			return fmt.Errorf("%.200q: is encrypted", name)
+		case isDir && f.UncompressedSize64 != 0:
+			return fmt.Errorf("%.200q: is a directory, and has content", name)
+		case !isDir && mode != 0:
+			return fmt.Errorf("%.200q: is neither a file nor, by its name, a directory", name)
+		}
+		names[name] = isDir
+		rest, ok := strings.CutPrefix(name, "terraform-provider-"+typ)
+		program = program || ok && !isDir && !strings.Contains(name, "/") && (rest == "" || rest[0] == '_' || rest[0] == '.')
+	}
+	for name := range names {
+		for i := range len(name) {
+			if name[i] != '/' {
+				continue
+			}
+			if isDir, there := names[name[:i]]; there && !isDir {
+				return fmt.Errorf("%.200q: is a file and a directory", name[:i])
+			}
+		}
+	}
+	if !program {
+		return fmt.Errorf("no file at its top is named terraform-provider-%.80s or that and an underscore or dot: no client installs it", typ)
+	}
+	return nil
+}
+
+// inOrder returns files in the order of their content. It fails if two of them share bytes.
+func inOrder(files []*zip.File, size int64) ([]*zip.File, error) {
+	type place struct {
+		f    *zip.File
+		data int64
+	}
+	places := make([]place, 0, len(files))
+	for _, f := range files {
+		data, err := f.DataOffset()
+		if err != nil {
+			return nil, fmt.Errorf("%.200q: %w", f.Name, err)
+		}
+		places = append(places, place{f, data})
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.data, b.data) })
+	sorted := make([]*zip.File, 0, len(files))
+	for i, p := range places {
+		end := size
+		if i+1 < len(places) {
+			end = places[i+1].data - localHeader
+		}
+		if p.data > end || p.f.CompressedSize64 > uint64(end-p.data) {
+			return nil, fmt.Errorf("%.200q: overlaps what follows it", p.f.Name)
+		}
+		sorted = append(sorted, p.f)
+	}
+	return sorted, nil
+}
+
+// readEntry reads the content of f to its end, and hashes it. archive/zip does not check a checksum of zero, nor refuse what
+// is stored in more bytes than it has.
+func readEntry(f *zip.File, h hash.Hash, buf []byte) error {
+	content, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	crc := crc32.NewIEEE()
+	to := io.Writer(h)
+	if f.CRC32 == 0 {
+		to = io.MultiWriter(h, crc)
+	}
+	n, err := io.CopyBuffer(to, io.LimitReader(content, int64(f.UncompressedSize64)+1), buf)
+	switch {
+	case err != nil:
+		return err
+	case uint64(n) != f.UncompressedSize64 || crc.Sum32() != 0:
+		return errors.New("the content is not what its header says")
+	}
+	return nil
+}
