@@ -39,9 +39,9 @@
 //	site DIR                                serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
-// Upstream NAME is the registry registry.NAME.example, and sets $NAME_URL and
-// $NAME_HOST. A script without a modproxy.yaml is given one with the upstreams
-// that it has started. "modproxy serve" sets $PROXY (and
+// Upstream NAME is the registry registry.NAME.example of modules and providers,
+// and sets $NAME_URL and $NAME_HOST. A script without a modproxy.yaml is given one
+// with the upstreams that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
 // configuration. [namespaces] says whether a script can make a network namespace,
 // and [nginx] whether it can run nginx.

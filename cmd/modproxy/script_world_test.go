@@ -69,9 +69,10 @@ func (w *world) writeConfigs() error {
 	var own, direct strings.Builder
 	fmt.Fprintf(&own, "upstreams:\n")
 	for _, name := range slices.Sorted(maps.Keys(w.upstreams)) {
-		url := w.upstreams[name].URL + "/v1/modules/"
-		fmt.Fprintf(&own, "  - host: registry.%s.example\n    modules: %s\n", name, url)
-		fmt.Fprintf(&direct, "host \"registry.%s.example\" {\n  services = { \"modules.v1\" = \"%s\" }\n}\n", name, url)
+		url := w.upstreams[name].URL
+		fmt.Fprintf(&own, "  - host: registry.%s.example\n    modules: %s/v1/modules/\n    providers: %[2]s/v1/providers/\n", name, url)
+		fmt.Fprintf(&direct, "host \"registry.%s.example\" {\n", name)
+		fmt.Fprintf(&direct, "  services = { \"modules.v1\" = \"%s/v1/modules/\", \"providers.v1\" = \"%[1]s/v1/providers/\" }\n}\n", url)
 	}
 	fmt.Fprintf(&own, "egress: {allow: [127.0.0.0/8]}\n")
 	if !w.ownConfig && len(w.upstreams) > 0 {

@@ -4,11 +4,16 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,7 +40,9 @@ var modified = time.Date(2024, 1, 2, 3, 4, 6, 0, time.UTC)
 func buildArchive(name string, files []file) ([]byte, error) {
 	format := formatOf(name)
 	if format == "zip" {
-		return buildZip(files)
+		var out bytes.Buffer
+		err := writeZip(&out, files, "")
+		return out.Bytes(), err
 	}
 	plain, err := buildTar(files)
 	if err != nil {
@@ -105,9 +112,16 @@ func tarDirectories(w *tar.Writer, dir string, made map[string]bool) error {
 	return w.WriteHeader(&tar.Header{Name: dir + "/", Mode: 0o755, ModTime: modified, Typeflag: tar.TypeDir})
 }
 
-func buildZip(files []file) ([]byte, error) {
-	var out bytes.Buffer
-	w := zip.NewWriter(&out)
+func writeZip(out io.Writer, files []file, comment string) error {
+	w := zip.NewWriter(out)
+	if err := w.SetComment(comment); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(files, func(f file) bool { return f.random > 0 }) { // what cannot be compressed is not tried
+		w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
+			return flate.NewWriter(out, flate.NoCompression)
+		})
+	}
 	for _, f := range files {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: modified}
 		mode, data := fs.FileMode(0o644), f.data
@@ -116,18 +130,20 @@ func buildZip(files []file) ([]byte, error) {
 			mode = 0o755
 		case f.link != "":
 			mode, data = fs.ModeSymlink|0o777, []byte(f.link)
+		case strings.HasSuffix(f.name, "/"):
+			mode = fs.ModeDir | 0o755
 		}
 		h.SetMode(mode)
 		body, err := w.CreateHeader(h)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := body.Write(data); err != nil {
-			return nil, err
+			return err
+		}
+		if _, err := io.CopyN(body, rand.NewChaCha8(sha256.Sum256([]byte(comment))), f.random); err != nil {
+			return err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return w.Close()
 }

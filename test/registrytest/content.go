@@ -19,6 +19,7 @@ type file struct {
 	exec   bool
 	link   string // the target, if it is a symbolic link
 	commit string // REPOSITORY@REVISION, if it is a submodule
+	random int64  // how many bytes of chance, in a zip, follow data
 }
 
 // parseFile reads the mark that a name in a fixture may end with.
@@ -42,9 +43,9 @@ type content struct {
 	modules   map[string]map[string]entry // by ns/name/system, then by version as spelled
 	lists     map[string][]byte           // explicit versions documents, by ns/name/system
 	repos     map[string]map[string][]file
-	archives  map[string][]file          // by path, extension included
-	providers map[string]map[string]bool // their versions, by ns/type
-	other     map[string][]byte          // all else, by its name: .well-known, files, get, meta, v1, v2
+	archives  map[string][]file    // by path, extension included
+	providers map[string]*provider // by ns/type
+	other     map[string][]byte    // all else, by its name: .well-known, files, get, meta, v1, v2
 }
 
 // entry is one version of a module: where its package is, and how to say so.
@@ -59,7 +60,7 @@ func newContent() *content {
 		lists:     map[string][]byte{},
 		repos:     map[string]map[string][]file{},
 		archives:  map[string][]file{},
-		providers: map[string]map[string]bool{},
+		providers: map[string]*provider{},
 		other:     map[string][]byte{},
 	}
 }

@@ -13,16 +13,20 @@ type Kind string
 
 // The kinds of requests.
 const (
-	Discovery Kind = "discovery" // /.well-known/terraform.json
-	Versions  Kind = "versions"  // …/versions
-	Download  Kind = "download"  // …/{version}/download
-	Dates     Kind = "dates"     // below /v2/modules/, or a document about a version
-	Provider  Kind = "provider"  // below /v1/providers/
-	Git       Kind = "git"       // a git repository
-	Archive   Kind = "archive"   // an archive, or a file below /files/
-	Get       Kind = "get"       // a ?terraform-get=1 question
-	Other     Kind = "other"     // anything else
-	All       Kind = "all"       // every request
+	Discovery        Kind = "discovery"         // /.well-known/terraform.json
+	Versions         Kind = "versions"          // …/versions of a module
+	Download         Kind = "download"          // …/{version}/download of a module
+	Dates            Kind = "dates"             // below /v2/modules/, or a document about a version
+	ProviderVersions Kind = "provider-versions" // …/versions of a provider
+	ProviderDownload Kind = "provider-download" // …/{version}/download/{os}/{arch} of a provider
+	Sums             Kind = "sums"              // the checksums of a version of a provider
+	Signature        Kind = "signature"         // the signature of these
+	Zip              Kind = "zip"               // the package of a provider for one platform
+	Git              Kind = "git"               // a git repository
+	Archive          Kind = "archive"           // an archive, or a file below /files/
+	Get              Kind = "get"               // a ?terraform-get=1 question
+	Other            Kind = "other"             // anything else
+	All              Kind = "all"               // every request
 )
 
 // Knobs change how an [Upstream] answers. The zero value answers well.
@@ -34,6 +38,7 @@ type Knobs struct {
 	Truncate   int           // break the connection after so many bytes of body; 0 for never
 	Hold       bool          // do not answer before the knobs of this kind change
 	Redirects  int           // redirect so many times before answering
+	Redirect   string        // redirect to the same path at this URL, such as another upstream's
 	Type       string        // the Content-Type instead of the true one
 	Token      string        // answer 401 without "Authorization: Bearer Token"
 	Times      int           // answer so but for so many requests; 0 for all
@@ -61,6 +66,8 @@ func (k *Knobs) Set(name, value string) error {
 		k.Hold, err = strconv.ParseBool(value)
 	case "redirects":
 		err = number(&k.Redirects)
+	case "redirect":
+		k.Redirect = value
 	case "type":
 		k.Type = value
 	case "token":
@@ -97,12 +104,18 @@ func (u *Upstream) Set(kind Kind, k Knobs) {
 	u.settings[kind] = &setting{Knobs: k, left: k.Times, changed: make(chan struct{})}
 }
 
-// take is the setting that counts for a request of one kind; the zero one
-// where there is none.
-func (u *Upstream) take(kind Kind) setting {
+// take is the setting that counts for a request of one kind: that of the version it
+// is about, if the fixture has one; the zero one where there is none.
+func (u *Upstream) take(kind Kind, path string) setting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s := u.settings[kind]
+	var s *setting
+	if r, _ := u.served.released(path); r != nil {
+		s = r.settings[kind]
+	}
+	if s == nil {
+		s = u.settings[kind]
+	}
 	if s == nil {
 		s = u.settings[All]
 	}
@@ -121,7 +134,7 @@ func (u *Upstream) take(kind Kind) setting {
 // answer is next with the knobs of kind.
 func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := u.take(kind)
+		s := u.take(kind, r.URL.Path)
 		if !s.wait(r) {
 			panic(http.ErrAbortHandler)
 		}
@@ -171,6 +184,10 @@ func (s setting) refuse(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, r.URL.Path+"?"+query.Encode(), http.StatusFound)
 			return true
 		}
+	}
+	if s.Redirect != "" {
+		http.Redirect(w, r, s.Redirect+r.URL.RequestURI(), http.StatusFound)
+		return true
 	}
 	status := s.Status
 	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"math/rand/v2"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -13,44 +13,16 @@ import (
 )
 
 // pgpKey is an OpenPGP key of a publisher, made from its name: it is the same every time, and so is what it signs.
-type pgpKey struct {
-	entity  *openpgp.Entity
-	armored string // the public key, as registries give it
-}
+type pgpKey struct{ *openpgp.Entity }
 
-var signer = sync.OnceValue(func() *pgpKey {
-	k, err := newKey("publisher")
-	if err != nil {
-		panic(err) // the library is another
+// newKey makes a key and has it sign itself. A name that begins with "expired" makes one that was good for an hour.
+func newKey(name string) (pgpKey, error) {
+	config := pgpConfig(name)
+	if strings.HasPrefix(name, "expired") {
+		config.KeyLifetimeSecs = 3600
 	}
-	return k
-})
-
-// newKey makes a key and has it sign itself.
-func newKey(name string) (*pgpKey, error) {
-	entity, err := openpgp.NewEntity(name, "", name+"@example.com", pgpConfig(name))
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	w, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := entity.Serialize(w); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return &pgpKey{entity, text.String() + "\n"}, nil
-}
-
-// sign makes a detached signature, which is not armored.
-func (k *pgpKey) sign(data []byte) ([]byte, error) {
-	var signature bytes.Buffer
-	err := openpgp.DetachSign(&signature, k.entity, bytes.NewReader(data), pgpConfig("signature"))
-	return signature.Bytes(), err
+	entity, err := openpgp.NewEntity(name, "", name+"@example.com", config)
+	return pgpKey{entity}, err
 }
 
 // pgpConfig has seed in the place of chance and of the clock.
@@ -62,4 +34,48 @@ func pgpConfig(seed string) *packet.Config {
 		Algorithm:                             packet.PubKeyAlgoEdDSA,
 		NonDeterministicSignaturesViaNotation: &salted,
 	}
+}
+
+func (k pgpKey) id() string { return k.PrimaryKey.KeyIdString() }
+
+// sign makes a detached signature, which is not armored.
+func (k pgpKey) sign(data []byte) ([]byte, error) {
+	var signature bytes.Buffer
+	err := openpgp.DetachSign(&signature, k.Entity, bytes.NewReader(data), pgpConfig("signature"))
+	return signature.Bytes(), err
+}
+
+// listedKey is a key as registries give it, or what "null" and "broken" stand for.
+func listedKey(name string) (any, error) {
+	if name == "null" {
+		return nil, nil
+	}
+	key, err := newKey(name)
+	if err != nil {
+		return nil, err
+	}
+	var public bytes.Buffer
+	if err := key.Serialize(&public); err != nil {
+		return nil, err
+	}
+	if name == "broken" {
+		public.Truncate(public.Len() / 2)
+	}
+	text, err := armored(openpgp.PublicKeyType, public.Bytes())
+	return map[string]string{
+		"key_id": key.id(), "ascii_armor": text, "trust_signature": "", "source": "", "source_url": "",
+	}, err
+}
+
+func armored(kind string, data []byte) (string, error) {
+	var text bytes.Buffer
+	w, err := armor.Encode(&text, kind, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := w.Write(data); err != nil {
+		return "", err
+	}
+	err = w.Close()
+	return text.String() + "\n", err
 }

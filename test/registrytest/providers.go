@@ -1,90 +1,154 @@
 package registrytest
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// addProvider takes providers/NAMESPACE/TYPE/VERSION/FILE, one file of the package,
-// which is for the platform that the test runs on.
+// provider is what the fixture says of one provider.
+type provider struct {
+	releases map[string]*release // by version as spelled
+	document []byte              // an explicit versions document
+	warnings []string
+}
+
+// release is one version of a provider: how it is to be made and answered, and its files.
+type release struct {
+	files []file // what is in its zips; the default executable if there are none
+	knobs []byte // as the fixture has them
+
+	zip, sumsAre, signature string   // what is wrong with them
+	key                     string   // the name of the one that signs
+	keys                    []string // the names of those that the registry lists; nil for that one
+	platforms               []string // as OS_ARCH
+	protocols               json.RawMessage
+	size                    int // of the data in every zip, in MiB
+	listed                  bool
+	settings                map[Kind]*setting // how requests for it are answered
+
+	address, version string
+	prefix           string // what the names of its files begin with
+	signatureName    string
+	sums             map[string]string // of its zips, by their names
+	listedKeys       []any
+	blobs            map[string]blob // all of its files, by their names
+}
+
+// addProvider takes providers/NAMESPACE/TYPE/VERSION, which has knobs, …/VERSION/knobs, which has those of a version
+// whose zips have other files, …/VERSION/FILE, which is one of these, …/versions and …/warnings.
 func (c *content) addProvider(name string, f file) error {
 	parts := strings.SplitN(name, "/", 4)
-	if len(parts) != 4 {
-		return fmt.Errorf("want providers/NAMESPACE/TYPE/VERSION/FILE")
+	if len(parts) < 3 {
+		return fmt.Errorf("want providers/NAMESPACE/TYPE/VERSION")
 	}
 	address, version := path.Join(parts[:2]...), parts[2]
-	if c.providers[address] == nil {
-		c.providers[address] = map[string]bool{}
+	p := c.providers[address]
+	if p == nil {
+		p = &provider{releases: map[string]*release{}}
+		c.providers[address] = p
 	}
-	c.providers[address][version] = true
+	switch {
+	case len(parts) == 3 && version == "versions":
+		p.document = f.data
+		return nil
+	case len(parts) == 3 && version == "warnings":
+		p.warnings = strings.Split(strings.TrimSpace(string(f.data)), "\n")
+		return nil
+	}
+	if p.releases[version] == nil {
+		p.releases[version] = &release{}
+	}
+	if len(parts) == 3 || parts[3] == "knobs" {
+		p.releases[version].knobs = f.data
+		return nil
+	}
 	f.name = parts[3]
-	archive := providerFile(address, version) + "_" + platform + ".zip"
-	c.archives[archive] = append(c.archives[archive], f)
+	p.releases[version].files = append(p.releases[version].files, f)
 	return nil
 }
 
-const platform = runtime.GOOS + "_" + runtime.GOARCH
-
-// providerFile is what the names of a version's files begin with, below /archives/.
-func providerFile(address, version string) string {
-	return path.Join("providers", address, "terraform-provider-"+path.Base(address)+"_"+version)
+// Platforms are what a version of a provider is for unless it says otherwise, as OS_ARCH: this machine's among them.
+func Platforms() []string {
+	list := []string{"darwin_arm64", "linux_amd64", runtime.GOOS + "_" + runtime.GOARCH}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
-// provider answers the providers.v1 protocol; the URLs in its answers are relative.
-func (s *site) provider(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/providers/"), "/")
-	address := path.Join(parts[:min(2, len(parts))]...)
-	versions := s.content.providers[address]
-	target := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH}
-	switch {
-	case len(parts) == 3 && parts[2] == "versions" && len(versions) > 0:
-		var list []any
-		for _, version := range slices.Sorted(maps.Keys(versions)) {
-			list = append(list, map[string]any{
-				"version": version, "protocols": []string{"5.0"}, "platforms": []any{target},
-			})
+// turn reads the knobs of a version, one a line.
+func (r *release) turn(lines string) error {
+	r.key, r.platforms, r.protocols, r.listed = "publisher", Platforms(), json.RawMessage(`["5.0"]`), true
+	r.settings = map[Kind]*setting{}
+	for line := range strings.Lines(lines) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
 		}
-		json.NewEncoder(w).Encode(map[string]any{"versions": list})
-	case len(parts) == 6 && parts[3] == "download" && path.Join(parts[4:]...) == path.Join(runtime.GOOS, runtime.GOARCH) && versions[parts[2]]:
-		file := providerFile(address, parts[2])
-		up := "../../../../../../../archives/"
-		json.NewEncoder(w).Encode(map[string]any{
-			"protocols": []string{"5.0"}, "os": runtime.GOOS, "arch": runtime.GOARCH,
-			"filename":              path.Base(file) + "_" + platform + ".zip",
-			"download_url":          up + file + "_" + platform + ".zip",
-			"shasums_url":           "/archives/" + file + "_SHA256SUMS",
-			"shasums_signature_url": "/archives/" + file + "_SHA256SUMS.sig",
-			"shasum":                fmt.Sprintf("%x", sha256.Sum256(s.archives[file+"_"+platform+".zip"])),
-			"signing_keys":          map[string]any{"gpg_public_keys": []any{map[string]string{"ascii_armor": signer().armored}}},
-		})
-	default:
-		w.WriteHeader(http.StatusNotFound)
-		io.WriteString(w, `{"errors":["Not Found"]}`)
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return fmt.Errorf("%q: want KNOB=VALUE", line)
+		}
+		if err := r.set(name, value); err != nil {
+			return err
+		}
 	}
+	if r.keys == nil {
+		r.keys = []string{r.key}
+	}
+	for _, s := range r.settings {
+		s.left = s.Times
+	}
+	return nil
 }
 
-// sums is the list of checksums of a provider's version, or its signature; name is
-// below /archives/.
-func (s *site) sums(name string) (body []byte, ok bool) {
-	file, signature := strings.CutSuffix(name, ".sig")
-	file, ok = strings.CutSuffix(file, "_SHA256SUMS")
-	zip, known := s.archives[file+"_"+platform+".zip"]
-	if !ok || !known {
-		return nil, false
+func (r *release) set(name, value string) (err error) {
+	oneOf := func(to *string, values ...string) error {
+		if *to = value; !slices.Contains(values, value) {
+			return fmt.Errorf("knob %s: %q: want %s", name, value, strings.Join(values, ", "))
+		}
+		return nil
 	}
-	body = fmt.Appendf(nil, "%x  %s_%s.zip\n", sha256.Sum256(zip), path.Base(file), platform)
-	if signature {
-		signed, err := signer().sign(body)
-		return signed, err == nil
+	switch name {
+	case "zip":
+		return oneOf(&r.zip, "changed", "truncated", "text", "directories")
+	case "sums":
+		return oneOf(&r.sumsAre, "wrong", "missing", "blank", "large")
+	case "signature":
+		return oneOf(&r.signature, "wrong", "armored", "empty")
+	case "key":
+		r.key = value
+	case "keys":
+		r.keys = []string{}
+		if value != "" {
+			r.keys = strings.Split(value, ",")
+		}
+	case "platforms":
+		r.platforms = strings.Split(value, ",")
+	case "protocols":
+		r.protocols = json.RawMessage(value)
+		if !json.Valid(r.protocols) {
+			err = fmt.Errorf("want JSON")
+		}
+	case "size":
+		r.size, err = strconv.Atoi(value)
+	case "listed":
+		r.listed, err = strconv.ParseBool(value)
+	default:
+		kind, knob, _ := strings.Cut(name, ".")
+		k := Kind(kind)
+		if !slices.Contains([]Kind{ProviderDownload, Sums, Signature, Zip}, k) || knob == "hold" {
+			return fmt.Errorf("no knob %q", name)
+		}
+		if r.settings[k] == nil {
+			r.settings[k] = &setting{}
+		}
+		return r.settings[k].Set(knob, value)
 	}
-	return body, true
+	if err != nil {
+		return fmt.Errorf("knob %s: %q: %w", name, value, err)
+	}
+	return nil
 }

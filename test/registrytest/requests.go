@@ -57,8 +57,16 @@ func kindOf(r *http.Request) Kind {
 		return Download
 	case strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/v2/modules/"):
 		return Dates
-	case strings.HasPrefix(p, "/v1/providers/"):
-		return Provider
+	case strings.HasPrefix(p, providersPath) && path.Base(p) == "versions":
+		return ProviderVersions
+	case strings.HasPrefix(p, providersPath):
+		return ProviderDownload
+	case strings.HasPrefix(p, releasesPath) && strings.HasSuffix(p, ".zip"):
+		return Zip
+	case strings.HasPrefix(p, releasesPath) && strings.HasSuffix(p, ".sig"):
+		return Signature
+	case strings.HasPrefix(p, releasesPath):
+		return Sums
 	case strings.HasPrefix(p, "/archives/"), strings.HasPrefix(p, "/files/"):
 		return Archive
 	case strings.HasPrefix(p, "/get/"), strings.HasPrefix(p, "/meta/"):

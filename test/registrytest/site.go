@@ -48,6 +48,13 @@ func newSite(files []file, host, url, gitDir string) (*site, error) {
 			return nil, err
 		}
 	}
+	for address, p := range c.providers {
+		for version, r := range p.releases {
+			if err := r.make(address, version, s.fill); err != nil {
+				return nil, fmt.Errorf("fixture: provider %s %s: %w", address, version, err)
+			}
+		}
+	}
 	if len(c.repos) > 0 {
 		if s.git, err = GitServer(gitDir); err != nil {
 			return nil, err
@@ -63,6 +70,11 @@ func (s *site) check() error {
 			if _, err := s.fill([]byte(e.location)); err != nil {
 				return fmt.Errorf("%s/%s: %w", address, version, err)
 			}
+		}
+	}
+	for address, p := range s.content.providers {
+		if _, err := s.fill(p.document); err != nil {
+			return fmt.Errorf("%s: %w", address, err)
 		}
 	}
 	for name, data := range s.content.other {
@@ -120,8 +132,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.versions(w, r)
 	case Download:
 		s.download(w, r)
-	case Provider:
+	case ProviderVersions, ProviderDownload:
 		s.provider(w, r)
+	case Sums, Signature, Zip:
+		s.releaseFile(w, r)
 	case Archive:
 		s.body(w, r)
 	case Dates:
@@ -222,10 +236,6 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/archives/")
-	if body, ok := s.sums(name); ok {
-		w.Write(body)
-		return
-	}
 	for _, extension := range append([]string{""}, formats...) {
 		if body, ok := s.archives[strings.TrimSuffix(name+"."+extension, ".")]; ok {
 			w.Header().Set("Content-Type", "application/octet-stream")

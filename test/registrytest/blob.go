@@ -1,0 +1,64 @@
+package registrytest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+)
+
+// blob is a file that is made whenever it is sent: a large one takes no room.
+type blob struct {
+	size  int64
+	sum   [sha256.Size]byte
+	write func(io.Writer) error
+}
+
+func newBlob(write func(io.Writer) error) (blob, error) {
+	hash, size := sha256.New(), new(counter)
+	err := write(io.MultiWriter(hash, size))
+	return blob{int64(*size), [sha256.Size]byte(hash.Sum(nil)), write}, err
+}
+
+func blobOf(data []byte) blob {
+	write := func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+	return blob{int64(len(data)), sha256.Sum256(data), write}
+}
+
+// half is the first half of b.
+func (b blob) half() (blob, error) {
+	return newBlob(func(w io.Writer) error {
+		err := b.write(&limited{w, b.size / 2})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+}
+
+type counter int64
+
+func (n *counter) Write(p []byte) (int, error) {
+	*n += counter(len(p))
+	return len(p), nil
+}
+
+var errEnough = errors.New("enough is written")
+
+// limited writes left bytes more.
+type limited struct {
+	io.Writer
+	left int64
+}
+
+func (w *limited) Write(p []byte) (int, error) {
+	if int64(len(p)) < w.left {
+		w.left -= int64(len(p))
+		return w.Writer.Write(p)
+	}
+	n, err := w.Writer.Write(p[:w.left])
+	w.left -= int64(n)
+	return n, errors.Join(err, errEnough)
+}
