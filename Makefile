@@ -36,7 +36,7 @@ hostile: tools ## the program in a hostile world, in full length; takes minutes,
 faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
 	RIG_LONG=1 go test -v -count 1 -timeout 60m ./test/faults
 
-mutants: ## that the hostile world finds programs that break a promise
+mutants: ## that the hostile world, and tests of packages, find programs that break a promise
 	test/hostile/mutants/run.sh
 
 tools: ## the OpenTofu that the tests run; Terraform is taken from PATH

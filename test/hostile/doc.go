@@ -21,5 +21,5 @@
 // run beside each other and know nothing of one another.
 //
 // The directory mutants has changes to the program that break a promise, each of
-// which a case must find: see its run.sh.
+// which a case, or a test of another package, must find: see its run.sh.
 package hostile

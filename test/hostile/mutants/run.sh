@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Proves the rig: applies each change of this directory to a copy of the committed
-# program, and fails unless a case finds it. A change is a patch whose beginning says
+# Proves the tests: applies each change of this directory to a copy of the committed
+# program, and fails unless a test finds it. A change is a patch whose beginning says
 # what it breaks and, behind "Found by:", which tests must notice; "Long: 1" if they
-# notice only when they run in full. Names of patches as arguments run these only.
+# notice only when they run in full. They are tests of the rig, or those that "go test
+# -run" matches of the package behind "In:". Names of patches as arguments run these only.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -17,9 +18,13 @@ field() { # FIELD PATCH: what stands behind a field's name
 	sed -n "s/^$1: //p" "$2"
 }
 
-# cases PROGRAM TESTS LONG: runs tests of the rig against a program
+# cases TREE PROGRAM: runs tests against a program, or those of a package in its tree
 cases() {
-	(cd test/hostile && RIG_PROGRAM=$1 RIG_LONG=$3 "$dir/hostile.test" -test.timeout 5m -test.run "^($2)\$") >"$dir/log" 2>&1
+	if [ -n "$package" ]; then
+		(cd "$1" && go test -count 1 -timeout 5m -run "$tests" "$package") >"$dir/log" 2>&1
+	else
+		(cd test/hostile && RIG_PROGRAM=$2 RIG_LONG=$long "$dir/hostile.test" -test.timeout 5m -test.run "^($tests)\$") >"$dir/log" 2>&1
+	fi
 }
 
 mkdir "$dir/program"
@@ -31,6 +36,7 @@ failed=0
 for patch in "${patches[@]}"; do
 	name=$(basename "$patch" .patch)
 	tests=$(field 'Found by' "$patch")
+	package=$(field In "$patch")
 	long=$(field Long "$patch")
 	rm -rf "$dir/mutant"
 	cp -r "$dir/program" "$dir/mutant"
@@ -40,11 +46,11 @@ for patch in "${patches[@]}"; do
 	elif ! (cd "$dir/mutant" && go build -o "$dir/mutated" ./cmd/modproxy); then
 		echo "$name: DOES NOT BUILD any more"
 		failed=1
-	elif ! cases "$dir/modproxy" "$tests" "$long"; then
+	elif ! cases "$dir/program" "$dir/modproxy"; then
 		echo "$name: $tests fails for the program as it is:"
 		tail -n 30 "$dir/log"
 		failed=1
-	elif cases "$dir/mutated" "$tests" "$long"; then
+	elif cases "$dir/mutant" "$dir/mutated"; then
 		echo "$name: NOT FOUND by $tests"
 		failed=1
 	elif ! grep -q -e '^ *--- FAIL' -e '^hostile: after all tests:' "$dir/log"; then
