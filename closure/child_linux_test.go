@@ -87,3 +87,20 @@ func TestChildEnds(t *testing.T) {
 		t.Errorf("the child is still there: %v", err)
 	}
 }
+
+// A child that has all it needs, and works, ends with its context, too.
+func TestChildEndsAtWork(t *testing.T) {
+	loops := "a != a"
+	for range 5 { // of a hundred turns each
+		loops = "[for a in local.l : a if " + loops + "] == [0]"
+	}
+	text := "locals {\n l = [" + strings.Repeat("1,", 100) + "]\n}\nmodule \"m\" { source = " + loops + ` ? "./a" : "./b" }` + "\n"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var r closure.Reader
+	began := time.Now()
+	_, err := r.Read(ctx, packed(t, file("main.tf", text)), closure.Options{Client: closure.OpenTofu})
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
+		t.Errorf("Read: %v, after %v", err, took)
+	}
+}
