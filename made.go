@@ -56,10 +56,10 @@ const derivedMark = "derived."
 // Derived returns the version that the ledger has if clients were served v as a package with that sum.
 func (v ModuleVersion) Derived(sum Sum) ModuleVersion { return v.Made(derivedMark + sum.hex()) }
 
-// IsRecordOnly reports whether v is what Derived or NestedAddress returns.
+// IsRecordOnly reports whether v is what Derived, NestedAddress or SigningKeys returns.
 func (v ModuleVersion) IsRecordOnly() bool {
 	_, what := v.Origin()
-	return strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, nestedMark)
+	return v.IsSigningKeys() || strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, nestedMark)
 }
 
 // rewrittenMark begins what is made again whenever it is needed and not kept, of other packages that are.

@@ -76,7 +76,7 @@ func (v ModuleVersion) String() string {
 	return v.Module.String() + " " + v.Version
 }
 
-// Record says what one version of a module is: what it was when it was first seen, or what an operator has accepted since.
+// Record says what one version of a module or provider is: what it was when it was first seen, or what an operator has accepted since.
 // The ledger is the one home of these facts.
 type Record struct {
 	ModuleVersion `json:"-"`
@@ -86,6 +86,7 @@ type Record struct {
 	Source Source    `json:"source,omitzero"`  // where the content came from; may be zero
 	Time   time.Time `json:"time"`             // when it was first seen, or accepted; not zero
 	Reason string    `json:"reason,omitempty"` // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
+	Facts
 }
 
 // Is reports whether a package with that sum and subdir, empty for the whole package, is what r says.

@@ -60,11 +60,12 @@ type Record = modproxy.Record
 type Drift struct {
 	modproxy.ModuleVersion `json:"-"`
 
-	Recorded modproxy.Sum    `json:"recorded"`         // what counted then
-	Offered  modproxy.Sum    `json:"offered"`          // Recorded, when only the directory is known to be another
-	Subdir   string          `json:"subdir,omitempty"` // offered, as in Record, if it is not the one that counted; else empty
-	Source   modproxy.Source `json:"source,omitzero"`  // where the offered content came from; may be zero
-	Time     time.Time       `json:"time"`             // when it was offered; not zero
+	Recorded       modproxy.Sum    `json:"recorded"`         // what counted then
+	Offered        modproxy.Sum    `json:"offered"`          // Recorded, when only the directory is known to be another
+	Subdir         string          `json:"subdir,omitempty"` // offered, as in Record, if it is not the one that counted; else empty
+	Source         modproxy.Source `json:"source,omitzero"`  // where the offered content came from; may be zero
+	Time           time.Time       `json:"time"`             // when it was offered; not zero
+	modproxy.Facts                 // offered
 }
 
 // MaxDrifts is how many different observations of one version are kept: an upstream that answers something else every

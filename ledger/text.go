@@ -29,8 +29,8 @@ const (
 
 // The names of the lines that follow the first, in their order.
 var (
-	recordLines = []string{"time", "source", "commit", "subdir", "reason"}
-	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit"}
+	recordLines = []string{"time", "source", "commit", "subdir", "reason", "zips", "keys", "hashes"}
+	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "zips", "keys", "hashes"}
 )
 
 // FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The client looks at the first
@@ -43,17 +43,18 @@ var (
 //	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
-// Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
+// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys and hashes. Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.ModuleVersion)
-	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source)); err != nil {
+	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.ModuleVersion, r.Facts)); err != nil {
 		return nil, err
 	}
 	if len(r.Reason) > MaxReason || !isLine(r.Reason) {
 		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, MaxReason)
 	}
 	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
-		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason)
+		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason,
+		string(r.Zips), string(r.Keys), string(r.Hashes))
 }
 
 // FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum:
@@ -70,14 +71,15 @@ func FormatRecord(r Record) ([]byte, error) {
 func FormatDrift(d Drift) ([]byte, error) {
 	key, err := Key(d.ModuleVersion)
 	_, errOffered := d.Offered.Hash()
-	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source)); err != nil {
+	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source), checkFacts(d.ModuleVersion, d.Facts)); err != nil {
 		return nil, err
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
 		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
 	}
 	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
-		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit)
+		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit,
+		string(d.Zips), string(d.Keys), string(d.Hashes))
 }
 
 // ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
@@ -87,6 +89,7 @@ func ParseRecord(text []byte) (Record, error) {
 	return whole(text, FormatRecord, err, Record{
 		ModuleVersion: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
 		Source: modproxy.Source{URL: value[1], Commit: value[2]}, Subdir: value[3], Reason: value[4],
+		Facts: parseFacts(value[5:]),
 	})
 }
 
@@ -96,7 +99,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	v, err := ParseKey(module.Version{Path: first[1], Version: first[2]})
 	return whole(text, FormatDrift, err, Drift{
 		ModuleVersion: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
-		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]},
+		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]}, Facts: parseFacts(value[6:]),
 	})
 }
 
@@ -178,6 +181,34 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	}
 	if len(source.Commit) > maxCommit || strings.Trim(source.Commit, "0123456789abcdef") != "" {
 		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, source.Commit)
+	}
+	return nil
+}
+
+func parseFacts(value []string) modproxy.Facts {
+	return modproxy.Facts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2])}
+}
+
+// checkFacts returns an error for facts that v cannot have, or has to have: a release without its archives, or keys without
+// one, would compare equal with everything.
+func checkFacts(v modproxy.ModuleVersion, f modproxy.Facts) error {
+	_, _, isZip := v.Platform()
+	_, errZips := f.Zips.All()
+	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check())
+	has := [3]bool{f.Zips != "", f.Keys != "", f.Hashes != ""}
+	switch {
+	case err != nil:
+		return err
+	case !v.IsProvider() && f != modproxy.Facts{}:
+		return fmt.Errorf("%w: %s is no provider", modproxy.ErrInvalid, v)
+	case !v.IsProvider():
+	case v.IsSigningKeys() && has != [3]bool{false, true, false}:
+		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)
+	case v.IsSigningKeys():
+	case isZip && (has[0] || has[1]):
+		return fmt.Errorf("%w: %s: the archive for one platform has neither zips nor keys", modproxy.ErrInvalid, v)
+	case !isZip && (!has[0] || has[2]):
+		return fmt.Errorf("%w: %s: a release has zips, and no hashes", modproxy.ErrInvalid, v)
 	}
 	return nil
 }

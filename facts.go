@@ -1,0 +1,142 @@
+package modproxy
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Facts are what is known of what a provider consists of, beside its Sum. They are zero for a module, and can be compared.
+type Facts struct {
+	Zips   Zips   `json:"zips,omitempty"`   // of a release: the archives that its checksums document lists
+	Keys   Keys   `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if none did
+	Hashes Hashes `json:"hashes,omitempty"` // of an archive: what lock files call h1, of the directory and, if that is another, of the archive
+}
+
+// Zips are the archives of a release, each with its SHA-256, by platform and in that order: "darwin_arm64:9f86… linux_amd64:60b1…".
+type Zips string
+
+// NewZips returns the Zips that a map lists.
+func NewZips(all map[Platform]Digest) Zips {
+	var words []string
+	for p, d := range all {
+		words = append(words, p.String()+":"+d.String())
+	}
+	slices.Sort(words)
+	return Zips(strings.Join(words, " "))
+}
+
+// All returns the archives by platform. Its error is [ErrInvalid] for what [NewZips] does not return.
+func (z Zips) All() (map[Platform]Digest, error) {
+	all := map[Platform]Digest{}
+	for word := range strings.FieldsSeq(string(z)) {
+		name, digits, _ := strings.Cut(word, ":")
+		p, errPlatform := ParsePlatform(name)
+		d, errDigest := ParseDigest(digits)
+		if errPlatform != nil || errDigest != nil {
+			return nil, fmt.Errorf("%w: %.160q is no platform with a digest", ErrInvalid, word)
+		}
+		all[p] = d
+	}
+	if NewZips(all) != z {
+		return nil, fmt.Errorf("%w: %.160q is no list of platforms with a digest each", ErrInvalid, z)
+	}
+	return all, nil
+}
+
+// Of returns the SHA-256 of the archive for a platform, and whether there is one.
+func (z Zips) Of(p Platform) (Digest, bool) {
+	all, _ := z.All()
+	d, ok := all[p]
+	return d, ok
+}
+
+// Extends reports whether z has every archive of old, and nothing else for its platforms.
+func (z Zips) Extends(old Zips) bool {
+	all, err := z.All()
+	before, errOld := old.All()
+	for p, d := range before {
+		if all[p] != d {
+			return false
+		}
+	}
+	return err == nil && errOld == nil
+}
+
+// Keys are the fingerprints of OpenPGP primary keys, in upper-case hexadecimal digits, sorted and with blanks between.
+type Keys string
+
+var fingerprint = regexp.MustCompile(`^[0-9A-F]{40}([0-9A-F]{24})?$`)
+
+// NewKeys returns the Keys with these fingerprints, in any case. Its error is [ErrInvalid].
+func NewKeys(fingerprints ...string) (Keys, error) {
+	all := map[string]bool{}
+	for _, f := range fingerprints {
+		f = strings.ToUpper(strings.ReplaceAll(f, " ", ""))
+		if !fingerprint.MatchString(f) {
+			return "", fmt.Errorf("%w: key %.80q: want the 40 or 64 hexadecimal digits of a fingerprint", ErrInvalid, f)
+		}
+		all[f] = true
+	}
+	return Keys(strings.Join(slices.Sorted(maps.Keys(all)), " ")), nil
+}
+
+// All returns the fingerprints.
+func (k Keys) All() []string { return strings.Fields(string(k)) }
+
+// Check returns an [ErrInvalid] for what [NewKeys] does not return.
+func (k Keys) Check() error {
+	if again, err := NewKeys(k.All()...); err != nil || again != k {
+		return fmt.Errorf("%w: %.160q is no sorted list of fingerprints", ErrInvalid, k)
+	}
+	return nil
+}
+
+// Meets reports whether one of k is one of others.
+func (k Keys) Meets(others Keys) bool {
+	return slices.ContainsFunc(k.All(), func(f string) bool { return slices.Contains(others.All(), f) })
+}
+
+// With returns the keys of both.
+func (k Keys) With(others Keys) Keys {
+	both, _ := NewKeys(append(k.All(), others.All()...)...) // they were made by NewKeys
+	return both
+}
+
+// Hashes are one or two sums of the files in an archive, with a blank between, as golang.org/x/mod/sumdb/dirhash has them:
+// first of the directory as it is unpacked, which clients lock, then of the archive if its entries for directories make that
+// another one (golang/go#53448).
+type Hashes string
+
+// All returns the sums.
+func (h Hashes) All() (all []Sum) {
+	for word := range strings.FieldsSeq(string(h)) {
+		all = append(all, Sum(word))
+	}
+	return all
+}
+
+// Check returns an [ErrInvalid] for what is not one or two sums, or none.
+func (h Hashes) Check() error {
+	all := h.All()
+	for _, sum := range all {
+		if _, err := sum.Hash(); err != nil {
+			return err
+		}
+	}
+	if len(all) > 2 || strings.Join(strings.Fields(string(h)), " ") != string(h) {
+		return fmt.Errorf("%w: %.160q is no list of one or two sums", ErrInvalid, h)
+	}
+	return nil
+}
+
+// keysMark is what the keys that may sign a provider are recorded as, see [Module.SigningKeys].
+const keysMark = "keys"
+
+// SigningKeys returns the version by which the ledger has the Keys that may sign a provider. There is no package of it.
+func (m Module) SigningKeys() ModuleVersion { return m.At("0.0.0").Made(keysMark) }
+
+// IsSigningKeys reports whether v is what SigningKeys returns.
+func (v ModuleVersion) IsSigningKeys() bool { return v.IsProvider() && v == v.Module.SigningKeys() }

@@ -1,0 +1,59 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+)
+
+// What a provider consists of is in its records, and a record that would compare equal with everything is refused.
+func TestFacts(t *testing.T) {
+	linux := modproxy.Platform{OS: "linux", Arch: "amd64"}
+	toy := modproxy.NewProvider("registry.example.com", "acme", "toy")
+	sum, now := modproxy.NewSum([32]byte{1}), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	zips := modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: {2}})
+	keys, err := modproxy.NewKeys("0123456789abcdef0123456789abcdef01234567")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, zip := toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)
+	module := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
+	for _, test := range []struct {
+		v     modproxy.ModuleVersion
+		facts modproxy.Facts
+		good  bool
+	}{
+		{release, modproxy.Facts{Zips: zips, Keys: keys}, true},
+		{release, modproxy.Facts{Zips: zips}, true},
+		{release, modproxy.Facts{}, false},
+		{release, modproxy.Facts{Zips: zips, Hashes: modproxy.Hashes(sum)}, false},
+		{release, modproxy.Facts{Zips: "x"}, false},
+		{zip, modproxy.Facts{Hashes: modproxy.Hashes(sum)}, true},
+		{zip, modproxy.Facts{}, true},
+		{zip, modproxy.Facts{Zips: zips}, false},
+		{toy.SigningKeys(), modproxy.Facts{Keys: keys}, true},
+		{toy.SigningKeys(), modproxy.Facts{}, false},
+		{module, modproxy.Facts{}, true},
+		{module, modproxy.Facts{Keys: keys}, false},
+	} {
+		r := ledger.Record{ModuleVersion: test.v, Sum: sum, Time: now, Facts: test.facts}
+		text, err := ledger.FormatRecord(r)
+		if !test.good {
+			if !errors.Is(err, modproxy.ErrInvalid) {
+				t.Errorf("%s %+v: %v", test.v, test.facts, err)
+			}
+			continue
+		}
+		if again, errParse := ledger.ParseRecord(text); err != nil || errParse != nil || again != r {
+			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)
+		}
+		d := ledger.Drift{ModuleVersion: test.v, Recorded: sum, Offered: modproxy.NewSum([32]byte{3}), Time: now, Facts: test.facts}
+		text, err = ledger.FormatDrift(d)
+		if again, errParse := ledger.ParseDrift(text); err != nil || errParse != nil || again != d {
+			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)
+		}
+	}
+}
