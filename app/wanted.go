@@ -19,6 +19,9 @@ const MaxList = 16 << 20
 func ParseWanted(s, host string) (call closure.Call, err error) {
 	source, constraint, given := strings.Cut(s, "@")
 	address, subdir, below := strings.Cut(source, "//")
+	if version, after, misplaced := strings.Cut(constraint, "//"); misplaced {
+		return call, fmt.Errorf("%.200q: the subdirectory comes before the version: %.200s", s, address+"//"+after+"@"+version)
+	}
 	m, err := hostname.ParseModule(address, host)
 	if err == nil && given {
 		_, err = modproxy.ParseConstraint(constraint)
