@@ -9,12 +9,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/filelock"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -191,7 +194,12 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 		to.stdout = env.stderr
 		err = write(env.stdout)
 	} else {
-		err = publishFile(file, 0o644, write)
+		err = publishFile(file, 0o644, func(w io.Writer) error {
+			if f, ok := w.(*os.File); ok {
+				removeLeft(f)
+			}
+			return write(w)
+		})
 	}
 	for _, p := range report.Bypasses {
 		fmt.Fprintln(env.stderr, "past modproxy: "+printable(p.String()))
@@ -218,6 +226,31 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 		return failed
 	}
 	return errors.Join(failed...)
+}
+
+var tempOfExport = regexp.MustCompile(`\.[0-9]+\.tmp$`)
+
+// removeLeft removes the temporary files like f that exports to the same file have left which were killed. Those that go on have
+// theirs locked.
+func removeLeft(f *os.File) {
+	dir, own := filepath.Split(f.Name())
+	at := tempOfExport.FindStringIndex(own)
+	if at == nil || filelock.TryLock(f) != nil { // it is no temporary file, or there are no locks
+		return
+	}
+	entries, _ := os.ReadDir(filepath.Dir(f.Name())) // what is left does no harm
+	for _, e := range entries {
+		suffix, ok := strings.CutPrefix(e.Name(), own[:at[0]])
+		if is := tempOfExport.FindString(suffix); !ok || is == "" || is != suffix || e.Name() == own || !e.Type().IsRegular() {
+			continue
+		}
+		if left, err := os.Open(dir + e.Name()); err == nil {
+			if filelock.TryLock(left) == nil {
+				_ = os.Remove(left.Name())
+			}
+			left.Close()
+		}
+	}
 }
 
 // refusedError returns an error if some items were refused, or are absent.
