@@ -1,17 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 func newImportCommand(env *environment) *cobra.Command {
@@ -46,8 +49,7 @@ Exit code 1 means that something was refused, or is not here any more.`,
 					progress.begin(info.Size())
 				}
 			}
-			in.From = io.TeeReader(f, progress)
-			if err := env.makeData(); err != nil { // the other side of a gap begins with a bundle
+			if in.From, err = env.beginData(io.TeeReader(f, progress), in.Keys); err != nil {
 				return err
 			}
 			var items []bundle.Item
@@ -72,6 +74,27 @@ Exit code 1 means that something was refused, or is not here any more.`,
 	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
 	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
 	return cmd
+}
+
+// beginData returns a bundle, and makes the data directory if there is none: the other side of a gap begins with a bundle. It does
+// not begin with one that is refused at its beginning.
+func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, error) {
+	c, err := env.settings()
+	if err != nil || c == nil || admin.HaveData(c.Data) == nil {
+		return from, err
+	}
+	trust, err := ledger.Verifiers(append(slices.Clip(keys), c.Bundle.Keys...)...)
+	if err != nil {
+		return nil, err
+	}
+	head, err := bundle.ReadHead(from)
+	if err == nil {
+		_, err = bundle.NewReader(bytes.NewReader(head), trust)
+	}
+	if err == nil {
+		err = env.makeData()
+	}
+	return io.MultiReader(bytes.NewReader(head), from), err
 }
 
 // importReport is what became of a bundle.
