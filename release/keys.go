@@ -64,7 +64,7 @@ func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
 		return nil, err
 	}
 	b.weight = 1
-	if err := eachPacket(data, b.packet); err != nil {
+	if _, err := eachPacket(data, b.packet); err != nil {
 		return nil, err
 	}
 	keys, err = openpgp.ReadKeyRing(bytes.NewReader(data))
@@ -145,23 +145,24 @@ func checkPublicKey(body []byte) error {
 	return nil
 }
 
-// eachPacket calls f with the packets of data in their order. Their lengths must be definite, and add up.
-func eachPacket(data []byte, f func(tag byte, body []byte) error) error {
-	for len(data) > 0 {
-		tag, header, length, ok := packetHeader(data)
+// eachPacket calls f with the packets of data in their order, and returns how many bytes those have to which it has nothing
+// to say. Their lengths must be definite, and add up.
+func eachPacket(data []byte, f func(tag byte, body []byte) error) (end int, err error) {
+	for end < len(data) {
+		tag, header, length, ok := packetHeader(data[end:])
+		body := data[end+header:]
 		switch {
 		case !ok:
-			return errors.New("it is not OpenPGP, or damaged")
-		case length > uint64(len(data)-header):
-			return errors.New("it is cut short, or a packet is not as long as it says")
+			return end, errors.New("it is not OpenPGP, or damaged")
+		case length > uint64(len(body)):
+			return end, errors.New("it is cut short, or a packet is not as long as it says")
 		}
-		end := header + int(length)
-		if err := f(tag, data[header:end]); err != nil {
-			return err
+		if err := f(tag, body[:length]); err != nil {
+			return end, err
 		}
-		data = data[end:]
+		end += header + int(length)
 	}
-	return nil
+	return end, nil
 }
 
 // packetHeader reads the header of a packet (RFC 9580, section 4.2). It is not ok if the length is partial or not there.

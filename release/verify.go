@@ -74,7 +74,8 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	if len(keys) > maxKeys {
 		return Signer{}, refuse(Damaged, "more than the %d keys that are allowed", maxKeys)
 	}
-	if err := checkSignature(signature); err != nil {
+	signature, err := leadingSignatures(signature)
+	if err != nil {
 		return Signer{}, err
 	}
 	budget := newBudget()
@@ -101,24 +102,25 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	return Signer{}, refuse(UnknownIssuer, "none of the %d keys that the registry lists has made it", len(keys))
 }
 
-// checkSignature refuses what is not a sequence of signature packets.
-func checkSignature(signature []byte) error {
+// leadingSignatures returns the signature packets that signature begins with. The clients do not look at what follows the one
+// that counts: a line break, say.
+func leadingSignatures(signature []byte) ([]byte, error) {
 	switch {
 	case len(signature) > MaxSignature:
-		return refuse(Damaged, "it has more than the %d bytes that are allowed", MaxSignature)
+		return nil, refuse(Damaged, "it has more than the %d bytes that are allowed", MaxSignature)
 	case bytes.HasPrefix(bytes.TrimSpace(signature), []byte("-----BEGIN ")):
-		return refuse(Armored, "it is armored, which neither Terraform nor OpenTofu can read: want it binary (gpg --detach-sign without --armor)")
+		return nil, refuse(Armored, "it is armored, which neither Terraform nor OpenTofu can read: want it binary (gpg --detach-sign without --armor)")
 	}
-	err := eachPacket(signature, func(tag byte, _ []byte) error {
+	end, err := eachPacket(signature, func(tag byte, _ []byte) error {
 		if tag != tagSignature {
 			return fmt.Errorf("a packet of type %d is in it, which is no signature", tag)
 		}
 		return nil
 	})
-	if err != nil {
-		return refuse(Damaged, "%w", err)
+	if err != nil && end == 0 {
+		return nil, refuse(Damaged, "%w", err)
 	}
-	return nil
+	return signature[:end], nil
 }
 
 // verifyBy verifies by one key of the registry's, which may have several in it. Its error is a SignatureError, or that of
