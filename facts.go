@@ -110,6 +110,14 @@ func (k Keys) With(others Keys) Keys {
 // another one (golang/go#53448).
 type Hashes string
 
+// NewHashes returns the Hashes of an archive.
+func NewHashes(directory, archive Sum) Hashes {
+	if directory == archive {
+		return Hashes(directory)
+	}
+	return Hashes(directory + " " + archive)
+}
+
 // All returns the sums.
 func (h Hashes) All() (all []Sum) {
 	for word := range strings.FieldsSeq(string(h)) {

@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},
 	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "requests", "store", "internal/hint"},
 	"internal/hint": {},
-	"upstream":      {"", "fair", "egress", "fetch"},
+	"upstream":      {"", "fair", "egress", "fetch", "pack", "release"},
 	"egress":        {},
 	"fetch":         {"", "egress", "pack"},
 	"fetch/git":     {"", "egress", "pack", "fetch"},

@@ -135,7 +135,10 @@ func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
 			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
 		}
 	}
-	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: table})
+	providers := upstream.Providers{
+		Scratch: a.scratch(), MaxReceived: int64(c.Providers.MaxReceived), MaxUnpacked: int64(c.Providers.MaxUnpacked), Unsigned: c.Providers.Unsigned,
+	}
+	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: table, Providers: providers})
 }
 
 // newTable returns what fetches packages, with a getter for each kind of location.

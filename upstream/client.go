@@ -1,4 +1,4 @@
-// Package upstream asks remote module registries: a [modproxy.Registry] whose answers come over the network.
+// Package upstream asks remote registries of modules and providers: a [modproxy.Registry] whose answers come over the network.
 //
 // Invariant: what it answers is what a client that asked the registry itself would have been told, or would have
 // installed. Nothing is kept beyond what spares a registry the same question twice in a row: the service discovery
@@ -25,13 +25,15 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/release"
 )
 
 // Config is how a [Client] is set up.
 type Config struct {
-	Egress *egress.Client
-	Hosts  map[string]Host // the registries that have settings of their own, by normalised hostname
-	Fetch  *fetch.Table    // fetches packages from where registries say that they are
+	Egress    *egress.Client
+	Hosts     map[string]Host // the registries that have settings of their own, by normalised hostname
+	Fetch     *fetch.Table    // fetches the packages of modules from where registries say that they are
+	Providers Providers
 }
 
 // Host is what is set for one registry.
@@ -46,6 +48,7 @@ type Host struct {
 
 const (
 	maxRemembered = 1024        // registries and locations at a time
+	maxDescribed  = 64          // download documents at a time, which may be large
 	locationLife  = time.Minute // between the question for a location and the fetch of its package
 
 	discoveryLife    = 10 * time.Minute // after which what was found is asked for again
@@ -60,13 +63,14 @@ const (
 
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
-	cfg     Config
-	found   *lru.Cache[serviceOf, discovered]
-	finding singleflight.Group
-	passing singleflight.Group // questions about providers
-	located *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
-	spelled *expirable.LRU[modproxy.ModuleVersion, string] // see spelling
-	gates   *lru.Cache[serviceOf, *gate]
+	cfg       Config
+	found     *lru.Cache[serviceOf, discovered]
+	finding   singleflight.Group
+	passing   singleflight.Group // questions about providers
+	located   *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
+	spelled   *expirable.LRU[modproxy.ModuleVersion, string]            // see spelling
+	described *expirable.LRU[modproxy.ModuleVersion, *release.Download] // by releases and their zip archives
+	gates     *lru.Cache[serviceOf, *gate]
 }
 
 // New makes a Client. Its error names the setting that is wrong.
@@ -83,6 +87,7 @@ func New(cfg Config) (*Client, error) {
 		located: expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife),
 		spelled: expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife),
 	}
+	c.described = expirable.NewLRU[modproxy.ModuleVersion, *release.Download](maxDescribed, nil, locationLife)
 	c.found, _ = lru.New[serviceOf, discovered](maxRemembered)
 	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
 	return c, nil

@@ -34,7 +34,7 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	scratch := t.TempDir()
 	archives := &web.Getter{Egress: out, Scratch: scratch, MaxReceived: 1 << 20}
 	cfg := upstream.Config{
-		Egress: out, Hosts: hosts,
+		Egress: out, Hosts: hosts, Providers: upstream.Providers{Scratch: scratch},
 		Fetch: &fetch.Table{
 			Scratch: scratch, Limits: pack.Limits{Bytes: 1 << 20},
 			Getters: map[string]fetch.Getter{

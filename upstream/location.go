@@ -13,8 +13,12 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Location asks v's registry where its package is, and checks that it can and may be fetched. It fetches nothing.
+// Location asks v's registry where its package is, and checks that it can and may be fetched. It fetches nothing. It
+// asks nobody about a provider: nobody needs to know where its packages are.
 func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	if v.IsProvider() {
+		return modproxy.Location{}, nil
+	}
 	s, err := c.locate(ctx, v)
 	return s.Location, failed("location", v, err)
 }

@@ -19,8 +19,12 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	service, path, parse := modulesV1, modulePath(m, "versions"), modproxy.ParseVersions
+	if m.IsProvider() {
+		service, path, parse = providersV1, providerPath(m, "versions"), modproxy.ParseProviderVersions
+	}
 	read := func(res *http.Response, _ *url.URL, document []byte) (*modproxy.Versions, error) {
-		v, err := modproxy.ParseVersions(document)
+		v, err := parse(document)
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
 			return nil, err
@@ -31,5 +35,5 @@ func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.
 		c.noteSpellings(m, v)
 		return v, nil
 	}
-	return question(ctx, c, serviceOf{m.Host, modulesV1}, modulePath(m, "versions"), maxDocument, read)
+	return question(ctx, c, serviceOf{m.Host, service}, path, maxDocument, read)
 }

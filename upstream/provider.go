@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/release"
+)
+
+// Providers is what is set for the packages of providers.
+type Providers struct {
+	Scratch     string      // the directory for them while they come
+	MaxReceived int64       // bytes of a zip archive; zero stands for 1 GiB
+	MaxUnpacked int64       // bytes of its content; zero stands for the default of [release.ZipLimits]
+	Unsigned    fetch.Scope // those whose releases need no signature where their registry lists no key; nil has none
+}
+
+// providerPath returns the path of a question about p, below the base URL of providers.v1.
+func providerPath(p modproxy.Module, rest string) string {
+	return p.Namespace + "/" + p.Name + "/" + rest
+}
+
+// providerPackage fetches v: a release, or the zip archive of one.
+func (c *Client) providerPackage(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.Package, err error) {
+	of, platform, isZip := v.Platform()
+	if _, what := of.Origin(); what != "" {
+		return nil, fmt.Errorf("%w: modproxy has made it, and no registry has it", modproxy.ErrNotFound)
+	}
+	d, known := c.described.Get(v)
+	switch {
+	case known:
+	case isZip: // for one that is old the URLs in it may be, too
+		d, err = c.askDownload(ctx, of, platform)
+	default:
+		d, err = c.askAnyDownload(ctx, of)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if isZip {
+		c.described.Remove(v)
+		return c.zip(ctx, of, d)
+	}
+	if p, err = c.release(ctx, v, d); err == nil {
+		c.described.Add(v.OfPlatform(d.Archive.Platform), d) // which is often asked for next
+	}
+	return p, err
+}
+
+// common is a platform that nearly all releases are for.
+var common = modproxy.Platform{OS: "linux", Arch: "amd64"}
+
+// askAnyDownload asks v's registry about its package for one platform, any one.
+func (c *Client) askAnyDownload(ctx context.Context, v modproxy.ModuleVersion) (*release.Download, error) {
+	d, err := c.askDownload(ctx, v, common)
+	if !errors.Is(err, modproxy.ErrNotFound) {
+		return d, err
+	}
+	platforms, errListed := c.platforms(ctx, v)
+	if errListed != nil {
+		return nil, errListed
+	}
+	for _, p := range platforms {
+		if p != common {
+			return c.askDownload(ctx, v, p)
+		}
+	}
+	return d, err
+}
+
+// platforms returns those that v's registry lists for it.
+func (c *Client) platforms(ctx context.Context, v modproxy.ModuleVersion) ([]modproxy.Platform, error) {
+	versions, err := c.askVersions(ctx, v.Module)
+	if err != nil {
+		return nil, err
+	}
+	listed, found := versions.Find(v.Version)
+	if !found {
+		return nil, fmt.Errorf("%w: its registry does not list it", modproxy.ErrNotFound)
+	}
+	return slices.Compact(listed.Release().Platforms), nil
+}
+
+// askDownload asks v's registry about its package for a platform. That it can and may be fetched is checked, so that a person is
+// told: of a zip archive clients show them little.
+func (c *Client) askDownload(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) (*release.Download, error) {
+	read := func(res *http.Response, _ *url.URL, document []byte) (*release.Download, error) {
+		d, err := release.ParseDownload(document, res.Request.URL, p)
+		if err == nil {
+			err = fetch.Outgoing(c.cfg.Egress.Check(ctx, d.ZipURL))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", egress.Redact(res.Request.URL), err)
+		}
+		return d, nil
+	}
+	path := providerPath(v.Module, url.PathEscape(v.Version)+"/download/"+p.OS+"/"+p.Arch)
+	return question(ctx, c, serviceOf{v.Host, providersV1}, path, release.MaxDownload, read)
+}
+
+const (
+	fileRedirects = 10 // as the clients follow them
+	fileTries     = 3
+)
+
+// getFile asks for a file of a provider of host, which some server has at u. The answer has the status 200, or 206 if a part is
+// asked for. Servers are shown no credential but the registry's, at its own origins. Again reports whether another try may
+// do better.
+func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.Request) (res *http.Response, again bool, err error) {
+	r.URL, r.Credentials, r.Redirects = u.String(), c.credentials(host), fileRedirects
+	if res, err = c.cfg.Egress.Get(ctx, r); err != nil {
+		return nil, egress.MayPass(err), fetch.Outgoing(err)
+	}
+	if res.StatusCode == http.StatusOK || res.StatusCode == http.StatusPartialContent {
+		return res, false, nil
+	}
+	res.Body.Close()
+	where := egress.Redact(res.Request.URL)
+	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone {
+		// The registry has said that there is such a release.
+		return nil, false, &modproxy.Lasting{Err: &fetch.Answered{Where: where, Status: res.Status, Code: res.StatusCode}}
+	}
+	advice := "its publisher must let everybody read what the registry " + host + " names"
+	return nil, fetch.MayPass(res.StatusCode), fetch.Refusal(res, where, advice)
+}
+
+func (p Providers) maxReceived() int64 { return cmp.Or(p.MaxReceived, 1<<30) }

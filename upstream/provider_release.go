@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/release"
+)
+
+// release fetches the checksums of v and their signature, which d names, verifies them, and packs the release.
+func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (*modproxy.Package, error) {
+	r := &release.Release{Protocols: d.Protocols, Keys: d.Keys, Packages: d.Packages}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		r.Sums, err = c.readFile(gctx, v.Host, d.SumsURL, release.MaxSums)
+		return err
+	})
+	g.Go(func() (err error) {
+		r.Signature, err = c.readFile(gctx, v.Host, d.SignatureURL, release.MaxSignature)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	facts, err := c.verify(v.Module, d, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
+	}
+	if r.Archives, err = c.archives(ctx, v, d, r.Sums); err != nil {
+		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
+	}
+	zips := map[modproxy.Platform]modproxy.Digest{}
+	for _, a := range r.Archives {
+		zips[a.Platform] = a.Digest
+	}
+	facts.Zips = modproxy.NewZips(zips)
+	p, err := r.Pack(c.cfg.Providers.Scratch)
+	if err != nil {
+		return nil, err
+	}
+	p.Source.URL, p.Facts = egress.Redact(d.SumsURL), facts
+	return p, nil
+}
+
+// verify verifies the signature of r, which d has told of, and returns the key that made it.
+func (c *Client) verify(m modproxy.Module, d *release.Download, r *release.Release) (facts modproxy.Facts, err error) {
+	unsigned := c.cfg.Providers.Unsigned
+	if len(d.Keys) == 0 && len(d.Dropped) == 0 && unsigned != nil && unsigned.Covers(m) {
+		r.Unsigned = true
+		return facts, nil
+	}
+	signer, err := release.Verify(r.Sums, r.Signature, d.Keys, time.Now())
+	if bad, ok := errors.AsType[*release.SignatureError](err); ok && bad.Reason == release.Future {
+		return facts, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
+	}
+	if err == nil {
+		facts.Keys, err = modproxy.NewKeys(signer.Key)
+	}
+	return facts, err
+}
+
+// archives returns the packages of v for all platforms, as document, its checksums, has them. Their names are that of the one
+// that d is about, but for the platform. Where some are not, the registry is asked about those that it lists beside.
+func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *release.Download, document []byte) ([]release.Archive, error) {
+	sums, err := release.ParseSums(document)
+	if sums == nil {
+		return nil, err
+	}
+	if err := sums.Check(d.Archive.File, d.Archive.Digest); err != nil {
+		return nil, err
+	}
+	archives := []release.Archive{d.Archive}
+	prefix, regular := strings.CutSuffix(d.Archive.File, d.Archive.Platform.String()+".zip")
+	odd := !regular
+	for file, digest := range sums.Files() {
+		name, isZip := strings.CutSuffix(file, ".zip")
+		name, isOfIt := strings.CutPrefix(name, prefix)
+		p, err := modproxy.ParsePlatform(name)
+		switch {
+		case file == d.Archive.File:
+		case regular && isZip && isOfIt && err == nil:
+			archives = append(archives, release.Archive{Platform: p, File: file, Digest: digest})
+		default:
+			odd = odd || isZip
+		}
+	}
+	if odd {
+		if archives, err = c.addOdd(ctx, v, sums, archives); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(archives, func(a, b release.Archive) int {
+		return cmp.Or(strings.Compare(a.OS, b.OS), strings.Compare(a.Arch, b.Arch))
+	})
+	return archives, nil
+}
+
+const (
+	maxOdd  = 16 // platforms that a registry is asked for one by one, because names do not tell them
+	oddOnce = 4  // of them at a time
+)
+
+// addOdd adds to archives those for other platforms that v's registry lists, as far as they are in sums.
+func (c *Client) addOdd(ctx context.Context, v modproxy.ModuleVersion, sums *release.Sums, archives []release.Archive) ([]release.Archive, error) {
+	platforms, err := c.platforms(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	platforms = slices.DeleteFunc(platforms, func(p modproxy.Platform) bool {
+		return slices.ContainsFunc(archives, func(a release.Archive) bool { return a.Platform == p })
+	})
+	others := make([]*release.Download, min(len(platforms), maxOdd))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(oddOnce)
+	for i := range others {
+		g.Go(func() (err error) {
+			others[i], err = c.askDownload(ctx, v, platforms[i])
+			if err != nil && !errors.Is(err, modproxy.ErrUnavailable) {
+				return nil // the others can be had
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, d := range others {
+		if d != nil && sums.Check(d.Archive.File, d.Archive.Digest) == nil {
+			archives = append(archives, d.Archive)
+		}
+	}
+	return archives, nil
+}
+
+// readFile returns what is at u, which has most bytes at most.
+func (c *Client) readFile(ctx context.Context, host string, u *url.URL, most int64) (content []byte, err error) {
+	err = fetch.Retry(ctx, fileTries, func() (bool, error) {
+		var res *http.Response
+		res, again, err := c.getFile(ctx, host, u, egress.Request{MaxBytes: most})
+		if err != nil {
+			return again, err
+		}
+		defer res.Body.Close()
+		content, err = io.ReadAll(res.Body)
+		return egress.MayPass(err), fetch.Outgoing(err)
+	})
+	return content, err
+}

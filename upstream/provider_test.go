@@ -1,0 +1,95 @@
+package upstream_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/release"
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+var linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
+
+func toyOf(u *registrytest.Upstream) modproxy.Module {
+	return modproxy.NewProvider(u.Host, "acme", "toy")
+}
+
+func fixture(text string) *txtar.Archive { return txtar.Parse([]byte(text)) }
+
+// A provider is asked for as clients ask: its versions, a release, a zip of it.
+func TestProvider(t *testing.T) {
+	u := registrytest.New(t, fixture(`
+-- providers/acme/toy/1.0.0 --
+-- providers/acme/toy/1.1.0 --
+zip=directories
+`))
+	client := newClient(t, u, nil)
+	versions, err := client.Versions(t.Context(), toyOf(u))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if listed, ok := versions.Find("1.0.0"); !ok || len(listed.Release().Platforms) < 2 || time.Since(versions.Time) > time.Minute {
+		t.Errorf("versions %s", versions.Document)
+	}
+	for version, hashes := range map[string]int{"1.0.0": 1, "1.1.0": 2} {
+		v := toyOf(u).At(version)
+		if l, err := client.Location(t.Context(), v.OfPlatform(linux)); err != nil || l != (modproxy.Location{}) {
+			t.Errorf("location %v, %v", l, err)
+		}
+		p, err := client.Package(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := release.Open(p)
+		if err != nil || p.Close() != nil || len(r.Keys) != 1 || r.Unsigned {
+			t.Fatalf("release %+v, %v", r, err)
+		}
+		zips := p.Facts.Zips
+		if len(r.Archives) < 2 || p.Source.URL == "" || p.Facts.Keys.Check() != nil || len(p.Facts.Keys.All()) != 1 {
+			t.Errorf("archives %v from %v", r.Archives, p.Source)
+		}
+		for _, a := range r.Archives {
+			p, err := client.Package(t.Context(), v.OfPlatform(a.Platform))
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := io.ReadAll(p)
+			if err != nil || p.Close() != nil || int64(len(data)) != p.Size || sha256.Sum256(data) != p.Digest || p.Digest != a.Digest {
+				t.Errorf("%v: %d bytes, %v; want the %d bytes of %v", a.Platform, len(data), err, p.Size, a.Digest)
+			}
+			facts, err := release.CheckZip(bytes.NewReader(data), p.Size, "toy", release.ZipLimits{})
+			if err != nil || p.Sum != modproxy.NewSum(p.Digest) || p.Facts.Hashes != modproxy.NewHashes(facts.Dir, facts.Sum) || len(p.Facts.Hashes.All()) != hashes {
+				t.Errorf("%v: sum %v, hashes %v; want %+v, %v", a.Platform, p.Sum, p.Facts.Hashes, facts, err)
+			}
+			if digest, ok := zips.Of(a.Platform); digest != a.Digest || !ok {
+				t.Errorf("%v: %v is not in %v", a.Platform, a.Digest, zips)
+			}
+		}
+	}
+	// The release has told of one zip.
+	if asked, zips := u.Count(registrytest.ProviderDownload), u.Count(registrytest.Zip); asked != zips || u.Count(registrytest.Sums) != 2 {
+		t.Errorf("%d questions for %d zips", asked, zips)
+	}
+}
+
+// What modproxy has made of a version is no registry's.
+func TestProviderMade(t *testing.T) {
+	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
+	client := newClient(t, u, nil)
+	made := toyOf(u).At("0.0.0").Made("keys")
+	for _, v := range []modproxy.ModuleVersion{made, made.OfPlatform(linux)} {
+		if _, err := client.Package(t.Context(), v); !errors.Is(err, modproxy.ErrNotFound) {
+			t.Errorf("%v: %v", v, err)
+		}
+	}
+	if n := len(u.Requests()); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+}

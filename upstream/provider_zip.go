@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/spool"
+	"github.com/modproxy/modproxy/release"
+)
+
+// incoming is the zip archive of a provider for one platform while it comes.
+type incoming struct {
+	client *Client
+	of     modproxy.ModuleVersion
+	said   *release.Download
+	file   *spool.File
+	p      *modproxy.Package
+
+	// Of what was received:
+	hash  hash.Hash
+	size  int64
+	meter *modproxy.Meter
+}
+
+// zip fetches the package of v for one platform, which d is about, into a file that closing removes.
+func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (p *modproxy.Package, err error) {
+	file, err := spool.New(c.cfg.Providers.Scratch)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	in := &incoming{
+		client: c, of: v, said: d, file: file, hash: sha256.New(), meter: modproxy.MeterOf(ctx),
+		p: &modproxy.Package{Digest: d.Archive.Digest, Time: time.Now(), Source: modproxy.Source{URL: egress.Redact(d.ZipURL)}},
+	}
+	err = fetch.Retry(ctx, fileTries, func() (again bool, err error) {
+		res, again, err := in.ask(ctx)
+		if err != nil {
+			return again, err
+		}
+		return in.receive(res)
+	})
+	if err == nil {
+		err = in.check()
+	}
+	file.End(err)
+	if err == nil {
+		var r *spool.Reader
+		if r, err = file.Open(ctx); err == nil {
+			in.p.ReadSeekCloser = body{r, file}
+			return in.p, nil
+		}
+	}
+	file.Close()
+	return nil, err
+}
+
+// body is a spool with one reader.
+type body struct {
+	*spool.Reader
+	file *spool.File
+}
+
+// Close removes the file.
+func (b body) Close() error { return errors.Join(b.Reader.Close(), b.file.Close()) }
+
+// ask asks for the archive, or for what was not received of it yet.
+func (in *incoming) ask(ctx context.Context) (res *http.Response, again bool, err error) {
+	r := egress.Request{MaxBytes: in.client.cfg.Providers.maxReceived(), Archive: true}
+	if in.size > 0 {
+		r.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", in.size)}}
+	}
+	if res, again, err = in.client.getFile(ctx, in.of.Host, in.said.ZipURL, r); err != nil {
+		return nil, again, err
+	}
+	if res.StatusCode == http.StatusPartialContent && !strings.HasPrefix(res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", in.size)) {
+		res.Body.Close()
+		return nil, false, fmt.Errorf("%w: %s answered with another part than was asked for", modproxy.ErrUnavailable, in.p.Source.URL)
+	}
+	return res, false, nil
+}
+
+// receive adds the body of an answer to the file: what is new in it.
+func (in *incoming) receive(res *http.Response) (again bool, err error) {
+	defer res.Body.Close()
+	defer in.meter.Begin()()
+	if res.StatusCode == http.StatusOK && in.size > 0 { // all of it once more
+		seen := sha256.New()
+		_, err := io.CopyN(io.MultiWriter(seen, counter{in.meter}), res.Body, in.size)
+		switch {
+		case err == io.EOF, err == nil && !bytes.Equal(seen.Sum(nil), in.hash.Sum(nil)):
+			return false, fmt.Errorf("%w: %s answered the second time with something else", modproxy.ErrUnavailable, in.p.Source.URL)
+		case err != nil:
+			return egress.MayPass(err), fetch.Outgoing(err)
+		}
+	}
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := res.Body.Read(buf)
+		if n > 0 {
+			in.meter.Add(int64(n))
+			if _, err := in.file.Write(buf[:n]); err != nil {
+				return false, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+			}
+			in.hash.Write(buf[:n])
+			in.size += int64(n)
+		}
+		switch most := in.client.cfg.Providers.maxReceived(); {
+		case in.size > most:
+			return false, fmt.Errorf("%w: %s has more than the %d bytes that are allowed (providers.max_received)",
+				modproxy.ErrInvalid, in.p.Source.URL, most)
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return egress.MayPass(err), fetch.Outgoing(err)
+		}
+	}
+}
+
+// check checks what was received, and completes the package.
+func (in *incoming) check() error {
+	if got := modproxy.Digest(in.hash.Sum(nil)); got != in.said.Archive.Digest {
+		return fmt.Errorf("%w: %s: its SHA-256 is %s, but the registry says %s", modproxy.ErrInvalid, in.p.Source.URL, got, in.said.Archive.Digest)
+	}
+	limits := release.ZipLimits{Bytes: in.client.cfg.Providers.MaxUnpacked}
+	facts, err := release.CheckZip(in.file, in.size, in.of.Name, limits)
+	if err != nil {
+		return fmt.Errorf("%s: %w", in.p.Source.URL, err)
+	}
+	in.p.Size, in.p.Sum = in.size, modproxy.NewSum(in.p.Digest)
+	in.p.Facts.Hashes = modproxy.NewHashes(facts.Dir, facts.Sum)
+	return nil
+}
+
+// counter counts what is written to it.
+type counter struct{ *modproxy.Meter }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.Add(int64(len(p)))
+	return len(p), nil
+}
