@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -242,6 +243,9 @@ func (x *imports) spool(ctx context.Context, e *Entry) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	if _, err := io.Copy(spool, e); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = &modproxy.NoSpace{Err: err}
+		}
 		return nil, errors.Join(err, spool.Close(), os.Remove(spool.Name()))
 	}
 	return spool, nil
