@@ -109,6 +109,6 @@ func (f forecast) text() string {
 			fmt.Fprintf(&b, "past modproxy: %s\n", printable(strings.TrimSpace(one.Source+" at "+one.place())+": "+one.Bypass))
 		}
 	}
-	fmt.Fprintf(&b, "%s; %s past modproxy\n", countsText(f.Versions, f.Refused, f.By), count(bypasses, "call"))
+	fmt.Fprintf(&b, "%s; %s past modproxy\n", countsText(count(f.Versions, "version")+" would be installed", f.Refused, f.By), count(bypasses, "call"))
 	return b.String()
 }

@@ -181,12 +181,12 @@ func summaryText(s summary) string {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.Module, r.Version, kept, r.Outcome, place)
 	}
-	return table() + countsText(s.Versions, s.Refused, s.By) + "\n"
+	return table() + countsText(count(s.Versions, "version"), s.Refused, s.By) + "\n"
 }
 
-// countsText counts versions, and by their outcomes those that are refused.
-func countsText(versions, refused int, by map[policy.Outcome]int) string {
-	text, sep := fmt.Sprintf("%s, %d refused", count(versions, "version"), refused), ": "
+// countsText says how many versions there are, and by their outcomes how many are refused.
+func countsText(versions string, refused int, by map[policy.Outcome]int) string {
+	text, sep := fmt.Sprintf("%s, %d refused", versions, refused), ": "
 	for _, outcome := range slices.Sorted(maps.Keys(by)) {
 		text += fmt.Sprintf("%s%d %s", sep, by[outcome], outcome)
 		sep = ", "
