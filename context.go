@@ -54,6 +54,15 @@ func (t *Trouble) Last() error {
 	return nil
 }
 
+// mayArrive is set in the context of a question whose answer may be a package that still comes.
+type mayArrive bool
+
+// WithArrival returns a context for a question for a package that may be answered while it still comes, see [Arrival].
+func WithArrival(ctx context.Context) context.Context { return with(ctx, mayArrive(true)) }
+
+// MayArrive reports whether ctx is what WithArrival returns.
+func MayArrive(ctx context.Context) bool { return bool(of[mayArrive](ctx)) }
+
 // Meter counts the bytes that are received for a package, while they are.
 type Meter struct {
 	received  atomic.Int64

@@ -49,8 +49,8 @@ type Package struct {
 	Subdir string    // the module's directory in it, as in the Subdir of a [Location]; never a pattern
 	Notes  string    // for people, a few lines at most: what of the source is not in it, or not everywhere
 	Facts  Facts     // of a provider
-	// Arrival is nil, or the package still comes: its Digest and Size are known, and its Sum is not. Reads wait for bytes, until
-	// the context of the question ends. What they give is not verified, unless a layer says so.
+	// Arrival is nil, but where [WithArrival] asks for the package and it still comes: its Digest and Size are known, and its Sum
+	// is not. Reads wait for bytes, until the context of the question ends. What they give is not verified, unless a layer says so.
 	Arrival Arrival
 }
 

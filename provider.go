@@ -205,6 +205,35 @@ func (l Listed) Release() Release {
 	return r
 }
 
+// OfPlatforms returns v, which are versions of a provider, with those that are in platforms, each for just these platforms, and
+// nil if there are none. It does not change v.
+func (v *Versions) OfPlatforms(platforms map[string][]Platform) (*Versions, error) {
+	var d providerDocument
+	if err := json.Unmarshal(v.Document, &d); err != nil {
+		return nil, shapeError("%w", err)
+	}
+	d.Versions = []json.RawMessage{}
+	for _, l := range v.List {
+		r := l.Release()
+		if r.Platforms = platforms[r.Version]; len(r.Platforms) == 0 {
+			continue
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			return nil, shapeError("%w", err)
+		}
+		d.Versions = append(d.Versions, text)
+	}
+	if len(d.Versions) == 0 {
+		return nil, nil
+	}
+	some, err := d.parse()
+	if err != nil {
+		return nil, err
+	}
+	return some.like(v), nil
+}
+
 // Warn returns v, which are versions of a provider, with one more warning, which clients print, unless it has that already. It
 // does not change v.
 func (v *Versions) Warn(text string) (*Versions, error) {
@@ -220,6 +249,5 @@ func (v *Versions) Warn(text string) (*Versions, error) {
 	if err != nil {
 		return nil, err
 	}
-	warned.Dropped, warned.Time, warned.Hit, warned.Stale = v.Dropped, v.Time, v.Hit, v.Stale
-	return warned, nil
+	return warned.like(v), nil
 }

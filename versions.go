@@ -38,6 +38,29 @@ func ParseVersions(document []byte) (*Versions, error) {
 	return parseVersions(document, false, nil, nil)
 }
 
+// ReadVersions is ParseVersions for a module, and ParseProviderVersions for a provider.
+func ReadVersions(m Module, document []byte) (*Versions, error) {
+	if m.IsProvider() {
+		return ParseProviderVersions(document)
+	}
+	return ParseVersions(document)
+}
+
+// NoVersions returns a document of m that lists nothing, for [Versions.With].
+func NoVersions(m Module) *Versions {
+	document := `{"modules":[{"versions":[]}]}`
+	if m.IsProvider() {
+		document = `{"versions":[]}`
+	}
+	return &Versions{Document: []byte(document), ofProvider: m.IsProvider()}
+}
+
+// like returns v, which was made of old, with what its registry said beside the document.
+func (v *Versions) like(old *Versions) *Versions {
+	v.Dropped, v.Time, v.Hit, v.Stale = old.Dropped, old.Time, old.Hit, old.Stale
+	return v
+}
+
 // With returns v with more entries listed. Entries of versions that v lists are left out. It does not change v.
 func (v *Versions) With(more []Listed) (*Versions, error) {
 	have := make(map[string]bool, len(v.List))
@@ -52,8 +75,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	if err != nil {
 		return nil, err
 	}
-	merged.Dropped, merged.Time, merged.Hit, merged.Stale = v.Dropped, v.Time, v.Hit, v.Stale
-	return merged, nil
+	return merged.like(v), nil
 }
 
 // Latest returns the version of highest precedence, a pre-release only if there is nothing else, and if there is any.
@@ -97,6 +119,5 @@ func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
 	if err != nil {
 		return nil, err
 	}
-	some.Dropped, some.Time, some.Hit, some.Stale = v.Dropped, v.Time, v.Hit, v.Stale
-	return some, nil
+	return some.like(v), nil
 }

@@ -325,7 +325,11 @@ func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
 	}
 	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail
 	for _, entry := range [][]byte{e.Facts.Versions[i].Listed, bare} {
-		one, err := modproxy.ParseVersions(fmt.Appendf(nil, `{"modules":[{"versions":[%s]}]}`, entry))
+		document := fmt.Appendf(nil, `{"versions":[%s]}`, entry)
+		if !v.IsProvider() {
+			document = fmt.Appendf(nil, `{"modules":[%s]}`, document)
+		}
+		one, err := modproxy.ReadVersions(v.Module, document)
 		if err == nil && len(one.List) == 1 && one.List[0].Version.String() == v.Version {
 			listed[v.Module] = append(listed[v.Module], one.List[0])
 			return

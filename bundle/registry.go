@@ -76,8 +76,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 		}
 	}
 	for m, entries := range listed {
-		empty := &modproxy.Versions{Document: []byte(`{"modules":[{"versions":[]}]}`)}
-		list, err := empty.With(entries)
+		list, err := modproxy.NoVersions(m).With(entries)
 		if err != nil {
 			return nil, err
 		}
