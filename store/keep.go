@@ -184,6 +184,14 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Link implements [File] for a reader that does.
+func (r *sizedReader) Link(name string) error {
+	if file, ok := r.Reader.(File); ok {
+		return file.Link(name)
+	}
+	return errors.ErrUnsupported
+}
+
 // Stat is that of [Blobs], which does not know yet when this process last used a blob.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
 	s.init()

@@ -79,7 +79,7 @@ type Records interface {
 type Blobs interface {
 	// Put keeps what r gives. It is durable when Put returns nil, and not there when Put fails: because of r,
 	// of the context, of the storage, or because the bytes are not those of d ([ErrDamaged]). A blob that is
-	// there stays, and r is not read.
+	// there stays, and r is not read. A [File] may be kept as it is.
 	Put(ctx context.Context, d modproxy.Digest, r io.Reader) error
 	// Open opens a blob at its start; the caller closes it. Its bytes are not checked. It can be read to its
 	// end whatever happens to the blob meanwhile. Errors: [fs.ErrNotExist]; [ErrDamaged] if there is something
@@ -97,6 +97,13 @@ type Blobs interface {
 	Blobs(ctx context.Context) iter.Seq2[BlobInfo, error]
 	// Touch records when blobs were last used. It may be lost. Blobs that are not there are passed over.
 	Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error
+}
+
+// File is a reader of all of a file to which nobody writes any more. A storage may keep that instead of a copy.
+type File interface {
+	io.Reader
+	// Link gives the file another name. An error is no reason not to read it.
+	Link(name string) error
 }
 
 // Removal is a way to remove a blob. The decision and the removal are one step: no record comes to need the

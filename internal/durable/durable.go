@@ -72,6 +72,30 @@ func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp stri
 	if err != nil {
 		return "", err
 	}
+	return d.FinishTemp(f, write)
+}
+
+// LinkTemp opens a file to which link gives the name of a temporary one, like that of WriteTemp. When it fails there is none.
+func LinkTemp(dir, base string, link func(name string) error) (*os.File, error) {
+	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
+	if err != nil {
+		return nil, err
+	}
+	name := f.Name()
+	if err := errors.Join(f.Close(), os.Remove(name)); err != nil {
+		return nil, err
+	}
+	if err := link(name); err != nil {
+		return nil, err
+	}
+	if f, err = OpenRegular(name, os.O_RDWR|NoFollow); err != nil {
+		return nil, errors.Join(err, os.Remove(name))
+	}
+	return f, nil
+}
+
+// FinishTemp is WriteTemp for a temporary file that is there: it has write write to it, flushes it and closes it.
+func (d Disk) FinishTemp(f *os.File, write func(*os.File) error) (temp string, err error) {
 	if err = write(f); err == nil {
 		err = d.Flush(f)
 	}

@@ -41,7 +41,7 @@ func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) err
 	return x.d.health.note(err)
 }
 
-func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
+func (x blobs) put(digest modproxy.Digest, body *reader) error {
 	name := x.d.blobPath(digest)
 	dir := filepath.Dir(name)
 	// Another goroutine may have made the directory, and not have flushed it yet.
@@ -54,16 +54,7 @@ func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	temp, err := x.d.disk.WriteTemp(x.d.path(tempName), tempBase, func(f *os.File) error {
-		hash := sha256.New()
-		if _, err := io.Copy(f, io.TeeReader(body, hash)); err != nil {
-			return err
-		}
-		if modproxy.Digest(hash.Sum(nil)) != digest {
-			return fmt.Errorf("blob %s: %w", digest, store.ErrDamaged)
-		}
-		return f.Chmod(0o444)
-	})
+	temp, err := x.writeTemp(digest, body)
 	if err != nil {
 		return err
 	}
@@ -71,6 +62,27 @@ func (x blobs) put(digest modproxy.Digest, body io.Reader) error {
 		os.Remove(name) // it may not last
 	}
 	return err
+}
+
+// writeTemp writes a temporary file, or where body is a file that can have another name, makes it that one.
+func (x blobs) writeTemp(digest modproxy.Digest, body *reader) (temp string, err error) {
+	write := func(f *os.File, to io.Writer) error {
+		hash := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(hash, to), body); err != nil {
+			return err
+		}
+		if modproxy.Digest(hash.Sum(nil)) != digest {
+			return fmt.Errorf("blob %s: %w", digest, store.ErrDamaged)
+		}
+		return f.Chmod(0o444)
+	}
+	dir := x.d.path(tempName)
+	if file, ok := body.Reader.(store.File); ok {
+		if f, err := durable.LinkTemp(dir, tempBase, file.Link); err == nil { // else it is on another file system, or there are no links
+			return x.d.disk.FinishTemp(f, func(f *os.File) error { return write(f, io.Discard) })
+		}
+	}
+	return x.d.disk.WriteTemp(dir, tempBase, func(f *os.File) error { return write(f, f) })
 }
 
 // reader ends with the context, and remembers its error.
