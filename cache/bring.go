@@ -54,10 +54,10 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Module, entries []modpr
 	defer r.versions.hot.drop(k)
 	for try := 1; ; try++ {
 		rec, err := r.Store.Records.Get(ctx, k.ref())
-		before := &answer[*listing]{kept: noListing, asked: time.Unix(0, 0)}
+		before := &answer[*listing]{kept: noListing(m), asked: time.Unix(0, 0)}
 		switch {
 		case err == nil:
-			if before, err = r.versions.parse(rec); err != nil {
+			if before, err = r.versions.parse(k, rec); err != nil {
 				return err
 			}
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):

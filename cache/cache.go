@@ -13,6 +13,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,6 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -60,6 +60,9 @@ type Registry struct {
 	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
 	FetchTimeout time.Duration // ends one fetch of a package
 	Fetches      int           // packages fetched at the same time; further ones wait their turn
+	// ZipTimeout is FetchTimeout for the package of a provider for one platform; zero stands for that. As many of these as Fetches
+	// are fetched beside the others: they are large, and would have them wait.
+	ZipTimeout time.Duration
 	// MaxVersions is how many bytes the kept versions documents may have, and for a while an eighth more. Those of
 	// modules without a kept package go first, then those that were asked for longest ago. Zero: any number.
 	MaxVersions int64
@@ -74,7 +77,8 @@ type Registry struct {
 	turns    *turns
 
 	versions  documents[key, *listing]
-	packages  fetches[key, *Kept]
+	packages  fetches[key, *Kept] // of modules, and releases of providers
+	zips      fetches[key, *Kept] // of providers for one platform
 	locations flights[key, modproxy.Location]
 
 	located memory[key, modproxy.Location] // of packages that are being fetched
@@ -105,7 +109,7 @@ func (r *Registry) start() {
 	r.asking = &background{ending: ending, limit: maxAsking, of: map[string]int{}}
 	// Those beyond maxFetching find no turn to wait for.
 	r.fetching = &background{ending: ending, limit: 2 * maxFetching, of: map[string]int{}}
-	r.turns = &turns{Turns: fair.New(r.Fetches, max(1, r.Fetches*3/4), r.Fetches/8, maxFetching-r.Fetches)}
+	r.turns = newTurns(r.Fetches)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, store: r.Store, work: r.asking, observe: r.observe,
 		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
@@ -115,6 +119,18 @@ func (r *Registry) start() {
 	r.packages = fetches[key, *Kept]{
 		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
+	r.zips = fetches[key, *Kept]{
+		source: packages{r}, work: r.fetching, turns: newTurns(r.Fetches), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
+		pause: r.Missing, observe: r.observe,
+	}
+}
+
+// fetches returns those that k is one of.
+func (r *Registry) fetches(k key) *fetches[key, *Kept] {
+	if _, _, isZip := k.Platform(); isZip {
+		return &r.zips
+	}
+	return &r.packages
 }
 
 // Close waits for what goes on in the background, and ends it when ctx ends, which is an error. Nothing is asked of
@@ -147,27 +163,36 @@ func (r *Registry) Close(ctx context.Context) error {
 func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	r.once.Do(r.start)
 	all := map[modproxy.ModuleVersion]<-chan struct{}{}
-	for k, c := range r.packages.flights.underWay() {
-		all[k.ModuleVersion] = c.done
+	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
+		for k, c := range f.flights.underWay() {
+			all[k.ModuleVersion] = c.done
+		}
 	}
 	return all
 }
 
 // Forget drops what is remembered in memory of a version, so that the next question reads its record again, and asks
-// Next if it must. An empty version stands for every version of the module, and the zero value for everything.
+// Next if it must. An empty version stands for every version of the module, and the zero value for everything; the release of a
+// provider stands for its packages for all platforms, too.
 func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.once.Do(r.start)
-	match := func(k key) bool {
-		return v.Module == (modproxy.Module{}) || k.Module == v.Module && (v.Version == "" || k.Version == v.Version)
-	}
+	match := func(k key) bool { return v.Module == (modproxy.Module{}) || concerns(v, k.ModuleVersion) }
 	r.located.remove(match)
 	r.records.remove(match)
 	r.missing.remove(match)
 	r.packages.failed.remove(match)
+	r.zips.failed.remove(match)
 	r.offered.remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })
 	if v.Version == "" {
 		r.versions.missing.remove(match)
 	}
+}
+
+// concerns reports whether what is done with v is done with what is kept as kept: an empty version stands for every version of
+// its module, and the release of a provider for its packages for all platforms, too.
+func concerns(v, kept modproxy.ModuleVersion) bool {
+	of, _, _ := kept.Platform()
+	return kept.Module == v.Module && (v.Version == "" || kept.Version == v.Version || of.Version == v.Version)
 }
 
 // Kind says what an [Event] tells. It is fit for the name of a metric's label.

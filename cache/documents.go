@@ -44,7 +44,7 @@ type source[K comparable, V any] interface {
 	// learn is called with a document that was not known before, of upstream or of another process.
 	learn(k K, v V)
 	encode(V) ([]byte, error)
-	decode([]byte) (V, error)
+	decode(K, []byte) (V, error)
 }
 
 // document is an answer as it is served. It is not changed.
@@ -194,7 +194,7 @@ func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answ
 	case seen != nil && seen.revision == rec.Revision:
 		return seen, nil
 	}
-	a, err := d.parse(rec)
+	a, err := d.parse(k, rec)
 	switch {
 	case err != nil:
 		return nil, err
@@ -205,12 +205,12 @@ func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answ
 	return a, nil
 }
 
-func (d *documents[K, V]) parse(rec store.Record) (*answer[V], error) {
+func (d *documents[K, V]) parse(k K, rec store.Record) (*answer[V], error) {
 	asked, rest, err := splitAsked(rec.Value)
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.source.decode(rest)
+	v, err := d.source.decode(k, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 		if rec, err = d.store.Records.Get(ctx, k.ref()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
 			rec, err = store.Record{}, nil
 		}
-		if newer, errParse := d.parse(rec); errParse == nil && newer.asked.After(asked) {
+		if newer, errParse := d.parse(k, rec); errParse == nil && newer.asked.After(asked) {
 			a, v = newer, newer.kept
 			break
 		}

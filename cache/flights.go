@@ -88,9 +88,12 @@ type flights[K comparable, V any] struct {
 type call[V any] struct {
 	began time.Time
 	met   modproxy.Trouble
+	told  chan struct{} // closed when coming is there, if ever
 	done  chan struct{}
 	value V
 	err   error
+
+	coming V // what tell was given
 }
 
 // join returns the call for k that is under way, or starts one. The work begins by looking whether it is done already:
@@ -103,7 +106,7 @@ func (f *flights[K, V]) join(
 	if c, ok := f.calls[k]; ok {
 		return c, nil
 	}
-	c := &call[V]{began: time.Now(), done: make(chan struct{})}
+	c := &call[V]{began: time.Now(), told: make(chan struct{}), done: make(chan struct{})}
 	ctx = modproxy.WithTrouble(context.WithoutCancel(ctx), &c.met)
 	err := b.start(asker, func() {
 		defer close(c.done)
@@ -125,6 +128,15 @@ func (f *flights[K, V]) join(
 	}
 	f.calls[k] = c
 	return c, nil
+}
+
+// tell gives those that wait for the call of k what is known of its value, which goes on. The call itself does, once.
+func (f *flights[K, V]) tell(k K, coming V) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.calls[k]
+	c.coming = coming
+	close(c.told)
 }
 
 func (f *flights[K, V]) underWay() map[K]*call[V] {

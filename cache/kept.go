@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"strings"
@@ -25,6 +26,16 @@ type Kept struct {
 	Notes                  string          `json:"notes,omitempty"`  // the package's
 	Subdir                 string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
 	Source                 modproxy.Source `json:"-"`                // of the ledger
+
+	arrival modproxy.Arrival // nil, or it still comes and has no Sum
+}
+
+// opened returns p open as body.
+func (p *Kept) opened(body io.ReadSeekCloser) *modproxy.Package {
+	return &modproxy.Package{
+		ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
+		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
+	}
 }
 
 func (p *Kept) size() int64 { return p.Size }
@@ -160,7 +171,8 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 					versions, _ = r.versions.read(ctx, keyOf(of))
 				}
 				if versions != nil {
-					l.Unlisted = versions.kept.unlisted[p.Version]
+					release, _, _ := p.ModuleVersion.Platform()
+					l.Unlisted = versions.kept.unlisted[release.Version]
 				}
 				blob, err := r.Store.Stat(ctx, p.Digest)
 				l.Used, l.Lost = blob.Used, lost(err)
@@ -179,7 +191,7 @@ type Discarded struct {
 }
 
 // Discard removes the packages of a version, or of every version of its module when the version is empty, also those
-// that do not count. Bytes that another record needs stay, and so does what the ledger knows.
+// that do not count. With the release of a provider go its packages for all platforms. Bytes that another record needs stay, and so does what the ledger knows.
 //
 // Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one is being fetched, those of the store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Discarded, error) {
@@ -191,9 +203,9 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 		switch {
 		case err != nil && !errors.Is(err, store.ErrDamaged):
 			return nil, err
-		case v.Version != "" && p.Version != v.Version:
+		case !concerns(v, p.ModuleVersion):
 			continue
-		case r.packages.flights.has(k):
+		case r.fetches(k).flights.has(k):
 			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, k)
 		}
 		refs = append(refs, k.ref())

@@ -14,6 +14,8 @@ import (
 // little, because clients show a person the error of this question, and of Package nothing but the status. If Next has
 // a version that the kept document does not list, the next question for the versions asks Next.
 //
+// Of a provider, Next is not asked, and the fetch is not waited for: who asks is about to ask for the package.
+//
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
 // [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.NotKept] when offline and
 // not kept.
@@ -22,6 +24,10 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	asked := time.Now()
 	k := key{v}
 	loc, known, err := r.known(ctx, k)
+	if !known && err == nil && k.IsProvider() {
+		_, err = r.fetches(k).begin(ctx, k)
+		return loc, k.wrap("location", err)
+	}
 	if !known && err == nil {
 		loc, err = r.locate(ctx, k)
 	}
@@ -43,7 +49,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	case !errors.Is(err, fs.ErrNotExist):
 		return loc, false, settleIn(ctx, err)
 	}
-	if err := r.packages.failure(ctx, k); err != nil {
+	if err := r.fetches(k).failure(ctx, k); err != nil {
 		return loc, false, err
 	}
 	if loc, known = r.located.get(k); known {

@@ -23,29 +23,37 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	k := key{v}
 	var p *Kept
 	var err error = fs.ErrNotExist
-	if !r.packages.flights.has(k) { // what is kept while it is fetched was found damaged
+	fetches := r.fetches(k)
+	if !fetches.flights.has(k) { // what is kept while it is fetched was found damaged
 		p, err = r.record(ctx, k)
 	}
 	for try := 0; ; try++ {
 		if err == nil {
 			var body io.ReadSeekCloser
 			if body, err = r.Store.Open(ctx, p.Digest, p.Size); err == nil {
-				return &modproxy.Package{
-					ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
-					Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
-				}, nil
+				return p.opened(body), nil
 			}
 			r.records.drop(k)
 		}
 		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
 			return nil, k.wrap("package", settleIn(ctx, err))
 		}
-		call, errBegin := r.packages.begin(ctx, k)
+		call, errBegin := fetches.begin(ctx, k)
 		if errBegin != nil {
 			return nil, k.wrap("package", errBegin)
 		}
+		var told <-chan struct{}
+		if modproxy.MayArrive(ctx) {
+			told = call.told
+		}
 		select {
 		case <-call.done:
+		case <-told:
+			p, err := (&arrival{r.Store, call}).open(ctx)
+			if err != nil {
+				return nil, k.wrap("package", settleIn(ctx, err))
+			}
+			return p, nil
 		case <-ctx.Done():
 			return nil, k.wrap("package", ctx.Err())
 		}
@@ -98,6 +106,9 @@ func (r packages) refused(ctx context.Context, k key) error {
 
 // fetch implements fetchSource.
 func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
+	if k.IsProvider() {
+		return r.fetchOfProvider(ctx, k)
+	}
 	defer r.located.drop(k)
 	loc, ok := r.located.get(k) // what clients were told, or are told meanwhile
 	if !ok {
@@ -118,8 +129,34 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	return r.keep(ctx, k, p)
 }
 
-// keep keeps a package that was fetched. Of several processes that do so at once, the others find what one has kept.
-func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
+// fetchOfProvider is fetch for providers, of which nobody has to know where they are. Those that ask meanwhile are given what
+// there is already.
+func (r packages) fetchOfProvider(ctx context.Context, k key) (*Kept, error) {
+	p, err := r.Next.Package(modproxy.WithArrival(ctx), k.ModuleVersion)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	if p.Arrival != nil {
+		if err := r.Store.Room(ctx, p.Size, false); err != nil {
+			return nil, err
+		}
+		coming := keptAs(k, p)
+		coming.arrival = p.Arrival
+		r.fetches(k).flights.tell(k, coming)
+		if p.Sum, err = p.Arrival.Arrived(ctx); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := r.keep(ctx, k, p)
+	if _, what := k.Origin(); err == nil && what == "" { // else nobody lists it
+		r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
+	}
+	return kept, err
+}
+
+// keptAs returns p as it is to be kept.
+func keptAs(k key, p *modproxy.Package) *Kept {
 	kept := &Kept{
 		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source,
@@ -127,6 +164,12 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 	if kept.Fetched.IsZero() {
 		kept.Fetched = time.Now()
 	}
+	return kept
+}
+
+// keep keeps a package that was fetched. Of several processes that do so at once, the others find what one has kept.
+func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
+	kept := keptAs(k, p)
 	rec, err := kept.record()
 	for try := 1; err == nil; try++ {
 		switch old, err := r.Store.Records.Get(ctx, rec.Ref); {

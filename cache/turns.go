@@ -19,6 +19,10 @@ type turns struct {
 	yielded atomic.Int64 // fetches that were ended for others and still have their turn
 }
 
+func newTurns(n int) *turns {
+	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
+}
+
 const (
 	// A fetch receives slowRate bytes a second, on average over slowWindow, or gives up its turn if others wait.
 	slowRate   = 16 << 10

@@ -48,7 +48,7 @@ func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Vers
 	case a != nil:
 		return a.kept.Versions, nil
 	}
-	l, err := listings{r}.merge(ctx, k, nil, noListing, time.Now())
+	l, err := listings{r}.merge(ctx, k, nil, noListing(m), time.Now())
 	switch {
 	case err != nil:
 		return nil, k.wrap("versions", err)
@@ -65,7 +65,7 @@ type listing struct {
 	unlisted map[string]time.Time
 }
 
-var noListing = &listing{Versions: &modproxy.Versions{Document: []byte(`{"modules":[{"versions":[]}]}`)}}
+func noListing(m modproxy.Module) *listing { return &listing{Versions: modproxy.NoVersions(m)} }
 
 func (l *listing) size() int64 {
 	const each = 160 // a Listed with its Version
@@ -105,7 +105,7 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 		return nil, err
 	}
 	if before == nil {
-		before = noListing
+		before = noListing(k.Module)
 	}
 	l, errMerge := r.merge(ctx, k, v, before, asked)
 	if errMerge != nil || l == nil {
@@ -157,35 +157,39 @@ func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 // offer makes the answer of offline.
 func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	remember := r.offered.begin(k)
-	before := noListing
+	before := noListing(k.Module)
 	switch a, err := r.versions.read(ctx, k); {
 	case err != nil:
 		return nil, err
 	case a != nil:
 		before = a.kept
 	}
-	kept := map[string]bool{}
+	kept, err := r.holdings(ctx, k.Module, true)
+	if err != nil {
+		return nil, settleIn(ctx, err)
+	}
+	platforms := map[string][]modproxy.Platform{}
 	var more []modproxy.Listed
-	for p, err := range r.all(ctx, k.Module) {
-		if p, err = r.compare(ctx, p, err); err == nil {
-			err = r.present(ctx, p)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, settleIn(ctx, err)
-		}
-		kept[p.Version] = true
-		if entry, ok := entryOf(p.Version); ok {
+	for _, h := range kept {
+		if entry, ok := h.entry(); ok {
+			platforms[h.version] = h.platforms
 			more = append(more, entry) // upstream's counts, if it has one
 		}
 	}
 	if len(more) == 0 {
 		return nil, &modproxy.NotKept{ModuleVersion: k.ModuleVersion}
 	}
-	listed, err := before.Only(func(entry modproxy.Listed) bool { return kept[entry.Version.String()] })
+	var listed *modproxy.Versions
+	if k.IsProvider() {
+		listed, err = before.OfPlatforms(platforms)
+	} else {
+		listed, err = before.Only(func(entry modproxy.Listed) bool {
+			_, isKept := platforms[entry.Version.String()]
+			return isKept
+		})
+	}
 	if err == nil && listed == nil {
-		listed = noListing.Versions
+		listed = modproxy.NoVersions(k.Module)
 	}
 	v := listed
 	if err == nil {
@@ -209,31 +213,30 @@ func (r listings) merge(
 ) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	if got == nil {
-		l.Versions = noListing.Versions
+		l.Versions = modproxy.NoVersions(k.Module)
 	}
 	listed := map[string]bool{}
 	for _, entry := range l.List {
 		listed[entry.Version.String()] = true
 	}
+	kept, err := r.holdings(ctx, k.Module, false)
+	if err != nil && got == nil { // whether packages are kept is not known
+		return nil, err
+	}
+	if err != nil {
+		r.observe(k.event(StoreFailed, 0, err))
+	}
 	var more []modproxy.Listed
-	for p, err := range r.all(ctx, k.Module) {
-		p, err = r.compare(ctx, p, err)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && listed[p.Version] {
+	for _, h := range kept {
+		if listed[h.version] {
 			continue
 		}
-		if err != nil && got == nil { // whether packages are kept is not known
-			return nil, err
-		}
-		if err != nil {
-			r.observe(k.event(StoreFailed, 0, err))
-			break
-		}
-		entry, ok := before.Find(p.Version)
+		entry, ok := before.Find(h.version)
 		if !ok {
-			entry, ok = entryOf(p.Version)
+			entry, ok = h.entry()
 		}
 		if ok {
-			l.unlisted[p.Version] = cmp.Or(before.unlisted[p.Version], now)
+			l.unlisted[h.version] = cmp.Or(before.unlisted[h.version], now)
 			more = append(more, entry)
 		}
 	}
@@ -252,14 +255,53 @@ func (r listings) merge(
 	return l, nil
 }
 
-// entryOf returns an entry with nothing but a version, and whether version is one that clients may ask for.
-func entryOf(version string) (modproxy.Listed, bool) {
-	v, err := modproxy.ParseVersion(version)
-	if _, made := (modproxy.Module{}).At(version).Origin(); made != "" {
+// holding is a version that is kept.
+type holding struct {
+	version   string
+	platforms []modproxy.Platform // of a provider, those for which its package is kept
+}
+
+// holdings returns the versions of m whose packages are kept and count; of a provider those whose release is, with the package
+// for a platform. Unless it looks close, the records of the latter are enough. Beside an error it returns what it has found.
+func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool) (list []*holding, err error) {
+	of := map[string]*holding{}
+	for p, err := range r.all(ctx, m) {
+		release, platform, isZip := p.ModuleVersion.Platform()
+		if isZip && of[release.Version] == nil { // a release comes before what was made of it
+			continue
+		}
+		if close || !isZip || err != nil {
+			p, err = r.compare(ctx, p, err)
+		}
+		if close && err == nil {
+			err = r.present(ctx, p)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return list, err
+		case isZip:
+			h := of[release.Version]
+			h.platforms = append(h.platforms, platform)
+		default:
+			of[p.Version] = &holding{version: p.Version}
+			list = append(list, of[p.Version])
+		}
+	}
+	if m.IsProvider() {
+		list = slices.DeleteFunc(list, func(h *holding) bool { return len(h.platforms) == 0 })
+	}
+	return list, nil
+}
+
+// entry returns an entry with what is known of h, and whether its version is one that clients may ask for.
+func (h *holding) entry() (modproxy.Listed, bool) {
+	v, err := modproxy.ParseVersion(h.version)
+	if _, made := (modproxy.Module{}).At(h.version).Origin(); made != "" {
 		return modproxy.Listed{}, false
 	}
-	entry, _ := json.Marshal(map[string]string{"version": version}) // strings do not fail
-	return modproxy.Listed{Version: v, Spelling: version, Entry: entry}, err == nil
+	entry, _ := json.Marshal(modproxy.Release{Version: h.version, Platforms: h.platforms}) // strings do not fail
+	return modproxy.Listed{Version: v, Spelling: h.version, Entry: entry}, err == nil
 }
 
 // listingHeader is the first line of a kept document. The document follows, in gzip form.
@@ -279,7 +321,7 @@ func (listings) encode(l *listing) ([]byte, error) {
 }
 
 // decode implements source.
-func (listings) decode(text []byte) (*listing, error) {
+func (listings) decode(k key, text []byte) (*listing, error) {
 	header, document, _ := bytes.Cut(text, []byte("\n"))
 	var h listingHeader
 	if err := json.Unmarshal(header, &h); err != nil {
@@ -296,7 +338,7 @@ func (listings) decode(text []byte) (*listing, error) {
 	case len(plain) > maxDocument: // nothing that was kept is: somebody has changed the store
 		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
 	}
-	v, err := modproxy.ParseVersions(plain)
+	v, err := modproxy.ReadVersions(k.Module, plain)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,189 @@
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// arrival is a package that is being fetched.
+type arrival struct {
+	store *store.Store
+	*call[*Kept]
+}
+
+// open opens it for a question in ctx.
+func (a *arrival) open(ctx context.Context) (*modproxy.Package, error) {
+	body, err := a.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := a.coming.opened(body)
+	p.Arrival = a
+	return p, nil
+}
+
+// Arrived implements [modproxy.Arrival]. The package is kept by then.
+func (a *arrival) Arrived(ctx context.Context) (modproxy.Sum, error) {
+	select {
+	case <-a.done:
+		if a.err != nil {
+			return "", a.err
+		}
+		return a.value.Sum, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// Open implements [modproxy.Arrival].
+func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) {
+	from, err := a.coming.arrival.Open(ctx)
+	if err != nil { // it may have ended a moment ago
+		if _, err := a.Arrived(ctx); err != nil {
+			return nil, err
+		}
+		return a.store.Open(ctx, a.value.Digest, a.value.Size)
+	}
+	return &follower{ctx: ctx, arrival: a, from: from, size: a.coming.Size, hash: sha256.New()}, nil
+}
+
+// heldBack is what the end of a package has that nobody is given before the package is kept, in bytes.
+const heldBack = 64 << 10
+
+// follower reads a package while it comes. From start to end, it gives what there is, but for the end, which it gives when
+// the package is kept and if all that it gave has the digest of the package. Any part, which is told from the whole as in
+// [store.Store.Open], it gives when the package is kept, as that does.
+type follower struct {
+	ctx     context.Context
+	arrival *arrival
+	from    io.ReadSeekCloser
+	size    int64
+
+	offset int64             // of the next byte for the caller
+	part   bool              // a part is wanted
+	stored io.ReadSeekCloser // what is read instead when a part is wanted, or nil
+	given  int64             // bytes that were given from the start
+	hash   hash.Hash         // of these and of end
+	end    []byte            // what was held back, when it was found right
+	err    error             // every Read returns it
+}
+
+// Read waits for what it may give.
+func (f *follower) Read(p []byte) (int, error) {
+	switch {
+	case f.err != nil || len(p) == 0:
+		return 0, f.err
+	case f.part || f.offset != f.given:
+		return f.readStored(p)
+	case f.offset == f.size:
+		return 0, io.EOF
+	}
+	n, before := 0, f.size-heldBack-f.offset
+	if before > 0 {
+		n, f.err = f.from.Read(p[:min(int64(len(p)), before)])
+		f.hash.Write(p[:n])
+		if f.err != nil {
+			f.err = f.ended(f.err)
+		}
+	} else {
+		if f.end == nil {
+			f.err = f.finish()
+		}
+		n = copy(p, f.end)
+		f.end = f.end[n:]
+	}
+	f.offset += int64(n)
+	f.given = f.offset
+	if n > 0 {
+		return n, nil
+	}
+	return 0, f.err
+}
+
+// finish waits until the package is kept, and reads what was held back.
+func (f *follower) finish() error {
+	if _, err := f.arrival.Arrived(f.ctx); err != nil {
+		return err
+	}
+	end := make([]byte, f.size-f.offset)
+	if _, err := io.ReadFull(f.from, end); err != nil {
+		return f.ended(err)
+	}
+	f.hash.Write(end)
+	if is := modproxy.Digest(f.hash.Sum(nil)); is != f.arrival.coming.Digest {
+		return fmt.Errorf("%w: what came of it has the digest %v, want %v", modproxy.ErrUnavailable, is, f.arrival.coming.Digest)
+	}
+	f.end = end
+	return nil
+}
+
+// ended returns why a read from what comes failed with err: the fetch knows better.
+func (f *follower) ended(err error) error {
+	if _, why := f.arrival.Arrived(f.ctx); why != nil {
+		return why
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+}
+
+// readStored reads what is kept, when it is.
+func (f *follower) readStored(p []byte) (int, error) {
+	if f.stored == nil {
+		_, err := f.arrival.Arrived(f.ctx)
+		if err == nil {
+			kept := f.arrival.value
+			f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size)
+			if err == nil && kept.Digest != f.arrival.coming.Digest {
+				err = fmt.Errorf("%w: it was kept as other bytes meanwhile", modproxy.ErrUnavailable)
+			}
+		}
+		if err == nil {
+			_, err = f.stored.Seek(0, io.SeekStart) // for all of it to be checked
+		}
+		if f.err = err; err != nil {
+			return 0, err
+		}
+	}
+	if _, err := f.stored.Seek(f.offset, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := f.stored.Read(p)
+	f.offset += int64(n)
+	return n, err
+}
+
+// Seek does not wait.
+func (f *follower) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += f.offset
+	case io.SeekEnd:
+		offset += f.size
+	default:
+		return 0, fmt.Errorf("%w: seek: whence %d", modproxy.ErrInvalid, whence)
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
+	}
+	f.part = f.part || offset == 0 && f.offset == 0
+	f.offset = offset
+	return offset, nil
+}
+
+// Close does nothing the second time.
+func (f *follower) Close() error {
+	err := f.from.Close()
+	if f.stored != nil {
+		err = f.stored.Close()
+	}
+	return err
+}

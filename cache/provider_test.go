@@ -1,0 +1,567 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/spool"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/store/storetest"
+)
+
+var (
+	toy    = modproxy.NewProvider("registry.example.com", "acme", "toy")
+	linux  = modproxy.Platform{OS: "linux", Arch: "amd64"}
+	darwin = modproxy.Platform{OS: "darwin", Arch: "arm64"}
+)
+
+// providers is a registry of providers. It records what it brings, as package ledger does. Zip archives come a piece a second.
+type providers struct {
+	t      *testing.T
+	ledger *ledgertest.Memory
+	dir    string // for what comes
+
+	mu       sync.Mutex
+	count    map[string]int // of what was asked for
+	document string
+	content  []byte
+	pieces   int           // that a zip archive comes in
+	missing  error         // instead of the last piece
+	wrong    error         // when all has come
+	release  time.Duration // what a release takes
+}
+
+func (n *providers) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+}
+
+func (n *providers) asked(what string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count[what]
+}
+
+func (n *providers) ask(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count[what]++
+}
+
+func (n *providers) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+	n.ask("versions")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.document == "" {
+		return nil, modproxy.ErrUnavailable
+	}
+	v, err := modproxy.ParseProviderVersions([]byte(n.document))
+	if err == nil {
+		v.Time = time.Now()
+	}
+	return v, err
+}
+
+func (n *providers) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+	n.ask("location")
+	return modproxy.Location{}, errors.New("the location of a provider")
+}
+
+func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	_, _, isZip := v.Platform()
+	if !isZip {
+		n.ask("release")
+		time.Sleep(n.release)
+		content := []byte("release " + v.Version)
+		p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(content)}, Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
+		return p, n.record(ctx, v, p.Sum)
+	}
+	n.ask("zip")
+	file, err := spool.New(n.dir)
+	if err != nil {
+		return nil, err
+	}
+	a := &arriving{n: n, v: v, file: file, done: make(chan struct{})}
+	go a.receive(ctx)
+	p := &modproxy.Package{Digest: digestOf(n.content), Size: int64(len(n.content)), Arrival: a}
+	if !modproxy.MayArrive(ctx) {
+		n.t.Error("the cache does not take what comes")
+	}
+	from, err := file.Open(ctx)
+	p.ReadSeekCloser = closes{from, file}
+	return p, err
+}
+
+func (n *providers) record(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) error {
+	rec := modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: ".", Time: time.Now()}
+	if is, err := n.ledger.Lookup(ctx, v); err == nil {
+		if is.Sum != sum {
+			return modproxy.ErrChanged
+		}
+		return nil
+	}
+	return n.ledger.Add(ctx, rec)
+}
+
+// closes closes the file, too.
+type closes struct {
+	*spool.Reader
+	file *spool.File
+}
+
+func (c closes) Close() error { return errors.Join(c.Reader.Close(), c.file.Close()) }
+
+type arriving struct {
+	n    *providers
+	v    modproxy.ModuleVersion
+	file *spool.File
+	done chan struct{}
+	err  error
+}
+
+// receive writes a piece a second.
+func (a *arriving) receive(ctx context.Context) {
+	defer close(a.done)
+	a.n.mu.Lock()
+	content, pieces, missing, wrong := a.n.content, a.n.pieces, a.n.missing, a.n.wrong
+	a.n.mu.Unlock()
+	for i := range pieces {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			a.err = ctx.Err()
+		}
+		if i == pieces-1 && missing != nil {
+			a.err = missing
+		}
+		if a.err != nil {
+			a.file.End(a.err)
+			return
+		}
+		if _, err := a.file.Write(content[len(content)*i/pieces : len(content)*(i+1)/pieces]); err != nil {
+			a.n.t.Error(err)
+		}
+	}
+	a.file.End(nil)
+	a.err = wrong
+}
+
+func (a *arriving) Arrived(ctx context.Context) (modproxy.Sum, error) {
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if a.err != nil {
+		return "", a.err
+	}
+	sum := sumOf(a.n.content)
+	return sum, a.n.record(ctx, a.v, sum)
+}
+
+func (a *arriving) Open(ctx context.Context) (io.ReadSeekCloser, error) { return a.file.Open(ctx) }
+
+// providerFixture is a registry of what providers brings, over a directory or memory.
+type providerFixture struct {
+	*cache.Registry
+	next    *providers
+	storage storetest.Handle
+}
+
+func newProviders(t *testing.T, size int) *providerFixture {
+	f := &providerFixture{next: &providers{
+		t: t, ledger: ledgertest.NewMemory(), dir: t.TempDir(), count: map[string]int{}, pieces: 20,
+		document: `{"versions":[{"version":"1.0.0","protocols":["5.0"],"platforms":[` +
+			`{"os":"linux","arch":"amd64"},{"os":"darwin","arch":"arm64"}]},{"version":"1.1.0","protocols":["6.0"]}],"warnings":["old"]}`,
+	}}
+	f.next.content = make([]byte, size)
+	rand.NewChaCha8([32]byte{1}).Read(f.next.content)
+	return f
+}
+
+func (f *providerFixture) onDisk(t *testing.T) *providerFixture {
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	f.storage = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
+	f.restart(t)
+	return f
+}
+
+func (f *providerFixture) inMemory(t *testing.T) *providerFixture {
+	f.storage = (&storetest.Memory{}).Handle()
+	f.restart(t)
+	return f
+}
+
+func (f *providerFixture) restart(t *testing.T) {
+	if f.Registry != nil {
+		mustClose(t, f.Registry)
+	}
+	r := newRegistry(f.storage, f.next.ledger, nil)
+	r.Next = f.next
+	f.Registry = r
+	t.Cleanup(func() { mustClose(t, r) })
+}
+
+// read reads the zip archive of a version for linux as a client does that may follow it.
+func (f *providerFixture) read(ctx context.Context, version string) ([]byte, error) {
+	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).OfPlatform(linux))
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return io.ReadAll(p)
+}
+
+func (f *providerFixture) fetch(t *testing.T, version string, platforms ...modproxy.Platform) {
+	t.Helper()
+	for _, v := range append([]modproxy.ModuleVersion{toy.At(version)}, ofPlatforms(version, platforms)...) {
+		p, err := f.Package(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, p); err != nil || p.Arrival != nil || p.Sum == "" {
+			t.Errorf("%v: %v; Sum %q", v, err, p.Sum)
+		}
+		p.Close()
+	}
+}
+
+func ofPlatforms(version string, platforms []modproxy.Platform) (list []modproxy.ModuleVersion) {
+	for _, p := range platforms {
+		list = append(list, toy.At(version).OfPlatform(p))
+	}
+	return list
+}
+
+// listed is what clients see of the versions.
+func (f *providerFixture) listed(t *testing.T) string {
+	t.Helper()
+	v, err := f.Versions(t.Context(), toy)
+	if err != nil {
+		return err.Error()
+	}
+	var list []string
+	for _, l := range v.List {
+		r := l.Release()
+		list = append(list, fmt.Sprintf("%s%v%v", r.Version, r.Protocols, r.Platforms))
+	}
+	if !strings.HasPrefix(string(v.Document), `{"versions":[`) {
+		t.Errorf("%s", v.Document)
+	}
+	return strings.Join(list, " ")
+}
+
+// What comes is given as it comes, to all from one fetch, but for its end; and it is kept then.
+func TestFollow(t *testing.T) {
+	for _, size := range []int{1, 64 << 10, 64<<10 + 1, 1 << 20} {
+		for where, fixture := range map[string]func(*providerFixture, *testing.T) *providerFixture{
+			"disk": (*providerFixture).onDisk, "memory": (*providerFixture).inMemory,
+		} {
+			t.Run(fmt.Sprint(where, size), func(t *testing.T) {
+				f := newProviders(t, size)
+				synctest.Test(t, func(t *testing.T) {
+					fixture(f, t)
+					start := time.Now()
+					var group sync.WaitGroup
+					for i := range 20 {
+						group.Go(func() {
+							time.Sleep(time.Duration(i) * time.Second)
+							if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
+								t.Errorf("%d: %d bytes, %v", i, len(got), err)
+							}
+						})
+					}
+					p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer p.Close()
+					equal(t, "Size", p.Size, int64(size))
+					equal(t, "Digest", p.Digest, digestOf(f.next.content))
+					if time.Since(start) != 0 || p.Arrival == nil {
+						t.Fatalf("it was waited for %v", time.Since(start))
+					}
+					n, err := io.CopyN(io.Discard, p, max(0, int64(size)-64<<10))
+					if err != nil || time.Since(start) > 19500*time.Millisecond {
+						t.Errorf("%d bytes after %v, %v", n, time.Since(start), err)
+					}
+					if rest, err := io.ReadAll(p); err != nil || n+int64(len(rest)) != int64(size) || time.Since(start) != 20*time.Second {
+						t.Errorf("%d bytes and %d after %v, %v", n, len(rest), time.Since(start), err)
+					}
+					if sum, err := p.Arrival.Arrived(t.Context()); err != nil || sum != sumOf(f.next.content) {
+						t.Errorf("Arrived: %v, %v", sum, err)
+					}
+					group.Wait()
+					equal(t, "zips asked for", f.next.asked("zip"), 1)
+					equal(t, "locations asked for", f.next.asked("location"), 0)
+				})
+			})
+		}
+	}
+}
+
+// Whatever goes wrong with what comes: nobody has all of it, the next fetch is a new one, and nothing is left over.
+func TestFollowFails(t *testing.T) {
+	broken := fmt.Errorf("%w: broken", modproxy.ErrUnavailable)
+	for name, change := range map[string]func(*providers){
+		"cut":     func(n *providers) { n.missing = broken },
+		"shorter": func(n *providers) { n.missing = io.EOF },
+		"wrong":   func(n *providers) { n.wrong = broken },
+		"other":   func(n *providers) { n.content = bytes.Clone(n.content); n.wrong = modproxy.ErrChanged },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newProviders(t, 1<<20)
+			synctest.Test(t, func(t *testing.T) {
+				f.onDisk(t)
+				good := f.next.content
+				change(f.next)
+				var group sync.WaitGroup
+				for i := range 5 {
+					group.Go(func() {
+						time.Sleep(time.Duration(i) * time.Second)
+						var failed *modproxy.FetchFailed
+						got, err := f.read(t.Context(), "1.0.0")
+						if !errors.As(err, &failed) || len(got) > 1<<20-64<<10 {
+							t.Errorf("%d bytes, %v", len(got), err)
+						}
+					})
+				}
+				group.Wait()
+				time.Sleep(time.Minute)
+				f.next.change(func() { f.next.content, f.next.missing, f.next.wrong = good, nil, nil })
+				if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
+					t.Errorf("then: %d bytes, %v", len(got), err)
+				}
+			})
+			empty(t, f.next.dir)
+		})
+	}
+}
+
+// get is a request for the zip archive, answered as an HTTP server would.
+func (f *providerFixture) get(t *testing.T, method, ranged string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequest(method, "/", nil)
+	if ranged != "" {
+		request.Header.Set("Range", ranged)
+	}
+	p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/zip") // else it reads some
+	http.ServeContent(w, request, "", p.Time, p)
+	return w
+}
+
+// A part of what comes is given when all of it is kept, and HEAD does not wait.
+func TestFollowPart(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.onDisk(t)
+		start := time.Now()
+		w := f.get(t, "HEAD", "")
+		if w.Header().Get("Content-Length") != "1048576" || time.Since(start) != 0 {
+			t.Errorf("HEAD: %v after %v", w.Header(), time.Since(start))
+		}
+		var group sync.WaitGroup
+		for ranged, want := range map[string][]byte{
+			"bytes=0-": f.next.content, "bytes=0-9": f.next.content[:10], "bytes=500000-600000": f.next.content[500000:600001],
+			"bytes=-5": f.next.content[1<<20-5:],
+		} {
+			group.Go(func() {
+				w := f.get(t, "GET", ranged)
+				if w.Code != 206 || !bytes.Equal(w.Body.Bytes(), want) || time.Since(start) != 20*time.Second {
+					t.Errorf("%s: %d, %d bytes after %v", ranged, w.Code, w.Body.Len(), time.Since(start))
+				}
+			})
+		}
+		group.Wait()
+		equal(t, "zips asked for", f.next.asked("zip"), 1)
+	})
+}
+
+// A client that goes away ends nothing for the others, or when it was the only one.
+func TestFollowersLeave(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.onDisk(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if got, err := f.read(ctx, "1.0.0"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3500*time.Millisecond {
+			t.Errorf("%d bytes, %v after %v", len(got), err, time.Since(start))
+		}
+		time.Sleep(time.Minute)
+		f.next.change(func() { f.next.missing = errDown })
+		if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		equal(t, "zips asked for", f.next.asked("zip"), 1)
+	})
+	empty(t, f.next.dir)
+}
+
+// Location begins the fetch, and neither asks nor waits.
+func TestLocationOfProvider(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		start := time.Now()
+		for range 3 {
+			if l, err := f.Location(t.Context(), toy.At("1.0.0").OfPlatform(linux)); err != nil || l.Kept {
+				t.Errorf("%v, %v", l, err)
+			}
+		}
+		if l, err := f.Location(t.Context(), toy.At("1.0.0")); err != nil || l.Kept {
+			t.Errorf("release: %v, %v", l, err)
+		}
+		equal(t, "time", time.Since(start), 0)
+		time.Sleep(time.Minute)
+		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+			if l, err := f.Location(t.Context(), v); err != nil || !l.Kept {
+				t.Errorf("%v: %v, %v", v, l, err)
+			}
+		}
+		equal(t, "zips asked for", f.next.asked("zip"), 1)
+		equal(t, "releases asked for", f.next.asked("release"), 1)
+	})
+}
+
+// However many zip archives come, releases and modules do not wait for them.
+func TestZipsHaveTheirOwnTurns(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.ZipTimeout = time.Hour
+		f.next.pieces = 20 * 60
+		for i := range 20 {
+			if _, err := f.Location(t.Context(), toy.At(fmt.Sprintf("2.%d.0", i)).OfPlatform(linux)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		start := time.Now()
+		f.fetch(t, "1.0.0")
+		equal(t, "a release takes", time.Since(start), 0)
+		equal(t, "zips asked for", f.next.asked("zip"), 6) // three quarters of eight: they have one publisher
+		time.Sleep(3 * time.Hour)
+		equal(t, "zips asked for", f.next.asked("zip"), 20)
+		if l, err := f.Location(t.Context(), toy.At("2.19.0").OfPlatform(linux)); err != nil || !l.Kept {
+			t.Errorf("%v, %v", l, err)
+		}
+	})
+}
+
+// The document has the form of provider registries wherever it comes from, and what is kept stays listed as it was.
+func TestVersionsOfProvider(t *testing.T) {
+	const upstream = "1.0.0[5.0][linux_amd64 darwin_arm64] 1.1.0[6.0][]"
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		equal(t, "fresh", f.listed(t), upstream)
+		f.restart(t)
+		f.next.change(func() { f.next.document = "" })
+		equal(t, "kept", f.listed(t), upstream)
+		equal(t, "versions asked for", f.next.asked("versions"), 1)
+		time.Sleep(time.Hour)
+		equal(t, "stale", f.listed(t), upstream)
+		f.fetch(t, "1.1.0")
+		f.fetch(t, "1.0.0", linux)
+		f.next.change(func() { f.next.document = `{"versions":[{"version":"2.0.0"}]}` })
+		time.Sleep(time.Hour)
+		equal(t, "delisted", f.listed(t), "2.0.0[][] 1.0.0[5.0][linux_amd64 darwin_arm64]")
+		f.next.change(func() { f.next.document = `{"versions":[]}` })
+		time.Sleep(time.Hour)
+		equal(t, "gone", f.listed(t), "1.0.0[5.0][linux_amd64 darwin_arm64]")
+
+		f.fetch(t, "3.0.0", darwin, linux)
+		f.Next = nil
+		time.Sleep(time.Hour)
+		equal(t, "offline", f.listed(t), "1.0.0[5.0][linux_amd64] 3.0.0[][darwin_arm64 linux_amd64]")
+		if _, err := f.Versions(t.Context(), modproxy.NewProvider(toy.Host, "acme", "other")); !errors.As(err, new(*modproxy.NotKept)) {
+			t.Errorf("another: %v", err)
+		}
+	})
+}
+
+// A warning of the registry is passed on, also offline.
+func TestWarningsOfProvider(t *testing.T) {
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.listed(t)
+		f.fetch(t, "1.0.0", linux)
+		for range 2 {
+			v, err := f.Versions(t.Context(), toy)
+			if err != nil || !strings.Contains(string(v.Document), `"warnings":["old"]`) {
+				t.Errorf("%s, %v", v.Document, err)
+			}
+			f.restart(t)
+			f.Next = nil
+		}
+	})
+}
+
+// With a release go its packages.
+func TestDiscardProvider(t *testing.T) {
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.fetch(t, "1.0.0", linux, darwin)
+		f.fetch(t, "1.1.0", linux)
+		count := func() (n int) {
+			for _, err := range f.List(t.Context(), toy) {
+				if err != nil {
+					t.Error(err)
+				}
+				n++
+			}
+			return n
+		}
+		equal(t, "kept", count(), 5)
+		if list, err := f.Discard(t.Context(), toy.At("1.1.0").OfPlatform(linux)); err != nil || len(list) != 1 {
+			t.Errorf("%v, %v", list, err)
+		}
+		if list, err := f.Discard(t.Context(), toy.At("1.0.0")); err != nil || len(list) != 3 {
+			t.Errorf("%v, %v", list, err)
+		}
+		equal(t, "kept", count(), 1)
+		if l, err := f.Location(t.Context(), toy.At("1.0.0").OfPlatform(linux)); err != nil || l.Kept {
+			t.Errorf("%v, %v", l, err)
+		}
+	})
+}
+
+var _ store.File = (*spool.Reader)(nil)
+
+// empty fails the test when something is in a directory.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
