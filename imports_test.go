@@ -28,6 +28,7 @@ var homes = map[string][]string{
 	"github.com/ulikunitz/xz":                    {"fetch/archive"},
 	"github.com/hashicorp/hcl/v2":                {"closure"},
 	"github.com/zclconf/go-cty":                  {"closure"},
+	"github.com/apparentlymart/go-versions":      {"closure"},
 	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "bundle"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"config"},
@@ -41,7 +42,6 @@ var homes = map[string][]string{
 	"github.com/rogpeppe/go-internal/txtar":      {"test/registrytest"},
 	"github.com/google/go-cmp":                   {},
 	"github.com/hashicorp/go-version":            {},
-	"github.com/apparentlymart/go-versions":      {},
 	"github.com/rogpeppe/go-internal/testscript": {},
 }
 

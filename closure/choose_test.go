@@ -93,3 +93,24 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// What a stranger wrote as the version of a provider is refused, or chooses one that is listed.
+func FuzzChooseProvider(f *testing.F) {
+	for _, constraint := range someConstraints {
+		f.Add(constraint)
+	}
+	f.Add("~> 9223372036854775807")
+	f.Add(">= 1.x")
+	var list []modproxy.Listed
+	for _, text := range someVersions {
+		if v, err := modproxy.ParseVersion(text); err == nil {
+			list = append(list, modproxy.Listed{Version: v})
+		}
+	}
+	f.Fuzz(func(t *testing.T, constraint string) {
+		got, err := closure.ChooseProvider(list, constraint, ">= 0.0.1")
+		if (err == nil) != slices.ContainsFunc(list, func(l modproxy.Listed) bool { return l.Version.String() == got }) {
+			t.Errorf("%q: %q, %v", constraint, got, err)
+		}
+	})
+}

@@ -53,6 +53,7 @@ type Configuration struct {
 	Providers []Requirement `json:"providers,omitempty"`
 	// Variables are those of the directory that change sources and versions, sorted.
 	Variables []string  `json:"variables,omitempty"`
+	Locks     []Lock    `json:"locks,omitempty"`    // with Options.Tests, if the directory has a lock file
 	Problems  []Problem `json:"problems,omitempty"` // what is said beside them may not be all
 	Sources   []Source  `json:"sources,omitempty"`  // by file and position; with Problems, all that Options.Sources asks for
 }
@@ -83,6 +84,13 @@ type Requirement struct {
 	Name    string `json:"name"`
 	Source  string `json:"source"`            // as written; hashicorp/ and the name if it has none
 	Version string `json:"version,omitempty"` // the constraint; empty for any
+}
+
+// Lock is what a dependency lock file says of a provider.
+type Lock struct {
+	Pos
+	Source  string `json:"source"`
+	Version string `json:"version"`
 }
 
 // Pos is where something is written.
@@ -117,7 +125,7 @@ type Options struct {
 	Client Client `json:"client"`
 	Dir    string `json:"dir,omitempty"` // by slash path; empty for the root
 	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too. Files
-	// with values of its variables count.
+	// with values of its variables count, and its lock file.
 	Tests bool `json:"tests,omitempty"`
 	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x). There may be
 	// no configuration then.

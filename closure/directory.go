@@ -94,7 +94,7 @@ func onDisk(root string, dirs, varFiles []string) Tree {
 				return err
 			}
 		}
-		isRoot := func(name string) bool { return isConfiguration(name) || isVariables(name) }
+		isRoot := func(name string) bool { return isConfiguration(name) || isRoots(name) }
 		if err := sendFiles(root, dirs[0], isRoot, f); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package closure
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -21,6 +20,9 @@ type module struct {
 	locals    map[string]hcl.Expression
 	providers map[string]*Requirement // that are required, by local name
 	uses      map[string]*Requirement // by local name, whether required or not
+	versions  map[string]string       // of provider blocks, by local name and alias
+	resources map[string]bool         // by type and name
+	imports   []imported
 	problems  []Problem
 }
 
@@ -38,14 +40,15 @@ var (
 		{Type: "terraform"}, {Type: "module", LabelNames: []string{"name"}}, {Type: "variable", LabelNames: []string{"name"}},
 		{Type: "locals"}, {Type: "provider", LabelNames: []string{"name"}}, {Type: "resource", LabelNames: []string{"type", "name"}},
 		{Type: "data", LabelNames: []string{"type", "name"}}, {Type: "ephemeral", LabelNames: []string{"type", "name"}},
+		{Type: "import"}, {Type: "check", LabelNames: []string{"name"}},
 	}}
 	terraformSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "required_providers"}}}
 	callSchema      = attributes("source", "version", "count", "for_each", "depends_on", "providers")
 	variableSchema  = attributes("default", "type", "sensitive", "ephemeral", "nullable", "const")
-	providerSchema  = attributes("version")
-	resourceSchema  = attributes("provider")
-	testSchema      = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}}}
-	runSchema       = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module"}}}
+	testSchema      = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "run", LabelNames: []string{"name"}}, {Type: "provider", LabelNames: []string{"name"}},
+	}}
+	runSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module"}}}
 )
 
 // attributes returns a schema with attributes, and with the blocks that a call has beside arguments.
@@ -124,10 +127,13 @@ func (m *module) file(name string, text []byte, override bool) {
 				m.locals[name] = a.Expr
 			}
 		case "provider":
-			attrs, _ := m.content(b.Body, providerSchema)
-			version := literal(attrs.Attributes["version"])
-			if u := m.use(b.Labels[0], posOf(b.DefRange)); u != nil && version != "" {
-				u.Version = version
+			m.configure(b)
+		case "import":
+			m.imported(b)
+		case "check":
+			inside, _ := m.content(b.Body, checkSchema)
+			for _, b := range inside.Blocks {
+				m.resource(b)
 			}
 		default:
 			m.resource(b)
@@ -201,87 +207,20 @@ func (m *module) variable(b *hcl.Block, override bool) {
 	}
 }
 
-// require adds a required_providers block. An entry of an override takes the place of the one that is there.
-func (m *module) require(b *hcl.Block) {
-	attrs, diags := b.Body.JustAttributes()
-	m.note(diags)
-	for name, a := range attrs {
-		r := &Requirement{Pos: posOf(a.NameRange), Name: name, Version: literal(a)} // a string is a constraint
-		pairs, diags := hcl.ExprMap(a.Expr)
-		if diags.HasErrors() && r.Version == "" {
-			m.problem(r.Pos, "provider %.80q is required in a way that is not understood", name)
-		}
-		for _, pair := range pairs {
-			key, _ := pair.Key.Value(nil)
-			value, diags := pair.Value.Value(nil)
-			s, why := text(value)
-			switch key, _ := text(key); {
-			case key != "source" && key != "version":
-			case diags.HasErrors() || why != "":
-				m.problem(r.Pos, "the %s of provider %.80q is no literal string", key, name)
-			case key == "source":
-				r.Source = s
-			default:
-				r.Version = s
-			}
-		}
-		r.Source = cmp.Or(r.Source, "hashicorp/"+name)
-		m.providers[name] = r
-	}
-}
-
-// resource adds the provider that a resource, a data source or an ephemeral resource uses.
-func (m *module) resource(b *hcl.Block) {
-	name, _, _ := strings.Cut(b.Labels[0], "_")
-	content, _ := m.content(b.Body, resourceSchema)
-	if a := content.Attributes["provider"]; a != nil {
-		if t, diags := hcl.AbsTraversalForExpr(a.Expr); !diags.HasErrors() {
-			name = t.RootName()
-		}
-	}
-	m.use(name, posOf(b.DefRange))
-}
-
-// use adds a provider by its local name.
-func (m *module) use(name string, at Pos) *Requirement {
-	if name == "terraform" { // is part of the clients
-		return nil
-	}
-	if m.uses[name] == nil {
-		m.uses[name] = &Requirement{Pos: at, Name: name, Source: "hashicorp/" + name}
-	}
-	return m.uses[name]
-}
-
-// requirements returns the providers that are required, and those that are used without.
-func (m *module) requirements() (list []Requirement) {
-	for name, r := range m.uses {
-		switch required := m.providers[name]; {
-		case required == nil:
-			m.providers[name] = r
-		case r.Version != "" && required.Version == "":
-			required.Version = r.Version
-		case r.Version != "":
-			required.Version += ", " + r.Version
-		}
-	}
-	for _, r := range m.providers {
-		if !strings.HasPrefix(r.Source, "terraform.io/builtin/") {
-			list = append(list, *r)
-		}
-	}
-	slices.SortFunc(list, func(a, b Requirement) int { return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name)) })
-	return list
-}
-
-// testFile adds the calls of a test file.
-func (m *module) testFile(name string, text []byte) {
+// testFile adds the calls of a test file, and for OpenTofu its providers.
+func (m *module) testFile(name string, text []byte, client Client) {
 	body, ok := m.parse(name, text)
 	if !ok {
 		return
 	}
 	runs, _ := m.content(body, testSchema)
 	for _, run := range runs.Blocks {
+		if run.Type == "provider" {
+			if client == OpenTofu {
+				m.configure(run)
+			}
+			continue
+		}
 		modules, _ := m.content(run.Body, runSchema)
 		for _, b := range modules.Blocks {
 			content, _ := m.content(b.Body, callSchema)
@@ -308,7 +247,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 	names := o.Client.read(here, modulesEnd)
 	m := &module{
 		variables: map[string]hcl.Attributes{}, locals: map[string]hcl.Expression{},
-		providers: map[string]*Requirement{}, uses: map[string]*Requirement{},
+		providers: map[string]*Requirement{}, uses: map[string]*Requirement{}, versions: map[string]string{}, resources: map[string]bool{},
 	}
 	for _, override := range []bool{false, true} {
 		for _, name := range names {
@@ -319,7 +258,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 	}
 	if o.Tests {
 		for _, name := range slices.Concat(o.Client.read(here, testsEnd), o.Client.read(below, testsEnd)) {
-			m.testFile(name, files[name])
+			m.testFile(name, files[name], o.Client)
 		}
 	}
 	slices.SortStableFunc(m.calls, func(a, b *call) int { return a.Pos.Compare(b.Pos) })

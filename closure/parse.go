@@ -55,6 +55,9 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 		}
 		return value{of: map[string]bool{name: true}}, false
 	}
+	if o.Tests {
+		p.locks()
+	}
 	if p.module(o.Dir) != nil {
 		if err := p.follow(o.Dir, given, nil, []string{o.Dir}); err != nil {
 			return nil, err
@@ -100,7 +103,7 @@ func (p *parser) module(dir string) *module {
 		m = load(p.files, dir, o)
 		p.modules[dir] = m
 		if m != nil {
-			p.out.Providers = append(p.out.Providers, m.requirements()...)
+			p.out.Providers = append(p.out.Providers, m.requirements(o.Client)...)
 			p.out.Problems = append(p.out.Problems, m.problems...)
 		}
 	}

@@ -27,7 +27,7 @@ func (r Roots) readers() []Client {
 func (r Roots) Named(calls ...Call) (starts []Start) {
 	for _, call := range calls {
 		for _, client := range r.readers() {
-			starts = append(starts, Start{client, call})
+			starts = append(starts, Start{Client: client, Call: call})
 		}
 	}
 	return starts
@@ -51,12 +51,21 @@ func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong
 					wrong = append(wrong, p)
 				}
 			}
+			for i := range c.Providers {
+				c.Providers[i].File = path.Join(from, c.Providers[i].File)
+			}
+			for i := range c.Locks {
+				c.Locks[i].File = path.Join(from, c.Locks[i].File)
+			}
+			if len(c.Providers)+len(c.Locks) > 0 {
+				starts = append(starts, Start{Client: client, Root: dir, Providers: c.Providers, Locks: c.Locks})
+			}
 			for _, call := range c.Calls {
 				call.File, call.From = path.Join(from, call.File), slices.Clone(call.From) // which calls share
 				for i := range call.From {
 					call.From[i].File = path.Join(from, call.From[i].File)
 				}
-				starts = append(starts, Start{client, call})
+				starts = append(starts, Start{Client: client, Call: call})
 			}
 		}
 	}

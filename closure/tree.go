@@ -15,7 +15,7 @@ import (
 // A Tree is files, with configuration among them.
 type Tree struct {
 	digest modproxy.Digest // of a package, of which is kept what was read; zero for a directory
-	root   bool            // with the values of its variables
+	root   bool            // with the values of its variables, and its lock file
 	each   func(f func(name string, size int64, content io.Reader) error) error
 }
 
@@ -53,7 +53,7 @@ func (t Tree) send(ctx context.Context, w io.Writer) error {
 	out := tar.NewWriter(w)
 	files, size := 0, int64(0)
 	err := t.each(func(name string, n int64, content io.Reader) error {
-		if !isConfiguration(name) && !(t.root && isVariables(name)) {
+		if !isConfiguration(name) && !(t.root && isRoots(name)) {
 			return ctx.Err()
 		}
 		n = min(n, maxFile+1) // the child refuses it, if a client reads it

@@ -17,6 +17,9 @@ func isVariables(name string) bool {
 		path.Base(name) == name && (strings.HasSuffix(name, ".auto.tfvars") || strings.HasSuffix(name, ".auto.tfvars.json"))
 }
 
+// isRoots reports whether a client reads a file of this name for its root module only.
+func isRoots(name string) bool { return name == lockFile || isVariables(name) }
+
 // values returns the values that files of a root module have, of which the last counts.
 func (p *parser) values() map[string]value {
 	var names []string

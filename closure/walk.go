@@ -2,18 +2,21 @@ package closure
 
 import (
 	"context"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 )
 
-// A Walker finds all modules that configurations install: those that they call, those that these call, and so on. Each is of
-// the version that a client chooses. It is safe for concurrent use.
+// A Walker finds all modules that configurations install: those that they call, those that these call, and so on, and the
+// providers that they require. Each is of the version that a client chooses. It is safe for concurrent use.
 type Walker struct {
 	Registry modproxy.Registry // which lists what clients get, and nothing old
 	Routes   Routes
 	Reader   *Reader
 	Nested   Nested // nil: what does not go through a registry is a [Bypass]
-	AtOnce   int    // how many modules are asked for and read at a time; zero: 8
+	// Providers has the releases of the providers brought, too, and their packages for the platforms of each Start.
+	Providers bool
+	AtOnce    int // how many modules are asked for and read at a time; zero: 8
 }
 
 // Routes knows what goes through the proxy.
@@ -32,10 +35,20 @@ type Nested interface {
 
 // Start is where a walk begins: a call of a configuration; or of nobody, without a name, for what somebody names. Of that,
 // what the directories in its directory modules call is followed, too, unless the source names a directory.
+//
+// One without a source calls nothing: it has what the configuration itself requires.
 type Start struct {
 	Client Client `json:"client"`
+	// Root names the configuration, whose modules have to agree about the versions of providers. Empty: one of its own.
+	Root string `json:"root,omitempty"`
 	Call
+	Providers []Requirement       `json:"providers,omitempty"`
+	Locks     []Lock              `json:"locks,omitempty"`
+	Platforms []modproxy.Platform `json:"platforms,omitempty"` // of the packages of its providers; each Start of a Root may add some
 }
+
+// IsCall reports whether s is a call, or what somebody names as if it were one.
+func (s Start) IsCall() bool { return s.Call.Name != "" || s.Source != "" }
 
 // FoundKind says what a [Found] is about.
 type FoundKind string
@@ -92,14 +105,34 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	if len(starts) > maxStarts {
 		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
 	}
-	run := &walk{Walker: w, each: each, roots: map[Client]*node{}, places: map[place]*ways{}, told: map[string]bool{}}
+	run := &walk{Walker: w, each: each, places: map[place]*ways{}, told: map[string]bool{}}
+	type name struct {
+		Client
+		root string
+	}
+	named := map[name]*root{}
 	for _, s := range starts {
-		if run.roots[s.Client] == nil {
-			run.roots[s.Client] = &node{}
+		of := named[name{s.Client, s.Root}]
+		if of == nil || s.Root == "" {
+			of = &root{client: s.Client, node: &node{}, locks: map[modproxy.Module]string{}}
+			named[name{s.Client, s.Root}] = of
+			run.roots = append(run.roots, of)
 		}
-		run.follow(ctx, task{s.Client, run.roots[s.Client], s.Call})
+		of.node.providers = append(of.node.providers, s.Providers...)
+		of.lock(s.Locks)
+		for _, p := range s.Platforms {
+			if !slices.Contains(of.platforms, p) {
+				of.platforms = append(of.platforms, p)
+			}
+		}
+		if s.IsCall() {
+			run.follow(ctx, task{client: s.Client, from: of.node, call: s.Call})
+		}
 	}
 	run.workers.Wait()
+	if w.Providers {
+		run.providers(ctx)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -25,17 +25,29 @@ type walk struct {
 	count   int // tasks that there were
 	working int
 	workers sync.WaitGroup
-	roots   map[Client]*node
+	roots   []*root
 	places  map[place]*ways
 	told    map[string]bool
 	each    func(Found)
 }
 
-// task is a call to follow.
+// task is a call to follow, or a provider to bring.
 type task struct {
 	client Client
 	from   *node
 	call   Call
+
+	provider modproxy.Module // zero for a call
+	required *required
+	root     *root
+}
+
+// root is a configuration.
+type root struct {
+	client Client
+	*node
+	locks     map[modproxy.Module]string // versions of its lock file
+	platforms []modproxy.Platform
 }
 
 // isNamed reports whether t is not called by anything, so that it is not known which directories of it will be.
@@ -43,9 +55,10 @@ func (t task) isNamed() bool { return t.call.Name == "" && t.from.module.Version
 
 // node is a directory of a package that was read with some arguments; of a root, nothing.
 type node struct {
-	module modproxy.ModuleVersion
-	chain  []Step // the first calls that led to it
-	edges  []edge
+	module    modproxy.ModuleVersion
+	chain     []Step // the first calls that led to it
+	edges     []edge
+	providers []Requirement
 }
 
 // edge is a call of a node, with those of directories that lead to it.
@@ -131,6 +144,10 @@ func (r *walk) visit(ctx context.Context, t task) {
 			tell(Trouble, modproxy.Fault(v))
 		}
 	}()
+	if t.required != nil {
+		r.provide(ctx, t)
+		return
+	}
 	m, subdir, registry := Registry(t.call.Source, Hosts[t.client])
 	target, local := Local(path.Dir(t.call.File), t.call.Source)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"slices"
 	"sync"
@@ -71,7 +70,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		here.all = append(here.all, way{args: t.call.Args, err: err})
 		return nil, err
 	}
-	w := way{c.Variables, t.call.Args, &node{module: f.Module, chain: f.Chain}, nil}
+	w := way{c.Variables, t.call.Args, &node{module: f.Module, chain: f.Chain, providers: c.Providers}, nil}
 	here.all = append(here.all, w)
 	for _, problem := range c.Problems {
 		r.tell(problem.Place(), Found{
@@ -80,15 +79,16 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		})
 	}
 	for _, call := range c.Calls {
-		r.follow(ctx, task{t.client, w.node, call})
+		r.follow(ctx, task{client: t.client, from: w.node, call: call})
 	}
 	return w.node, nil
 }
 
 // tellCycles tells which modules call themselves, with others between.
 func (r *walk) tellCycles() {
-	for _, client := range slices.Sorted(maps.Keys(r.roots)) {
-		depth := map[*node]int{} // in stack, from 1; negative when it was left
+	depths := map[Client]map[*node]int{Terraform: {}, OpenTofu: {}}
+	for _, root := range r.roots {
+		depth := depths[root.client] // in stack, from 1; negative when it was left
 		var stack []*node
 		var visit func(n *node, chain []Step)
 		visit = func(n *node, chain []Step) {
@@ -103,13 +103,13 @@ func (r *walk) tellCycles() {
 				case at == 0:
 					visit(e.to, chain)
 				case at > 0:
-					r.tell("", Found{Kind: Trouble, Client: client, Chain: chain, Module: e.to.module, Err: circle(stack[at-1:])})
+					r.tell("", Found{Kind: Trouble, Client: root.client, Chain: chain, Module: e.to.module, Err: circle(stack[at-1:])})
 				}
 			}
 			stack = stack[:len(stack)-1]
 			depth[n] = -1
 		}
-		visit(r.roots[client], nil)
+		visit(root.node, nil)
 	}
 }
 

@@ -1,0 +1,215 @@
+package closure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/apparentlymart/go-versions/versions"
+	"github.com/apparentlymart/go-versions/versions/constraints"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+)
+
+// Provider returns the provider that a source names (ParseProviderSource in terraform-registry-address). A source without a
+// hostname is of host. Its error is [modproxy.ErrInvalid].
+func Provider(source, host string) (m modproxy.Module, err error) {
+	parts := strings.Split(source, "/")
+	if len(parts) == 1 {
+		parts = append([]string{"hashicorp"}, parts...)
+	}
+	if len(parts) == 2 {
+		parts = append([]string{hostname.Display(host)}, parts...)
+	}
+	if len(parts) != 3 {
+		return m, invalid("%.200q is no provider: want registry.example.com/namespace/type", source)
+	}
+	if host, err = hostname.Parse(parts[0]); err != nil {
+		return m, err
+	}
+	m = modproxy.NewProvider(host, parts[1], parts[2])
+	return m, m.CheckProvider()
+}
+
+// ChooseProvider returns the version of a list that the clients choose for a provider on which there are constraints, some of
+// which may be empty (EnsureProviderVersions in internal/providercache/installer.go of both). Its error is for people.
+func ChooseProvider(list []modproxy.Listed, terms ...string) (string, error) {
+	var all constraints.IntersectionSpec
+	for _, term := range terms {
+		if term == "" {
+			continue
+		}
+		_, err := modproxy.ParseConstraint(term) // which is in the way before, and has bounds
+		spec, errSpec := constraints.ParseRubyStyleMulti(term)
+		if err == nil && errSpec != nil {
+			err = invalid("version constraint %.80q: %w", term, errSpec)
+		}
+		if err != nil {
+			return "", err
+		}
+		all = append(all, spec...)
+	}
+	wanted := versions.MeetingConstraints(all)
+	var best, newest versions.Version
+	for _, l := range list {
+		v, err := versions.ParseVersion(l.Version.String())
+		if err != nil {
+			continue
+		}
+		if newest == versions.Unspecified || v.GreaterThan(newest) {
+			newest = v
+		}
+		if wanted.Has(v) && (best == versions.Unspecified || v.GreaterThan(best)) {
+			best = v
+		}
+	}
+	switch {
+	case best != versions.Unspecified:
+		return best.String(), nil
+	case newest == versions.Unspecified:
+		return "", errors.New("it has no versions")
+	case len(all) == 0:
+		return "", fmt.Errorf("it has pre-releases only, up to %s, which are chosen only if the version says so", newest)
+	}
+	return "", fmt.Errorf("no version is chosen by %q; the newest is %s", joined(terms), newest)
+}
+
+// joined returns constraints as one, each once.
+func joined(terms []string) string {
+	terms = slices.DeleteFunc(slices.Clone(terms), func(s string) bool { return s == "" })
+	slices.Sort(terms)
+	return strings.Join(slices.Compact(terms), ", ")
+}
+
+// required is what all modules of a configuration say of a provider.
+type required struct {
+	terms []string
+	at    []Step // the first that requires it
+	found Requirement
+}
+
+// providers finds the providers of all roots, when everything that is called is known.
+func (r *walk) providers(ctx context.Context) {
+	for _, root := range r.roots {
+		all := map[modproxy.Module]*required{}
+		met := map[*node]bool{}
+		var visit func(n *node)
+		visit = func(n *node) {
+			if met[n] {
+				return
+			}
+			met[n] = true
+			for _, p := range n.providers {
+				r.require(root, n, p, all)
+			}
+			for _, e := range n.edges {
+				visit(e.to)
+			}
+		}
+		visit(root.node)
+		for _, m := range slices.SortedFunc(maps.Keys(all), func(a, b modproxy.Module) int { return cmp.Compare(a.String(), b.String()) }) {
+			r.follow(ctx, task{client: root.client, from: root.node, root: root, provider: m, required: all[m]})
+		}
+	}
+	r.workers.Wait()
+}
+
+// require adds what a module requires to what its configuration does.
+func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Module]*required) {
+	at := slices.Clip(n.chain)
+	if p.Pos != (Pos{}) {
+		at = append(at, Step{n.module, p.Pos})
+	}
+	f := Found{Client: root.client, Chain: at, Source: Shown(p.Source), Constraint: p.Version}
+	m, err := Provider(p.Source, Hosts[root.client])
+	if err != nil {
+		f.Kind, f.Err = Trouble, err
+		r.tell(fmt.Sprint(at), f)
+		return
+	}
+	if strings.HasPrefix(m.String(), builtin) {
+		return
+	}
+	if all[m] == nil {
+		all[m] = &required{at: at, found: p}
+	}
+	all[m].terms = append(all[m].terms, p.Version)
+}
+
+// locked returns the version that the lock file of a configuration has of a provider, or the empty string. OpenTofu takes the
+// versions of a file of Terraform over (UpgradeFromPredecessorProject in its internal/depsfile/locks.go).
+func (r *root) locked(m modproxy.Module) string {
+	if version := r.locks[m]; version != "" {
+		return version
+	}
+	if r.client == OpenTofu && m.Host == Hosts[OpenTofu] && m.Namespace == "hashicorp" {
+		m.Host = Hosts[Terraform]
+		return r.locks[m]
+	}
+	return ""
+}
+
+// lock notes what the lock file of a configuration says.
+func (r *root) lock(all []Lock) {
+	for _, l := range all {
+		if m, err := Provider(l.Source, Hosts[r.client]); err == nil {
+			r.locks[m] = l.Version
+		}
+	}
+}
+
+// provide has the release of a provider brought, and its packages.
+func (r *walk) provide(ctx context.Context, t task) {
+	f := Found{
+		Client: t.client, Chain: t.required.at, Source: Shown(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".",
+	}
+	tell := func(at any, kind FoundKind, err error) {
+		f.Kind, f.Err = kind, err
+		r.tell(fmt.Sprint(at), f)
+	}
+	m, err := r.Routes.Upstream(t.provider)
+	if err != nil {
+		tell(f.Chain, Bypass, err)
+		return
+	}
+	f.Module = m.At("")
+	list, err := r.versions(ctx, m)
+	if err != nil {
+		tell("", Trouble, err)
+		return
+	}
+	version, err := ChooseProvider(list.List, t.required.terms...)
+	if lock := t.root.locked(t.provider); lock != "" {
+		if version, err = ChooseProvider(list.List, append(t.required.terms, "= "+lock)...); err != nil {
+			err = fmt.Errorf("%s has %s: %w", lockFile, lock, err)
+		}
+	}
+	if err != nil {
+		tell(f.Chain, Trouble, fmt.Errorf("%s: %w", m, err))
+		return
+	}
+	of := m.At(version)
+	if !r.provided(ctx, f, of) { // which says what its packages are
+		return
+	}
+	for _, platform := range t.root.platforms {
+		r.provided(ctx, f, of.OfPlatform(platform))
+	}
+}
+
+// provided has a release, or a package of one, kept.
+func (r *walk) provided(ctx context.Context, f Found, v modproxy.ModuleVersion) bool {
+	f.Module, f.Kind = v, Chosen
+	r.tell("", f)
+	_, err := r.bring(ctx, f)
+	if err != nil {
+		f.Kind, f.Err = Trouble, err
+		r.tell("", f)
+	}
+	return err == nil
+}
