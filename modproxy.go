@@ -54,8 +54,8 @@ type Package struct {
 	Arrival Arrival
 }
 
-// Arrival is a package that still comes. It is safe for concurrent use. The fetch that brings it has the context of the
-// question that it answers, which goes on until Arrived returns.
+// Arrival is a package that still comes. Its Facts are there when Arrived has returned, in the Package that was. It is safe for
+// concurrent use. The fetch that brings it has the context of the question that it answers, which goes on until Arrived returns.
 type Arrival interface {
 	// Arrived waits until all of the package is there and was verified, as for [Registry] before Package returns, and returns
 	// its Sum. Errors are those of Package.

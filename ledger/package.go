@@ -15,8 +15,14 @@ import (
 // durable before Package returns. Where Next has another commit of the recorded repository, or finds nothing any more,
 // Package returns what Next has at the recorded commit, if that is what the ledger has.
 //
-// Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails.
+// The package of a provider may still come, and is compared when it has arrived.
+//
+// Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails, and for the
+// package of a provider for one platform whose release is not recorded; ErrDenied for a release that Signers does not take.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if v.IsProvider() {
+		return r.ofProvider(ctx, v)
+	}
 	p, err := r.Next.Package(ctx, v)
 	var offered modproxy.Source
 	if err == nil {
@@ -48,11 +54,20 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 }
 
 // Compare returns an error unless a version, which is offered as something, is that. It is recorded where there is no
-// record. Errors are ErrChanged, and ErrUnavailable when the ledger fails.
+// record, with the keys that have signed it if it is the first release of a provider. A release that has all packages which are
+// recorded of it, and was signed by a key that may do that, is recorded in the place of what was.
+//
+// Errors are those of Package that are not of Next.
 func (r *Registry) Compare(ctx context.Context, offered Record) error {
 	v := offered.ModuleVersion
+	if err := r.checkArchive(ctx, v, offered.Sum); err != nil {
+		return err
+	}
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := r.checkSigner(ctx, offered); err != nil {
+			return err
+		}
 		rec = offered
 		err = r.Ledger.Add(ctx, rec)
 		if err == nil {
@@ -63,24 +78,33 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 			rec, err = r.Ledger.Lookup(ctx, v)
 		}
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			r.observe(Event{Kind: Failed, ModuleVersion: v, Err: err})
-		}
-		return fmt.Errorf("ledger: %w", err)
-	}
-	if rec.Is(offered.Sum, offered.Subdir) {
+	switch {
+	case err != nil:
+		return r.failed(ctx, v, err)
+	case rec.Is(offered.Sum, offered.Subdir):
 		return nil
+	case v.IsProvider():
+		return r.renew(ctx, rec, offered)
 	}
-	return r.drifted(ctx, rec, offered.Sum, offered.Subdir, offered.Source)
+	return r.drifted(ctx, rec, offered)
+}
+
+// failed tells that the ledger did not do something for v, and returns the error.
+func (r *Registry) failed(ctx context.Context, v modproxy.ModuleVersion, err error) error {
+	if ctx.Err() == nil {
+		r.observe(Event{Kind: Failed, ModuleVersion: v, Err: err})
+	}
+	return fmt.Errorf("ledger: %w", err)
 }
 
 // drifted keeps the observation that what is offered is not what rec says, and returns the error that people read.
-func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, subdir string, source modproxy.Source) error {
-	d := Drift{ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: sum, Source: source, Time: time.Now()}
-	was, is := string(rec.Sum), string(sum)
-	if !rec.Is(rec.Sum, subdir) {
-		d.Subdir = cmp.Or(subdir, ".")
+func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
+	d := Drift{
+		ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
+	}
+	was, is := changes(rec, offered)
+	if !rec.Is(rec.Sum, offered.Subdir) {
+		d.Subdir = cmp.Or(offered.Subdir, ".")
 		was += ", directory " + rec.Subdir + ","
 		is += ", directory " + d.Subdir + ","
 	}
@@ -89,14 +113,21 @@ func (r *Registry) drifted(ctx context.Context, rec Record, sum modproxy.Sum, su
 	}
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
 		"\"modproxy ledger drift\" shows it, and the command that accepts it",
-		modproxy.ErrChanged, was, rec.Time.UTC().Format(time.RFC3339), describe(rec.Source), is, describe(source))
+		modproxy.ErrChanged, was, stamp(rec.Time), describe(rec.Source), is, describe(offered.Source))
+	if rec.IsSigningKeys() {
+		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s; if its publisher has changed keys and says so: "+
+			"modproxy ledger accept %s --key %s --reason …",
+			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Module, nameKeys(rec.Keys), stamp(rec.Time), rec.Module, offered.Keys.All()[0])
+	}
 	r.observe(Event{Kind: Drifted, ModuleVersion: d.ModuleVersion, Record: rec, Drift: d, Err: err})
 	return err
 }
 
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 // sighted returns the record of a version that is p now.
 func sighted(v modproxy.ModuleVersion, p *modproxy.Package) Record {
-	return Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now()}
+	return Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), Facts: p.Facts}
 }
 
 func describe(s modproxy.Source) string {

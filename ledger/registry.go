@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 )
@@ -23,6 +24,9 @@ type Upstream interface {
 type Registry struct {
 	Next   Upstream
 	Ledger Ledger
+	// Signers says who may sign the releases of some providers. Nil, and of all others: those that have signed the first
+	// one that was seen, and those that were accepted since.
+	Signers Signers
 	// Observe, if not nil, is told what happens. It is called from the goroutine that asks, and does not hold it up.
 	Observe func(Event)
 }
@@ -34,6 +38,7 @@ type Kind string
 
 const (
 	Recorded Kind = "recorded" // a version was seen for the first time; Record
+	Renewed  Kind = "renewed"  // a release of a provider has more packages than was recorded, or the same in other documents; Record
 	Drifted  Kind = "drifted"  // other content was offered, and refused; Record, Drift, Err
 	Failed   Kind = "failed"   // the ledger did not answer, or did not take something; Err
 	Moved    Kind = "moved"    // a recheck found a version at another commit; Record, Commit, Err unless the content is the same
@@ -65,12 +70,12 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 // [modproxy.ErrChanged]: clients would load another module of the same package.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
-	if err != nil {
+	if err != nil || v.IsProvider() {
 		return l, err
 	}
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if _, subdir := l.SplitGlob(); err == nil && !rec.Is(rec.Sum, subdir) {
-		err = r.drifted(ctx, rec, rec.Sum, subdir, rec.Source)
+		err = r.drifted(ctx, rec, Record{Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
 		return modproxy.Location{}, asked("location", v, err)
 	}
 	return l, nil // when the ledger does not answer, Package returns the error
@@ -78,7 +83,8 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 
 // asked adds the question to err, and makes it one of the errors that a registry has.
 func asked(op string, v modproxy.ModuleVersion, err error) error {
-	if !errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrChanged) && !errors.Is(err, modproxy.ErrUnavailable) {
+	known := func(is error) bool { return errors.Is(err, is) }
+	if !slices.ContainsFunc([]error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrDenied, modproxy.ErrUnavailable}, known) {
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}

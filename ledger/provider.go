@@ -1,0 +1,227 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Signers are the keys that may sign releases, as an operator has said.
+type Signers interface {
+	// Signers returns the keys that may sign the releases of a provider. ok is false where the ledger says that.
+	Signers(m modproxy.Module) (keys modproxy.Keys, ok bool)
+}
+
+// SigningKeys returns the record of the keys that may sign the releases of m, without what is said of other records beside.
+func SigningKeys(m modproxy.Module, keys modproxy.Keys) Record {
+	sum := modproxy.NewSum(sha256.Sum256([]byte(keys)))
+	return Record{ModuleVersion: m.SigningKeys(), Sum: sum, Facts: modproxy.Facts{Keys: keys}}
+}
+
+// ofProvider is Package for a provider. Where an archive is not the one of its release, its registry has published another
+// release as the same version, most likely: that is asked for to be observed.
+func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := r.Next.Package(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if p.Arrival != nil {
+		p.Arrival = &arrival{next: p.Arrival, registry: r, of: v, p: p}
+		err = r.checkArchive(ctx, v, modproxy.NewSum(p.Digest)) // before anybody reads of it
+	} else {
+		err = r.Compare(ctx, sighted(v, p))
+	}
+	if err == nil {
+		return p, nil
+	}
+	p.Close() // it is not used
+	if release, _, isArchive := v.Platform(); isArchive && errors.Is(err, modproxy.ErrChanged) {
+		if p, errRelease := r.Next.Package(ctx, release); errRelease == nil {
+			errRelease = r.Compare(ctx, sighted(release, p))
+			p.Close()
+			if errors.Is(errRelease, modproxy.ErrChanged) {
+				err = errRelease
+			}
+		}
+	}
+	return nil, asked("package", v, err)
+}
+
+// arrival compares a package when it is there.
+type arrival struct {
+	next     modproxy.Arrival
+	registry *Registry
+	of       modproxy.ModuleVersion
+	p        *modproxy.Package
+}
+
+// Arrived implements [modproxy.Arrival].
+func (a *arrival) Arrived(ctx context.Context) (modproxy.Sum, error) {
+	sum, err := a.next.Arrived(ctx)
+	if err != nil {
+		return "", err
+	}
+	rec := sighted(a.of, a.p)
+	rec.Sum = sum
+	if err := a.registry.Compare(ctx, rec); err != nil {
+		return "", asked("package", a.of, err)
+	}
+	return sum, nil
+}
+
+// Open implements [modproxy.Arrival].
+func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) { return a.next.Open(ctx) }
+
+// checkArchive returns an error if v is the package of a provider for one platform, and its release has another there. The
+// record of the release must be there: its registry is asked for that first.
+func (r *Registry) checkArchive(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) error {
+	release, platform, isArchive := v.Platform()
+	if !isArchive {
+		return nil
+	}
+	rec, err := r.Ledger.Lookup(ctx, release)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: its release is not recorded, and is asked for first", modproxy.ErrUnavailable)
+	}
+	if err != nil {
+		return r.failed(ctx, v, err)
+	}
+	if was, ok := rec.Zips.Of(platform); !ok {
+		return fmt.Errorf("%w: its release has no package for %s, as it was recorded %s", modproxy.ErrChanged, platform, stamp(rec.Time))
+	} else if want := modproxy.NewSum(was); want != sum {
+		return fmt.Errorf("%w: its release has another package for %s, %s, as it was recorded %s, and is offered with %s now",
+			modproxy.ErrChanged, platform, want, stamp(rec.Time), sum)
+	}
+	return nil
+}
+
+// checkSigner returns an error if a release was not signed by a key that may sign it. Where no key is known, those that have
+// signed it may from now on.
+func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
+	m, keys := offered.Module, offered.Keys
+	if _, _, isArchive := offered.Platform(); isArchive || !m.IsProvider() || offered.IsSigningKeys() {
+		return nil
+	}
+	if r.Signers != nil {
+		if pinned, ok := r.Signers.Signers(m); ok && !keys.Meets(pinned) {
+			return fmt.Errorf("%w: its release is signed by %s, and providers.keys in the configuration says that those of %s are signed by %s",
+				modproxy.ErrDenied, nameKeys(keys), m, nameKeys(pinned))
+		} else if ok {
+			return nil
+		}
+	}
+	rec, err := r.Ledger.Lookup(ctx, m.SigningKeys())
+	if errors.Is(err, fs.ErrNotExist) {
+		if keys == "" {
+			return nil // upstream has looked whether it may be
+		}
+		rec = SigningKeys(m, keys)
+		rec.Source, rec.Time = offered.Source, offered.Time
+		if err = r.Ledger.Add(ctx, rec); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
+			rec, err = r.Ledger.Lookup(ctx, m.SigningKeys())
+		}
+	}
+	if err != nil {
+		return r.failed(ctx, offered.ModuleVersion, err)
+	}
+	switch {
+	case keys.Meets(rec.Keys):
+		return nil
+	case keys == "":
+		return fmt.Errorf("%w: its release is not signed, and those of %s are signed by %s", modproxy.ErrChanged, m, nameKeys(rec.Keys))
+	}
+	other := SigningKeys(m, keys)
+	other.Source = offered.Source
+	return r.drifted(ctx, rec, other)
+}
+
+func nameKeys(keys modproxy.Keys) string {
+	if keys == "" {
+		return "nobody"
+	}
+	return "the key " + strings.Join(keys.All(), " or ")
+}
+
+// renewWithin is how often a release is taken again whose packages are the same, but not what was signed: nothing is removed
+// from the ledger, and some registries may answer with something else every time.
+const renewWithin = time.Hour
+
+// renew records that what a provider was recorded with has become what is offered. A release may gain packages, and an archive
+// becomes what its release says. Anything else has changed.
+func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
+	_, _, isArchive := rec.Platform()
+	switch {
+	case rec.IsSigningKeys():
+		return r.drifted(ctx, rec, offered)
+	case isArchive: // see checkArchive
+		offered.Reason = "its release was accepted, and says so"
+	case !offered.Zips.Extends(rec.Zips):
+		return r.drifted(ctx, rec, offered)
+	case offered.Zips != rec.Zips:
+		offered.Reason = "packages were added for " + platforms(offered.Zips, rec.Zips)
+	case rec.Reason != "" && time.Since(rec.Time).Abs() < renewWithin:
+		return fmt.Errorf("%w: its release was published anew again, with the same packages, within %v", modproxy.ErrUnavailable, renewWithin)
+	default:
+		offered.Reason = "published anew, with the same packages"
+	}
+	if err := r.checkSigner(ctx, offered); err != nil {
+		return err
+	}
+	offered.Time = time.Now()
+	if err := r.Ledger.Accept(ctx, offered); err != nil {
+		return r.failed(ctx, offered.ModuleVersion, err)
+	}
+	r.observe(Event{Kind: Renewed, ModuleVersion: offered.ModuleVersion, Record: offered})
+	return nil
+}
+
+// platforms names those for which z has another archive than other, or one that other has not.
+func platforms(z, other modproxy.Zips) string {
+	all, _ := z.All()
+	was, _ := other.All()
+	var names []string
+	for p, d := range all {
+		if before, ok := was[p]; !ok || before != d {
+			names = append(names, p.String())
+		}
+	}
+	slices.Sort(names)
+	const most = 10
+	if n := len(names) - most; n > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// changes returns what was recorded and is offered, for people: what differs.
+func changes(rec, offered Record) (was, is string) {
+	if rec.Zips == "" {
+		return string(rec.Sum), string(offered.Sum)
+	}
+	all, _ := rec.Zips.All()
+	now, _ := offered.Zips.All()
+	maps.DeleteFunc(all, func(p modproxy.Platform, d modproxy.Digest) bool { return now[p] == d })
+	var first modproxy.Platform
+	for p := range all {
+		if first == (modproxy.Platform{}) || p.String() < first.String() {
+			first = p
+		}
+	}
+	was, is = fmt.Sprintf("a release with %s for %s", all[first], first), "one without it"
+	if d, ok := now[first]; ok {
+		is = "one with " + d.String()
+	}
+	if n := len(all) - 1; n > 0 {
+		is += fmt.Sprintf(" and %d more of its packages changed", n)
+	}
+	return was, is
+}
