@@ -10,9 +10,10 @@ import (
 
 // Facts are what is known of what a provider consists of, beside its Sum. They are zero for a module, and can be compared.
 type Facts struct {
-	Zips   Zips   `json:"zips,omitempty"`   // of a release: the archives that its checksums document lists
-	Keys   Keys   `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if none did
-	Hashes Hashes `json:"hashes,omitempty"` // of an archive: what lock files call h1, of the directory and, if that is another, of the archive
+	Zips   Zips    `json:"zips,omitempty"`   // of a release: the archives that its checksums document lists
+	Keys   Keys    `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if none did
+	Hashes Hashes  `json:"hashes,omitempty"` // of an archive: what lock files call h1, of the directory and, if that is another, of the archive
+	Others Digests `json:"others,omitempty"` // of a release: what else that document lists, such as a manifest: clients lock it, too
 }
 
 // Zips are the archives of a release, each with its SHA-256, by platform and in that order: "darwin_arm64:9f86… linux_amd64:60b1…".
@@ -63,6 +64,34 @@ func (z Zips) Extends(old Zips) bool {
 		}
 	}
 	return err == nil && errOld == nil
+}
+
+// Digests are the SHA-256 of files, sorted and with blanks between.
+type Digests string
+
+// NewDigests returns the Digests that are listed, each once.
+func NewDigests(list ...Digest) Digests {
+	var words []string
+	for _, d := range list {
+		words = append(words, d.String())
+	}
+	slices.Sort(words)
+	return Digests(strings.Join(slices.Compact(words), " "))
+}
+
+// All returns the digests. Its error is [ErrInvalid] for what [NewDigests] does not return.
+func (d Digests) All() (all []Digest, err error) {
+	for word := range strings.FieldsSeq(string(d)) {
+		one, err := ParseDigest(word)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	if NewDigests(all...) != d {
+		return nil, fmt.Errorf("%w: %.160q is no sorted list of digests", ErrInvalid, d)
+	}
+	return all, nil
 }
 
 // Keys are the fingerprints of OpenPGP primary keys, in upper-case hexadecimal digits, sorted and with blanks between.

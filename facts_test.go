@@ -2,6 +2,7 @@ package modproxy_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,18 @@ func TestZips(t *testing.T) {
 		t.Error("Extends")
 	}
 	for _, bad := range []modproxy.Zips{"x", one + " ", one + " " + one, modproxy.Zips(strings.ToUpper(string(one)))} {
+		if _, err := bad.All(); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestDigests(t *testing.T) {
+	two := modproxy.NewDigests(modproxy.Digest{2}, modproxy.Digest{1}, modproxy.Digest{2})
+	if all, err := two.All(); err != nil || !slices.Equal(all, []modproxy.Digest{{1}, {2}}) {
+		t.Errorf("%q: %v, %v", two, all, err)
+	}
+	for _, bad := range []modproxy.Digests{"x", two + " ", two + " " + two, modproxy.Digests(strings.ToUpper("ab" + string(two[2:])))} {
 		if _, err := bad.All(); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -29,8 +29,8 @@ const (
 
 // The names of the lines that follow the first, in their order.
 var (
-	recordLines = []string{"time", "source", "commit", "subdir", "reason", "zips", "keys", "hashes"}
-	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "zips", "keys", "hashes"}
+	recordLines = []string{"time", "source", "commit", "subdir", "reason", "zips", "keys", "hashes", "others"}
+	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "zips", "keys", "hashes", "others"}
 )
 
 // FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The client looks at the first
@@ -43,7 +43,7 @@ var (
 //	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
-// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys and hashes. Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
+// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.ModuleVersion)
 	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.ModuleVersion, r.Facts)); err != nil {
@@ -54,7 +54,7 @@ func FormatRecord(r Record) ([]byte, error) {
 	}
 	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
 		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason,
-		string(r.Zips), string(r.Keys), string(r.Hashes))
+		string(r.Zips), string(r.Keys), string(r.Hashes), string(r.Others))
 }
 
 // FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum:
@@ -79,7 +79,7 @@ func FormatDrift(d Drift) ([]byte, error) {
 	}
 	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
 		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit,
-		string(d.Zips), string(d.Keys), string(d.Hashes))
+		string(d.Zips), string(d.Keys), string(d.Hashes), string(d.Others))
 }
 
 // ParseRecord is the inverse of [FormatRecord]; its error is [modproxy.ErrInvalid].
@@ -186,7 +186,7 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 }
 
 func parseFacts(value []string) modproxy.Facts {
-	return modproxy.Facts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2])}
+	return modproxy.Facts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2]), Others: modproxy.Digests(value[3])}
 }
 
 // checkFacts returns an error for facts that v cannot have, or has to have: a release without its archives, or keys without
@@ -194,19 +194,20 @@ func parseFacts(value []string) modproxy.Facts {
 func checkFacts(v modproxy.ModuleVersion, f modproxy.Facts) error {
 	_, _, isZip := v.Platform()
 	_, errZips := f.Zips.All()
-	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check())
-	has := [3]bool{f.Zips != "", f.Keys != "", f.Hashes != ""}
+	_, errOthers := f.Others.All()
+	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check(), errOthers)
+	has := [4]bool{f.Zips != "", f.Keys != "", f.Hashes != "", f.Others != ""}
 	switch {
 	case err != nil:
 		return err
 	case !v.IsProvider() && f != modproxy.Facts{}:
 		return fmt.Errorf("%w: %s is no provider", modproxy.ErrInvalid, v)
 	case !v.IsProvider():
-	case v.IsSigningKeys() && has != [3]bool{false, true, false}:
+	case v.IsSigningKeys() && has != [4]bool{1: true}:
 		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)
 	case v.IsSigningKeys():
-	case isZip && (has[0] || has[1]):
-		return fmt.Errorf("%w: %s: the archive for one platform has neither zips nor keys", modproxy.ErrInvalid, v)
+	case isZip && (has[0] || has[1] || has[3]):
+		return fmt.Errorf("%w: %s: the archive for one platform has hashes, and nothing else", modproxy.ErrInvalid, v)
 	case !isZip && (!has[0] || has[2]):
 		return fmt.Errorf("%w: %s: a release has zips, and no hashes", modproxy.ErrInvalid, v)
 	}

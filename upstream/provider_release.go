@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,14 +40,19 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
 	}
-	if r.Archives, err = c.archives(ctx, v, d, r.Sums); err != nil {
+	sums, err := release.ParseSums(r.Sums)
+	if sums != nil {
+		r.Archives, err = c.archives(ctx, v, d, sums)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
 	}
-	zips := map[modproxy.Platform]modproxy.Digest{}
+	zips, others := map[modproxy.Platform]modproxy.Digest{}, sums.Files()
 	for _, a := range r.Archives {
 		zips[a.Platform] = a.Digest
+		delete(others, a.File)
 	}
-	facts.Zips = modproxy.NewZips(zips)
+	facts.Zips, facts.Others = modproxy.NewZips(zips), modproxy.NewDigests(slices.Collect(maps.Values(others))...)
 	p, err := r.Pack(c.cfg.Providers.Scratch)
 	if err != nil {
 		return nil, err
@@ -72,17 +78,13 @@ func (c *Client) verify(m modproxy.Module, d *release.Download, r *release.Relea
 	return facts, err
 }
 
-// archives returns the packages of v for all platforms, as document, its checksums, has them. Their names are that of the one
+// archives returns the packages of v for all platforms, as sums has them. Their names are that of the one
 // that d is about, but for the platform. Where some are not, the registry is asked about those that it lists beside.
-func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *release.Download, document []byte) ([]release.Archive, error) {
-	sums, err := release.ParseSums(document)
-	if sums == nil {
-		return nil, err
-	}
+func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *release.Download, sums *release.Sums) (archives []release.Archive, err error) {
 	if err := sums.Check(d.Archive.File, d.Archive.Digest); err != nil {
 		return nil, err
 	}
-	archives := []release.Archive{d.Archive}
+	archives = append(archives, d.Archive)
 	prefix, regular := strings.CutSuffix(d.Archive.File, d.Archive.Platform.String()+".zip")
 	odd := !regular
 	for file, digest := range sums.Files() {

@@ -29,6 +29,7 @@ func TestProvider(t *testing.T) {
 -- providers/acme/toy/1.0.0 --
 -- providers/acme/toy/1.1.0 --
 zip=directories
+sums=manifest
 `))
 	client := newClient(t, u, nil)
 	versions, err := client.Versions(t.Context(), toyOf(u))
@@ -54,6 +55,13 @@ zip=directories
 		zips := p.Facts.Zips
 		if len(r.Archives) < 2 || p.Source.URL == "" || p.Facts.Keys.Check() != nil || len(p.Facts.Keys.All()) != 1 {
 			t.Errorf("archives %v from %v", r.Archives, p.Source)
+		}
+		var others []modproxy.Digest
+		if version == "1.1.0" {
+			others = append(others, sha256.Sum256([]byte("terraform-provider-toy_1.1.0_")))
+		}
+		if p.Facts.Others != modproxy.NewDigests(others...) {
+			t.Errorf("%s: others %q, want %v", version, p.Facts.Others, others)
 		}
 		for _, a := range r.Archives {
 			p, err := client.Package(t.Context(), v.OfPlatform(a.Platform))

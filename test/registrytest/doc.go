@@ -50,6 +50,7 @@
 //	sums=missing            one line, which is for none of the zips
 //	sums=blank              a blank line after the first
 //	sums=large              10 MiB of lines
+//	sums=manifest           a line of a manifest besides, as most real ones have
 //	signature=wrong         by the key, and of something else
 //	signature=armored       text, which clients refuse
 //	signature=empty         a file without content

@@ -95,6 +95,8 @@ func (r *release) list() []byte {
 	}
 	other := fmt.Sprintf("%x  %sother", sha256.Sum256(nil), r.prefix)
 	switch r.sumsAre {
+	case "manifest":
+		lines = append(lines, fmt.Sprintf("%x  %smanifest.json\n", sha256.Sum256([]byte(r.prefix)), r.prefix))
 	case "missing":
 		lines = []string{other + "\n"}
 	case "blank":
