@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"sights":        {"", "store"},
 	"requests":      {"", "store"},
 	"fair":          {},
-	"proxy":         {"", "hostname", "rewrite", "auth", "fair"},
+	"proxy":         {"", "hostname", "rewrite", "auth", "fair", "release"},
 	"cache":         {"", "fair", "store"},
 	"ledger":        {""},
 	"closure":       {"", "hostname", "store"},

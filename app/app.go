@@ -65,7 +65,6 @@ type App struct {
 	config     *config.Config
 	options    Options
 	recheck    ledger.Recheck      // does nothing when offline
-	providers  proxy.Providers     // nil when offline
 	auth       *auth.Authenticator // nil when clients show no credential
 	operators  *auth.Authenticator // of the operator's API, when auth is nil
 	egress     *egress.Client      // nil when offline

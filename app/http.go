@@ -56,13 +56,13 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 // upstreamsOf returns which registry a request is for.
 func upstreamsOf(c *config.Config) proxy.Upstreams {
 	upstreams := proxy.Upstreams{
-		Default: c.DefaultHost(), Hosts: map[string]bool{}, Private: map[string]bool{}, Namespaces: map[string]string{},
+		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{},
 	}
 	for _, u := range c.Upstreams {
 		if u.Host == "*" {
 			upstreams.Any = true
 		} else {
-			upstreams.Hosts[u.Host], upstreams.Private[u.Host] = true, !u.Token.IsZero()
+			upstreams.Hosts[u.Host] = true
 		}
 	}
 	for _, r := range c.Routes {
@@ -80,7 +80,6 @@ func (a *App) handler() http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
-		Providers:      a.providers,
 		Upstreams:      upstreamsOf(c),
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},

@@ -84,7 +84,6 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		router := &upstream.Router{Default: client, Reserve: a.gate}
 		sources = nested.NewSources(router, table)
 		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Observe: a.observeLedger}
-		a.providers = router
 		a.sights.Next, a.sights.Dates = pinned, router
 		reg = a.sights
 		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}

@@ -15,9 +15,10 @@ import (
 // Event is all that is recorded of one request.
 type Event struct {
 	Time      time.Time
-	Kind      string // versions, download, package, provider, discovery, health, home, metrics, or of a Mount; may be empty
+	Kind      string // of a question, or discovery, health, home, metrics, or of a Mount; may be empty
 	Module    modproxy.Module
 	Version   string
+	Platform  string // of a provider, as in linux_amd64
 	Status    int
 	Bytes     int64
 	Cache     string   // as in Cache-Status
@@ -63,6 +64,7 @@ func (e *Event) addTo(enc zapcore.ObjectEncoder, r *http.Request, took time.Dura
 		known("module", e.Module.String())
 	}
 	known("version", e.Version)
+	known("platform", e.Platform)
 	enc.AddString("method", loggable(r.Method))
 	enc.AddString("path", loggable(r.URL.Path)) // never the query, which may be a secret
 	enc.AddInt("status", e.Status)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/rewrite"
 )
 
 // identify returns r with the principal that sent it. It returns r unchanged where clients need no credential.
@@ -47,27 +46,27 @@ func withPrincipal(r *http.Request, e *Event, p auth.Principal) *http.Request {
 // identifyFor identifies the client that sent r, a request of the protocol. The path of a package may begin with a
 // signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
 func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (*http.Request, error) {
-	isPackage := malformed == nil && q.kind == kindPackage
+	isFile := malformed == nil && q.isFile()
 	switch {
-	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isPackage:
-		return r, notFound(onlyPackages)
+	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isFile:
+		return r, notFound(onlyFiles)
 	case h.cfg.Auth == nil:
 		return r, nil
-	case segment != "" && !isPackage:
-		return r, &auth.Refused{Why: onlyPackages}
-	case !isPackage:
+	case segment != "" && !isFile:
+		return r, &auth.Refused{Why: onlyFiles}
+	case !isFile:
 		return h.identify(r, e)
 	case segment == "" && q.IsNestedAddress():
 		return withPrincipal(r, e, auth.HasAddress(q.Module)), nil
 	}
-	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, rewrite.PackagePath(q.ModuleVersion), q.Module, time.Now())
+	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, q.path(), q.Module, time.Now())
 	if p.Kind != auth.Nobody { // also of a client that may not read the package
 		r = withPrincipal(r, e, p)
 	}
 	return r, err
 }
 
-const onlyPackages = "only the path of a package is signed"
+const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
 // explainToken adds to err where a person sets a token: for the host that the path names, or else for the proxy's own.
 func (h *Handler) explainToken(r *http.Request, err error) error {

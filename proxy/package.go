@@ -23,17 +23,28 @@ func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request
 	}
 	defer p.Close()
 	defer w.cutWhenEnded(r.Context())()
-	header := w.Header()
-	header["Content-Type"] = gzipType
-	header["Cache-Control"] = cacheForEver
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cacheForEverPrivately
+	h.setPackageHeader(w, q, p.Digest)
+	if q.IsProvider() {
+		setCacheStatus(w, e, p.Arrival == nil)
 	}
-	header["Etag"] = []string{`"` + p.Digest.String() + `"`}
 	if e.Err = send(w, r, p); e.Err != nil {
 		panic(http.ErrAbortHandler) // the client must not take what it got for the whole package
 	}
 	return nil
+}
+
+// setPackageHeader sets what is known of a package before it is open.
+func (h *Handler) setPackageHeader(w *response, q request, d modproxy.Digest) {
+	header := w.Header()
+	header["Content-Type"] = gzipType
+	if q.IsProvider() {
+		header["Content-Type"] = zipType
+	}
+	header["Cache-Control"] = cacheForEver
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = cacheForEverPrivately
+	}
+	header["Etag"] = []string{`"` + d.String() + `"`}
 }
 
 // send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
@@ -53,12 +64,16 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 	return content.err
 }
 
-// openPackage opens the package that r is for. One that is sent as a whole is checked on the way, any other before. One
-// that turns out to be damaged is asked for once more, when it is mended: clients send HEAD before they ask for it.
+// openPackage opens the package that r is for. One that is sent as a whole, or still comes, is checked on the way, any other
+// before. One that turns out to be damaged is asked for once more, when it is mended: clients send HEAD before they ask for it.
 func (h *Handler) openPackage(r *http.Request, q request) (*modproxy.Package, error) {
+	ctx := r.Context()
+	if q.IsProvider() {
+		ctx = modproxy.WithArrival(ctx)
+	}
 	for try := 1; ; try++ {
-		p, err := h.cfg.Registry.Package(r.Context(), q.ModuleVersion)
-		if err != nil || wantsAll(r) {
+		p, err := h.cfg.Registry.Package(ctx, q.ModuleVersion)
+		if err != nil || wantsAll(r) || p.Arrival != nil {
 			return p, err
 		}
 		if err = check(p); err == nil {

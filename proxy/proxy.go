@@ -1,4 +1,4 @@
-// Package proxy speaks the module registry protocol over HTTP, from any [modproxy.Registry]: routes, errors, one log
+// Package proxy speaks the module and provider registry protocols and that of provider network mirrors over HTTP, from any [modproxy.Registry]: routes, errors, one log
 // line and one set of measurements for each request.
 //
 // Invariant: nothing that a client wrote reaches the registry before it was held to the clients' own grammar, and
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
@@ -26,8 +27,6 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
-	// Providers answers questions about providers. Nil: the proxy is offline.
-	Providers Providers
 	// Upstreams says which registry a request is for.
 	Upstreams Upstreams
 	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the
@@ -73,6 +72,7 @@ type Handler struct {
 	router    *mux.Router // of everything else
 	admission *admission
 	documents documents
+	releases  *lru.Cache[modproxy.Digest, *opened] // of providers
 }
 
 // New makes a Handler.
@@ -83,7 +83,10 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.modules, h.providers = h.reading(h.serveModules), h.reading(h.serveProvider)
+	h.releases, _ = lru.New[modproxy.Digest, *opened](maxReleases) // its error is about the size
+	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
+	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
+	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
 	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.reading(h.serveDiscovery))
 	h.router.Path("/-/healthz").HandlerFunc(h.reading(h.serveAlive))
 	h.router.Path("/-/readyz").HandlerFunc(h.reading(h.serveReady))

@@ -27,7 +27,7 @@ var (
 	cacheMiss             = []string{"modproxy; fwd=miss; stored"}
 )
 
-// serveVersions serves the versions document of a module.
+// serveVersions serves a versions document.
 func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Module)
 	if err != nil {
@@ -38,21 +38,10 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	defer release()
-	status := cacheMiss
-	switch {
-	case v.Stale:
-		status = cacheStale
-	case v.Hit:
-		status = cacheHit
-	}
-	e.Cache = status[0]
+	setListingStatus(w, e, v)
 	header := w.Header()
-	header["Cache-Status"] = status
 	header["Vary"] = varyEncoding
 	header["Etag"] = []string{v.ETag}
-	if v.Hit {
-		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
-	}
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
@@ -67,6 +56,18 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 	}
 	h.writeDocument(w, body)
 	return nil
+}
+
+// setListingStatus tells whether v was kept, and how old it is.
+func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
+	setCacheStatus(w, e, v.Hit)
+	header := w.Header()
+	if v.Stale {
+		e.Cache, header["Cache-Status"] = cacheStale[0], cacheStale
+	}
+	if v.Hit {
+		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
+	}
 }
 
 // writeDocument writes a JSON document of a registry. A client that is gone does not matter.

@@ -17,8 +17,6 @@ import (
 type Upstreams struct {
 	// Hosts are the registries that may be asked.
 	Hosts map[string]bool
-	// Private are those of Hosts that get a token: their answers are for clients that may read of the namespace.
-	Private map[string]bool
 	// Any allows every registry that a path names.
 	Any bool
 	// Default answers for the proxy's own hostname.
@@ -28,7 +26,7 @@ type Upstreams struct {
 	Namespaces map[string]string
 }
 
-// request is a question of the modules.v1 protocol that was checked. The version is empty for versions, and for the latest.
+// request is a question of one of the protocols that was checked. The version is empty for versions, and for the latest.
 type request struct {
 	kind kind
 	modproxy.ModuleVersion

@@ -11,25 +11,38 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// serveModules answers the modules.v1 protocol.
-func (h *Handler) serveModules(w *response, r *http.Request, e *Event) error {
-	segment, path := auth.CutSegment(r.URL.EscapedPath())
-	q, malformed := h.cfg.Upstreams.parse(r.Host, path)
-	if malformed == nil {
-		e.Kind, e.Module, e.Version = string(q.kind), q.Module, q.Version
+// serving returns what answers the questions of a protocol, which parse reads from the Host header and the path.
+func (h *Handler) serving(parse func(requestHost, path string) (request, error)) handler {
+	return func(w *response, r *http.Request, e *Event) error {
+		segment, path := auth.CutSegment(r.URL.EscapedPath())
+		q, malformed := parse(r.Host, path)
+		if malformed == nil {
+			of, platform, ok := q.Platform()
+			if e.Kind, e.Module, e.Version = string(q.kind), q.Module, of.Version; ok {
+				e.Platform = platform.String()
+			}
+		}
+		r, refused := h.identifyFor(r, e, segment, q, malformed)
+		wait := patience
+		if q.isPackage() {
+			wait = packagePatience
+		}
+		r, leave, err := h.admit(r, e, wait)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		if err := cmp.Or(refused, malformed); err != nil {
+			return err
+		}
+		return h.serve(w, r, e, q, segment)
 	}
-	r, refused := h.identifyFor(r, e, segment, q, malformed)
-	wait := patience
-	if q.kind == kindPackage {
-		wait = packagePatience
-	}
-	r, leave, err := h.admit(r, e, wait)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if err := cmp.Or(refused, malformed); err != nil {
-		return err
+}
+
+// serve answers q.
+func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segment string) error {
+	if q.IsProvider() {
+		return h.serveProvider(w, r, e, q, segment)
 	}
 	switch q.kind {
 	case kindVersions:

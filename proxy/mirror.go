@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"net/http"
+)
+
+// serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
+func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q request) error {
+	v, err := h.cfg.Registry.Versions(r.Context(), q.Module)
+	if err != nil {
+		return err
+	}
+	setListingStatus(w, e, v)
+	versions := make(map[string]struct{}, len(v.List))
+	for _, l := range v.List {
+		versions[l.Version.String()] = struct{}{}
+	}
+	return h.writeAnswer(w, r, map[string]any{"versions": versions})
+}
+
+// mirrored is the package of a provider for one platform in the form of the provider network mirror protocol.
+type mirrored struct {
+	URL    string   `json:"url"`
+	Hashes []string `json:"hashes"`
+}
+
+// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol.
+// Nothing is fetched but the release: a client wants one of the packages only.
+func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) error {
+	o, err := h.release(r.Context(), q.ModuleVersion)
+	if err != nil {
+		return err
+	}
+	archives := make(map[string]mirrored, len(o.Archives))
+	for _, a := range o.Archives {
+		url, err := h.fileURL(r, request{kindProviderPackage, q.OfPlatform(a.Platform)})
+		if err != nil {
+			return err
+		}
+		archives[a.Platform.String()] = mirrored{url, []string{"zh:" + a.Digest.String()}}
+	}
+	return h.writeAnswer(w, r, map[string]any{"archives": archives})
+}

@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/release"
+)
+
+// providerPatience is how long a question about a provider may take: clients give up after ten seconds, and ask again.
+const providerPatience = 8 * time.Second
+
+var (
+	zipType      = []string{"application/zip"}
+	sumsType     = []string{"text/plain; charset=utf-8"}
+	signatureTyp = []string{"application/pgp-signature"}
+	noStore      = []string{"private, no-store"}
+)
+
+// serveProvider answers a question about a provider.
+func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q request, segment string) error {
+	if q.isPackage() {
+		return asProviders(h.serveZip(w, r, e, q, segment))
+	}
+	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
+	defer cancel()
+	err := h.answerProvider(w, r.WithContext(ctx), e, q)
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		err = later(0, fmt.Errorf("%w (it goes on: ask again)", err))
+	}
+	return asProviders(err)
+}
+
+func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q request) error {
+	switch q.kind {
+	case kindProviderVersions:
+		return h.serveVersions(w, r, e, q)
+	case kindProviderDownload:
+		return h.serveDownload(w, r, e, q)
+	case kindMirrorIndex:
+		return h.serveMirrorIndex(w, r, e, q)
+	case kindMirrorVersion:
+		return h.serveMirrorVersion(w, r, q)
+	}
+	o, err := h.release(r.Context(), q.ModuleVersion)
+	switch {
+	case err != nil:
+		return err
+	case q.kind == kindProviderSignature:
+		h.writeFile(w, r, signatureTyp, o.Signature)
+	default:
+		h.writeFile(w, r, sumsType, o.Sums)
+	}
+	return nil
+}
+
+// asProviders returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
+func asProviders(err error) error {
+	if own := (*requestError)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
+		return &requestError{http.StatusConflict, err}
+	}
+	return err
+}
+
+// download says where the package of a provider is, in the form of the providers.v1 protocol.
+type download struct {
+	Protocols    []string                 `json:"protocols,omitempty"`
+	OS           string                   `json:"os"`
+	Arch         string                   `json:"arch"`
+	File         string                   `json:"filename"`
+	URL          string                   `json:"download_url"`
+	SumsURL      string                   `json:"shasums_url"`
+	SignatureURL string                   `json:"shasums_signature_url"`
+	Digest       modproxy.Digest          `json:"shasum"`
+	Keys         signingKeys              `json:"signing_keys"`
+	Packages     map[string]release.Facts `json:"packages,omitempty"` // what the registry says, and nothing else
+}
+
+type signingKeys struct {
+	GPG []release.Key `json:"gpg_public_keys"`
+}
+
+// serveDownload answers where the package of a provider for one platform is, and has it fetched.
+func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
+	v, platform, _ := q.Platform()
+	o, err := h.release(r.Context(), v)
+	if err != nil {
+		return err
+	}
+	a, err := o.archive(v, platform)
+	if err != nil {
+		return err
+	}
+	if o.blank != nil {
+		return &requestError{http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank)}
+	}
+	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion)
+	if err != nil {
+		return err
+	}
+	d := download{
+		Protocols: o.Protocols, OS: a.OS, Arch: a.Arch, File: a.File, Digest: a.Digest, Packages: o.Packages,
+		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
+	}
+	for kind, to := range map[kind]*string{kindProviderPackage: &d.URL, kindProviderSums: &d.SumsURL, kindProviderSignature: &d.SignatureURL} {
+		of := request{kind, v}
+		if kind == kindProviderPackage {
+			of.ModuleVersion = q.ModuleVersion
+		}
+		if *to, err = h.fileURL(r, of); err != nil {
+			return err
+		}
+	}
+	setCacheStatus(w, e, l.Kept)
+	return h.writeAnswer(w, r, d)
+}
+
+// fileURL returns the URL of a file, signed where clients are identified: they ask for it without a credential.
+func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
+	path := q.path()
+	if h.cfg.Auth != nil && h.cfg.Auth.Signer != nil {
+		var err error
+		if path, err = h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now()); err != nil {
+			return "", err
+		}
+	}
+	return h.origin(r) + path, nil
+}
+
+func setCacheStatus(w *response, e *Event, kept bool) {
+	status := cacheMiss
+	if kept {
+		status = cacheHit
+	}
+	e.Cache = status[0]
+	w.Header()["Cache-Status"] = status
+}
+
+// writeAnswer answers with v as JSON, which may have signed paths.
+func (h *Handler) writeAnswer(w *response, r *http.Request, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	h.writeFile(w, r, jsonType, append(body, '\n'))
+	return nil
+}
+
+// writeFile answers with all of a small file. A client that is gone does not matter.
+func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, body []byte) {
+	header, sum := w.Header(), sha256.Sum256(body)
+	etag := `"` + hex.EncodeToString(sum[:]) + `"`
+	header["Etag"] = []string{etag}
+	if h.cfg.Auth != nil {
+		header["Cache-Control"] = noStore
+	}
+	if matches(r.Header.Get("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header["Content-Type"] = contentType
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.Write(body)
+}
+
+// serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
+// answered from the release, without waiting and without a look at the package.
+func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
+	v, platform, _ := q.Platform()
+	o, err := h.release(r.Context(), v)
+	if err != nil {
+		return err
+	}
+	a, err := o.archive(v, platform)
+	if err != nil {
+		return err
+	}
+	etag := `"` + a.Digest.String() + `"`
+	had := matches(r.Header.Get("If-None-Match"), etag)
+	if r.Method != http.MethodHead && !had {
+		return h.servePackage(w, r, e, q, segment)
+	}
+	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion) // which begins to fetch it
+	if err != nil {
+		return err
+	}
+	setCacheStatus(w, e, l.Kept)
+	h.setPackageHeader(w, q, a.Digest)
+	if had {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if l.Kept { // without a length, Accept-Ranges would mean an empty file
+		p, err := h.cfg.Registry.Package(r.Context(), q.ModuleVersion)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		w.Header()["Accept-Ranges"] = acceptRanges
+		w.Header()["Content-Length"] = []string{strconv.FormatInt(p.Size, 10)}
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}

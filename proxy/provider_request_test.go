@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+var registries = &Upstreams{
+	Hosts:   map[string]bool{"registry.acme.example": true, "a.example:8443": true, "localhost:8080": true, "xn--bcher-kva.example": true},
+	Default: "registry.acme.example",
+}
+
+// read is what a request for path is taken for, or the status of its refusal.
+func read(t testing.TB, parse func(string, string) (request, error), requestHost, path string) string {
+	t.Helper()
+	q, err := parse(requestHost, path)
+	if bad := (*requestError)(nil); errors.As(err, &bad) {
+		return http.StatusText(bad.status)
+	} else if err != nil {
+		t.Fatalf("%s: error %v is no requestError", path, err)
+	}
+	return strings.TrimSpace(string(q.kind) + " " + q.Module.String() + " " + q.Version)
+}
+
+func TestParseProvider(t *testing.T) {
+	const (
+		acme = "/registry.acme.example/v1/providers/acme/toy"
+		toy  = "registry.acme.example/acme/toy"
+		one  = toy + " 1.0.0"
+		at   = one + "+modproxy.platform.linux-arm64"
+		file = acme + "/1.0.0/linux_arm64/terraform-provider-toy_1.0.0_linux_arm64.zip"
+	)
+	for path, want := range map[string]string{
+		acme + "/versions": "provider_versions " + toy,
+		"/Registry.acme.example:443/v1/providers/ACME/Toy/versions": "provider_versions " + toy,
+		"/a.example:8443/v1/providers/acme/toy/versions":            "provider_versions a.example:8443/acme/toy",
+		"/localhost:8080/v1/providers/acme/toy/versions":            "provider_versions localhost:8080/acme/toy",
+		"/b%C3%BCcher.example/v1/providers/acme/toy/versions":       "provider_versions xn--bcher-kva.example/acme/toy",
+		"/xn--bcher-kva.example/v1/providers/acme/toy/versions":     "provider_versions xn--bcher-kva.example/acme/toy",
+		acme + "/1.0.0/download/linux/arm64":                        "provider_download " + at,
+		acme + "/1.0.0-rc.1+x/download/linux/arm64":                 "provider_download " + toy + " 1.0.0-rc.1+x.modproxy.platform.linux-arm64",
+		acme + "/1.0.0/SHA256SUMS":                                  "provider_sums " + one,
+		acme + "/1.0.0/SHA256SUMS.sig":                              "provider_signature " + one,
+		file:                                                        "provider_package " + at,
+		strings.Replace(file, "toy", "%74oy", 1):                    "provider_package " + at,
+		strings.Replace(file, "acme/toy", "ACME/toy", 1):            "Not Found",
+		strings.Replace(file, "_1.0.0", "_1.0.1", 1):                "Not Found",
+		strings.Replace(file, "linux_arm64/", "linux_amd64/", 1):    "Not Found",
+		strings.Replace(file, "linux_arm64/", "linux/", 1):          "Bad Request",
+		strings.TrimPrefix(file, "/registry.acme.example"):          "Not Found",
+		acme + "/1.0/SHA256SUMS":                                    "Not Found",
+		acme + "/1.0.0+modproxy.platform.linux-arm64/SHA256SUMS":    "Not Found",
+		acme + "/0.0.0+modproxy.keys/download/linux/arm64":          "Not Found",
+		"/registry.acme.example/v1/providers/-/toy/versions":        "Not Found",
+		"/v1/providers/acme/toy/versions":                           "Not Found",
+		acme + "//SHA256SUMS":                                       "Bad Request",
+		"//v1/providers/acme/toy/versions":                          "Bad Request",
+		"/x/registry.acme.example/v1/providers/acme/toy/versions":   "Bad Request",
+		"/registry.other.example/v1/providers/acme/toy/versions":    "Conflict",
+		acme:                 "Not Found",
+		acme + "/versions/":  "Not Found",
+		acme + "/versions?x": "Not Found",
+		"/registry.acme.example/v1/providers/acme/../versions":          "Bad Request",
+		"/registry.acme.example/v1/providers/acme/a%2fb/versions":       "Bad Request",
+		"/registry.acme.example/v1/providers/acme/%zz/versions":         "Bad Request",
+		"/registry.acme.example/v1/providers/acme//versions":            "Bad Request",
+		"/registry.acme.example/v1/providers/acme/terraform-x/versions": "Bad Request",
+		acme + "/1.0.0/download/linux/":                                 "Bad Request",
+		acme + "/1.0.0/download/linux_x/arm64":                          "Bad Request",
+		acme + "/-/download/linux/arm64":                                "Bad Request",
+		acme + "/18446744073709551616.0.0/download/linux/arm64":         "Bad Request",
+	} {
+		if got := read(t, registries.parseProvider, "proxy.example", path); got != want {
+			t.Errorf("%s: %s; want %s", path, got, want)
+		}
+	}
+	if got := read(t, registries.parseProvider, "registry.acme.example", "/v1/providers/acme/toy/versions"); got != "provider_versions "+toy {
+		t.Errorf("to the registry's own name: %s", got)
+	}
+	anyone := &Upstreams{Any: true}
+	if got := read(t, anyone.parseProvider, "", "/terraform.io/v1/providers/builtin/terraform/versions"); got != "Not Found" {
+		t.Errorf("what is built in: %s", got)
+	}
+}
+
+func TestParseMirror(t *testing.T) {
+	const toy = "registry.acme.example/acme/toy"
+	for path, want := range map[string]string{
+		"/-/mirror/registry.acme.example/acme/toy/index.json":               "mirror_index " + toy,
+		"/-/mirror/REGISTRY.acme.example/Acme/TOY/index.json":               "mirror_index " + toy,
+		"/-/mirror/registry.acme.example/acme/toy/1.0.0.json":               "mirror_version " + toy + " 1.0.0",
+		"/-/mirror/registry.acme.example/acme/toy/1.0.0-rc1+x.json":         "mirror_version " + toy + " 1.0.0-rc1+x",
+		"/-/mirror/xn--bcher-kva.example/acme/toy/index.json":               "mirror_index xn--bcher-kva.example/acme/toy",
+		"/-/mirror/registry.acme.example/acme/toy/1.0.0+modproxy.keys.json": "Not Found",
+		"/-/mirror/registry.acme.example/acme/toy/x.json":                   "Bad Request",
+		"/-/mirror/registry.acme.example/acme/toy/.json":                    "Bad Request",
+		"/-/mirror/registry.acme.example/acme/toy/index.txt":                "Not Found",
+		"/-/mirror/registry.acme.example/acme/toy":                          "Not Found",
+		"/-/mirror/registry.acme.example/-/toy/index.json":                  "Not Found",
+		"/-/mirror/registry.other.example/acme/toy/index.json":              "Not Found",
+		"/-/mirror//acme/toy/index.json":                                    "Bad Request",
+		"/-/mirror/":                                                        "Not Found",
+		"/-/mirror/registry.acme.example/acme/toy/%zz.json":                 "Bad Request",
+	} {
+		if got := read(t, registries.parseMirror, "proxy.example", path); got != want {
+			t.Errorf("%s: %s; want %s", path, got, want)
+		}
+	}
+}
+
+// What a path is read as has one spelling for the registry, and files have one path.
+func FuzzParseProvider(f *testing.F) {
+	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0/download/linux/arm64")
+	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0/linux_arm64/terraform-provider-toy_1.0.0_linux_arm64.zip")
+	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0-a+b/SHA256SUMS.sig")
+	f.Add("/-/mirror/registry.acme.example/acme/toy/1.0.0.json")
+	u := &Upstreams{Any: true}
+	f.Fuzz(func(t *testing.T, path string) {
+		parse := u.parseProvider
+		if strings.HasPrefix(path, mirrorPath) {
+			parse = u.parseMirror
+		}
+		q, err := parse("proxy.example", path)
+		if err != nil {
+			return
+		}
+		if err := q.CheckProvider(); err != nil || q.Host == "" {
+			t.Errorf("%q: %s, %v", path, q.Module, err)
+		}
+		of, _, _ := q.Platform()
+		if lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex; lists != (q.Version == "") {
+			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
+		}
+		if _, what := of.Origin(); what != "" {
+			t.Errorf("%q: is for what modproxy has made: %s", path, q.Version)
+		}
+		if !q.isFile() {
+			return
+		}
+		if again, err := parse("", q.path()); err != nil || again != q {
+			t.Errorf("%q: %v is read as %v, %v", path, q, again, err)
+		}
+	})
+}
