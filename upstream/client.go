@@ -66,7 +66,6 @@ type Client struct {
 	cfg       Config
 	found     *lru.Cache[serviceOf, discovered]
 	finding   singleflight.Group
-	passing   singleflight.Group // questions about providers
 	located   *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
 	spelled   *expirable.LRU[modproxy.ModuleVersion, string]            // see spelling
 	described *expirable.LRU[modproxy.ModuleVersion, *release.Download] // by releases and their zip archives

@@ -2,21 +2,17 @@ package upstream
 
 import (
 	"context"
-	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// Registry is a registry that knows the commits and dates of its versions, and answers about providers. A [Client] is one.
+// Registry is a registry that knows the commits and dates of its versions. A [Client] is one.
 type Registry interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
-	Provider(ctx context.Context, host, path string) ([]byte, error)
 }
 
 // Router is the registry of all hosts: it passes each question to the one of the module's host. It is the seam for a
@@ -100,17 +96,4 @@ func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []st
 		return nil, err
 	}
 	return next.Published(ctx, m, versions)
-}
-
-// Provider implements [Registry].
-func (r *Router) Provider(ctx context.Context, host, path string) ([]byte, error) {
-	namespace, _, _ := strings.Cut(path, "/")
-	if plain, err := url.PathUnescape(namespace); err == nil {
-		namespace = plain
-	}
-	next, err := r.of(host, namespace)
-	if err != nil {
-		return nil, fmt.Errorf("provider %s/%s: %w", host, path, err)
-	}
-	return next.Provider(ctx, host, path)
 }

@@ -35,8 +35,6 @@ func (r refuses) Published(context.Context, modproxy.Module, []string) (map[stri
 	return nil, r.error
 }
 
-func (r refuses) Provider(context.Context, string, string) ([]byte, error) { return nil, r.error }
-
 type reserve func(host, namespace string) error
 
 func (r reserve) Reserved(host, namespace string) error { return r(host, namespace) }
@@ -59,8 +57,7 @@ func TestRouter(t *testing.T) {
 		_, at := r.PackageAt(t.Context(), v, "0a")
 		_, commit := r.Commit(t.Context(), v)
 		_, dates := r.Published(t.Context(), v.Module, nil)
-		_, provider := r.Provider(t.Context(), host, "%61cme/toy/versions")
-		for i, err := range []error{versions, location, content, at, commit, dates, provider} {
+		for i, err := range []error{versions, location, content, at, commit, dates} {
 			if !errors.Is(err, want) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}
