@@ -44,13 +44,12 @@ func ChooseProvider(list []modproxy.Listed, terms ...string) (string, error) {
 		if term == "" {
 			continue
 		}
-		_, err := modproxy.ParseConstraint(term) // which is in the way before, and has bounds
-		spec, errSpec := constraints.ParseRubyStyleMulti(term)
-		if err == nil && errSpec != nil {
-			err = invalid("version constraint %.80q: %w", term, errSpec)
-		}
-		if err != nil {
+		if _, err := modproxy.ParseConstraint(term); err != nil { // as the clients do before; what follows panics for large numbers
 			return "", err
+		}
+		spec, err := constraints.ParseRubyStyleMulti(term)
+		if err != nil {
+			return "", invalid("version constraint %.80q: %w", term, err)
 		}
 		all = append(all, spec...)
 	}
