@@ -40,6 +40,9 @@ func (v ModuleVersion) Origin() (of ModuleVersion, what string) {
 	return of, what
 }
 
+// isMade reports whether v looks as if modproxy had made it. What a registry lists so is dropped: it is not its to name.
+func (v Version) isMade() bool { return strings.Contains("."+v.metadata, "."+madeMark) }
+
 // nestedMark is what the addresses of nested sources are made as, with a sum that cannot be guessed: whoever has one may read
 // what is there.
 const nestedMark = "nested."

@@ -143,8 +143,7 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 		}
 		version, err := ParseVersion(entry.Version)
 		r := Release{Version: version.String()}
-		_, made := Module{}.At(r.Version).Origin() // upstream does not say what modproxy has made
-		if err != nil || !version.isProviders(entry.Version) || made != "" || seen[r.Version] {
+		if err != nil || version.isMade() || !version.isProviders(entry.Version) || seen[r.Version] {
 			continue
 		}
 		seen[r.Version] = true

@@ -30,8 +30,8 @@ type Listed struct {
 }
 
 // ParseVersions reads a registry's versions document (https://opentofu.org/docs/internals/module-registry-protocol/).
-// Of several modules the first counts, as for the clients. Entries whose version no client can parse are dropped and
-// counted. It takes about three times the document in memory, and 160 bytes for each version.
+// Of several modules the first counts, as for the clients. Entries whose version no client can parse, or that
+// only [ModuleVersion.Made] returns, are dropped and counted. It takes about three times the document in memory, and 160 bytes for each version.
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
 func ParseVersions(document []byte) (*Versions, error) {

@@ -47,6 +47,11 @@ func TestParseVersions(t *testing.T) {
 			want:    `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`,
 			dropped: 6,
 		}, {
+			name:    "what modproxy has made is not the registry's to list",
+			in:      `{"modules":[{"versions":[{"version":"1.0.0+modproxy.at.x"},{"version":"1.0.0+b.modproxy.y"},{"version":"1.0.0+xmodproxy.z"}]}]}`,
+			want:    `{"modules":[{"versions":[{"version":"1.0.0+xmodproxy.z"}]}]}`,
+			dropped: 2,
+		}, {
 			name: "exactly one module",
 			in:   `{"modules":[{"versions":[{"version":"1.0.0"}]},{"versions":[{"version":"2.0.0"}]}]}`,
 			want: `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`,
