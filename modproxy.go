@@ -49,8 +49,8 @@ type Package struct {
 	Subdir string    // the module's directory in it, as in the Subdir of a [Location]; never a pattern
 	Notes  string    // for people, a few lines at most: what of the source is not in it, or not everywhere
 	Facts  Facts     // of a provider
-	// Arrival is nil, but where [WithArrival] asks for the package and it still comes: its Digest and Size are known, and its Sum
-	// is not. Reads wait for bytes, until the context of the question ends. What they give is not verified, unless a layer says so.
+	// Arrival is nil, but where [WithArrival] asks for the package and it still comes: its Facts are not known. Reads wait for
+	// bytes, until the context of the question ends. What they give is not verified, unless a layer says so.
 	Arrival Arrival
 }
 
@@ -58,8 +58,8 @@ type Package struct {
 // concurrent use. The fetch that brings it has the context of the question that it answers, which goes on until Arrived returns.
 type Arrival interface {
 	// Arrived waits until all of the package is there and was verified, as for [Registry] before Package returns, and returns
-	// its Sum. Errors are those of Package.
-	Arrived(ctx context.Context) (Sum, error)
+	// its Facts. Errors are those of Package.
+	Arrived(ctx context.Context) (Facts, error)
 	// Open opens the package once more, at its start, for another goroutine; the caller closes it. Reads wait for bytes until
 	// ctx ends. What is open can be read when the package that came was closed.
 	Open(ctx context.Context) (io.ReadSeekCloser, error)

@@ -29,15 +29,15 @@ func (a *arrival) open(ctx context.Context) (*modproxy.Package, error) {
 }
 
 // Arrived implements [modproxy.Arrival]. The package is kept by then.
-func (a *arrival) Arrived(ctx context.Context) (modproxy.Sum, error) {
+func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	select {
 	case <-a.done:
 		if a.err != nil {
-			return "", a.err
+			return modproxy.Facts{}, a.err
 		}
-		return a.value.Sum, nil
+		return a.value.Facts, nil
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return modproxy.Facts{}, ctx.Err()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
@@ -20,7 +21,7 @@ type Keeper struct {
 		// All yields every record, in the order in which they were added.
 		All(ctx context.Context) iter.Seq2[modproxy.Record, error]
 	}
-	// Sum names the content of a package by its bytes.
+	// Sum names the content of a package by its bytes, but for those of providers for one platform, whose bytes are their content.
 	Sum func(io.Reader) (modproxy.Sum, error)
 }
 
@@ -52,12 +53,15 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 }
 
 // VerifyData implements [store.Keeper].
-func (k *Keeper) VerifyData(_ context.Context, r store.Record, _ modproxy.Digest, blob io.Reader) error {
+func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
 	p, err := parseKept(r, nil)
 	if err != nil {
 		return err
 	}
-	sum, err := k.Sum(blob)
+	sum := modproxy.NewSum(d)
+	if _, _, isZip := p.ModuleVersion.Platform(); !isZip {
+		sum, err = k.Sum(blob)
+	}
 	if err == nil && sum != p.Sum {
 		err = fmt.Errorf("%w: the package is %s, and its record says %s", store.ErrDamaged, sum, p.Sum)
 	}
@@ -75,20 +79,26 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 			last[rec.ModuleVersion] = rec
 		}
 	}
-	counts := map[modproxy.Sum][]modproxy.Record{}
+	packages, zips := map[modproxy.Sum][]modproxy.Record{}, map[modproxy.Sum][]modproxy.Record{}
 	for _, rec := range last {
-		counts[rec.Sum] = append(counts[rec.Sum], rec)
+		if _, _, isZip := rec.Platform(); isZip {
+			zips[rec.Sum] = append(zips[rec.Sum], rec)
+		} else {
+			packages[rec.Sum] = append(packages[rec.Sum], rec)
+		}
 	}
 	return func(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
-		sum, err := k.Sum(blob)
-		if err != nil {
-			return nil, nil // it is of another kind
+		records := zips[modproxy.NewSum(d)]
+		if sum, err := k.Sum(blob); err == nil { // else it is no package, or of another kind
+			records = slices.Concat(records, packages[sum])
 		}
-		for _, v := range counts[sum] {
+		for _, v := range records {
 			if v.IsRecordOnly() {
 				continue
 			}
-			p := Kept{ModuleVersion: v.ModuleVersion, Digest: d, Sum: sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v)}
+			p := Kept{
+				ModuleVersion: v.ModuleVersion, Digest: d, Sum: v.Sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v), Facts: v.Facts,
+			}
 			rec, err := p.record()
 			if err != nil {
 				return nil, err
@@ -117,7 +127,7 @@ func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	case counts.Sum != p.Sum:
 		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
 	}
-	p.Source = counts.Source
+	p.Source, p.Facts = counts.Source, counts.Facts
 	if counts.Subdir != "" { // else it is not recorded
 		p.Subdir = subdirOf(counts)
 	}

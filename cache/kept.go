@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kept is a package that is kept. Its record has the Subdir for a proxy that has lost its ledger.
+// Kept is a package that is kept. Its record has the Subdir and the Facts for a proxy that has lost its ledger.
 type Kept struct {
 	modproxy.ModuleVersion `json:"-"`
 	Digest                 modproxy.Digest `json:"-"`
@@ -26,15 +26,16 @@ type Kept struct {
 	Notes                  string          `json:"notes,omitempty"`  // the package's
 	Subdir                 string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
 	Source                 modproxy.Source `json:"-"`                // of the ledger
+	Facts                  modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
 
-	arrival modproxy.Arrival // nil, or it still comes and has no Sum
+	arrival modproxy.Arrival // nil, or it still comes and has no Facts
 }
 
 // opened returns p open as body.
 func (p *Kept) opened(body io.ReadSeekCloser) *modproxy.Package {
 	return &modproxy.Package{
 		ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
-		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes,
+		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes, Facts: p.Facts,
 	}
 }
 
@@ -125,7 +126,9 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 
 // Record records in the ledger that the version of p is what is kept.
 func (r *Registry) Record(ctx context.Context, p *Kept) error {
-	rec := modproxy.Record{ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched}
+	rec := modproxy.Record{
+		ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, Facts: p.Facts,
+	}
 	return r.Ledger.Add(ctx, rec)
 }
 

@@ -144,7 +144,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (*Kept, error) {
 		coming := keptAs(k, p)
 		coming.arrival = p.Arrival
 		r.fetches(k).flights.tell(k, coming)
-		if p.Sum, err = p.Arrival.Arrived(ctx); err != nil {
+		if p.Facts, err = p.Arrival.Arrived(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +159,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (*Kept, error) {
 func keptAs(k key, p *modproxy.Package) *Kept {
 	kept := &Kept{
 		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
-		Subdir: p.Subdir, Source: p.Source,
+		Subdir: p.Subdir, Source: p.Source, Facts: p.Facts,
 	}
 	if kept.Fetched.IsZero() {
 		kept.Fetched = time.Now()

@@ -91,7 +91,8 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 		time.Sleep(n.release)
 		content := []byte("release " + v.Version)
 		p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(content)}, Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
-		return p, n.record(ctx, v, p.Sum)
+		p.Facts.Zips = modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: digestOf(n.content), darwin: digestOf(n.content)})
+		return p, n.record(ctx, v, p.Sum, p.Facts)
 	}
 	n.ask("zip")
 	file, err := spool.New(n.dir)
@@ -100,7 +101,7 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	}
 	a := &arriving{n: n, v: v, file: file, done: make(chan struct{})}
 	go a.receive(ctx)
-	p := &modproxy.Package{Digest: digestOf(n.content), Size: int64(len(n.content)), Arrival: a}
+	p := &modproxy.Package{Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)), Arrival: a}
 	if !modproxy.MayArrive(ctx) {
 		n.t.Error("the cache does not take what comes")
 	}
@@ -109,8 +110,8 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	return p, err
 }
 
-func (n *providers) record(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) error {
-	rec := modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: ".", Time: time.Now()}
+func (n *providers) record(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum, facts modproxy.Facts) error {
+	rec := modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: ".", Time: time.Now(), Facts: facts}
 	if is, err := n.ledger.Lookup(ctx, v); err == nil {
 		if is.Sum != sum {
 			return modproxy.ErrChanged
@@ -163,18 +164,21 @@ func (a *arriving) receive(ctx context.Context) {
 	a.err = wrong
 }
 
-func (a *arriving) Arrived(ctx context.Context) (modproxy.Sum, error) {
+func (a *arriving) Arrived(ctx context.Context) (facts modproxy.Facts, err error) {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return facts, ctx.Err()
 	}
 	if a.err != nil {
-		return "", a.err
+		return facts, a.err
 	}
-	sum := sumOf(a.n.content)
-	return sum, a.n.record(ctx, a.v, sum)
+	facts.Hashes = unpacked
+	return facts, a.n.record(ctx, a.v, sumOf(a.n.content), facts)
 }
+
+// unpacked is what zip archives are said to have in them.
+var unpacked = modproxy.NewHashes(sumOf([]byte("unpacked")), sumOf([]byte("zipped")))
 
 func (a *arriving) Open(ctx context.Context) (io.ReadSeekCloser, error) { return a.file.Open(ctx) }
 
@@ -196,21 +200,22 @@ func newProviders(t *testing.T, size int) *providerFixture {
 	return f
 }
 
-func (f *providerFixture) onDisk(t *testing.T) *providerFixture {
-	d, err := disk.Open(t.TempDir())
+func (f *providerFixture) onDisk(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	d, err := disk.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
 	f.storage = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
 	f.restart(t)
-	return f
+	return dir
 }
 
-func (f *providerFixture) inMemory(t *testing.T) *providerFixture {
+func (f *providerFixture) inMemory(t *testing.T) string {
 	f.storage = (&storetest.Memory{}).Handle()
 	f.restart(t)
-	return f
+	return ""
 }
 
 func (f *providerFixture) restart(t *testing.T) {
@@ -275,7 +280,7 @@ func (f *providerFixture) listed(t *testing.T) string {
 // What comes is given as it comes, to all from one fetch, but for its end; and it is kept then.
 func TestFollow(t *testing.T) {
 	for _, size := range []int{1, 64 << 10, 64<<10 + 1, 1 << 20} {
-		for where, fixture := range map[string]func(*providerFixture, *testing.T) *providerFixture{
+		for where, fixture := range map[string]func(*providerFixture, *testing.T) string{
 			"disk": (*providerFixture).onDisk, "memory": (*providerFixture).inMemory,
 		} {
 			t.Run(fmt.Sprint(where, size), func(t *testing.T) {
@@ -309,8 +314,8 @@ func TestFollow(t *testing.T) {
 					if rest, err := io.ReadAll(p); err != nil || n+int64(len(rest)) != int64(size) || time.Since(start) != 20*time.Second {
 						t.Errorf("%d bytes and %d after %v, %v", n, len(rest), time.Since(start), err)
 					}
-					if sum, err := p.Arrival.Arrived(t.Context()); err != nil || sum != sumOf(f.next.content) {
-						t.Errorf("Arrived: %v, %v", sum, err)
+					if facts, err := p.Arrival.Arrived(t.Context()); err != nil || facts.Hashes != unpacked {
+						t.Errorf("Arrived: %v, %v", facts, err)
 					}
 					group.Wait()
 					equal(t, "zips asked for", f.next.asked("zip"), 1)

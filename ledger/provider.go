@@ -65,17 +65,17 @@ type arrival struct {
 }
 
 // Arrived implements [modproxy.Arrival].
-func (a *arrival) Arrived(ctx context.Context) (modproxy.Sum, error) {
-	sum, err := a.next.Arrived(ctx)
+func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
+	facts, err := a.next.Arrived(ctx)
 	if err != nil {
-		return "", err
+		return modproxy.Facts{}, err
 	}
 	rec := sighted(a.of, a.p)
-	rec.Sum = sum
+	rec.Facts = facts
 	if err := a.registry.Compare(ctx, rec); err != nil {
-		return "", asked("package", a.of, err)
+		return modproxy.Facts{}, asked("package", a.of, err)
 	}
-	return sum, nil
+	return facts, nil
 }
 
 // Open implements [modproxy.Arrival].

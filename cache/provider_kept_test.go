@@ -1,0 +1,181 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+	"github.com/modproxy/modproxy/store"
+)
+
+// Packages of providers are verified by their bytes alone, and found again when the index is lost.
+func TestKeeperOfProviders(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		keeper := &cache.Keeper{Ledger: f.next.ledger, Sum: func(r io.Reader) (modproxy.Sum, error) {
+			content, err := io.ReadAll(r)
+			if err == nil && !bytes.HasPrefix(content, []byte("release")) {
+				err = modproxy.ErrInvalid // as for package pack
+			}
+			return sumOf(content), err
+		}}
+		f.Store.Kinds = map[store.Kind]store.Keeper{cache.PackageKind: keeper, cache.VersionsKind: nil}
+		f.fetch(t, "1.0.0", linux, darwin)
+		f.fetch(t, "1.1.0", linux)
+		for _, rebuilt := range []int{0, 5} {
+			out, err := f.Store.Verify(t.Context(), store.Check{Data: true, Repair: true, Found: func(d store.Damage) { t.Errorf("%+v", d) }})
+			if err != nil || out.Records != 5 {
+				t.Errorf("%+v, %v", out, err)
+			}
+			for rec := range f.storage.Records.List(t.Context(), cache.PackageKind, "") {
+				if err := f.storage.Records.Delete(t.Context(), rec.Ref, rec.Revision); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err = f.Store.Rebuild(t.Context(), store.Check{})
+			if err != nil || out.Records != 5 {
+				t.Errorf("rebuilt: %+v, %v; %d", out, err, rebuilt)
+			}
+		}
+		f.Next = nil
+		if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		equal(t, "offline", f.listed(t), "1.0.0[][darwin_arm64 linux_amd64] 1.1.0[][linux_amd64]")
+	})
+}
+
+// A ledger that is an older copy learns from what is kept what a provider consists of.
+func TestLedgerBehindOfProvider(t *testing.T) {
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.fetch(t, "1.0.0", linux)
+		before := f.next.ledger
+		f.next.ledger = ledgertest.NewMemory()
+		f.restart(t)
+		f.Next = nil
+		f.fetch(t, "1.0.0", linux)
+		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+			was, errWas := before.Lookup(t.Context(), v)
+			is, err := f.next.ledger.Lookup(t.Context(), v)
+			if errors.Join(err, errWas) != nil || is.Facts != was.Facts || is.Sum != was.Sum || is.Facts == (modproxy.Facts{}) {
+				t.Errorf("%+v, %v; was %+v", is, err, was)
+			}
+		}
+	})
+}
+
+type storeBlobs = store.Blobs
+
+// counted counts what is read of blobs.
+type counted struct {
+	storeBlobs
+	n atomic.Int64
+}
+
+func (c *counted) Open(ctx context.Context, d modproxy.Digest) (store.Blob, error) {
+	b, err := c.storeBlobs.Open(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return countedBlob{b, &c.n}, nil
+}
+
+type countedBlob struct {
+	store.Blob
+	total *atomic.Int64
+}
+
+func (c countedBlob) Read(p []byte) (int, error) {
+	n, err := c.Blob.Read(p)
+	c.total.Add(int64(n))
+	return n, err
+}
+
+// A large archive is read once for the first part of it that is wanted, and then no more of it than is wanted.
+func TestPartsOfLarge(t *testing.T) {
+	const size = 20 << 20
+	f := newProviders(t, size)
+	f.onDisk(t)
+	f.next.pieces = 1
+	blobs := &counted{storeBlobs: f.storage.Blobs}
+	f.Store.Blobs = blobs
+	if _, err := f.read(t.Context(), "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	blobs.n.Store(0)
+	for i, ranged := range []string{"bytes=0-9", "bytes=10000000-10000009", "bytes=-1", "bytes=0-9"} {
+		w := f.get(t, http.MethodGet, ranged)
+		if w.Code != http.StatusPartialContent || w.Body.Len() > 10 {
+			t.Fatalf("%s: %d", ranged, w.Code)
+		}
+		if n, most := blobs.n.Load(), int64(size+(i+1)*(100<<10)); n < size || n > most {
+			t.Errorf("%d parts: %d bytes were read, want %d to %d", i+1, n, size, most)
+		}
+	}
+	before := blobs.n.Load()
+	if w := f.get(t, http.MethodHead, ""); w.Code != http.StatusOK || blobs.n.Load() != before {
+		t.Errorf("HEAD: %d, %d bytes were read", w.Code, blobs.n.Load()-before)
+	}
+}
+
+// blobFile returns the file of the archive that was kept in dir.
+func blobFile(dir string, content []byte) string {
+	digest := digestOf(content).String()
+	return filepath.Join(dir, "blobs", "v1", "sha256", digest[:2], digest)
+}
+
+// Whatever happens to the file of a large archive, and whenever it does: no client takes something else for it, and the next one
+// has what was kept.
+func TestDamageToLarge(t *testing.T) {
+	const size = 1 << 20
+	for name, damage := range damages {
+		for _, ranged := range []string{"", "bytes=0-0", "bytes=500000-500010", "bytes=-1"} {
+			for _, verified := range []bool{false, true} {
+				f := newProviders(t, size)
+				synctest.Test(t, func(t *testing.T) {
+					f.next.pieces = 1
+					dir := f.onDisk(t)
+					f.Store.Memory = -1
+					serve := func(ranged string) *httptest.ResponseRecorder {
+						w := f.get(t, http.MethodGet, ranged)
+						wholly := int64(w.Body.Len()) == w.Result().ContentLength
+						want := map[string][]byte{
+							"": f.next.content, "bytes=0-0": f.next.content[:1], "bytes=-1": f.next.content[size-1:],
+							"bytes=500000-500010": f.next.content[500000:500011],
+						}[ranged]
+						if wholly && !bytes.Equal(w.Body.Bytes(), want) {
+							t.Errorf("%s, %q: complete, and other bytes", name, ranged)
+						}
+						return w
+					}
+					serve("")
+					if verified {
+						serve(ranged)
+					}
+					if err := damage(blobFile(dir, f.next.content), f.next.content); err != nil {
+						t.Fatal(err)
+					}
+					serve(ranged)
+					if !verified || ranged == "" { // else what was read may have been as it was
+						if w := serve(""); w.Body.Len() != size {
+							t.Errorf("%s, %q: then %d bytes", name, ranged, w.Body.Len())
+						}
+					}
+				})
+			}
+		}
+	}
+}
