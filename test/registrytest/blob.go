@@ -3,7 +3,9 @@ package registrytest
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 )
 
 // blob is a file that is made whenever it is sent: a large one takes no room.
@@ -36,6 +38,36 @@ func (b blob) half() (blob, error) {
 		}
 		return err
 	})
+}
+
+// serve sends b, or the end of it that r asks for.
+func (b blob) serve(w http.ResponseWriter, r *http.Request) {
+	var from int64
+	status := http.StatusOK
+	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err != nil || from <= 0 || from >= b.size {
+		from = 0
+	} else {
+		status = http.StatusPartialContent
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, b.size-1, b.size))
+	}
+	w.Header().Set("Content-Length", fmt.Sprint(b.size-from))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		b.write(&skipping{w, from}) // an error is the client's, which has gone
+	}
+}
+
+// skipping writes all but the next left bytes.
+type skipping struct {
+	io.Writer
+	left int64
+}
+
+func (w *skipping) Write(p []byte) (int, error) {
+	skipped := min(w.left, int64(len(p)))
+	w.left -= skipped
+	n, err := w.Writer.Write(p[skipped:])
+	return n + int(skipped), err
 }
 
 type counter int64

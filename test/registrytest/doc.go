@@ -54,6 +54,7 @@
 //	signature=wrong         by the key, and of something else
 //	signature=armored       text, which clients refuse
 //	signature=empty         a file without content
+//	names=odd               the names of the zips end in OS.ARCH.zip
 //	key=NAME                the key that signs, made from its name (publisher); one whose name begins with
 //	                        "expired" has expired
 //	keys=NAME,…             the keys that the registry lists, if not just that one; none for "keys=", a JSON null

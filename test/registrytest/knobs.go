@@ -41,6 +41,7 @@ type Knobs struct {
 	Redirect   string        // redirect to the same path at this URL, such as another upstream's
 	Type       string        // the Content-Type instead of the true one
 	Token      string        // answer 401 without "Authorization: Bearer Token"
+	Whole      bool          // send the whole where a part is asked for
 	Times      int           // answer so but for so many requests; 0 for all
 }
 
@@ -72,6 +73,8 @@ func (k *Knobs) Set(name, value string) error {
 		k.Type = value
 	case "token":
 		k.Token = value
+	case "whole":
+		k.Whole, err = strconv.ParseBool(value)
 	case "times":
 		err = number(&k.Times)
 	default:
@@ -140,6 +143,9 @@ func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 		}
 		if s.refuse(w, r) {
 			return
+		}
+		if s.Whole {
+			r.Header.Del("Range")
 		}
 		if s.Type != "" || s.Bandwidth > 0 || s.Truncate > 0 {
 			w = &slowWriter{ResponseWriter: w, Knobs: s.Knobs, request: r}

@@ -2,7 +2,6 @@ package registrytest
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -118,8 +117,5 @@ func (s *site) releaseFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", fmt.Sprint(b.size))
-	if r.Method != http.MethodHead {
-		b.write(w) // an error is the client's, which has gone
-	}
+	b.serve(w, r)
 }

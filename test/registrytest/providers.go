@@ -22,14 +22,14 @@ type release struct {
 	files []file // what is in its zips; the default executable if there are none
 	knobs []byte // as the fixture has them
 
-	zip, sumsAre, signature string   // what is wrong with them
-	key                     string   // the name of the one that signs
-	keys                    []string // the names of those that the registry lists; nil for that one
-	platforms               []string // as OS_ARCH
-	protocols               json.RawMessage
-	size                    int // of the data in every zip, in MiB
-	listed                  bool
-	settings                map[Kind]*setting // how requests for it are answered
+	zip, sumsAre, signature, names string   // what is wrong with them
+	key                            string   // the name of the one that signs
+	keys                           []string // the names of those that the registry lists; nil for that one
+	platforms                      []string // as OS_ARCH
+	protocols                      json.RawMessage
+	size                           int // of the data in every zip, in MiB
+	listed                         bool
+	settings                       map[Kind]*setting // how requests for it are answered
 
 	address, version string
 	prefix           string // what the names of its files begin with
@@ -118,6 +118,8 @@ func (r *release) set(name, value string) (err error) {
 		return oneOf(&r.sumsAre, "wrong", "missing", "blank", "large", "manifest")
 	case "signature":
 		return oneOf(&r.signature, "wrong", "armored", "empty")
+	case "names":
+		return oneOf(&r.names, "odd")
 	case "key":
 		r.key = value
 	case "keys":

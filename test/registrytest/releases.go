@@ -38,7 +38,12 @@ func (r *release) make(address, version string, fill func([]byte) ([]byte, error
 	return r.sign(list)
 }
 
-func (r *release) zipName(platform string) string { return r.prefix + platform + ".zip" }
+func (r *release) zipName(platform string) string {
+	if r.names == "odd" {
+		platform = strings.Replace(platform, "_", ".", 1)
+	}
+	return r.prefix + platform + ".zip"
+}
 
 func (r *release) listName() string { return r.prefix + "SHA256SUMS" }
 
