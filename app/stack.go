@@ -83,7 +83,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
 		router := &upstream.Router{Default: client, Reserve: a.gate}
 		sources = nested.NewSources(router, table)
-		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Observe: a.observeLedger}
+		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
 		a.sights.Next, a.sights.Dates = pinned, router
 		reg = a.sights
 		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}

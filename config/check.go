@@ -71,6 +71,13 @@ func (c *Config) check() Error {
 		k.failIf(!password && s.Username == "" && s.SSHKeyFile == "", at, "want a password or an SSH key")
 		k.failIf((s.SSHKeyFile == "") != (s.KnownHostsFile == ""), at, "want both ssh_key_file and known_hosts_file, or neither")
 	}
+	for i, s := range c.Providers.Keys {
+		at := fmt.Sprintf("providers.keys[%d]", i)
+		k.failIf(!s.Provider.IsOfProviders(), at+".provider", "want host/namespace/type, where * stands for a segment or a part of one")
+		k.failIf(len(s.Fingerprints) == 0, at+".fingerprints", "missing")
+		_, err := modproxy.NewKeys(s.Fingerprints...)
+		k.fail(at+".fingerprints", err)
+	}
 	for i, m := range c.Mirror {
 		at := fmt.Sprintf("mirror[%d]", i)
 		set := slices.DeleteFunc([]string{m.Dir, m.List, m.Lock}, func(s string) bool { return s == "" })

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -274,6 +275,30 @@ type Providers struct {
 	// Unsigned are whose providers are taken without a signature, as long as none of that provider was ever signed:
 	// registry.example.com/acme, where either part may be *.
 	Unsigned auth.Scopes `yaml:"unsigned" example:"[registry.example.com/*]"`
+	// Keys are the keys that may sign releases which are not recorded yet, for some providers; the first entry that stands
+	// for a provider counts. For all others it is the key that has signed the first release which modproxy has seen.
+	Keys Signers `yaml:"keys"`
+}
+
+// Signer is who may sign the releases of providers.
+type Signer struct {
+	// Provider is host/namespace/type. In each segment * stands for anything; case does not count.
+	Provider policy.Pattern `yaml:"provider" example:"registry.terraform.io/hashicorp/*"`
+	// Fingerprints are those of the primary keys, 40 or 64 hexadecimal digits.
+	Fingerprints []string `yaml:"fingerprints" example:"[C874011F0AB405110D02105534365D9472D7468F]"`
+}
+
+// Signers are several of them.
+type Signers []Signer
+
+// Signers returns the keys that may sign the releases of m, and whether all says that.
+func (all Signers) Signers(m modproxy.Module) (keys modproxy.Keys, ok bool) {
+	i := slices.IndexFunc(all, func(s Signer) bool { return s.Provider.Match(m) })
+	if i < 0 {
+		return "", false
+	}
+	keys, _ = modproxy.NewKeys(all[i].Fingerprints...) // they were checked
+	return keys, true
 }
 
 // Rewrite says what is changed in packages.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
@@ -150,6 +151,29 @@ func BenchmarkReadRules(b *testing.B) {
 	for b.Loop() {
 		if _, err := ReadRules(file); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Of the signers of a provider the first that stand for it count.
+func TestSigners(t *testing.T) {
+	const first, other = "C874011F0AB405110D02105534365D9472D7468F", "0123456789ABCDEF0123456789ABCDEF01234567"
+	name := filepath.Join(t.TempDir(), "modproxy.yaml")
+	text := fmt.Sprintf("providers:\n  keys:\n  - {provider: A.example/acme/*, fingerprints: [%s]}\n  - {provider: '*/*/*', fingerprints: ['%s', '%s']}\n",
+		strings.ToLower(first), first, other)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, want := range map[modproxy.Module]modproxy.Keys{
+		modproxy.NewProvider("a.example", "acme", "toy"): first, modproxy.NewProvider("b.example", "acme", "toy"): other + " " + first,
+		{Host: "a.example", Namespace: "acme", Name: "vpc", System: "aws"}: "",
+	} {
+		if keys, ok := c.Providers.Keys.Signers(m); keys != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", m, keys, ok, want)
 		}
 	}
 }

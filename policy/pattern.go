@@ -65,6 +65,9 @@ func (p Pattern) String() string { return p.text }
 // IsZero reports whether p stands for nothing.
 func (p Pattern) IsZero() bool { return p.text == "" }
 
+// IsOfProviders reports whether p stands for providers, and not for modules.
+func (p Pattern) IsOfProviders() bool { return !p.IsZero() && p.segments[3] == "" }
+
 // MarshalText implements [encoding.TextMarshaler].
 func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.text), nil }
 
