@@ -91,6 +91,16 @@ func NeverHold(c *config.Config, rules *policy.Rules) error {
 	return fmt.Errorf("%s: clients show no token here, so they are in no group, and the rule never holds: \"auth.required: true\" asks for one", first)
 }
 
+// NoProviders returns an error if rules refuse all providers because none of them is about providers, or nil.
+func NoProviders(rules *policy.Rules) error {
+	isOfProviders := func(r policy.Rule) bool { return r.Allow.IsOfProviders() || r.Deny.IsOfProviders() }
+	if !rules.DefaultDeny || slices.ContainsFunc(rules.Rules, isOfProviders) {
+		return nil
+	}
+	return errors.New("default: deny, and no rule is about providers, so that all of them are refused: " +
+		`"- allow: registry.terraform.io/hashicorp/*" with three segments allows some, "- allow: \"*/*/*\"" all`)
+}
+
 // reserves returns the reserved namespaces with the registries at which each may be asked for: a namespace that has a route
 // where that leads, and every other one at the upstreams that are not public.
 func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong config.Error) {
@@ -209,6 +219,9 @@ func (a *App) use(rules *policy.Rules) {
 	a.gate.Use(rules)
 	if err := NeverHold(a.config, rules); err != nil {
 		a.log.Warn("policy_groups", zap.Error(err))
+	}
+	if err := NoProviders(rules); err != nil {
+		a.log.Warn("policy_providers", zap.Error(err))
 	}
 }
 

@@ -198,6 +198,15 @@ func (env *environment) print(v any, indent, text string) error {
 	return out.Encode(v)
 }
 
+// remark prints what is to be known of what is in order.
+func (env *environment) remark(all ...error) {
+	for _, err := range all {
+		if err != nil {
+			fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(err.Error()))
+		}
+	}
+}
+
 func (env *environment) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(env.stdout, format, args...)
 	return err

@@ -45,7 +45,8 @@ everything that is wrong with it. Nothing is connected to.`,
 			if err != nil {
 				return err
 			}
-			if _, err := app.PolicyOf(c); err != nil {
+			rules, err := app.PolicyOf(c)
+			if err != nil {
 				return err
 			}
 			if err := app.CheckKeys(c); err != nil {
@@ -57,6 +58,7 @@ everything that is wrong with it. Nothing is connected to.`,
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
 				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
 			}
+			env.remark(app.NeverHold(c, rules), app.NoProviders(rules))
 			return env.printf("The configuration is in order.\n")
 		},
 	})

@@ -42,8 +42,8 @@ Exit codes: 0 all is in order, 2 something is wrong.`,
 			if err != nil {
 				return err
 			}
-			if err := app.NeverHold(c, rules); err != nil && len(args) == 0 {
-				fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(err.Error()))
+			if len(args) == 0 {
+				env.remark(app.NeverHold(c, rules), app.NoProviders(rules))
 			}
 			return env.printf("%s: %s, in order.\n", what, count(len(rules.Rules), "rule"))
 		},
