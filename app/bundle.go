@@ -92,7 +92,7 @@ func CheckKeys(c *config.Config) error {
 func (b *Bundle) URL() string { return b.app.url }
 
 // ClientConfig returns what clients have to know.
-func (b *Bundle) ClientConfig() string { return ClientConfig(b.app.BaseURL(), "", b.app.config) }
+func (b *Bundle) ClientConfig() string { return ClientConfig(b.app.BaseURL(), "", false, b.app.config) }
 
 // Serve answers clients until ctx ends.
 func (b *Bundle) Serve(ctx context.Context) error {

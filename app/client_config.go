@@ -1,6 +1,7 @@
 package app
 
 import (
+	"net/url"
 	"strings"
 	"text/template"
 
@@ -19,8 +20,18 @@ var clientConfigText = template.Must(template.New("").Parse(
 {{- end}}
 #
 # A host block stands in for everything that the host says of itself. Clients show
-# the token for the host to every URL in it, so all of them are this proxy's: it
-# passes on what the host answers about its providers.
+# the token for the host to every URL in it, so all of them are this proxy's.
+#
+{{- if .Mirror}}
+# Providers come from a network mirror, one URL for all hosts. Clients verify no
+# signature then, and lock the checksum for their own platform; the host blocks are
+# for modules, and for "providers lock". Where that is no reason to have a mirror,
+# "--providers registry" is the better choice.
+{{- else}}
+# Providers come by the registry protocol: clients verify signatures themselves, and
+# lock the checksums for all platforms. That is the better choice, unless providers
+# are to come from one https URL whatever their host is: "--providers mirror".
+{{- end}}
 {{- if .Asks}}
 #
 # This proxy wants a token, which "modproxy token create" makes. Clients show it for
@@ -45,24 +56,70 @@ host "{{.Name}}" {
 # or {{.}}=mp_…
 {{- end}}
 {{- end}}
+{{end}}
+{{- with .Mirror}}
+provider_installation {
+  network_mirror {
+    url     = "{{.}}"
+    {{- if $.Any}}{{with $.Ports}}
+    exclude = [{{range $i, $h := .}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]{{end}}
+    {{- else}}
+    include = [{{range $i, $h := $.Mirrored}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]
+    {{- end}}
+  }
+  {{- if not $.Any}}
+  direct {
+    exclude = [{{range $i, $h := $.Mirrored}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]
+  }
+  {{- else if $.Ports}}
+  direct { # clients cannot install from a mirror what a host with a port has
+    include = [{{range $i, $h := $.Ports}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]
+  }
+  {{- end}}
+}
+{{- if $.Asks}}
+# credentials "{{$.MirrorHost}}" {
+#   token = "mp_…"
+# }
+{{- with $.MirrorVariable}}
+# or {{.}}=mp_…
+{{- end}}
+{{- end}}
 {{end}}`))
 
 // ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
-// proxy at the URL base for the modules and providers of the upstreams. The upstream of any name has no block.
-func ClientConfig(base, tool string, c *config.Config) string {
+// proxy at the URL base for the modules and providers of the upstreams: for providers as a network mirror, if mirror is set, and
+// base must be https then. The upstream of any name has no block.
+func ClientConfig(base, tool string, mirror bool, c *config.Config) string {
+	base = strings.TrimRight(base, "/")
+	values := map[string]any{"Tool": tool, "Asks": c.RequiresToken()}
 	var hosts []map[string]any
+	var ports, mirrored []string
 	for _, u := range c.Upstreams {
 		if u.Host == "*" {
+			values["Any"] = true
 			continue
 		}
 		name := hostname.Display(u.Host)
+		if strings.Contains(u.Host, ":") {
+			ports = append(ports, name)
+		} else {
+			mirrored = append(mirrored, name)
+		}
 		hosts = append(hosts, map[string]any{
-			"Name": name, "Base": strings.TrimRight(base, "/") + "/" + u.Host + "/v1/",
+			"Name": name, "Base": base + "/" + u.Host + "/v1/",
 			"Variable": hostname.TokenVariable(u.Host), "Warn": name != u.Host && tool != "tofu",
 		})
 	}
+	values["Hosts"], values["Ports"], values["Mirrored"] = hosts, ports, mirrored
+	if mirror {
+		values["Mirror"] = base + "/-/mirror/"
+		if u, err := url.Parse(base); err == nil {
+			values["MirrorHost"], values["MirrorVariable"] = u.Host, hostname.TokenVariable(u.Host)
+		}
+	}
 	var text strings.Builder
-	if err := clientConfigText.Execute(&text, map[string]any{"Tool": tool, "Hosts": hosts, "Asks": c.RequiresToken()}); err != nil {
+	if err := clientConfigText.Execute(&text, values); err != nil {
 		panic(err) // nothing in it can fail
 	}
 	return text.String()

@@ -16,10 +16,12 @@ func TestClientConfigGolden(t *testing.T) {
 		variables []string
 		args      []string
 	}{
-		"both":      {nil, []string{}},
-		"terraform": {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
-		"token":     {[]string{upstreams, "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
-		"tofu":      {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com", "MODPROXY_ANONYMOUS=true"}, []string{"--tool=tofu"}},
+		"both":       {nil, []string{}},
+		"terraform":  {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
+		"token":      {[]string{upstreams, "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
+		"mirror":     {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com:8443"}, []string{"--providers=mirror"}},
+		"mirror-one": {nil, []string{"--providers=mirror", "--url=https://modules.example.com/registry", "--tool=terraform"}},
+		"tofu":       {[]string{upstreams, "MODPROXY_PUBLIC_URL=https://modules.example.com", "MODPROXY_ANONYMOUS=true"}, []string{"--tool=tofu"}},
 	} {
 		got := command(t, test.variables, append([]string{"client-config"}, test.args...)...)
 		if got.code != exitDone || got.stderr != "" {
@@ -35,16 +37,21 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 	for _, base := range []string{"http://127.0.0.1:8080", "https://modules.example.com/registry"} {
 		for _, tool := range append(slices.Clone(tools), "") {
 			for _, asks := range []bool{true, false} {
-				c := config.Default()
-				c.Auth.Required = asks
-				c.Upstreams = []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
-				all := urls.FindAllString(app.ClientConfig(base, tool, c), -1)
-				if len(all) != 2*(len(c.Upstreams)-1) {
-					t.Errorf("%q: want two URLs for each host, got %q", tool, all)
-				}
-				for _, u := range all {
-					if !strings.HasPrefix(u, base+"/") {
-						t.Errorf("%q: a token is shown to %s", tool, u)
+				for _, mirror := range []bool{true, false} {
+					c := config.Default()
+					c.Auth.Required = asks
+					c.Upstreams = []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
+					all, want := urls.FindAllString(app.ClientConfig(base, tool, mirror, c), -1), 2*(len(c.Upstreams)-1)
+					if mirror {
+						want++
+					}
+					if len(all) != want {
+						t.Errorf("%q: want two URLs for each host, got %q", tool, all)
+					}
+					for _, u := range all {
+						if !strings.HasPrefix(u, base+"/") {
+							t.Errorf("%q: a token is shown to %s", tool, u)
+						}
 					}
 				}
 			}
@@ -68,6 +75,16 @@ func TestClientConfigBase(t *testing.T) {
 		if !strings.Contains(got.stdout, block) {
 			t.Errorf("%q: want %s in\n%s%s", variables, block, got.stdout, got.stderr)
 		}
+	}
+}
+
+// A network mirror that is not https is refused by the clients, with words that do not help.
+func TestClientConfigMirror(t *testing.T) {
+	if got := command(t, nil, "client-config", "--providers", "mirror"); got.code == exitDone || !strings.Contains(got.stderr, "https") {
+		t.Errorf("without TLS: %+v", got)
+	}
+	if got := command(t, nil, "client-config", "--providers", "mirrors"); got.code != exitMisuse || !strings.Contains(got.stderr, "mirror?") {
+		t.Errorf("an unknown protocol: %+v", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,19 +66,28 @@ everything that is wrong with it. Nothing is connected to.`,
 	return cmd
 }
 
-// tools are the clients that --tool can name.
-var tools = []string{"terraform", "tofu"}
+// tools are the clients that --tool can name, and protocols how --providers says that they get providers.
+var (
+	tools     = []string{"terraform", "tofu"}
+	protocols = []string{"registry", "mirror"}
+)
 
 func newClientConfigCommand(env *environment) *cobra.Command {
-	var base, tool string
+	var base, tool, providers string
 	cmd := &cobra.Command{
 		Use:   "client-config",
 		Short: "Print the CLI configuration for Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
-modules and providers of every upstream. Source addresses stay unchanged.`,
+modules and providers of every upstream. Source addresses stay unchanged.
+With --providers mirror, a network mirror stands for the upstreams where providers
+are installed; it must be https.`,
 		RunE: func(*cobra.Command, []string) error {
 			if tool != "" && !slices.Contains(tools, tool) {
 				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
+			}
+			if !slices.Contains(protocols, providers) {
+				why := fmt.Errorf("--providers %.80q is unknown", providers)
+				return misuse{hint.With(why, hint.DidYouMean(providers, protocols, "want registry or mirror"))}
 			}
 			c, err := env.load()
 			if err != nil {
@@ -88,10 +98,15 @@ modules and providers of every upstream. Source addresses stay unchanged.`,
 					return err
 				}
 			}
-			return env.printf("%s", app.ClientConfig(base, tool, c))
+			mirror := providers == "mirror"
+			if mirror && !strings.HasPrefix(base, "https://") {
+				return fmt.Errorf("clients want https for a network mirror, and %s is not: name another --url, or set public_url", base)
+			}
+			return env.printf("%s", app.ClientConfig(base, tool, mirror, c))
 		},
 	}
 	addFlag(cmd, &base, "url", "`URL` under which clients see this proxy (public_url, else listen)", parseURL)
+	cmd.Flags().StringVar(&providers, "providers", "registry", "how clients get providers: by the `registry or mirror` protocol")
 	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu` (default both)")
 	return cmd
 }
