@@ -80,6 +80,7 @@ func (a *App) handler() http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
+		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},

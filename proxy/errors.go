@@ -179,6 +179,9 @@ func showsReason(r *http.Request, status int) bool {
 		return false
 	}
 	path := r.URL.Path
+	if strings.Contains(path, "/"+providersPath) || strings.HasPrefix(path, mirrorPath) {
+		return status != http.StatusUnauthorized // for which clients have words of their own
+	}
 	return strings.HasSuffix(path, "/versions") || strings.HasSuffix(path, "/terraform.json") ||
 		strings.HasSuffix(path, "/download") && (status == http.StatusTooManyRequests || status >= 500)
 }

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
+
+	"github.com/modproxy/modproxy"
 )
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
@@ -24,8 +27,8 @@ type mirrored struct {
 	Hashes []string `json:"hashes"`
 }
 
-// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol.
-// Nothing is fetched but the release: a client wants one of the packages only.
+// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
+// with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
 func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) error {
 	o, err := h.release(r.Context(), q.ModuleVersion)
 	if err != nil {
@@ -33,11 +36,26 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 	}
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
-		url, err := h.fileURL(r, request{kindProviderPackage, q.OfPlatform(a.Platform)})
+		v := q.OfPlatform(a.Platform)
+		url, err := h.fileURL(r, request{kindProviderPackage, v})
 		if err != nil {
 			return err
 		}
-		archives[a.Platform.String()] = mirrored{url, []string{"zh:" + a.Digest.String()}}
+		archives[a.Platform.String()] = mirrored{url, h.hashes(r.Context(), v, a.Digest)}
 	}
 	return h.writeAnswer(w, r, map[string]any{"archives": archives})
+}
+
+// hashes returns what is known of the package v, which is d: the hashes of its files only if it was fetched.
+func (h *Handler) hashes(ctx context.Context, v modproxy.ModuleVersion, d modproxy.Digest) []string {
+	known := []string{"zh:" + d.String()}
+	if h.cfg.Records == nil {
+		return known
+	}
+	if rec, err := h.cfg.Records.Lookup(ctx, v); err == nil && rec.Sum == modproxy.NewSum(d) {
+		for _, sum := range rec.Hashes.All() {
+			known = append(known, string(sum))
+		}
+	}
+	return known
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -223,15 +225,27 @@ func TestProviderArrives(t *testing.T) {
 	get(p.handler(nil), zipPath)
 }
 
+// recorded has the hashes of one package.
+type recorded struct{ modproxy.Record }
+
+func (r recorded) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+	if v != r.ModuleVersion {
+		return modproxy.Record{}, fs.ErrNotExist
+	}
+	return r.Record, nil
+}
+
 func TestMirror(t *testing.T) {
 	p := newToys(t)
-	h := p.handler(nil)
+	known := recorded{modproxy.Record{ModuleVersion: toy.At("1.0.0").OfPlatform(linux), Sum: modproxy.NewSum(sha256.Sum256([]byte(toyZip)))}}
+	known.Hashes = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+	h := p.handler(func(c *proxy.Config) { c.Records = known })
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(toyZip)))
 	mac := fmt.Sprintf("%x", sha256.Sum256([]byte("mac")))
 	for file, want := range map[string]string{
 		"index.json": `{"versions":{"1.0.0":{},"1.1.0-rc1":{}}}`,
 		"1.0.0.json": `{"archives":{"darwin_arm64":{"url":"` + strings.ReplaceAll(zipPath, "linux_amd64", "darwin_arm64") + `","hashes":["zh:` + mac + `"]},` +
-			`"linux_amd64":{"url":"` + zipPath + `","hashes":["zh:` + digest + `"]}}}`,
+			`"linux_amd64":{"url":"` + zipPath + `","hashes":["zh:` + digest + `","` + string(known.Hashes) + `"]}}}`,
 	} {
 		res := get(h, mirrors+"/"+file)
 		if diff := cmp.Diff(want+"\n", body(t, res)); res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" || diff != "" {
@@ -241,6 +255,26 @@ func TestMirror(t *testing.T) {
 	if len(p.located) > 0 {
 		t.Errorf("packages are fetched that nobody wants: %v", p.located)
 	}
+	known.Sum = modproxy.NewSum([32]byte{1}) // another package had these hashes
+	h = p.handler(func(c *proxy.Config) { c.Records = known })
+	if got := body(t, get(h, mirrors+"/1.0.0.json")); strings.Contains(got, "h1:") {
+		t.Errorf("hashes of another package: %s", got)
+	}
+}
+
+// Clients give up after ten seconds, and ask once more if they are told to.
+func TestProviderPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newToys(t)
+		p.wait = true
+		for _, path := range []string{providers + "/1.0.0/download/linux/amd64", providers + "/1.0.0/SHA256SUMS", mirrors + "/1.0.0.json"} {
+			began := time.Now()
+			res := get(p.handler(nil), path)
+			if took := time.Since(began); res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || took > 9*time.Second || took < 5*time.Second {
+				t.Errorf("%s: %s after %v, %v", path, res.Status, took, res.Header)
+			}
+		}
+	})
 }
 
 // A line of the checksums that is blank ends clients of the registry protocol, and no other.

@@ -8,6 +8,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -27,6 +28,8 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
+	// Records has the hashes of providers' packages that were fetched. Nil: they are not told.
+	Records Records
 	// Upstreams says which registry a request is for.
 	Upstreams Upstreams
 	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the
@@ -52,6 +55,11 @@ type Config struct {
 	Metrics *Metrics
 	// Mounts are answered beside the protocol. Their paths begin with /-/.
 	Mounts []Mount
+}
+
+// Records says what was recorded of versions. Its error is [fs.ErrNotExist] for a version without a record.
+type Records interface {
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
 // Process is what a [Handler] asks the process that serves it. Its methods are called concurrently.

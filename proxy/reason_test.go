@@ -71,6 +71,9 @@ func TestReasonPhraseByStatus(t *testing.T) {
 		{&modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.NoSpace{Err: errors.New("the disk is full")}}, base + "/1.1.0/download", "507 Insufficient Storage (no space: the disk is full)", false},
 		{modproxy.ErrDenied, base + "/1.1.0/download", "403 Forbidden", true},
 		{modproxy.ErrNotFound, base + "/versions", "404 Not Found", true},
+		{modproxy.ErrDenied, providers + "/versions", "409 Conflict (denied)", false},
+		{modproxy.ErrDenied, mirrors + "/index.json", "409 Conflict (denied)", false},
+		{modproxy.ErrNotFound, mirrors + "/index.json", "404 Not Found", true},
 		{errors.New(strings.Repeat("a", 5000)), base + "/versions", "500 Internal Server Error (" + strings.Repeat("a", 600) + "...)", false},
 	} {
 		server := failingServer(t, c.err, false)
