@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
@@ -21,14 +22,24 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// fetchAll fetches the package of v and reads it.
+// fetchAll fetches the package of v and reads it, while it comes where ctx says that it may.
 func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.ModuleVersion) (*modproxy.Package, []byte, error) {
 	p, err := c.Package(ctx, v)
 	if err != nil {
 		return nil, nil, err
 	}
+	var group errgroup.Group
+	if _, _, isZip := v.Platform(); modproxy.MayArrive(ctx) != (p.Arrival != nil) && isZip {
+		return nil, nil, errors.New("it comes, or it does not")
+	}
+	if p.Arrival != nil {
+		group.Go(func() (err error) {
+			p.Facts, err = p.Arrival.Arrived(ctx)
+			return err
+		})
+	}
 	data, err := io.ReadAll(p)
-	return p, data, errors.Join(err, p.Close())
+	return p, data, errors.Join(group.Wait(), err, p.Close())
 }
 
 // What is wrong with a release or its zips, and what is said of it. An empty text stands for none.
@@ -86,10 +97,15 @@ func TestProviderFaults(t *testing.T) {
 			t.Parallel()
 			v := toyOf(u).At(fmt.Sprintf("1.%d.0", i))
 			// Each for itself: a release tells of a zip.
-			for of, said := range map[modproxy.ModuleVersion]string{v: test.release, v.OfPlatform(linux): test.zip} {
-				p, data, err := fetchAll(t.Context(), newClient(t, u, nil), of)
+			zip := v.OfPlatform(linux)
+			for i, of := range []modproxy.ModuleVersion{v, zip, zip} {
+				ctx, said := t.Context(), []string{test.release, test.zip, test.zip}[i]
+				if once := strings.Contains(test.knobs, "times="); i == 1 && once || i == 2 && !once {
+					ctx = modproxy.WithArrival(ctx)
+				}
+				p, data, err := fetchAll(ctx, newClient(t, u, nil), of)
 				if said == "" {
-					if err != nil || int64(len(data)) != p.Size || sha256.Sum256(data) != p.Digest {
+					if err != nil || i > 0 && p.Facts.Hashes == "" || int64(len(data)) != p.Size || sha256.Sum256(data) != p.Digest {
 						t.Errorf("%v: %d bytes, %v", of, len(data), err)
 					}
 					continue

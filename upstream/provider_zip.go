@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -27,13 +28,19 @@ type incoming struct {
 	file   *spool.File
 	p      *modproxy.Package
 
+	first *http.Response // to be received
+	once  sync.Once      // for what follows, which bring returns
+	facts modproxy.Facts
+	err   error
+
 	// Of what was received:
 	hash  hash.Hash
 	size  int64
 	meter *modproxy.Meter
 }
 
-// zip fetches the package of v for one platform, which d is about, into a file that closing removes.
+// zip fetches the package of v for one platform, which d is about, into a file that closing removes. It still comes where
+// that may be, and its size is known: who asks calls Arrived, which brings it.
 func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (p *modproxy.Package, err error) {
 	file, err := spool.New(c.cfg.Providers.Scratch)
 	if err != nil {
@@ -43,36 +50,70 @@ func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.D
 		client: c, of: v, said: d, file: file, hash: sha256.New(), meter: modproxy.MeterOf(ctx),
 		p: &modproxy.Package{Digest: d.Archive.Digest, Time: time.Now(), Source: modproxy.Source{URL: egress.Redact(d.ZipURL)}},
 	}
+	in.p.Sum = modproxy.NewSum(in.p.Digest)
 	err = fetch.Retry(ctx, fileTries, func() (again bool, err error) {
-		res, again, err := in.ask(ctx)
-		if err != nil {
-			return again, err
-		}
-		return in.receive(res)
+		in.first, again, err = in.ask(ctx)
+		return again, err
 	})
-	if err == nil {
-		err = in.check()
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
-	file.End(err)
-	if err == nil {
-		var r *spool.Reader
-		if r, err = file.Open(ctx); err == nil {
-			in.p.ReadSeekCloser = body{r, file}
-			return in.p, nil
-		}
+	r, _ := file.Open(ctx) // which was not closed
+	in.p.ReadSeekCloser = body{r, in}
+	if in.p.Size = in.first.ContentLength; in.p.Size > 0 && modproxy.MayArrive(ctx) {
+		in.p.Arrival = in
+		return in.p, nil
 	}
-	file.Close()
-	return nil, err
+	if in.p.Facts, err = in.bring(ctx); err != nil {
+		in.p.Close()
+		return nil, err
+	}
+	in.p.Size = in.size
+	return in.p, nil
 }
 
 // body is a spool with one reader.
 type body struct {
 	*spool.Reader
-	file *spool.File
+	in *incoming
 }
 
 // Close removes the file.
-func (b body) Close() error { return errors.Join(b.Reader.Close(), b.file.Close()) }
+func (b body) Close() error {
+	b.in.once.Do(func() { b.in.first.Body.Close() }) // nobody wants it any more
+	return errors.Join(b.Reader.Close(), b.in.file.Close())
+}
+
+// Open implements [modproxy.Arrival].
+func (in *incoming) Open(ctx context.Context) (io.ReadSeekCloser, error) { return in.file.Open(ctx) }
+
+// Arrived implements [modproxy.Arrival].
+func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
+	facts, err := in.bring(ctx)
+	return facts, failed("package", in.of.OfPlatform(in.said.Archive.Platform), err)
+}
+
+// bring receives and checks what was asked for, the first time that it is called.
+func (in *incoming) bring(ctx context.Context) (modproxy.Facts, error) {
+	in.once.Do(func() {
+		in.err = fmt.Errorf("%w: it did not arrive", modproxy.ErrUnavailable) // if this panics
+		defer func() { in.file.End(in.err) }()
+		in.err = fetch.Retry(ctx, fileTries, func() (again bool, err error) {
+			res := in.first
+			if in.first = nil; res == nil {
+				if res, again, err = in.ask(ctx); err != nil {
+					return again, err
+				}
+			}
+			return in.receive(res)
+		})
+		if in.err == nil {
+			in.err = in.check()
+		}
+	})
+	return in.facts, in.err
+}
 
 // ask asks for the archive, or for what was not received of it yet.
 func (in *incoming) ask(ctx context.Context) (res *http.Response, again bool, err error) {
@@ -127,7 +168,7 @@ func (in *incoming) receive(res *http.Response) (again bool, err error) {
 	}
 }
 
-// check checks what was received, and completes the package.
+// check checks what was received, and finds its facts.
 func (in *incoming) check() error {
 	if got := modproxy.Digest(in.hash.Sum(nil)); got != in.said.Archive.Digest {
 		return fmt.Errorf("%w: %s: its SHA-256 is %s, but the registry says %s", modproxy.ErrInvalid, in.p.Source.URL, got, in.said.Archive.Digest)
@@ -137,8 +178,10 @@ func (in *incoming) check() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.p.Source.URL, err)
 	}
-	in.p.Size, in.p.Sum = in.size, modproxy.NewSum(in.p.Digest)
-	in.p.Facts.Hashes = modproxy.NewHashes(facts.Dir, facts.Sum)
+	if in.p.Arrival != nil && in.size != in.p.Size {
+		return fmt.Errorf("%w: %s has %d bytes, and said that it has %d", modproxy.ErrUnavailable, in.p.Source.URL, in.size, in.p.Size)
+	}
+	in.facts.Hashes = modproxy.NewHashes(facts.Dir, facts.Sum)
 	return nil
 }
 
