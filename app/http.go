@@ -101,7 +101,7 @@ func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections
 	}
-	others := min(limit, uint64(32+6*c.Fetch.AtOnce)) // open at all times, and for each fetch
+	others := min(limit, uint64(32+6*(c.Fetch.AtOnce+c.Providers.AtOnce))) // open at all times, and for each fetch
 	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
 }
 

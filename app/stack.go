@@ -95,7 +95,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.Cache = &cache.Registry{
 		Next: reg, Store: a.Store, Ledger: a.Ledger, Gate: a.gate,
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
-		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, ZipTimeout: c.Providers.Timeout, Observe: a.observe,
+		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
+		Observe: a.observe,
 	}
 	a.recheck.Turns = a.Cache
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))

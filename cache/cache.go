@@ -60,8 +60,9 @@ type Registry struct {
 	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
 	FetchTimeout time.Duration // ends one fetch of a package
 	Fetches      int           // packages fetched at the same time; further ones wait their turn
-	// ZipTimeout is FetchTimeout for the package of a provider for one platform; zero stands for that. As many of these as Fetches
+	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform; zero stands for these. They
 	// are fetched beside the others: they are large, and would have them wait.
+	Zips       int
 	ZipTimeout time.Duration
 	// MaxVersions is how many bytes the kept versions documents may have, and for a while an eighth more. Those of
 	// modules without a kept package go first, then those that were asked for longest ago. Zero: any number.
@@ -120,7 +121,7 @@ func (r *Registry) start() {
 		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
 	r.zips = fetches[key, *Kept]{
-		source: packages{r}, work: r.fetching, turns: newTurns(r.Fetches), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
+		source: packages{r}, work: r.fetching, turns: newTurns(cmp.Or(r.Zips, r.Fetches)), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
 		pause: r.Missing, observe: r.observe,
 	}
 }

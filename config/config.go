@@ -268,6 +268,8 @@ type Fetch struct {
 type Providers struct {
 	// Timeout is how long the fetch of the package for one platform may take.
 	Timeout time.Duration `yaml:"timeout" default:"30m" check:"positive"`
+	// AtOnce is how many packages are fetched at the same time, beside those of modules and shared as those are.
+	AtOnce int `yaml:"at_once" default:"4" check:"positive"`
 	// MaxReceived is how many bytes the package for one platform may have.
 	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`
 	// MaxUnpacked is the total size of the files of one package.
