@@ -63,7 +63,7 @@
 //	protocols=JSON          the protocols (["5.0"])
 //	size=N                  every zip has N MiB more that cannot be compressed, and are made when it is sent
 //	listed=false            not in the versions document, but to be had
-//	KIND.KNOB=VALUE         answer requests for the version so: a knob of [Knobs] except hold, for the kind
+//	KIND.KNOB=VALUE         answer requests for the version so: a knob of [Knobs] except hold and stall, for the kind
 //	                        provider-download, sums, signature or zip; comes before the knobs of the [Upstream]
 //
 // Lines may be combined, and one that begins with # is a comment. What changes later,

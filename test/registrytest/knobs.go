@@ -37,6 +37,7 @@ type Knobs struct {
 	Bandwidth  int           // bytes of body a second; 0 for no limit
 	Truncate   int           // break the connection after so many bytes of body; 0 for never
 	Hold       bool          // do not answer before the knobs of this kind change
+	Stall      int           // send so many bytes of body, and no more before they change; 0 for no stall
 	Redirects  int           // redirect so many times before answering
 	Redirect   string        // redirect to the same path at this URL, such as another upstream's
 	Type       string        // the Content-Type instead of the true one
@@ -65,6 +66,8 @@ func (k *Knobs) Set(name, value string) error {
 		err = number(&k.Truncate)
 	case "hold":
 		k.Hold, err = strconv.ParseBool(value)
+	case "stall":
+		err = number(&k.Stall)
 	case "redirects":
 		err = number(&k.Redirects)
 	case "redirect":
@@ -147,8 +150,8 @@ func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 		if s.Whole {
 			r.Header.Del("Range")
 		}
-		if s.Type != "" || s.Bandwidth > 0 || s.Truncate > 0 {
-			w = &slowWriter{ResponseWriter: w, Knobs: s.Knobs, request: r}
+		if s.Type != "" || s.Bandwidth > 0 || s.Truncate > 0 || s.Stall > 0 {
+			w = &slowWriter{ResponseWriter: w, setting: s, request: r}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -156,17 +159,23 @@ func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 
 // wait lets latency and hold pass; it reports whether the client is still there.
 func (s setting) wait(r *http.Request) bool {
-	if s.Hold {
-		select {
-		case <-s.changed:
-		case <-r.Context().Done():
-			return false
-		}
+	if s.Hold && !s.held(r) {
+		return false
 	}
 	if s.Latency > 0 {
 		return pause(r, s.Latency)
 	}
 	return true
+}
+
+// held waits until the knobs change; it reports whether the client is still there.
+func (s setting) held(r *http.Request) bool {
+	select {
+	case <-s.changed:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
 }
 
 func pause(r *http.Request, d time.Duration) bool {
@@ -213,7 +222,7 @@ func (s setting) refuse(w http.ResponseWriter, r *http.Request) bool {
 // that the knobs allow.
 type slowWriter struct {
 	http.ResponseWriter
-	Knobs
+	setting
 	request *http.Request
 	written int
 }
@@ -235,6 +244,9 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 		if w.Bandwidth > 0 {
 			n = min(n, max(1, w.Bandwidth/20))
 		}
+		if w.written < w.Stall {
+			n = min(n, w.Stall-w.written)
+		}
 		if w.Truncate > 0 {
 			n = min(n, w.Truncate-w.written)
 		}
@@ -245,6 +257,9 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 		}
 		w.flush()
 		if w.Truncate > 0 && w.written >= w.Truncate {
+			panic(http.ErrAbortHandler)
+		}
+		if w.Stall > 0 && w.written == w.Stall && !w.held(w.request) {
 			panic(http.ErrAbortHandler)
 		}
 		if w.Bandwidth > 0 && !pause(w.request, time.Second/20) {

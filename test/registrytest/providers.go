@@ -141,7 +141,7 @@ func (r *release) set(name, value string) (err error) {
 	default:
 		kind, knob, _ := strings.Cut(name, ".")
 		k := Kind(kind)
-		if !slices.Contains([]Kind{ProviderDownload, Sums, Signature, Zip}, k) || knob == "hold" {
+		if !slices.Contains([]Kind{ProviderDownload, Sums, Signature, Zip}, k) || knob == "hold" || knob == "stall" {
 			return fmt.Errorf("no knob %q", name)
 		}
 		if r.settings[k] == nil {
