@@ -1,13 +1,16 @@
 package main_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -112,4 +115,27 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 		data := os.Expand(ts.ReadFile(name), ts.Getenv)
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(data), 0o666))
 	}
+}
+
+// requires makes a new directory with a configuration that requires providers.
+func requires(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 || neg {
+		ts.Fatalf("usage: requires DIR ADDRESS[@CONSTRAINT]…")
+	}
+	type requirement struct {
+		Source  string `json:"source"`
+		Version string `json:"version,omitempty"`
+	}
+	list := map[string]requirement{}
+	for _, arg := range args[1:] {
+		var r requirement
+		r.Source, r.Version, _ = strings.Cut(arg, "@")
+		list[strings.ToLower(path.Base(r.Source))] = r
+	}
+	text, err := json.Marshal(map[string]any{"terraform": map[string]any{"required_providers": list}})
+	ts.Check(err)
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.RemoveAll(dir))
+	ts.Check(os.MkdirAll(dir, 0o777))
+	ts.Check(os.WriteFile(filepath.Join(dir, "main.tf.json"), text, 0o666))
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -29,6 +30,7 @@ type question struct {
 	body        string
 	header      http.Header
 	times       int
+	take        int64          // bytes of the body, after which it goes away; 0 for all of it
 	output      string         // a file for the body
 	until       string         // the beginning of the status that is waited for
 	variable    string         // is set to
@@ -41,7 +43,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	if slow {
 		args = args[1:]
 	}
-	for ; len(args) > 2; args = args[2:] {
+	for ; len(args) > 1 && strings.HasPrefix(args[0], "-"); args = args[2:] {
 		var err error
 		switch args[0] {
 		case "-H":
@@ -55,6 +57,8 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 			q.body = args[1]
 		case "-n":
 			q.times, err = strconv.Atoi(args[1])
+		case "-take":
+			q.take, err = strconv.ParseInt(args[1], 10, 64)
 		case "-until":
 			q.until = args[1]
 		case "-e":
@@ -69,14 +73,14 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	switch {
 	case len(args) == 2 && args[1] == "&":
-		w.read = make(chan struct{})
-		w.asked = askBeside(args[0], q.header, w.read)
+		q.url, w.read = args[0], make(chan struct{})
+		w.asked = q.askBeside(w.read)
 		if !slow {
 			close(w.read)
 		}
 		return
 	case len(args) != 1 || slow:
-		ts.Fatalf("usage: get [-slow] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL [&], or get -wait")
+		ts.Fatalf("usage: get [-slow] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until STATUS] URL [&], or get -wait")
 	case args[0] == "-wait":
 		select {
 		case <-w.read:
@@ -87,8 +91,11 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	q.url = args[0]
-	text, body, err := q.ask()
-	for end := time.Now().Add(5 * time.Second); q.until != "" && !strings.HasPrefix(text, q.until); text, body, err = q.ask() {
+	now := make(chan struct{})
+	close(now)
+	ask := func() (string, []byte, error) { return q.ask(context.Background(), now) }
+	text, body, err := ask()
+	for end := time.Now().Add(5 * time.Second); q.until != "" && !strings.HasPrefix(text, q.until); text, body, err = ask() {
 		if time.Now().After(end) {
 			ts.Fatalf("%s still answers %s", q.url, text)
 		}
@@ -112,20 +119,33 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // ask asks the same so often at the same time, wants the same body every time, and
-// is one answer, as it is printed, and its body. With a status of 400 and more it
-// is an error, too.
-func (q *question) ask() (text string, body []byte, err error) {
+// is one answer, as it is printed, and its body. With a status of 400 and more, or a
+// body that is cut off, it is an error, too. It takes nothing of bodies before read
+// is closed.
+func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, body []byte, err error) {
 	answers, bodies := make([]*http.Response, q.times), make([][]byte, q.times)
+	var cut atomic.Int32
 	var group errgroup.Group
 	for i := range q.times {
 		group.Go(func() error {
-			r, err := http.NewRequest(q.method, q.url, strings.NewReader(q.body))
+			r, err := http.NewRequestWithContext(ctx, q.method, q.url, strings.NewReader(q.body))
 			if err != nil {
 				return err
 			}
 			r.Header, r.Host = q.header, q.header.Get("Host")
-			answers[i], bodies[i], err = send(r)
-			return err
+			if answers[i], err = send(r); err != nil {
+				return err
+			}
+			defer answers[i].Body.Close()
+			<-read
+			from := io.Reader(answers[i].Body)
+			if q.take > 0 {
+				from = io.LimitReader(from, q.take)
+			}
+			if bodies[i], err = io.ReadAll(from); err != nil {
+				cut.Add(1)
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -139,6 +159,10 @@ func (q *question) ask() (text string, body []byte, err error) {
 	if q.output == "" {
 		fmt.Fprintf(&b, "\n%s\n", bodies[0])
 	}
+	if n := cut.Load(); n > 0 {
+		fmt.Fprintf(&b, "cut off: %d of %d\n", n, q.times)
+		return b.String(), nil, fmt.Errorf("GET %s: the body is cut off", q.url)
+	}
 	for i := range q.times {
 		if answers[i].StatusCode >= 400 {
 			return b.String(), nil, fmt.Errorf("GET %s: %s %s", q.url, answers[i].Status, bytes.TrimSpace(bodies[i]))
@@ -150,22 +174,19 @@ func (q *question) ask() (text string, body []byte, err error) {
 	return b.String(), bodies[0], nil
 }
 
-// askBeside asks in the background. It returns when the request is on its way; what
-// becomes of it, its result gives. It takes nothing of the body before read is closed.
-func askBeside(url string, header http.Header, read <-chan struct{}) <-chan error {
+// askBeside asks in the background. It returns when the requests are on their way; what
+// becomes of them, its result gives.
+func (q *question) askBeside(read <-chan struct{}) <-chan error {
+	var unsent atomic.Int32
+	unsent.Store(int32(q.times))
 	sent, done := make(chan struct{}), make(chan error, 1)
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+		if unsent.Add(-1) == 0 {
+			close(sent)
+		}
+	}}
 	go func() {
-		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
-		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), "GET", url, nil)
-		if err != nil {
-			done <- err
-			return
-		}
-		r.Header, r.Host = header, header.Get("Host")
-		answer, _, err := sendAndRead(r, read)
-		if err == nil && answer.StatusCode >= 400 {
-			err = fmt.Errorf("GET %s: %s", url, answer.Status)
-		}
+		_, _, err := q.ask(httptrace.WithClientTrace(context.Background(), trace), read)
 		done <- err
 	}()
 	select {
@@ -177,22 +198,9 @@ func askBeside(url string, header http.Header, read <-chan struct{}) <-chan erro
 }
 
 // send makes one request, follows no redirect and trusts the test authority.
-func send(r *http.Request) (*http.Response, []byte, error) {
-	now := make(chan struct{})
-	close(now)
-	return sendAndRead(r, now)
-}
-
-func sendAndRead(r *http.Request, read <-chan struct{}) (*http.Response, []byte, error) {
+func send(r *http.Request) (*http.Response, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(registrytest.CA().PEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, DisableKeepAlives: true}
-	answer, err := transport.RoundTrip(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer answer.Body.Close()
-	<-read
-	body, err := io.ReadAll(answer.Body)
-	return answer, body, err
+	return transport.RoundTrip(r)
 }

@@ -13,7 +13,7 @@
 //	requests NAME KIND N                    NAME saw N requests of KIND ("all" for any) since the last reset; "N+" for at least N
 //	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
 //	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive,
-//	                                        provider, all
+//	                                        provider, mirror, zip, zip-head, all
 //	requests -reset                         count from here on
 //	await NAME KIND N                       wait until there were so many requests
 //	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
@@ -21,21 +21,27 @@
 //	end                                     end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
 //	signal TERM | HUP | KILL                send a signal; KILL waits for the end
 //	logged REGEXP                           wait until a line of modproxy's log matches
-//	client [-direct] get | init DIR         run the client in DIR, through modproxy or asking the upstreams itself
+//	client [-direct|-mirror] get | init | lock DIR [FLAG…]
+//	                                        run the client in DIR, through modproxy, asking the upstreams itself, or with
+//	                                        modproxy as its provider mirror; "lock" is providers lock
+//	tells TEXT                              what the last program said, in one line, has TEXT in it
 //	installs [-var NAME=VALUE]… DIR…        the client's "get" installs in each DIR what "modproxy policy report" says of it
 //	generate FIXTURE CONFIGS N SEED         write a fixture, and N directories with configurations, by chance
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
 //	tree DIR                                print the names of the files in DIR, executables with a star
-//	get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-until STATUS] URL
-//	                                        ask as curl -i does, so often at once; fails with a status of 400 and more;
-//	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -until asks
+//	get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until STATUS] URL
+//	                                        ask as curl -i does, so often at once; fails with a status of 400 and more,
+//	                                        and says how many bodies were cut off;
+//	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
+//	                                        with N bytes of the body, -until asks
 //	                                        again and again until the status is that, for at most 5 seconds
-//	get [-slow] [-H 'NAME: VALUE'] URL &    ask so, and go on when the request is sent; -slow takes nothing of the body
+//	get [-slow] [FLAG…] URL &               ask so, and go on when the request is sent; -slow takes nothing of the body
 //	get -wait                               wait for the answer to that, and take the body
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
+//	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
 //	site DIR                                serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
@@ -176,6 +182,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"signal":   runSignal,
 			"logged":   logged,
 			"client":   runClient,
+			"tells":    tells,
 			"installs": runInstalls,
 			"generate": runGenerate,
 			"site":     runSite,
@@ -183,6 +190,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"tree":     tree,
 			"get":      get,
 			"expand":   expand,
+			"requires": requires,
 			"token":    runToken,
 			"issuer":   runIssuer,
 		},

@@ -144,8 +144,14 @@ func (w *world) seenByProxy() map[string]int {
 
 func kindAtProxy(method, p string) string {
 	switch {
+	case strings.Contains(p, "/v1/providers/") && path.Ext(p) == ".zip" && method == "HEAD":
+		return "zip-head"
+	case strings.Contains(p, "/v1/providers/") && path.Ext(p) == ".zip":
+		return "zip"
 	case strings.Contains(p, "/v1/providers/"):
 		return "provider"
+	case strings.HasPrefix(p, "/-/mirror/"):
+		return "mirror"
 	case path.Base(p) == "terraform.json":
 		return "discovery"
 	case path.Base(p) == "versions", path.Base(p) == "download":
@@ -197,9 +203,11 @@ func (w *world) resetLog(proxy string) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := send(r); err != nil {
+	answer, err := send(r)
+	if err != nil {
 		return err
 	}
+	answer.Body.Close()
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		log := w.log()
 		if i := bytes.Index(log, []byte(mark)); i >= 0 {

@@ -149,15 +149,23 @@ func (w *world) log() []byte {
 	return data
 }
 
-// configureClient makes the client ask modproxy, as its own words say.
+// configureClient makes the client ask modproxy, as its own words say: mirrors must be https.
 func (w *world) configureClient(ts *testscript.TestScript, url string) error {
-	cmd := exec.Command(built, "client-config", "--url", url)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), w.proxy.Env
-	out, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("modproxy client-config: %w", err)
+	for form, file := range map[string]string{"registry": "proxied.tfrc", "mirror": "mirror.tfrc"} {
+		if form == "mirror" && !strings.HasPrefix(url, "https:") {
+			continue
+		}
+		cmd := exec.Command(built, "client-config", "--url", url, "--providers", form)
+		cmd.Dir, cmd.Env = ts.MkAbs("."), w.proxy.Env
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("modproxy client-config: %w", err)
+		}
+		if err := os.WriteFile(w.path(file), out, 0o600); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(w.path("proxied.tfrc"), out, 0o600)
+	return nil
 }
 
 func runEnd(ts *testscript.TestScript, neg bool, args []string) {
@@ -214,18 +222,19 @@ func logged(ts *testscript.TestScript, neg bool, args []string) {
 func runClient(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	config := "proxied.tfrc"
-	if len(args) > 0 && args[0] == "-direct" {
-		config, args = "direct.tfrc", args[1:]
+	if len(args) > 0 && (args[0] == "-direct" || args[0] == "-mirror") {
+		config, args = args[0][1:]+".tfrc", args[1:]
 	}
 	verbs := map[string][]string{
 		"get":  {"get", "-no-color"},
 		"init": {"init", "-no-color", "-input=false", "-backend=false"},
+		"lock": {"providers", "lock", "-no-color"},
 	}
-	if len(args) != 2 || verbs[args[0]] == nil {
-		ts.Fatalf("usage: client [-direct] get|init DIR")
+	if len(args) < 2 || verbs[args[0]] == nil {
+		ts.Fatalf("usage: client [-direct|-mirror] get|init|lock DIR [FLAG…]")
 	}
 	ts.Setenv("TF_CLI_CONFIG_FILE", w.path(config))
-	err := ts.Exec(w.program, append([]string{"-chdir=" + args[1]}, verbs[args[0]]...)...)
+	err := ts.Exec(w.program, slices.Concat([]string{"-chdir=" + args[1]}, verbs[args[0]], args[2:])...)
 	ts.Setenv("TF_CLI_CONFIG_FILE", w.path("proxied.tfrc"))
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -235,4 +244,18 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Logf("%s", w.log())
 	}
 	check(ts, neg, err)
+}
+
+// border is what the clients draw beside an error.
+var border = strings.NewReplacer("│", "", "╷", "", "╵", "")
+
+// tells looks for words in what the last program said, however it has wrapped them.
+func tells(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: [!] tells TEXT")
+	}
+	said := strings.Join(strings.Fields(border.Replace(ts.ReadFile("stdout")+ts.ReadFile("stderr"))), " ")
+	if strings.Contains(said, args[0]) == neg {
+		ts.Fatalf("it says: %s", said)
+	}
 }
