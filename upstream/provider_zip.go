@@ -61,7 +61,8 @@ func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.D
 	}
 	r, _ := file.Open(ctx) // which was not closed
 	in.p.ReadSeekCloser = body{r, in}
-	if in.p.Size = in.first.ContentLength; in.p.Size > 0 && modproxy.MayArrive(ctx) {
+	in.p.Size = in.first.ContentLength
+	if modproxy.MayArrive(ctx) && 0 < in.p.Size && in.p.Size <= c.cfg.Providers.maxReceived() {
 		in.p.Arrival = in
 		return in.p, nil
 	}
@@ -79,9 +80,12 @@ type body struct {
 	in *incoming
 }
 
-// Close removes the file.
+// Close removes the file. What has not begun to arrive never does.
 func (b body) Close() error {
-	b.in.once.Do(func() { b.in.first.Body.Close() }) // nobody wants it any more
+	b.in.once.Do(func() {
+		b.in.err = fmt.Errorf("%w: it was given up", modproxy.ErrUnavailable)
+		b.in.first.Body.Close()
+	})
 	return errors.Join(b.Reader.Close(), b.in.file.Close())
 }
 
