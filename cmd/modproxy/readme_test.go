@@ -17,6 +17,7 @@ func TestReadmeTranscripts(t *testing.T) {
 	for title, name := range map[string]string{
 		"Allow only what you trust": "policy-suggest", // from nothing to a list of what is allowed
 		"Air gap":                   "air-gap",
+		"Providers":                 "providers-readme",
 	} {
 		script, err := os.ReadFile("testdata/script/" + name + ".txtar")
 		if err != nil {
