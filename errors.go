@@ -64,7 +64,9 @@ func (e *NotKept) Error() string {
 	if e.Lost {
 		what = "no longer kept (evicted, removed or damaged)"
 	}
-	if e.Version != "" {
+	if of, platform, ok := e.Platform(); ok {
+		wanted += "@" + of.Version + " --platform " + platform.String()
+	} else if e.Version != "" {
 		wanted += "@" + e.Version
 	}
 	return what + ", and modproxy is offline; to get it, run on the connected side: modproxy mirror " + wanted

@@ -9,6 +9,20 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
+func TestNotKeptSaysWhatToDo(t *testing.T) {
+	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
+	const before = "not kept, and modproxy is offline; to get it, run on the connected side: modproxy mirror "
+	for v, want := range map[modproxy.ModuleVersion]string{
+		toy: "registry.example.com/acme/toy@1.0.0",
+		toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
+		toy.Module.At(""): "registry.example.com/acme/toy",
+	} {
+		if got := (&modproxy.NotKept{ModuleVersion: v}).Error(); got != before+want {
+			t.Errorf("%s; want %s", got, before+want)
+		}
+	}
+}
+
 func TestNoSpaceSaysWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -27,7 +27,7 @@ func DamageOf(d store.Damage) Damage {
 	if v, ok := cache.VersionOf(d.Ref); ok {
 		return Damage{NameOf(v), d}
 	}
-	return Damage{Name{Module: d.Ref.Key}, d}
+	return Damage{Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
 }
 
 // OfLedger reports whether the ledger is damaged, which is not repaired.

@@ -3,6 +3,15 @@
 // Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
 // are those that its record names. A kept package whose sum is not the ledger's is not served.
 //
+// A package that is read from its start to its end is hashed on the way, and its last bytes are given when the hash is right.
+// Before a part of it is given, all of it is read. The states of the hash at every 64 KiB are remembered then, of some 10 GB of
+// packages that were used last: while they are, only the pieces are read that have the part, and each must lead from its state to
+// the next, so that what has changed on the disk since is found. To open a large package reads nothing of it.
+//
+// A package of a provider can be read while it comes (see [modproxy.Arrival]), by any number of clients and from one fetch, which
+// they do not end. Its last 64 KiB are given when it has been verified, recorded and kept, and what the client was given has
+// its digest; when it fails, reading ends with the error. A part of it is given when it is kept.
+//
 // A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
 // Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
 //

@@ -22,6 +22,12 @@ import (
 // Whichever flush fails, nothing was kept, nothing is left over, and nothing more is kept
 // before the next Open: nobody knows what is on the disk.
 func TestFlushFails(t *testing.T) {
+	for name, from := range froms(t) {
+		t.Run(name, func(t *testing.T) { testFlushFails(t, from) })
+	}
+}
+
+func testFlushFails(t *testing.T, from func([]byte) io.Reader) {
 	data, digest := storetest.Bytes(100_000, 1)
 	broken := errors.New("input/output error")
 	for number := 1; ; number++ {
@@ -34,7 +40,7 @@ func TestFlushFails(t *testing.T) {
 			}
 			return nil
 		})
-		errPut := d.Blobs().Put(t.Context(), digest, bytes.NewReader(data))
+		errPut := d.Blobs().Put(t.Context(), digest, from(data))
 		if left, err := os.ReadDir(d.Path("tmp")); len(left) > 0 || err != nil {
 			t.Errorf("flush %d: left over: %v, %v", number, left, err)
 		}
@@ -56,12 +62,18 @@ func TestFlushFails(t *testing.T) {
 		}
 		must(t, d.Close())
 		d = mustOpen(t, dir)
-		must(t, d.Blobs().Put(t.Context(), digest, bytes.NewReader(data)), d.Ready())
+		must(t, d.Blobs().Put(t.Context(), digest, from(data)), d.Ready())
 	}
 }
 
 // The order on the disk: a name is flushed after the file, and before a record needs it.
 func TestOrderOfFlushes(t *testing.T) {
+	for name, from := range froms(t) {
+		t.Run(name, func(t *testing.T) { testOrderOfFlushes(t, from) })
+	}
+}
+
+func testOrderOfFlushes(t *testing.T, from func([]byte) io.Reader) {
 	d := mustOpen(t, t.TempDir())
 	data, digest := storetest.Bytes(1000, 1)
 	hex := digest.String()
@@ -78,10 +90,41 @@ func TestOrderOfFlushes(t *testing.T) {
 		order = append(order, name)
 		return err
 	})
-	must(t, d.Blobs().Put(t.Context(), digest, bytes.NewReader(data)))
+	must(t, d.Blobs().Put(t.Context(), digest, from(data)))
 	want := []string{"blobs/v1/sha256", "blobs/v1/sha256", "file", filepath.Dir(blob) + " blob", "tmp blob"}
 	if !slices.Equal(order, want) {
 		t.Errorf("%q, want %q", order, want)
+	}
+}
+
+// froms are what blobs are put from: bytes that are copied, and a file that is kept.
+func froms(t *testing.T) map[string]func([]byte) io.Reader {
+	dir := t.TempDir()
+	return map[string]func([]byte) io.Reader{
+		"bytes": func(data []byte) io.Reader { return bytes.NewReader(data) },
+		"file": func(data []byte) io.Reader {
+			f, err := os.CreateTemp(dir, "")
+			must(t, err, os.WriteFile(f.Name(), data, 0o600))
+			t.Cleanup(func() { f.Close() })
+			return linkable{f}
+		},
+	}
+}
+
+type linkable struct{ *os.File }
+
+func (f linkable) Link(name string) error { return os.Link(f.Name(), name) }
+
+// A file that is kept is not copied.
+func TestFileIsKept(t *testing.T) {
+	data, digest := storetest.Bytes(100_000, 1)
+	d := mustOpen(t, t.TempDir())
+	from := froms(t)["file"](data).(linkable)
+	must(t, d.Blobs().Put(t.Context(), digest, from))
+	was, err := os.Stat(from.Name())
+	is, errBlob := os.Stat(blobName(d, digest))
+	if must(t, err, errBlob); !os.SameFile(was, is) || is.Mode().Perm() != 0o444 {
+		t.Errorf("%v, %v", was, is.Mode())
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -51,6 +53,28 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		for _, bad := range [][]byte{other, data[:99_999], nil, append(bytes.Clone(data), 0)} {
 			wantError(t, "Put of other bytes", a.Blobs.Put(t.Context(), digest, bytes.NewReader(bad)), store.ErrDamaged)
 			b.lacksBlob(t, digest)
+		}
+	})
+	t.Run("files", func(t *testing.T) {
+		a, b := two(t)
+		for size := range 4 { // the file is kept, or copied
+			data, digest := Bytes(100_000+size, byte(size))
+			f := file{bytes.NewReader(data), filepath.Join(t.TempDir(), "file"), size%2 == 0}
+			must(t, os.WriteFile(f.name, data, 0o600))
+			must(t, a.Blobs.Put(t.Context(), digest, f))
+			b.hasBlob(t, digest, data)
+			must(t, os.Remove(f.name))
+			b.hasBlob(t, digest, data)
+			_, err := b.Blobs.Remove(t.Context(), store.Evict, digest)
+			must(t, err)
+			other, _ := Bytes(100_000+size, 99)
+			f.Reader = bytes.NewReader(other)
+			must(t, os.WriteFile(f.name, other, 0o600))
+			wantError(t, "Put of another file", a.Blobs.Put(t.Context(), digest, f), store.ErrDamaged)
+			b.lacksBlob(t, digest)
+			if is, err := os.ReadFile(f.name); err != nil || !bytes.Equal(is, other) {
+				t.Errorf("the file has %d bytes, %v", len(is), err)
+			}
 		}
 	})
 	t.Run("reader fails", func(t *testing.T) {
@@ -102,6 +126,20 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 			t.Errorf("evicted and put again: %v, %v", info, err)
 		}
 	})
+}
+
+// file is a [store.File].
+type file struct {
+	io.Reader
+	name  string
+	links bool
+}
+
+func (f file) Link(name string) error {
+	if !f.links {
+		return errors.ErrUnsupported
+	}
+	return os.Link(f.name, name)
 }
 
 type readerFunc func([]byte) (int, error)
