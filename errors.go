@@ -29,7 +29,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return e.Op + " " + e.Module.At(e.Version).String() + ": " + e.Err.Error()
+	v, platform, isPlatform := e.Module.At(e.Version).Platform()
+	what := v.String()
+	if isPlatform {
+		what += " for " + platform.String()
+	}
+	return e.Op + " " + what + ": " + e.Err.Error()
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -37,3 +37,17 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// An error about the package of a provider for a platform does not say what modproxy keeps it as.
+func TestErrorNamesPlatform(t *testing.T) {
+	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
+	zip := toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
+	for v, want := range map[modproxy.ModuleVersion]string{
+		toy: "package registry.example.com/acme/toy 1.0.0: not found",
+		zip: "package registry.example.com/acme/toy 1.0.0 for linux_amd64: not found",
+	} {
+		if got := (&modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}).Error(); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func TestProviderFaults(t *testing.T) {
 					}
 					continue
 				}
-				if err == nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), said) || !strings.Contains(err.Error(), "acme/toy 1.") {
+				if err == nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), said) || !strings.Contains(err.Error(), "acme/toy "+v.Version+[]string{": ", " for linux_amd64: ", " for linux_amd64: "}[i]) {
 					t.Errorf("%v: %v; want %v with %q", of, err, test.want, said)
 				}
 				if test.want != modproxy.ErrNotFound && errors.Is(err, modproxy.ErrNotFound) {
