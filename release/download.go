@@ -87,6 +87,16 @@ func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Downlo
 	return d, nil
 }
 
+// PackagesOf returns what d.Packages is for a release that consists of archives: nil if OpenTofu would refuse one of them for it.
+func (d *Download) PackagesOf(archives []Archive) map[string]Facts {
+	for _, a := range archives {
+		if checkFacts(d.Packages, a.Platform, a.Digest) != nil {
+			return nil
+		}
+	}
+	return d.Packages
+}
+
 // resolve returns the URL that ref is, from base. Its errors have nothing of it.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(ref)

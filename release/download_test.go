@@ -139,3 +139,23 @@ func FuzzDownload(f *testing.F) {
 		}
 	})
 }
+
+// What would have OpenTofu refuse one archive of a release is not said about any.
+func TestPackagesOf(t *testing.T) {
+	one, other := Archive{Platform: linux, Digest: modproxy.Digest{1}}, Archive{Platform: mac, Digest: modproxy.Digest{2}}
+	facts := func(a Archive) Facts { return Facts{[]string{"zh:" + a.Digest.String()}, 1} }
+	for name, c := range map[string]struct {
+		packages map[string]Facts
+		kept     bool
+	}{
+		"all":     {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(other)}, true},
+		"more":    {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(other), "linux_386": facts(one)}, true},
+		"one":     {map[string]Facts{"linux_amd64": facts(one)}, false},
+		"another": {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(one)}, false},
+	} {
+		d := &Download{Archive: one, Packages: c.packages}
+		if got := d.PackagesOf([]Archive{other, one}); (len(got) == len(c.packages)) != c.kept || !c.kept && got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

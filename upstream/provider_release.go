@@ -23,22 +23,15 @@ import (
 
 // release fetches the checksums of v and their signature, which d names, verifies them, and packs the release.
 func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (*modproxy.Package, error) {
-	r := &release.Release{Protocols: d.Protocols, Keys: d.Keys, Packages: d.Packages}
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		r.Sums, err = c.readFile(gctx, v.Host, d.SumsURL, release.MaxSums)
-		return err
-	})
-	g.Go(func() (err error) {
-		r.Signature, err = c.readFile(gctx, v.Host, d.SignatureURL, release.MaxSignature)
-		return err
-	})
-	if err := g.Wait(); err != nil {
+	r, signer, err := c.verified(ctx, v.Module, d)
+	if err != nil {
 		return nil, err
 	}
-	facts, err := c.verify(v.Module, d, r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
+	var facts modproxy.Facts
+	if !r.Unsigned {
+		if facts.Keys, err = modproxy.NewKeys(signer.Key); err != nil {
+			return nil, err
+		}
 	}
 	sums, err := release.ParseSums(r.Sums)
 	if sums != nil {
@@ -53,6 +46,7 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 		delete(others, a.File)
 	}
 	facts.Zips, facts.Others = modproxy.NewZips(zips), modproxy.NewDigests(slices.Collect(maps.Values(others))...)
+	r.Packages = d.PackagesOf(r.Archives)
 	p, err := r.Pack(c.cfg.Providers.Scratch)
 	if err != nil {
 		return nil, err
@@ -61,21 +55,34 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	return p, nil
 }
 
-// verify verifies the signature of r, which d has told of, and returns the key that made it.
-func (c *Client) verify(m modproxy.Module, d *release.Download, r *release.Release) (facts modproxy.Facts, err error) {
+// verified returns what d tells of a release of m, without its archives, and who signed it, if anybody did.
+func (c *Client) verified(ctx context.Context, m modproxy.Module, d *release.Download) (*release.Release, release.Signer, error) {
+	r := &release.Release{Protocols: d.Protocols, Keys: d.Keys}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		r.Sums, err = c.readFile(ctx, m.Host, d.SumsURL, release.MaxSums)
+		return err
+	})
+	g.Go(func() (err error) {
+		r.Signature, err = c.readFile(ctx, m.Host, d.SignatureURL, release.MaxSignature)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, release.Signer{}, err
+	}
 	unsigned := c.cfg.Providers.Unsigned
 	if len(d.Keys) == 0 && len(d.Dropped) == 0 && unsigned != nil && unsigned.Covers(m) {
 		r.Unsigned = true
-		return facts, nil
+		return r, release.Signer{}, nil
 	}
 	signer, err := release.Verify(r.Sums, r.Signature, d.Keys, time.Now())
+	if err != nil {
+		err = fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
+	}
 	if bad, ok := errors.AsType[*release.SignatureError](err); ok && bad.Reason == release.Future {
-		return facts, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
 	}
-	if err == nil {
-		facts.Keys, err = modproxy.NewKeys(signer.Key)
-	}
-	return facts, err
+	return r, signer, err
 }
 
 // archives returns the packages of v for all platforms, as sums has them. Their names are that of the one
