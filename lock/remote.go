@@ -28,8 +28,9 @@ import (
 // A RemoteLedger is the ledger of a proxy, asked one question at a time. The client of the go command for checksum
 // databases checks it: a sum is in the tree that the proxy has signed, and every tree is a beginning of the next.
 type RemoteLedger struct {
-	client *sumdb.Client
+	client *sumdb.Client // which asks for each version once, and keeps the text of an error
 	ops    *clientOps
+	failed sync.Map // errors, by key
 }
 
 // DeprecationHeader is in the answer to a look-up of what is deprecated, as RFC 2047 encodes text.
@@ -58,7 +59,7 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 	o.name = v.Name()
 	o.base += "/" + url.PathEscape(o.name)
 	o.config.Store("key", key)
-	return &RemoteLedger{sumdb.NewClient(o), o}, nil
+	return &RemoteLedger{client: sumdb.NewClient(o), ops: o}, nil
 }
 
 // Lookup implements [Ledger].
@@ -74,9 +75,10 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 			return r, fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
 		}
 		if failed := l.ops.failed.Load(); failed != nil {
-			return r, *failed
+			err = *failed
 		}
-		return r, err
+		before, _ := l.failed.LoadOrStore(key, err)
+		return r, before.(error)
 	}
 	// The client keeps what it has checked, and gives the line of the sum alone.
 	path, _ := module.EscapePath(key.Path) // every key of a ledger can be

@@ -46,8 +46,10 @@ func TestRemoteLedger(t *testing.T) {
 			t.Errorf("record of %s = %+v, %v", v, r, err)
 		}
 	}
-	if _, err := l.Lookup(t.Context(), vpc.At("4.0.0")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("record of what is not there = %v", err)
+	for range 2 {
+		if _, err := l.Lookup(t.Context(), vpc.At("4.0.0")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("record of what is not there = %v", err)
+		}
 	}
 	must(t, book.Accept(t.Context(), ledger.Record{ModuleVersion: vpc.At("1.0.0"), Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
 	if r, err := remote(book.VerifierKey()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("b") {
