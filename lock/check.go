@@ -194,11 +194,11 @@ type Deprecations interface {
 	Deprecation(ctx context.Context, v modproxy.ModuleVersion) string
 }
 
-// Deprecated returns a line for each entry that is deprecated.
-func Deprecated(ctx context.Context, entries []Entry, known Deprecations) (lines []string) {
-	for _, e := range entries {
-		if text := known.Deprecation(ctx, e.ModuleVersion); text != "" {
-			lines = append(lines, fmt.Sprintf("%s is deprecated: %s", e.ModuleVersion, text))
+// Deprecated returns a line for each version that is deprecated.
+func Deprecated(ctx context.Context, versions []modproxy.ModuleVersion, known Deprecations) (lines []string) {
+	for _, v := range versions {
+		if text := known.Deprecation(ctx, v); text != "" {
+			lines = append(lines, fmt.Sprintf("%s is deprecated: %s", v, text))
 		}
 	}
 	return lines
@@ -211,12 +211,8 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 		v := e.ModuleVersion
 		recorded, err := modproxy.LookupAs(ctx, ledger, v, e.Sum)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			err = different(v, "it is %s here, and the ledger has no record of it", e.Sum)
-		case errors.Is(err, modproxy.ErrDenied):
-			err = fmt.Errorf("%s: %w", v, err)
 		case err != nil:
-			err = fmt.Errorf("%s: ledger: %w", v, err)
+			err = unknown(v, string(e.Sum)+" here", err)
 		case recorded.Sum != e.Sum:
 			err = different(v, "it is %s here, and %s in the ledger", e.Sum, recorded.Sum)
 		case !recorded.Is(e.Sum, e.Subdir):
@@ -227,4 +223,15 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 		}
 	}
 	return errs
+}
+
+// unknown returns the error for a version of which a ledger gives no record, because of err. It is is what it is without.
+func unknown(v modproxy.ModuleVersion, is string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return different(v, "it is %s, and the ledger has no record of it", is)
+	case errors.Is(err, modproxy.ErrDenied):
+		return fmt.Errorf("%s: %w", v, err)
+	}
+	return fmt.Errorf("%s: ledger: %w", v, err)
 }

@@ -1,4 +1,5 @@
-// Package lock compares the modules that a client has installed with a file.
+// Package lock compares the modules that a client has installed with a file, and the file in which the client itself has its
+// providers with a ledger.
 //
 // Invariant: what is compared is all that the client would load for a module of a registry: every file of its package,
 // wherever in it the module is, for every call of it, nested ones included. What cannot be compared, because it does not
@@ -15,6 +16,11 @@
 // names begin with a dot (internal/copy/copy_dir.go). So one directory of a package has all of it, and each of the others
 // must have exactly the same, or exactly the same without dot-files. When the call that was first is gone, and only a copy
 // without dot-files is left, there is nothing to compare it with; it is refused, and installing again helps.
+//
+// # Providers
+//
+// The clients check what they install of providers themselves, against hashes in .terraform.lock.hcl: one that matches is
+// enough for them. So every hash there must be one that the ledger has of that version, or somebody may have added it.
 package lock
 
 import (

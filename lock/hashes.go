@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// CheckProviders compares providers with a ledger: every hash must be one that it has of the version. Every error is about one
+// version: [modproxy.ErrChanged], [modproxy.ErrDenied], or the ledger's.
+func CheckProviders(ctx context.Context, all []Provider, ledger Ledger) (errs []error) {
+	for _, p := range all {
+		k, err := know(ctx, p, nil, ledger)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		wrong, unsure := k.compare(p)
+		if errs = append(append(errs, wrong...), unsure...); len(p.Hashes) == 0 {
+			errs = append(errs, different(p.ModuleVersion, "it is locked without hashes, so clients take any package for it"))
+		}
+	}
+	return errs
+}
+
+// MissingHashes returns the hashes that p lacks: zh of whatever the checksums of the release list, as clients lock them, and h1
+// of the archives for platforms. There are errors, as of [CheckProviders], if the ledger does not have them, or has other
+// hashes than p: it does not say then that they belong together.
+func MissingHashes(ctx context.Context, p Provider, platforms []modproxy.Platform, ledger Ledger) (missing []string, errs []error) {
+	k, err := know(ctx, p, platforms, ledger)
+	if err != nil {
+		return nil, []error{err}
+	}
+	errs, unsure := k.compare(p)
+	if len(unsure) > 0 && len(unsure) == len(p.Hashes) {
+		errs = append(errs, unsure...)
+	}
+	missing = slices.Collect(maps.Keys(k.zh))
+	var absent []modproxy.Platform
+	for _, platform := range platforms {
+		switch h1 := k.h1[platform]; {
+		case len(h1) > 0:
+			missing = append(missing, string(h1[0]))
+		case slices.Contains(k.absent, platform):
+			absent = append(absent, platform)
+		default:
+			errs = append(errs, different(p.ModuleVersion, "it has no archive for %s", platform))
+		}
+	}
+	if len(absent) > 0 {
+		errs = append(errs, different(p.ModuleVersion, "%s", lacks(p, absent)))
+	}
+	missing = slices.DeleteFunc(missing, func(hash string) bool { return slices.Contains(p.Hashes, hash) })
+	slices.Sort(missing)
+	return slices.Compact(missing), errs
+}
+
+// known is what a ledger has of a version of a provider.
+type known struct {
+	zh     map[string]bool // as lock files have them, of everything that is released
+	h1     map[modproxy.Platform][]modproxy.Sum
+	absent []modproxy.Platform // of which it has no h1
+}
+
+// know asks a ledger about p. It does not ask about other platforms than these when it knows every hash of p.
+func know(ctx context.Context, p Provider, platforms []modproxy.Platform, ledger Ledger) (*known, error) {
+	v := p.ModuleVersion
+	rec, err := ledger.Lookup(ctx, v)
+	if err != nil {
+		return nil, unknown(v, "locked", err)
+	}
+	zips, errZips := rec.Zips.All()
+	others, errOthers := rec.Others.All()
+	if err := cmp.Or(errZips, errOthers); err != nil {
+		return nil, fmt.Errorf("%s: ledger: %w", v, err)
+	}
+	k := &known{zh: map[string]bool{}, h1: map[modproxy.Platform][]modproxy.Sum{}}
+	for _, d := range slices.AppendSeq(others, maps.Values(zips)) {
+		k.zh["zh:"+d.String()] = true
+	}
+	rest := slices.SortedFunc(maps.Keys(zips), func(a, b modproxy.Platform) int { return strings.Compare(a.String(), b.String()) })
+	rest = slices.DeleteFunc(rest, func(a modproxy.Platform) bool { return slices.Contains(platforms, a) })
+	for i, platform := range slices.Concat(platforms, rest) {
+		if i >= len(platforms) && !slices.ContainsFunc(p.Hashes, k.wonders) {
+			break
+		}
+		digest, ok := zips[platform]
+		if !ok {
+			continue
+		}
+		zip, err := ledger.Lookup(ctx, v.OfPlatform(platform))
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, unknown(v, "locked", err)
+		case err == nil && zip.Sum == modproxy.NewSum(digest) && zip.Hashes != "":
+			k.h1[platform] = zip.Hashes.All()
+		default:
+			k.absent = append(k.absent, platform)
+		}
+	}
+	return k, nil
+}
+
+// wonders reports whether hash may be that of a platform of which nothing is known yet.
+func (k *known) wonders(hash string) bool { return strings.HasPrefix(hash, "h1:") && !k.has(hash) }
+
+func (k *known) has(hash string) bool {
+	for _, sums := range k.h1 {
+		if slices.Contains(sums, modproxy.Sum(hash)) {
+			return true
+		}
+	}
+	return k.zh[hash]
+}
+
+// compare returns an error for each hash of p that is wrong, and for each that may be of a platform of which nothing is known.
+func (k *known) compare(p Provider) (wrong, unsure []error) {
+	for _, hash := range p.Hashes {
+		switch {
+		case k.has(hash):
+		case len(k.absent) > 0 && k.wonders(hash):
+			unsure = append(unsure, different(p.ModuleVersion, "%s is locked; %s", hash, lacks(p, k.absent)))
+		default:
+			wrong = append(wrong, different(p.ModuleVersion, "%s is locked, and it is none of those in the ledger", hash))
+		}
+	}
+	return wrong, unsure
+}
+
+// lacks says that a ledger has no h1 of p for platforms, and what gives it one.
+func lacks(p Provider, platforms []modproxy.Platform) string {
+	var names []string
+	for _, platform := range platforms {
+		names = append(names, platform.String())
+	}
+	return fmt.Sprintf("the ledger has no h1 for %s, which \"modproxy mirror %s@%s --platform %s\" fetches",
+		strings.Join(names, ", "), p.Module, p.Version, strings.Join(names, " --platform "))
+}
