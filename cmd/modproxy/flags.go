@@ -23,6 +23,7 @@ var verbFlags = map[string][]string{
 	"config check":  {"*"},
 	"client-config": {"listen", "public-url", "anonymous", "tls-cert", "tls-key"},
 	"health":        {"listen", "tls-cert", "tls-key"},
+	"lock":          {"data"},
 	"missing":       {"data", "offline"},
 	"refresh":       {"data", "offline"},
 	"token create":  {"data", "listen", "public-url", "tls-cert", "tls-key"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
@@ -24,8 +25,26 @@ import (
 
 // lockFlags are the flags of "modproxy lock".
 type lockFlags struct {
-	check, noLedger     bool
-	url, key, tokenFile string
+	check, noLedger, noProviders bool
+	url, key, tokenFile          string
+}
+
+// addTo adds the flags that say which ledger is asked.
+func (f *lockFlags) addTo(cmd *cobra.Command) {
+	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger to ask", parseURL)
+	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: ask the proxy)", parseKey)
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
+}
+
+// misused returns an error for flags that do not go together.
+func (f *lockFlags) misused() error {
+	switch {
+	case f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger:
+		return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
+	case f.noProviders && (!f.check || f.noLedger):
+		return misuse{errors.New("--no-providers goes with --check, and not with --no-ledger, which compares none either")}
+	}
+	return nil
 }
 
 func newLockCommand(env *environment) *cobra.Command {
@@ -38,9 +57,10 @@ It lists every registry module that "terraform init" or "tofu init" has installe
 nested ones included, with its version and the hash of its package. Put the file
 into version control.
 
-With --check, compare what is installed with modproxy.lock, and modproxy.lock with a
-ledger, and write nothing. Exit codes: 0 all agree, 1 something differs or is
-missing, 2 the command line is wrong.
+With --check, compare what is installed with modproxy.lock, and modproxy.lock and the
+clients' own .terraform.lock.hcl with a ledger, and write nothing. Exit codes: 0 all
+agree, 1 something differs or is missing, 2 the command line is wrong. A provider that
+clients install past modproxy is in no ledger: --no-providers leaves the file out.
 
 The ledger is that of the proxy at --url, proven by its signed tree, or the one in
 the data directory. --check requires a ledger, unless --no-ledger is given. Without
@@ -55,24 +75,20 @@ copy is compared without them.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := cmp.Or(strings.Join(args, ""), ".")
-			if f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger {
-				return misuse{errors.New("--key and --token-file go with --url, and --no-ledger does not")}
-			}
-			calls, err := env.installed(dir)
-			if err != nil {
+			if err := f.misused(); err != nil {
 				return err
 			}
 			if f.check {
-				return env.checkLock(cmd.Context(), dir, calls, f)
+				return env.checkLock(cmd.Context(), dir, f)
 			}
-			return env.writeLock(cmd.Context(), dir, calls, f)
+			return env.writeLock(cmd.Context(), dir, f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and that with a ledger")
-	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger to ask", parseURL)
-	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: ask the proxy)", parseKey)
-	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
+	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and lock files with a ledger")
+	f.addTo(cmd)
 	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "use no ledger")
+	cmd.Flags().BoolVar(&f.noProviders, "no-providers", false, "leave .terraform.lock.hcl out")
+	cmd.AddCommand(newLockProvidersCommand(env))
 	return cmd
 }
 
@@ -93,12 +109,16 @@ func (env *environment) installed(dir string) ([]lock.Call, error) {
 	return calls, nil
 }
 
-func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {
+func (env *environment) writeLock(ctx context.Context, dir string, f lockFlags) error {
+	calls, err := env.installed(dir)
+	if err != nil {
+		return err
+	}
 	entries, wrong := lock.Make(calls)
 	if len(wrong) > 0 {
 		return problems(wrong)
 	}
-	asked, err := env.checkLedger(ctx, entries, f)
+	asked, err := env.checkLedger(ctx, entries, nil, f)
 	if err != nil {
 		return err
 	}
@@ -110,23 +130,40 @@ func (env *environment) writeLock(ctx context.Context, dir string, calls []lock.
 	if err != nil {
 		return err
 	}
-	return env.printf("%s has %s%s.\n", name, count(len(entries), "module"), asked)
+	return env.printf("%s has %s%s.\n", name, count(len(entries), "module"), agrees(asked))
 }
 
-func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.Call, f lockFlags) error {
+func agrees(ledger string) string {
+	if ledger == "" {
+		return ""
+	}
+	return ", and the ledger of " + ledger + " agrees"
+}
+
+func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) error {
+	var providers []lock.Provider
+	if !f.noLedger && !f.noProviders {
+		var err error
+		if _, providers, err = readProviders(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	name := filepath.Join(dir, lock.Name)
-	text, err := durable.ReadRegular(name, lock.MaxSize)
-	if errors.Is(err, fs.ErrNotExist) {
-		return hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
-	} else if err != nil {
-		return err
+	calls, err := env.installed(dir)
+	_, absent := os.Lstat(name)
+	modules := !errors.Is(err, fs.ErrNotExist) || !errors.Is(absent, fs.ErrNotExist) || len(providers) == 0
+	var entries []lock.Entry
+	var wrong problems
+	if modules {
+		if err == nil {
+			entries, err = readLock(dir, name)
+		}
+		if err != nil {
+			return err
+		}
+		wrong = lock.Check(entries, calls)
 	}
-	entries, err := lock.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	wrong := problems(lock.Check(entries, calls))
-	asked, err := env.checkLedger(ctx, entries, f)
+	asked, err := env.checkLedger(ctx, entries, providers, f)
 	if err != nil {
 		wrong = append(wrong, err)
 	}
@@ -134,22 +171,68 @@ func (env *environment) checkLock(ctx context.Context, dir string, calls []lock.
 		return wrong
 	}
 	if asked == "" && !f.noLedger {
-		return misuse{hint.With(errors.New("there is no ledger to compare the file with"),
-			"--url names a proxy, --data a data directory", "--no-ledger leaves it out")}
+		return noLedger("--no-ledger leaves it out")
 	}
-	return env.printf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), asked)
+	if modules {
+		err = env.printf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), agrees(asked))
+	}
+	if err == nil && len(providers) > 0 {
+		err = env.printf("%s: %s locked%s.\n", filepath.Join(dir, lock.ProvidersName), count(len(providers), "provider"), agrees(asked))
+	}
+	return err
 }
 
-// checkLedger compares entries with the ledger that f names. asked says which one
-// that is, and is empty when there is none. Its error may be problems.
-func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f lockFlags) (asked string, err error) {
+// readLock returns what modproxy.lock, which is called name, has.
+func readLock(dir, name string) ([]lock.Entry, error) {
+	text, err := durable.ReadRegular(name, lock.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
+	} else if err != nil {
+		return nil, err
+	}
+	entries, err := lock.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return entries, nil
+}
+
+func noLedger(remedies ...string) error {
+	remedies = append([]string{"--url names a proxy, --data a data directory"}, remedies...)
+	return misuse{hint.With(errors.New("there is no ledger to compare the file with"), remedies...)}
+}
+
+// checkLedger compares entries and providers with the ledger that f names. asked says which one that is, and is empty when there
+// is none. Its error may be problems.
+func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, providers []lock.Provider, f lockFlags) (asked string, err error) {
 	if f.noLedger {
 		return "", nil
 	}
-	var book interface {
-		lock.Ledger
-		lock.Deprecations
-	}
+	return env.askLedger(ctx, f, func(book lockLedger) []error {
+		versions := make([]modproxy.ModuleVersion, 0, len(entries)+len(providers))
+		for _, e := range entries {
+			versions = append(versions, e.ModuleVersion)
+		}
+		for _, p := range providers {
+			versions = append(versions, p.ModuleVersion)
+		}
+		wrong := append(lock.CheckLedger(ctx, entries, book), lock.CheckProviders(ctx, providers, book)...)
+		for _, line := range lock.Deprecated(ctx, versions, book) {
+			fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(line))
+		}
+		return wrong
+	})
+}
+
+type lockLedger interface {
+	lock.Ledger
+	lock.Deprecations
+}
+
+// askLedger calls ask with the ledger that f names, whose errors are problems. asked says which one that is, and is empty when
+// there is none.
+func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(lockLedger) []error) (asked string, err error) {
+	var book lockLedger
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
@@ -175,14 +258,10 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, f
 		defer local.Close()
 		book, asked = local, c.LedgerDir()
 	}
-	wrong := lock.CheckLedger(ctx, entries, book)
-	for _, line := range lock.Deprecated(ctx, entries, book) {
-		fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(line))
-	}
-	if len(wrong) > 0 {
+	if wrong := ask(book); len(wrong) > 0 {
 		return asked, problems(wrong)
 	}
-	return ", and the ledger of " + asked + " agrees", nil
+	return asked, nil
 }
 
 // token returns the token for the proxy at f.url: the one in --token-file, or the one that clients would show

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/lock"
+)
+
+func newLockProvidersCommand(env *environment) *cobra.Command {
+	var f lockFlags
+	var platforms []modproxy.Platform
+	cmd := &cobra.Command{
+		Use:   "providers [DIR] --platform OS_ARCH…",
+		Short: "Complete the hashes in .terraform.lock.hcl from a ledger",
+		Long: `Add hashes to .terraform.lock.hcl, which "terraform init" or "tofu init" has written
+for the configuration in DIR (default: the working directory), so that the file is
+good for other platforms, too. Each provider gets the checksums (zh) of its packages
+for all platforms, and the hashes (h1) of those for each --platform, as "terraform
+providers lock" would write them; but they come from the ledger, and nothing is
+downloaded. Nothing else in the file changes.
+
+The ledger is that of the proxy at --url, proven by its signed tree, or the one in
+the data directory. It has the h1 of what modproxy has fetched: "modproxy mirror
+--platform" fetches more. A provider of which the file has a hash that the ledger
+contradicts is an error, and the file stays as it is.
+
+With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are, or there is
+an error, 2 the command line is wrong.`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.misused(); err != nil {
+				return err
+			}
+			if len(platforms) == 0 {
+				return misuse{errors.New("--platform says which platforms to lock the providers for: --platform linux_amd64, say, which may be given again")}
+			}
+			dir := cmp.Or(strings.Join(args, ""), ".")
+			text, providers, err := readProviders(dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				return hint.With(err, `"terraform init" or "tofu init" writes it`)
+			} else if err != nil {
+				return err
+			}
+			name, added := filepath.Join(dir, lock.ProvidersName), 0
+			more := map[modproxy.ModuleVersion][]string{}
+			asked, err := env.askLedger(cmd.Context(), f, func(book lockLedger) (wrong []error) {
+				for _, p := range providers {
+					missing, errs := lock.MissingHashes(cmd.Context(), p, platforms, book)
+					if f.check && len(missing) > 0 && len(errs) == 0 {
+						errs = []error{fmt.Errorf("%s: %s lacks %s", p.ModuleVersion, name, strings.Join(missing, " "))}
+					}
+					wrong = append(wrong, errs...)
+					more[p.ModuleVersion], added = missing, added+len(missing)
+				}
+				return wrong
+			})
+			switch {
+			case err != nil:
+				return err
+			case asked == "":
+				return noLedger()
+			case added == 0:
+				return env.printf("%s lacks no hash, says the ledger of %s.\n", name, asked)
+			}
+			if text, err = lock.AddHashes(text, more); err != nil {
+				return err
+			}
+			err = publishFile(name, 0o644, func(w io.Writer) error {
+				_, err := w.Write(text)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return env.printf("%s has %s more, from the ledger of %s.\n", name, count(added, "line"), asked)
+		},
+	}
+	addFlag(cmd, &platforms, "platform", "complete the hashes for this `platform`, such as linux_amd64; may be given again",
+		func(s string) ([]modproxy.Platform, error) {
+			p, err := modproxy.ParsePlatform(s)
+			if slices.Contains(platforms, p) {
+				return platforms, err
+			}
+			return append(platforms, p), err
+		})
+	cmd.Flags().BoolVar(&f.check, "check", false, "write nothing, and fail if a hash is missing")
+	f.addTo(cmd)
+	return cmd
+}
+
+// readProviders returns the text of the .terraform.lock.hcl in dir, and what is in it.
+func readProviders(dir string) (text []byte, all []lock.Provider, err error) {
+	name := filepath.Join(dir, lock.ProvidersName)
+	if text, err = durable.ReadRegular(name, lock.MaxProviders); err != nil {
+		return nil, nil, err
+	}
+	if all, err = lock.ParseProviders(text); err != nil {
+		err = hint.With(fmt.Errorf("%s: %w", name, err), "only what a client has written is read; \"terraform init\" writes the file anew if it is not there")
+	}
+	return text, all, err
+}
