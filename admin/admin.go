@@ -168,10 +168,9 @@ func NameOf(v modproxy.ModuleVersion) Name {
 	return Name{v.Module.String(), v.Version}
 }
 
-// Parse returns what n names. A module without its hostname is one of host; if that is
-// empty, too, the error is [modproxy.ErrInvalid].
+// Parse returns what n names, see [hostname.ParseAddress].
 func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
-	if v.Module, err = hostname.ParseModule(n.Module, host); err == nil && n.Version != "" {
+	if v.Module, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
 		v.Version, err = modproxy.CanonicalVersion(n.Version)
 	}
 	return v, err

@@ -96,7 +96,7 @@ func (s *selection) exact(ctx context.Context, v modproxy.ModuleVersion) error {
 }
 
 func (s *selection) wanted(ctx context.Context, one Wanted) error {
-	m, err := hostname.ParseModule(one.Module, "")
+	m, err := hostname.ParseAddress(one.Module, "")
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ type Decided struct {
 // decide makes a decision, which counts when it returns.
 func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decided, err error) {
 	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
-	if d.Module, err = hostname.ParseModule(in.Module, ""); err != nil {
+	if d.Module, err = hostname.ParseAddress(in.Module, ""); err != nil {
 		return out, err
 	}
 	if in.Versions != "" {

@@ -194,7 +194,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 	}
 	var modules []modproxy.Module
 	for _, address := range in.Modules {
-		m, err := hostname.ParseModule(address, "")
+		m, err := hostname.ParseAddress(address, "")
 		if err != nil {
 			return done, err
 		}

@@ -129,7 +129,7 @@ func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 // UnmarshalText implements [encoding.TextUnmarshaler]; its error is [modproxy.ErrInvalid].
 func (v *Version) UnmarshalText(text []byte) (err error) {
 	address, version, _ := strings.Cut(string(text), " ")
-	if v.Module, err = hostname.ParseModule(address, ""); err == nil {
+	if v.Module, err = hostname.ParseAddress(address, ""); err == nil {
 		v.Version, err = modproxy.CanonicalVersion(version)
 	}
 	if err == nil && v.String() != string(text) {

@@ -106,6 +106,28 @@ func ParseModule(s, host string) (m modproxy.Module, err error) {
 	return m, m.Check()
 }
 
+// ParseAddress reads the address of a module or of a provider as people write it. Without its hostname it is one of host:
+// namespace/name/system, or namespace/type. Where host is empty the hostname has to be there. Three parts are a provider if
+// they begin with a hostname, which has a dot or a port. Its error is [modproxy.ErrInvalid].
+func ParseAddress(s, host string) (m modproxy.Module, err error) {
+	parts := strings.Split(s, "/")
+	if len(parts) == 2 && host != "" {
+		parts = append([]string{Display(host)}, parts...)
+	}
+	if len(parts) != 3 || host != "" && !strings.ContainsAny(parts[0], ".:") {
+		if len(parts) != 3 && len(parts) != 4 {
+			return m, fmt.Errorf("%w: %.200q is no address: want registry.example.com/namespace/name/system for a module, "+
+				"registry.example.com/namespace/type for a provider", modproxy.ErrInvalid, s)
+		}
+		return ParseModule(s, host)
+	}
+	if host, err = Parse(Display(parts[0])); err != nil {
+		return m, err
+	}
+	m = modproxy.NewProvider(host, parts[1], parts[2])
+	return m, m.CheckProvider()
+}
+
 // IsLocal reports whether a name or an address without a port always leads to the machine it is used on (RFC 6761, 6.3).
 func IsLocal(name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {

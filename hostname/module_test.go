@@ -26,3 +26,26 @@ func TestParseModule(t *testing.T) {
 		}
 	}
 }
+
+func TestParseAddress(t *testing.T) {
+	for s, want := range map[string]string{
+		"registry.example.com/acme/vpc/aws": "registry.example.com/acme/vpc/aws",
+		"acme/vpc/aws":                      "registry.example.org/acme/vpc/aws",
+		"localhost/vpc/aws":                 "registry.example.org/localhost/vpc/aws",
+		"Acme/Toy":                          "registry.example.org/acme/toy",
+		"Registry.example.com/Acme/Toy":     "registry.example.com/acme/toy",
+		"localhost:8080/acme/toy":           "localhost:8080/acme/toy",
+	} {
+		if m, err := hostname.ParseAddress(s, "registry.example.org"); err != nil || m.String() != want {
+			t.Errorf("%s: %v, %v; want %s", s, m, err, want)
+		}
+	}
+	if m, err := hostname.ParseAddress("localhost/acme/toy", ""); err != nil || !m.IsProvider() {
+		t.Errorf("%v, %v", m, err)
+	}
+	for _, s := range []string{"", "acme", "acme/toy", "registry.example.com/acme/terraform-toy", "a.example/b/c/d/e", "/acme/toy"} {
+		if m, err := hostname.ParseAddress(s, ""); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%q: %v, %v; want ErrInvalid", s, m, err)
+		}
+	}
+}
