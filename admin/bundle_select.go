@@ -45,7 +45,7 @@ func (s *Server) selected(
 		}
 	}
 	var called []Name
-	if _, err := s.mirrorCheck(ctx, Mirror{Starts: in.Starts, Groups: in.Groups}, func(line MirrorLine) {
+	if _, err := s.mirrorCheck(ctx, Mirror{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line MirrorLine) {
 		switch {
 		case line.Package != nil:
 			called = append(called, line.Package.Name)

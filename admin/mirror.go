@@ -15,7 +15,10 @@ type Mirror struct {
 	Starts []closure.Start `json:"starts,omitempty"` // calls, or what is named, with all that is called in turn
 	Locked []Locked        `json:"locked,omitempty"` // just these
 	Choice                 // of the versions that Starts select
-	Groups []string        `json:"groups,omitempty"` // of the client that they are for
+	// Providers asks for the providers, too: for their packages for Platforms, or those of a Start.
+	Providers bool                `json:"providers,omitempty"`
+	Platforms []modproxy.Platform `json:"platforms,omitempty"`
+	Groups    []string            `json:"groups,omitempty"` // of the client that they are for
 	// Content asks for the packages themselves, too, but for those of which the client has Have.
 	Content bool              `json:"content,omitempty"`
 	Have    []modproxy.Digest `json:"have,omitempty"`
@@ -46,13 +49,14 @@ type MirrorLine struct {
 
 // MirroredPackage is a package that is kept now.
 type MirroredPackage struct {
-	Name
-	Size    int64           `json:"size_bytes"`
-	Sum     modproxy.Sum    `json:"sum"`
-	Digest  modproxy.Digest `json:"digest"`
-	Subdir  string          `json:"subdir,omitempty"`
-	Fetched bool            `json:"fetched"`        // it was not kept before
-	Data    bool            `json:"data,omitempty"` // its bytes follow
+	Name                     // of what it was made of, if it is for one platform
+	Platform string          `json:"platform,omitempty"`
+	Size     int64           `json:"size_bytes"`
+	Sum      modproxy.Sum    `json:"sum"`
+	Digest   modproxy.Digest `json:"digest"`
+	Subdir   string          `json:"subdir,omitempty"`
+	Fetched  bool            `json:"fetched"`        // it was not kept before
+	Data     bool            `json:"data,omitempty"` // its bytes follow
 }
 
 // MirrorNote is something to know of a call.

@@ -48,6 +48,9 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 			n.Lacks += "//" + f.Subdir
 		}
 		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(of.Version, f.Constraint), "@")
+		if _, platform := platformOf(f.Module); platform != "" {
+			n.Lacks += " " + platform
+		}
 	}
 	m.note(f.Kind == closure.Bypass && !m.strays(f), n)
 }
@@ -55,11 +58,19 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 // strays reports whether what f is about is a module of a registry that the proxy does not ask, so that nobody gets it here. A
 // source without a hostname is of another registry for each client: that of one of them is enough.
 func (m *mirrorRun) strays(f closure.Found) bool {
-	if _, _, ok := closure.Registry(f.Source, closure.Hosts[f.Client]); f.Dynamic || !ok {
+	named := func(c closure.Client) (modproxy.Module, bool) {
+		if f.Provider {
+			p, err := closure.Provider(f.Source, closure.Hosts[c])
+			return p, err == nil
+		}
+		module, _, ok := closure.Registry(f.Source, closure.Hosts[c])
+		return module, ok
+	}
+	if _, ok := named(f.Client); f.Dynamic || !ok {
 		return false
 	}
 	return !slices.ContainsFunc(m.Starts, func(s closure.Start) bool {
-		other, _, _ := closure.Registry(f.Source, closure.Hosts[s.Client])
+		other, _ := named(s.Client)
 		_, err := m.server.Routing.Upstream(other)
 		return err == nil
 	})
@@ -109,6 +120,9 @@ func (m *mirrorRun) noted() (lines []MirrorLine) {
 
 func noteOf(s closure.Start, err error) MirrorNote {
 	n := MirrorNote{Clients: []closure.Client{s.Client}, Source: s.Source}
+	if !s.IsCall() && len(s.Providers) > 0 {
+		n.Source, s.Pos = s.Providers[0].Source, s.Providers[0].Pos
+	}
 	if err != nil {
 		n.Text = err.Error()
 	}

@@ -60,6 +60,7 @@ func (m *mirrorRun) work(ctx context.Context) error {
 	}
 	walker := &closure.Walker{
 		Registry: watched{m.registry, m}, Routes: m.server.Routing, Reader: m.server.Configurations, AtOnce: mirrorTasks,
+		Providers: m.Providers, Platforms: m.Platforms,
 	}
 	if m.sent == nil { // a web server has packages as they are
 		walker.Nested = m.server.Nested
@@ -74,6 +75,10 @@ func (m *mirrorRun) work(ctx context.Context) error {
 func (m *mirrorRun) expand(ctx context.Context) (starts []closure.Start) {
 	var mu sync.Mutex
 	for _, s := range m.Starts {
+		if !s.IsCall() && s.Root != "" { // what a configuration requires is not known before the walk
+			starts = append(starts, s)
+			continue
+		}
 		module, err := m.moduleOf(s)
 		switch {
 		case err != nil && s.Name == "": // it is not called, but named
@@ -87,18 +92,36 @@ func (m *mirrorRun) expand(ctx context.Context) (starts []closure.Start) {
 			continue
 		}
 		m.task(ctx, noteOf(s, nil), func() error {
-			chosen, err := m.choose(ctx, module, s.Version)
+			chosen, err := m.choose(ctx, module, constraintOf(s))
 			mu.Lock()
 			defer mu.Unlock()
 			for _, version := range chosen {
-				s.Version = version.String()
-				starts = append(starts, s)
+				starts = append(starts, exactly(s, version))
 			}
 			return err
 		})
 	}
 	m.tasks.Wait()
 	return starts
+}
+
+// constraintOf returns the constraint of a call, or of a provider that is named.
+func constraintOf(s closure.Start) string {
+	if s.IsCall() {
+		return s.Version
+	}
+	return s.Providers[0].Version
+}
+
+// exactly returns s with a version in the place of its constraint.
+func exactly(s closure.Start, v modproxy.Version) closure.Start {
+	if s.IsCall() {
+		s.Version = v.String()
+		return s
+	}
+	s.Providers = []closure.Requirement{s.Providers[0]}
+	s.Providers[0].Version = v.String()
+	return s
 }
 
 // wait tells that a module will be asked for.
@@ -110,10 +133,22 @@ func (m *mirrorRun) wait(module modproxy.Module) {
 
 // moduleOf returns the module that a start is about. The walk says what is wrong with a call.
 func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Module, error) {
+	if !s.IsCall() && len(s.Providers) == 1 {
+		provider, err := closure.Provider(s.Providers[0].Source, closure.Hosts[s.Client])
+		if err != nil {
+			return provider, err
+		}
+		return m.routed(provider)
+	}
 	module, _, ok := closure.Registry(s.Source, closure.Hosts[s.Client])
 	if s.Dynamic != "" || !ok {
 		return module, fmt.Errorf("%w: %.200q is no module of a registry", modproxy.ErrInvalid, s.Source)
 	}
+	return m.routed(module)
+}
+
+// routed returns the address at the upstream that the proxy asks.
+func (m *mirrorRun) routed(module modproxy.Module) (modproxy.Module, error) {
 	at, err := m.server.Routing.Upstream(module)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", module, err)
@@ -221,6 +256,15 @@ func (m *mirrorRun) done(v modproxy.ModuleVersion) {
 	}
 }
 
+// platformOf returns the version that v is the package of for one platform, and the platform; or v.
+func platformOf(v modproxy.ModuleVersion) (of modproxy.ModuleVersion, platform string) {
+	of, p, ok := v.Platform()
+	if !ok {
+		return v, ""
+	}
+	return of, p.String()
+}
+
 func keyOf(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Folded().At(v.Version) }
 
 func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
@@ -303,7 +347,7 @@ func (w watched) Location(ctx context.Context, v modproxy.ModuleVersion) (modpro
 // Package implements [modproxy.Registry].
 func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	p, err := w.Next.Package(ctx, v)
-	if _, made := v.Origin(); err == nil && made == "" && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
+	if _, made := v.Origin(); err == nil && made == "" && !v.IsProvider() && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
 		if err = w.run.server.Nested.Bring(ctx, v); err != nil {
 			p.Close()
 		}
@@ -314,8 +358,9 @@ func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
 	if _, met := w.run.brought[v]; !met {
+		of, platform := platformOf(v)
 		w.run.brought[v] = MirroredPackage{
-			Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir,
+			Name: NameOf(of), Platform: platform, Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir,
 			Fetched: !p.Time.Before(w.run.began),
 		}
 	}

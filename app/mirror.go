@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
@@ -100,6 +102,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 // wanted reads what a mirror is of.
 func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wrong []closure.Problem, err error) {
 	roots := closure.Roots{}
+	in.Providers, in.Platforms = true, Platforms(m.Platforms, a.config.Providers.Platforms)
 	switch {
 	case m.Dir != "":
 		roots.Dirs = []string{m.Dir}
@@ -107,15 +110,28 @@ func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wro
 	case m.Lock != "":
 		in.Locked, err = ReadLock(m.Lock)
 	default:
-		var calls []closure.Call
-		calls, err = listOf(a.config, m)
-		in.Starts = roots.Named(calls...)
+		var named []closure.Start
+		named, err = listOf(a.config, m)
+		in.Starts = roots.Named(named...)
 	}
 	return in, wrong, err
 }
 
+// Platforms returns those for which packages of providers are mirrored: what is set, or the one of this machine.
+func Platforms(set ...[]config.Platform) (all []modproxy.Platform) {
+	for _, some := range set {
+		for _, p := range some {
+			all = append(all, p.Platform)
+		}
+		if len(all) > 0 {
+			return all
+		}
+	}
+	return []modproxy.Platform{{OS: runtime.GOOS, Arch: runtime.GOARCH}}
+}
+
 // listOf reads the list of a mirror.
-func listOf(c *config.Config, m config.Mirror) ([]closure.Call, error) {
+func listOf(c *config.Config, m config.Mirror) ([]closure.Start, error) {
 	text, err := durable.ReadRegular(m.List, MaxList)
 	if err != nil {
 		return nil, err

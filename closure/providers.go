@@ -124,7 +124,7 @@ func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Modu
 	if p.Pos != (Pos{}) {
 		at = append(at, Step{n.module, p.Pos})
 	}
-	f := Found{Client: root.client, Chain: at, Source: Shown(p.Source), Constraint: p.Version}
+	f := Found{Client: root.client, Chain: at, Source: Shown(p.Source), Constraint: p.Version, Provider: true}
 	m, err := Provider(p.Source, Hosts[root.client])
 	if err != nil {
 		f.Kind, f.Err = Trouble, err
@@ -165,7 +165,7 @@ func (r *root) lock(all []Lock) {
 // provide has the release of a provider brought, and its packages.
 func (r *walk) provide(ctx context.Context, t task) {
 	f := Found{
-		Client: t.client, Chain: t.required.at, Source: Shown(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".",
+		Client: t.client, Chain: t.required.at, Source: Shown(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".", Provider: true,
 	}
 	tell := func(at any, kind FoundKind, err error) {
 		f.Kind, f.Err = kind, err
@@ -196,7 +196,11 @@ func (r *walk) provide(ctx context.Context, t task) {
 	if !r.provided(ctx, f, of) { // which says what its packages are
 		return
 	}
-	for _, platform := range t.root.platforms {
+	platforms := t.root.platforms
+	if len(platforms) == 0 {
+		platforms = r.Platforms
+	}
+	for _, platform := range platforms {
 		r.provided(ctx, f, of.OfPlatform(platform))
 	}
 }

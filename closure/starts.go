@@ -23,11 +23,11 @@ func (r Roots) readers() []Client {
 	return []Client{Terraform, OpenTofu}
 }
 
-// Named returns starts for calls that nobody makes, for each of the clients.
-func (r Roots) Named(calls ...Call) (starts []Start) {
-	for _, call := range calls {
-		for _, client := range r.readers() {
-			starts = append(starts, Start{Client: client, Call: call})
+// Named returns starts that nobody calls, for each of the clients.
+func (r Roots) Named(all ...Start) (starts []Start) {
+	for _, s := range all {
+		for _, s.Client = range r.readers() {
+			starts = append(starts, s)
 		}
 	}
 	return starts
@@ -65,7 +65,7 @@ func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong
 				for i := range call.From {
 					call.From[i].File = path.Join(from, call.From[i].File)
 				}
-				starts = append(starts, Start{Client: client, Call: call})
+				starts = append(starts, Start{Client: client, Root: dir, Call: call})
 			}
 		}
 	}

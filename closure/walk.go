@@ -14,8 +14,9 @@ type Walker struct {
 	Routes   Routes
 	Reader   *Reader
 	Nested   Nested // nil: what does not go through a registry is a [Bypass]
-	// Providers has the releases of the providers brought, too, and their packages for the platforms of each Start.
+	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
 	Providers bool
+	Platforms []modproxy.Platform
 	AtOnce    int // how many modules are asked for and read at a time; zero: 8
 }
 
@@ -44,7 +45,7 @@ type Start struct {
 	Call
 	Providers []Requirement       `json:"providers,omitempty"`
 	Locks     []Lock              `json:"locks,omitempty"`
-	Platforms []modproxy.Platform `json:"platforms,omitempty"` // of the packages of its providers; each Start of a Root may add some
+	Platforms []modproxy.Platform `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
 }
 
 // IsCall reports whether s is a call, or what somebody names as if it were one.
@@ -73,6 +74,7 @@ type Found struct {
 	Constraint string                 // the version of the last call, as written
 	Module     modproxy.ModuleVersion // without a version, or zero, if none was chosen
 	Subdir     string                 // the directory of the package that is called; "." for its root
+	Provider   bool                   // it is about one
 	Dynamic    bool                   // of Bypass: what is called is not known
 	Err        error                  // of Bypass and Trouble, for people; not nil
 }

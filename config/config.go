@@ -274,6 +274,8 @@ type Providers struct {
 	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`
 	// MaxUnpacked is the total size of the files of one package.
 	MaxUnpacked ByteSize `yaml:"max_unpacked" default:"2GiB" check:"positive"`
+	// Platforms are those for which "modproxy mirror", and mirror, fetch packages: that of the machine if none is set.
+	Platforms []Platform `yaml:"platforms" example:"[linux_amd64, darwin_arm64]"`
 	// Unsigned are whose providers are taken without a signature, as long as none of that provider was ever signed:
 	// registry.example.com/acme, where either part may be *.
 	Unsigned auth.Scopes `yaml:"unsigned" example:"[registry.example.com/*]"`
@@ -326,6 +328,8 @@ type Mirror struct {
 	List string `yaml:"list"`
 	// Lock is a file that "modproxy lock" wrote. What it lists is fetched, and nothing else.
 	Lock string `yaml:"lock"`
+	// Platforms are those for which the packages of providers are fetched: those of providers.platforms if none is set.
+	Platforms []Platform `yaml:"platforms" example:"[linux_amd64]"`
 	// Every is how long after a mirror has ended it begins again: 24h if it is not set, and at least 1m.
 	Every time.Duration `yaml:"every" example:"24h"`
 }

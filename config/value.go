@@ -20,6 +20,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
@@ -301,3 +302,15 @@ func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
 		d.set(entry, v.Index(i), at)
 	}
 }
+
+// Platform is one in the words of lock files: linux_amd64.
+type Platform struct{ modproxy.Platform }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (p *Platform) UnmarshalText(text []byte) (err error) {
+	p.Platform, err = modproxy.ParsePlatform(string(text))
+	return err
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p Platform) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -118,11 +118,15 @@ func (env *environment) toExport(ctx context.Context, args []string, closure boo
 		return in, wrong, err
 	}
 	for _, arg := range args {
-		call, err := env.wanted(arg)
+		start, err := env.wanted(arg)
 		if err != nil {
 			return in, nil, misuse{err}
 		}
-		in.Wanted = append(in.Wanted, admin.Wanted{Module: call.Source, Versions: call.Version})
+		wanted := admin.Wanted{Module: start.Source, Versions: start.Version}
+		for _, p := range start.Providers {
+			wanted = admin.Wanted{Module: p.Source, Versions: p.Version}
+		}
+		in.Wanted = append(in.Wanted, wanted)
 	}
 	in.Locked, err = readLocks(f.locks)
 	return in, nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -24,6 +25,8 @@ type mirrorFlags struct {
 	lists, locks, groups []string
 	check, strict        bool
 	toDir                string
+	providers            bool
+	platforms            []config.Platform
 	choice               admin.Choice
 }
 
@@ -36,12 +39,17 @@ func newMirrorCommand(env *environment) *cobra.Command {
 these call, and so on, each of the version that a client chooses. What is kept is not
 fetched again, so a mirror that was ended can be repeated, and goes on where it was.
 
-ADDRESS is a module address; without its hostname, one of the first upstream. What its
-submodules call is fetched, too, unless ADDRESS//SUBDIR names one. CONSTRAINT is as in
+The providers that all of them require come, too, unless --providers=false: of each
+one version, which all constraints select, or the one in DIR/.terraform.lock.hcl; with
+its checksums and signature, and its packages for each --platform.
+
+ADDRESS is that of a module, or of a provider (registry.example.com/namespace/type, or
+namespace/type); without its hostname, one of the first upstream. What submodules of a
+module call is fetched, too, unless ADDRESS//SUBDIR names one. CONSTRAINT is as in
 the argument "version" of a module call; a version is one, too. -f reads
 ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard input:
-what "modproxy missing --list" has printed on the other side. Lines that begin with #
-are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and nothing
+what "modproxy missing --list" has printed on the other side. Behind a provider may be
+platforms. Lines that begin with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and nothing
 else. It must be what the file says.
 
 --newest and --all-versions fetch more of the versions that a constraint in DIR, or
@@ -79,6 +87,13 @@ is wrong.`,
 	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
 	addFlag(cmd, &f.toDir, "to-dir", "also write the packages into this `directory`, for a web server", parseFile)
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
+	cmd.Flags().BoolVar(&f.providers, "providers", true, "fetch the providers that DIR and modules require, too")
+	addFlag(cmd, &f.platforms, "platform", "fetch packages of providers for this `platform`, such as linux_amd64 (providers.platforms, or that of the machine)",
+		func(s string) ([]config.Platform, error) {
+			var p config.Platform
+			err := p.UnmarshalText([]byte(s))
+			return append(f.platforms, p), err
+		})
 	return cmd
 }
 
@@ -92,7 +107,10 @@ func parsePositive(s string) (int, error) {
 
 // toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
 func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
-	in = admin.Mirror{Choice: f.choice, Groups: f.groups}
+	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
+	if env.config != nil {
+		in.Platforms = app.Platforms(f.platforms, env.config.Providers.Platforms)
+	}
 	switch {
 	case len(args)+len(f.lists)+len(f.locks) == 0:
 		err = errors.New("want directories, the addresses of modules, -f or --lock")
@@ -114,21 +132,21 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 			dirs = append(dirs, arg)
 			continue
 		}
-		call, err := env.wanted(arg)
+		start, err := env.wanted(arg)
 		if err != nil {
 			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
 		}
-		in.Starts = append(in.Starts, f.Named(call)...)
+		in.Starts = append(in.Starts, f.Named(start)...)
 	}
 	if len(dirs) == 0 && (len(f.Vars) > 0 || len(f.VarFiles) > 0) {
 		return in, nil, misuse{errors.New("--var and --var-file go with DIR")}
 	}
 	for _, name := range f.lists {
-		calls, err := env.readList(name)
+		named, err := env.readList(name)
 		if err != nil {
 			return in, nil, misuse{err}
 		}
-		in.Starts = append(in.Starts, f.Named(calls...)...)
+		in.Starts = append(in.Starts, f.Named(named...)...)
 	}
 	if in.Locked, err = readLocks(f.locks); err != nil {
 		return in, nil, err
@@ -170,7 +188,7 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 }
 
 // readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
-func (env *environment) readList(name string) (all []closure.Call, err error) {
+func (env *environment) readList(name string) (all []closure.Start, err error) {
 	f, err := env.openInput(name)
 	if err != nil {
 		return nil, err
@@ -191,10 +209,10 @@ func (env *environment) readList(name string) (all []closure.Call, err error) {
 }
 
 // wanted reads ADDRESS[//SUBDIR][@CONSTRAINT].
-func (env *environment) wanted(arg string) (call closure.Call, err error) {
+func (env *environment) wanted(arg string) (start closure.Start, err error) {
 	host, err := env.host()
 	if err != nil {
-		return call, err
+		return start, err
 	}
 	return app.ParseWanted(arg, host)
 }

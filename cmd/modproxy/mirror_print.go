@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -90,10 +91,12 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 		return line.Problem.Lacks + "\n"
 	case check || line.Package == nil:
 		return ""
-	case line.Package.Fetched:
-		return fmt.Sprintf("%s %s: fetched, %s\n", line.Package.Module, line.Package.Version, modproxy.SizeText(line.Package.Size))
 	}
-	return fmt.Sprintf("%s %s: kept\n", line.Package.Module, line.Package.Version)
+	name := strings.TrimSpace(line.Package.Module + " " + line.Package.Version + " " + line.Package.Platform)
+	if line.Package.Fetched {
+		return fmt.Sprintf("%s: fetched, %s\n", name, modproxy.SizeText(line.Package.Size))
+	}
+	return name + ": kept\n"
 }
 
 // mirrorText is how far a mirror has come, in one line.
