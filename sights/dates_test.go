@@ -52,6 +52,26 @@ func TestDates(t *testing.T) {
 	})
 }
 
+// What the signer of a provider says counts for what was there when that was met. Later ones were seen to appear.
+func TestDatesOfProvider(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		toy := modproxy.NewProvider("registry.example.com", "acme", "toy")
+		f.dates.give = map[string]time.Time{"1.0.0": ago(100 * time.Hour), "2.0.0": ago(100 * time.Hour)}
+		for _, versions := range []string{"1.0.0", "1.0.0 2.0.0"} {
+			f.next.list(versions)
+			if _, err := f.Versions(t.Context(), toy); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+		}
+		equal(t, "since", since(sight(t, f.Registry, toy), "1.0.0", "2.0.0"), "102.0 1.0")
+		equal(t, "asked", f.dates.asks(), "1.0.0")
+		time.Sleep(48 * time.Hour)
+		equal(t, "since", since(sight(t, f.Registry, toy), "1.0.0", "2.0.0"), "150.0 49.0")
+		equal(t, "asked when all is known", f.dates.asks(), "")
+	})
+}
+
 // When all have dates, nobody is asked.
 func TestAllDated(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {

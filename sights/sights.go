@@ -227,7 +227,7 @@ func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits 
 	again := since >= datesAfter || since < 0 // when the clock was ahead
 	for _, v := range s.Versions {
 		switch {
-		case !v.Published.IsZero():
+		case !takesDate(m, v):
 		case s.Dated.IsZero() || v.Seen.After(s.Dated):
 			return true, true
 		default:
@@ -244,14 +244,14 @@ func (r *Registry) date(ctx context.Context, m modproxy.Module) error {
 		return err
 	}
 	now := time.Now().UTC()
-	dates, err := r.Dates.Published(ctx, m, undated(s))
+	dates, err := r.Dates.Published(ctx, m, undated(m, s))
 	return errors.Join(err, r.change(context.WithoutCancel(ctx), m, func(s *modproxy.Sight) {
 		if err == nil {
 			s.Dated = now
 		}
 		for name, v := range s.Versions {
 			at, ok := dates[name]
-			if !ok || at.Before(firstDate) || !v.Published.IsZero() {
+			if !ok || at.Before(firstDate) || !takesDate(m, v) {
 				continue
 			}
 			if v.Published = at.UTC(); at.After(now) {
@@ -262,11 +262,17 @@ func (r *Registry) date(ctx context.Context, m modproxy.Module) error {
 	}))
 }
 
-// undated returns the versions without a date, the newest first.
-func undated(s modproxy.Sight) (names []string) {
+// takesDate reports whether the date that a registry gives for a version of m counts. Of a provider it is what the signer says,
+// who may lie: it counts for what was listed when the provider was met, and not for what was seen to appear.
+func takesDate(m modproxy.Module, v modproxy.VersionSight) bool {
+	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
+}
+
+// undated returns the versions whose dates are wanted, the newest first.
+func undated(m modproxy.Module, s modproxy.Sight) (names []string) {
 	var list []modproxy.Version
 	for name, v := range s.Versions {
-		if version, err := modproxy.ParseVersion(name); err == nil && v.Published.IsZero() {
+		if version, err := modproxy.ParseVersion(name); err == nil && takesDate(m, v) {
 			list = append(list, version)
 		}
 	}

@@ -23,15 +23,24 @@ const (
 const maxDocs = 16
 
 // Published asks m's registry when versions were published. One that has no /v2/ beside its /v1/ is asked for the
-// document of each of the first [maxDocs] versions. What a registry does not say is not in the answer, which may be
-// there beside an error. Errors: [modproxy.ErrUnavailable].
+// document of each of the first [maxDocs] versions. Of a provider it is when the first [maxSigned] of them were signed, as
+// their signers say. What a registry does not say is not in the answer, which may be there beside an error. Errors:
+// [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
-	g := c.gate(serviceOf{m.Host, modulesV1})
+	s := serviceOf{m.Host, modulesV1}
+	if m.IsProvider() {
+		s.service = providersV1
+	}
+	g := c.gate(s)
 	select {
 	case g.dates <- struct{}{}:
 		defer func() { <-g.dates }()
 	case <-ctx.Done():
 		return nil, failed("dates", m.At(""), fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx)))
+	}
+	if m.IsProvider() {
+		dates, err := c.signed(ctx, m, versions)
+		return dates, failed("dates", m.At(""), err)
 	}
 	path := strings.TrimSuffix(modulePath(m, ""), "/") + "?include=module-versions"
 	dates, err := question(ctx, c, serviceOf{m.Host, modulesV2}, path, maxDocument, readDates)

@@ -168,3 +168,38 @@ func (c *Client) readFile(ctx context.Context, host string, u *url.URL, most int
 	})
 	return content, err
 }
+
+const (
+	maxSigned  = 5 // releases whose signatures are read for their dates
+	signedOnce = 2 // of them at a time
+)
+
+// signed returns when the first versions of m were signed, where that can be known.
+func (c *Client) signed(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
+	versions = versions[:min(len(versions), maxSigned)]
+	times := make([]time.Time, len(versions))
+	var g errgroup.Group
+	g.SetLimit(signedOnce)
+	for i, version := range versions {
+		g.Go(func() error {
+			d, err := c.askAnyDownload(ctx, m.At(version))
+			if err == nil {
+				var signer release.Signer
+				_, signer, err = c.verified(ctx, m, d)
+				times[i] = signer.Time
+			}
+			if inTrouble(err) {
+				return err
+			}
+			return nil // others may have one
+		})
+	}
+	err := g.Wait()
+	dates := map[string]time.Time{}
+	for i, version := range versions {
+		if !times[i].IsZero() {
+			dates[version] = times[i]
+		}
+	}
+	return dates, err
+}

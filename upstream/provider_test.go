@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy"
@@ -84,6 +85,38 @@ sums=manifest
 	// The release has told of one zip.
 	if asked, zips := u.Count(registrytest.ProviderDownload), u.Count(registrytest.Zip); asked != zips || u.Count(registrytest.Sums) != 2 {
 		t.Errorf("%d questions for %d zips", asked, zips)
+	}
+}
+
+// The dates of releases are those of their signatures, as far as these are good.
+func TestProviderDates(t *testing.T) {
+	u := registrytest.New(t, fixture(`
+-- providers/acme/toy/1.0.0 --
+-- providers/acme/toy/1.1.0 --
+signature=wrong
+-- providers/acme/toy/1.2.0 --
+sums.status=404
+-- providers/acme/toy/1.3.0 --
+platforms=darwin_arm64
+-- providers/acme/toy/1.4.0 --
+-- providers/acme/toy/1.5.0 --
+-- providers/acme/busy/1.0.0 --
+sums.status=429
+sums.retry-after=60
+-- providers/acme/busy/1.1.0 --
+`))
+	client := newClient(t, u, nil)
+	dates, err := client.Published(t.Context(), toyOf(u), []string{"1.5.0", "9.0.0", "1.3.0", "1.2.0", "1.1.0", "1.0.0"})
+	signed := time.Date(2024, 1, 2, 3, 4, 6, 0, time.UTC)
+	if diff := cmp.Diff(map[string]time.Time{"1.5.0": signed, "1.3.0": signed}, dates); err != nil || diff != "" {
+		t.Errorf("%v, -want +got\n%s", err, diff)
+	}
+	if n := u.Count(registrytest.Zip); n > 0 {
+		t.Errorf("%d zips were asked for", n)
+	}
+	dates, err = client.Published(t.Context(), modproxy.NewProvider(u.Host, "acme", "busy"), []string{"1.1.0", "1.0.0"})
+	if !errors.Is(err, modproxy.ErrUnavailable) || !dates["1.1.0"].Equal(signed) {
+		t.Errorf("of one in trouble: %v, %v", dates, err)
 	}
 }
 
