@@ -91,9 +91,12 @@ type Registry struct {
 	zips      fetches[key, *Kept] // of providers for one platform
 	locations flights[key, modproxy.Location]
 
+	renewals flights[key, *Kept] // of releases
+
 	located memory[key, modproxy.Location] // of packages that are being fetched
 	records memory[key, *Kept]             // of packages, for recallFor
 	missing memory[key, error]             // versions that Next does not have
+	looked  memory[key, bool]              // releases that were asked for again, for renewPause
 	offered memory[key, *listing]          // what is listed offline, for recallFor
 	offers  flights[key, *listing]         // what is to be listed offline
 }
@@ -190,6 +193,7 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.located.remove(match)
 	r.records.remove(match)
 	r.missing.remove(match)
+	r.looked.remove(match)
 	r.packages.failed.remove(match)
 	r.zips.failed.remove(match)
 	r.offered.remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })

@@ -14,7 +14,7 @@ import (
 
 // Package opens what one version contains. A package that is not kept, or damaged, is fetched, which goes on when ctx
 // ends; it must have the content that the ledger says. Its bytes are checked while they are read, see
-// [store.Store.Open].
+// [store.Store.Open]. A release of a provider is asked for again when Next lists more platforms for it than it has.
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
 // ledger says; [modproxy.NotKept] when offline and not kept.
@@ -25,12 +25,15 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	var err error = fs.ErrNotExist
 	fetches := r.fetches(k)
 	if !fetches.flights.has(k) { // what is kept while it is fetched was found damaged
-		p, err = r.record(ctx, k)
+		if p, err = r.record(ctx, k); err == nil {
+			p = r.renewed(ctx, k, p)
+		}
 	}
 	for try := 0; ; try++ {
 		if err == nil {
 			var body io.ReadSeekCloser
 			if body, err = r.Store.Open(ctx, p.Digest, p.Size); err == nil {
+				r.useRelease(ctx, k)
 				return p.opened(body), nil
 			}
 			r.records.drop(k)

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
@@ -178,4 +181,76 @@ func TestDamageToLarge(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A release is asked for again when a platform is listed that it does not have, now and then.
+func TestReleaseIsRenewed(t *testing.T) {
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.next.lacks = true
+		f.fetch(t, "1.0.0", linux)
+		f.listed(t)
+		zips := func() string {
+			p, err := f.Package(t.Context(), toy.At("1.0.0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if data, err := io.ReadAll(p); err != nil || digestOf(data) != p.Digest {
+				t.Errorf("%q, %v", data, err)
+			}
+			all, err := p.Facts.Zips.All()
+			if err != nil {
+				t.Error(err)
+			}
+			return fmt.Sprint(len(all))
+		}
+		equal(t, "as it was", zips(), "1")
+		equal(t, "asked for", f.next.asked("release"), 2)
+		f.next.change(func() { f.next.lacks = false })
+		equal(t, "a moment later", zips(), "1")
+		time.Sleep(renewPause)
+		f.next.change(func() { f.next.document = "" })
+		f.next.change(func() { f.next.release = time.Minute }) // longer than is waited for
+		start := time.Now()
+		equal(t, "slow", zips(), "1")
+		equal(t, "waited", time.Since(start), 3*time.Second)
+		time.Sleep(2 * time.Hour)
+		f.next.change(func() { f.next.release = 0 })
+		equal(t, "then", zips(), "2")
+		equal(t, "asked for", f.next.asked("release"), 3)
+		time.Sleep(renewPause)
+		equal(t, "later", zips(), "2")
+		equal(t, "asked for", f.next.asked("release"), 3)
+		rec, err := f.next.ledger.Lookup(t.Context(), toy.At("1.0.0"))
+		if err != nil || rec.Sum != sumOf([]byte("release 1.0.0")) {
+			t.Errorf("%+v, %v", rec, err)
+		}
+	})
+}
+
+const renewPause = 5 * time.Minute
+
+// What is evicted first is a package, and its release after it.
+func TestReleaseOutlivesItsPackages(t *testing.T) {
+	f := newProviders(t, 100_000)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.fetch(t, "1.0.0", linux, darwin)
+		time.Sleep(time.Hour)
+		if _, err := f.read(t.Context(), "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 50_000}); err != nil {
+			t.Fatal(err)
+		}
+		var kept []string
+		for l := range f.List(t.Context(), toy) {
+			kept = append(kept, l.Version)
+		}
+		if !slices.Equal(kept, []string{"1.0.0"}) {
+			t.Errorf("kept: %q", kept)
+		}
+	})
 }

@@ -45,6 +45,7 @@ type providers struct {
 	missing  error         // instead of the last piece
 	wrong    error         // when all has come
 	release  time.Duration // what a release takes
+	lacks    bool          // releases lack darwin
 }
 
 func (n *providers) change(f func()) {
@@ -88,10 +89,18 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	_, _, isZip := v.Platform()
 	if !isZip {
 		n.ask("release")
-		time.Sleep(n.release)
+		n.mu.Lock()
+		takes, lacks := n.release, n.lacks
+		n.mu.Unlock()
+		time.Sleep(takes)
 		content := []byte("release " + v.Version)
+		zips := map[modproxy.Platform]modproxy.Digest{linux: digestOf(n.content), darwin: digestOf(n.content)}
+		if lacks {
+			content = append(content, "lacks"...)
+			delete(zips, darwin)
+		}
 		p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(content)}, Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
-		p.Facts.Zips = modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: digestOf(n.content), darwin: digestOf(n.content)})
+		p.Facts.Zips = modproxy.NewZips(zips)
 		return p, n.record(ctx, v, p.Sum, p.Facts)
 	}
 	n.ask("zip")
@@ -113,10 +122,14 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 func (n *providers) record(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum, facts modproxy.Facts) error {
 	rec := modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: ".", Time: time.Now(), Facts: facts}
 	if is, err := n.ledger.Lookup(ctx, v); err == nil {
-		if is.Sum != sum {
+		switch {
+		case is.Sum == sum:
+			return nil
+		case !facts.Zips.Extends(is.Facts.Zips):
 			return modproxy.ErrChanged
 		}
-		return nil
+		rec.Reason = "it has more"
+		return n.ledger.Accept(ctx, rec)
 	}
 	return n.ledger.Add(ctx, rec)
 }

@@ -1,0 +1,75 @@
+package cache
+
+import (
+	"context"
+	"time"
+)
+
+// renewPause is how long a release that lacks packages is not asked for again.
+const renewPause = 5 * time.Minute
+
+// renewed returns p, a package that is kept, or the newer one that upstream has: a release may have been fetched while its
+// publisher was still uploading, and lack packages for platforms that upstream lists. Upstream is waited for a little, and if it
+// fails p counts. The ledger decides which packages may come.
+func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
+	if p.Facts.Zips == "" || r.Next == nil || !r.lacks(ctx, k, p) {
+		return p
+	}
+	call, err := r.renewals.join(ctx, r.fetching, "", k, func(ctx context.Context) (*Kept, error) {
+		if _, known := r.looked.get(k); known {
+			return p, nil
+		}
+		defer r.looked.add(k, true, renewPause, 0)
+		give, err := r.packages.turn(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		defer give()
+		defer r.records.drop(k)
+		return r.packages.inTurn(ctx, k)
+	})
+	if err != nil {
+		return p
+	}
+	if newer, err := call.within(ctx, patience); err == nil {
+		return newer
+	}
+	return p
+}
+
+// lacks reports whether upstream lists platforms for which the release p has no package, and was not asked again about it.
+func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
+	if _, known := r.looked.get(k); known {
+		return false
+	}
+	a, err := r.versions.read(ctx, keyOf(k.Module))
+	if err != nil || a == nil {
+		return false
+	}
+	listed, _ := a.kept.Find(k.Version)
+	_, unlisted := a.kept.unlisted[k.Version]
+	zips, err := p.Facts.Zips.All()
+	if unlisted || err != nil {
+		return false
+	}
+	for _, platform := range listed.Release().Platforms {
+		if _, has := zips[platform]; !has {
+			return true
+		}
+	}
+	return false
+}
+
+// useRelease has the release that k is a package of used after it: a package without its release is of no use, and what was not
+// used for longest is evicted first.
+func (r *Registry) useRelease(ctx context.Context, k key) {
+	of, _, isZip := k.Platform()
+	if !isZip {
+		return
+	}
+	if p, err := r.record(ctx, key{of}); err == nil {
+		if body, err := r.Store.Open(ctx, p.Digest, p.Size); err == nil {
+			body.Close()
+		}
+	}
+}
