@@ -61,7 +61,7 @@ func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, e
 		}
 	}
 	b.say("making repositories")
-	if b.up, err = newUpstream(ctx, filepath.Join(b.data, "git"), slices.Contains(b.parts, "bundle")); err != nil {
+	if b.up, err = newUpstream(ctx, filepath.Join(b.data, "git"), b.parts); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -81,15 +81,18 @@ func (b *bench) find() error {
 		return path
 	}
 	look("git", "git")
-	if slices.Contains(b.parts, "client") || slices.Contains(b.parts, "hot") {
+	chosen := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(b.parts, part) })
+	}
+	if chosen("client", "providers", "hot") {
 		if b.nginxProgram, _ = exec.LookPath("/usr/sbin/nginx"); b.nginxProgram == "" {
 			b.nginxProgram = look("nginx", "nginx-light")
 		}
 	}
-	if slices.Contains(b.parts, "hot") || slices.Contains(b.parts, "gate") {
+	if chosen("hot", "gate") {
 		b.wrkProgram = look("wrk", "wrk")
 	}
-	if slices.Contains(b.parts, "client") || slices.Contains(b.parts, "mirror") {
+	if chosen("client", "mirror", "providers") {
 		for _, tool := range b.tools {
 			path, err := rig.FindClient(tool)
 			if err != nil {

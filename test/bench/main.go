@@ -1,7 +1,7 @@
 // Command bench measures what modproxy costs and saves, beside what else could
 // be there, in one run on one machine:
 //
-//	go run ./test/bench            everything, about fifteen minutes
+//	go run ./test/bench            everything, about twenty minutes
 //	go run ./test/bench -quick     the same with few and short runs, to see that it works
 //	go run ./test/bench -h         the flags
 //
@@ -13,6 +13,11 @@
 //
 // Mirror. modproxy mirror fills a cold proxy with the 23 packages of a configuration
 // with 96 calls, beside an installation of the same from the registry and git.
+//
+// Providers. A client installs five providers of 4 MiB over the same line: straight from their registry, through a
+// cold proxy and a warm one, and from nginx with the same answers as static files. Every installation must have the
+// same files and the same lock file. Then eight clients at once want a package of 200 MiB, of a proxy that has yet to
+// fetch it, of one that has it, and of nginx.
 //
 // Bundle. The packages of a proxy are exported to a file, and imported elsewhere, beside a copy of the file.
 //
@@ -91,7 +96,7 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "mirror", "bundle", "hot", "gate", "cost"}
+var parts = []string{"client", "mirror", "providers", "bundle", "hot", "gate", "cost"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
@@ -101,7 +106,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	tool := flags.String("tool", "terraform", "clients, with commas between: terraform, tofu, or paths")
 	flags.IntVar(&s.runs, "n", 5, "installations of each kind")
 	flags.DurationVar(&s.duration, "duration", 8*time.Second, "how long wrk asks in one turn")
-	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server")
+	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server, of which the median counts")
 	flags.IntVar(&s.connections, "connections", 64, "connections of wrk")
 	flags.DurationVar(&s.timeout, "timeout", 45*time.Minute, "when to give up altogether")
 	flags.StringVar(&s.scratch, "scratch", defaultScratch(), "where the client works; a tmpfs, for the disk is not what is measured")
@@ -165,7 +170,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"gate", b.measureGate}, {"cost", b.measureCost},
+		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"providers", b.measureProviders}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"gate", b.measureGate}, {"cost", b.measureCost},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

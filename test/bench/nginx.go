@@ -18,6 +18,7 @@ import (
 type nginx struct {
 	*rig.Process
 	disk, cached string // URLs
+	files        string // the directory of what is served
 }
 
 // startNginx serves answers.
@@ -32,14 +33,14 @@ func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error
 			return nil, err
 		}
 	}
-	n := &nginx{disk: "http://" + addresses[0], cached: "http://" + addresses[1]}
+	n := &nginx{disk: "http://" + addresses[0], cached: "http://" + addresses[1], files: filepath.Join(dir, "files")}
 	var locations strings.Builder
 	for _, a := range answers {
 		if a.location != "" {
 			fmt.Fprintf(&locations, "    location = %s { add_header X-Terraform-Get %s%s; return 204; }\n", a.path, n.disk, a.location)
 			continue
 		}
-		file := filepath.Join(dir, "files", filepath.FromSlash(a.path))
+		file := filepath.Join(n.files, filepath.FromSlash(a.path))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return nil, err
 		}

@@ -30,10 +30,10 @@ func (b *bench) startProxy(ctx context.Context) error {
 // runProxy starts a modproxy with its files in dir, and with more configuration.
 func (b *bench) runProxy(dir, more string) (*rig.Process, error) {
 	config := fmt.Sprintf(`listen: 127.0.0.1:0
-data: %s
-upstreams: [{host: %s, modules: %s/v1/modules/}]
-egress: {allow: [127.0.0.0/8], ca_file: %s}
-%s`, filepath.Join(dir, "data"), registryHost, b.up.registryURL, b.up.registry.CAFile, more)
+data: %[1]s
+upstreams: [{host: %[2]s, modules: %[3]s/v1/modules/, providers: %[3]s/v1/providers/}]
+egress: {allow: [127.0.0.0/8], ca_file: %[4]s}
+%[5]s`, filepath.Join(dir, "data"), registryHost, b.up.registryURL, b.up.registry.CAFile, more)
 	file := filepath.Join(dir, "modproxy.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err

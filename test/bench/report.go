@@ -15,14 +15,15 @@ import (
 // ratios such that more is more: of time for clients, of requests a second and of
 // computing for one request on the hot path.
 type report struct {
-	Machine  string          `json:"machine"`
-	Clients  []clientReport  `json:"clients,omitempty"`
-	Mirrors  []mirrorReport  `json:"mirrors,omitempty"`
-	Bundle   *bundleReport   `json:"bundle,omitempty"`
-	Hot      []targetReport  `json:"hot,omitempty"`
-	Rounds   string          `json:"rounds,omitempty"`
-	Gate     []pairReport    `json:"gate,omitempty"`
-	Stampede *stampedeReport `json:"stampede,omitempty"`
+	Machine   string           `json:"machine"`
+	Clients   []clientReport   `json:"clients,omitempty"`
+	Mirrors   []mirrorReport   `json:"mirrors,omitempty"`
+	Providers *providersReport `json:"providers,omitempty"`
+	Bundle    *bundleReport    `json:"bundle,omitempty"`
+	Hot       []targetReport   `json:"hot,omitempty"`
+	Rounds    string           `json:"rounds,omitempty"`
+	Gate      []pairReport     `json:"gate,omitempty"`
+	Stampede  *stampedeReport  `json:"stampede,omitempty"`
 }
 
 type clientReport struct {
@@ -144,6 +145,9 @@ func (r *report) writeText(w io.Writer) error {
 			m.Client, m.Calls, m.Packages, roundTrip, bandwidth/1e6)
 		writeWays(t, m.Ways)
 		fmt.Fprintf(t, "\nmirror to %s: %.2f (target: at most 0.3)%s\n", wayRegistry, m.Ratio, missed(m.Ratio > 0.3))
+	}
+	if r.Providers != nil {
+		r.Providers.writeText(t)
 	}
 	if u := r.Bundle; u != nil {
 		fmt.Fprintf(t, "\nA bundle of %d packages, %.1f MB\n\nway\tmedian\tmin\tmax\tMB/s\n", u.Packages, float64(u.Bytes)/1e6)

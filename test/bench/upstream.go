@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ type upstream struct {
 }
 
 // newUpstream makes the repositories below dir and serves them.
-func newUpstream(ctx context.Context, dir string, withBulk bool) (_ *upstream, err error) {
+func newUpstream(ctx context.Context, dir string, parts []string) (_ *upstream, err error) {
 	u := &upstream{repos: newRepositories()}
 	defer func() {
 		if err != nil {
@@ -66,7 +67,7 @@ func newUpstream(ctx context.Context, dir string, withBulk bool) (_ *upstream, e
 	if targets[1], err = u.serveGit(dir); err != nil {
 		return nil, err
 	}
-	if u.registry, err = registrytest.StartArchive(u.fixture(withBulk), registrytest.Options{}); err != nil {
+	if u.registry, err = registrytest.StartArchive(u.fixture(parts), registrytest.Options{}); err != nil {
 		return nil, err
 	}
 	targets[0] = u.registry.Host
@@ -142,8 +143,8 @@ func (u *upstream) installed() (all []module, locations []string) {
 	return all, locations
 }
 
-// fixture is what the registry serves.
-func (u *upstream) fixture(withBulk bool) *txtar.Archive {
+// fixture is what the registry serves for parts of a run.
+func (u *upstream) fixture(parts []string) *txtar.Archive {
 	ar := &txtar.Archive{}
 	add := func(name string, data string) {
 		ar.Files = append(ar.Files, txtar.File{Name: name, Data: []byte(data)})
@@ -160,10 +161,16 @@ func (u *upstream) fixture(withBulk bool) *txtar.Archive {
 	random := rand.New(rand.NewPCG(1, 2))
 	add("archives/small.tar.gz/data.bin", noise(random, 180<<10))
 	add("archives/large.tar.gz/data.bin", noise(random, 5<<20))
-	for i := 0; withBulk && i < bulkPackages; i++ {
+	for i := 0; slices.Contains(parts, "bundle") && i < bulkPackages; i++ {
 		add(fmt.Sprintf("modules/%s/1.%d.0", bulk.address(), i), fmt.Sprintf("%s/archives/bulk%d.tar.gz", u.registryURL, i))
 		add(fmt.Sprintf("archives/bulk%d.tar.gz/main.tf", i), "locals {}\n")
 		add(fmt.Sprintf("archives/bulk%d.tar.gz/README.md", i), content("README.md", text(random, bulkLines)))
+	}
+	if slices.Contains(parts, "providers") {
+		for _, p := range toys() {
+			add(p.fixture(toySize))
+		}
+		add(largeProvider.fixture(largeSize))
 	}
 	return ar
 }

@@ -50,11 +50,12 @@ func Clients(t testing.TB) map[string]string {
 	return found
 }
 
-// An Installation is a configuration whose modules a client installs.
+// An Installation is a configuration whose modules, or providers, a client installs.
 type Installation struct {
 	Dir        string            // an existing directory for it
 	Calls      map[string]string // the arguments of each module block, by its name
-	Registries map[string]string // the base URL of modules.v1 for hosts that are not asked for it
+	Providers  map[string]string // the arguments of each required provider, by its name
+	Registries map[string]string // the base URL of modules.v1, or for Init of providers.v1, for hosts that are not asked for it
 	CAFile     string            // the certificates that client and git trust
 	Env        []string          // beside what Get sets
 }
@@ -62,12 +63,30 @@ type Installation struct {
 // Get has a client install the modules, with no configuration of the user, and
 // returns the directory that has them, by name.
 func (i *Installation) Get(ctx context.Context, client string) (string, error) {
+	return i.run(ctx, client, "get", "modules")
+}
+
+// Init has a client install the providers as Get has it install modules, and returns the directory that has them. The
+// lock file is beside that of its name, .terraform.
+func (i *Installation) Init(ctx context.Context, client string) (string, error) {
+	return i.run(ctx, client, "init", "providers")
+}
+
+// run has a client do what fills a directory below .terraform.
+func (i *Installation) run(ctx context.Context, client, verb, fills string) (string, error) {
 	var code, config strings.Builder
+	if len(i.Providers) > 0 {
+		code.WriteString("terraform {\n  required_providers {\n")
+		for name, arguments := range i.Providers {
+			fmt.Fprintf(&code, "    %s = { %s }\n", name, arguments)
+		}
+		code.WriteString("  }\n}\n")
+	}
 	for name, arguments := range i.Calls {
 		fmt.Fprintf(&code, "module %q {\n%s\n}\n", name, arguments)
 	}
 	for host, base := range i.Registries {
-		fmt.Fprintf(&config, "host %q {\n  services = { \"modules.v1\" = %q }\n}\n", host, base)
+		fmt.Fprintf(&config, "host %q {\n  services = { \"%s.v1\" = %q }\n}\n", host, fills, base)
 	}
 	work, temp, rc := filepath.Join(i.Dir, "work"), filepath.Join(i.Dir, "tmp"), filepath.Join(i.Dir, "rc")
 	for _, dir := range []string{work, temp} {
@@ -80,16 +99,16 @@ func (i *Installation) Get(ctx context.Context, client string) (string, error) {
 			return "", err
 		}
 	}
-	cmd := exec.CommandContext(ctx, client, "get", "-no-color")
+	cmd := exec.CommandContext(ctx, client, verb, "-no-color")
 	cmd.Dir, cmd.WaitDelay = work, 5*time.Second
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + i.Dir, "TMPDIR=" + temp, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
 		"TF_CLI_CONFIG_FILE=" + rc, "SSL_CERT_FILE=" + i.CAFile, "GIT_SSL_CAINFO=" + i.CAFile,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
 	}, i.Env...)
-	modules := filepath.Join(work, ".terraform", "modules")
+	installed := filepath.Join(work, ".terraform", fills)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return modules, fmt.Errorf("%s get: %w\n%s", filepath.Base(client), err, out)
+		return installed, fmt.Errorf("%s %s: %w\n%s", filepath.Base(client), verb, err, out)
 	}
-	return modules, nil
+	return installed, nil
 }
