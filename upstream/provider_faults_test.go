@@ -85,6 +85,8 @@ func TestProviderFaults(t *testing.T) {
 		{"zip.status=503\nzip.times=1", "", "", nil},
 		{"zip.truncate=50\nzip.times=1", "", "", nil},
 		{"zip.redirects=3\nsums.redirects=3\nprovider-download.redirects=3", "", "", nil},
+		{"zip.redirect=http://169.254.169.254", "", "destination not allowed", modproxy.ErrDenied},
+		{"sums.redirect=https://10.1.2.3\nprovider-download.redirects=1", "destination not allowed", "", modproxy.ErrDenied},
 		{"zip.redirects=11", "", "more than 10 redirects", modproxy.ErrUnavailable},
 	}
 	all := &txtar.Archive{}
