@@ -80,6 +80,7 @@ func (a *App) handler() http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
+		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),

@@ -36,6 +36,9 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 	}
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
+		if h.cfg.Offline && !h.lists(r.Context(), q.ModuleVersion, a.Platform) {
+			continue // the client may be told to go on elsewhere
+		}
 		v := q.OfPlatform(a.Platform)
 		url, err := h.fileURL(r, request{kindProviderPackage, v})
 		if err != nil {

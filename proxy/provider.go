@@ -92,11 +92,7 @@ type signingKeys struct {
 // serveDownload answers where the package of a provider for one platform is, and has it fetched.
 func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
 	v, platform, _ := q.Platform()
-	o, err := h.release(r.Context(), v)
-	if err != nil {
-		return err
-	}
-	a, err := o.archive(v, platform)
+	o, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
 	}
@@ -177,11 +173,7 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 // answered from the release, without waiting and without a look at the package.
 func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
 	v, platform, _ := q.Platform()
-	o, err := h.release(r.Context(), v)
-	if err != nil {
-		return err
-	}
-	a, err := o.archive(v, platform)
+	_, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
 	}

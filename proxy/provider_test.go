@@ -255,6 +255,11 @@ func TestMirror(t *testing.T) {
 	if len(p.located) > 0 {
 		t.Errorf("packages are fetched that nobody wants: %v", p.located)
 	}
+	h = p.handler(func(c *proxy.Config) { c.Offline = true })
+	p.release.Archives = append(p.release.Archives, release.Archive{Platform: modproxy.Platform{OS: "plan9", Arch: "arm"}, File: "toy_linux.zip", Digest: p.release.Archives[1].Digest})
+	if got := body(t, get(h, mirrors+"/1.0.0.json")); strings.Contains(got, "plan9") || !strings.Contains(got, "darwin") {
+		t.Errorf("offline: %s", got)
+	}
 	known.Sum = modproxy.NewSum([32]byte{1}) // another package had these hashes
 	h = p.handler(func(c *proxy.Config) { c.Records = known })
 	if got := body(t, get(h, mirrors+"/1.0.0.json")); strings.Contains(got, "h1:") {

@@ -28,6 +28,8 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
+	// Offline tells that the versions that Registry lists of a provider are for the platforms whose packages can be had.
+	Offline bool
 	// Records has the hashes of providers' packages that were fetched. Nil: they are not told.
 	Records Records
 	// Upstreams says which registry a request is for.

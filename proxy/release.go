@@ -47,11 +47,25 @@ func (h *Handler) release(ctx context.Context, v modproxy.ModuleVersion) (*opene
 	return o, nil
 }
 
-// archive returns the package of v for a platform.
-func (o *opened) archive(v modproxy.ModuleVersion, p modproxy.Platform) (release.Archive, error) {
+// archive returns the release of v and its package for a platform.
+func (h *Handler) archive(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) (*opened, release.Archive, error) {
+	o, err := h.release(ctx, v)
+	if err != nil {
+		return nil, release.Archive{}, err
+	}
 	i := slices.IndexFunc(o.Archives, func(a release.Archive) bool { return a.Platform == p })
 	if i < 0 {
-		return release.Archive{}, fmt.Errorf("%w: %s has no package for %s", modproxy.ErrNotFound, v, p)
+		return nil, release.Archive{}, fmt.Errorf("%w: %s has no package for %s", modproxy.ErrNotFound, v, p)
 	}
-	return o.Archives[i], nil
+	return o, o.Archives[i], nil
+}
+
+// lists reports whether the versions document has v for a platform.
+func (h *Handler) lists(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) bool {
+	list, err := h.cfg.Registry.Versions(ctx, v.Module)
+	if err != nil {
+		return false
+	}
+	listed, ok := list.Find(v.Version)
+	return ok && slices.Contains(listed.Release().Platforms, p)
 }
