@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,7 @@ type providers struct {
 	pieces   int           // that a zip archive comes in
 	missing  error         // instead of the last piece
 	wrong    error         // when all has come
+	flip     bool          // a bit of what has come, on the disk, when all has
 	release  time.Duration // what a release takes
 	lacks    bool          // releases lack darwin
 }
@@ -154,7 +156,7 @@ type arriving struct {
 func (a *arriving) receive(ctx context.Context) {
 	defer close(a.done)
 	a.n.mu.Lock()
-	content, pieces, missing, wrong := a.n.content, a.n.pieces, a.n.missing, a.n.wrong
+	content, pieces, missing, wrong, flip := a.n.content, a.n.pieces, a.n.missing, a.n.wrong, a.n.flip
 	a.n.mu.Unlock()
 	for i := range pieces {
 		select {
@@ -173,8 +175,31 @@ func (a *arriving) receive(ctx context.Context) {
 			a.n.t.Error(err)
 		}
 	}
+	if flip {
+		a.err = flipIn(a.n.dir)
+	}
 	a.file.End(nil)
-	a.err = wrong
+	a.err = errors.Join(a.err, wrong)
+}
+
+// flipIn flips a bit in the one file in a directory.
+func flipIn(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(names) != 1 {
+		return fmt.Errorf("%q, %v", names, err)
+	}
+	f, err := os.OpenFile(names[0], os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, 5000); err != nil {
+		return err
+	}
+	b[0] ^= 8
+	_, err = f.WriteAt(b, 5000)
+	return err
 }
 
 func (a *arriving) Arrived(ctx context.Context) (facts modproxy.Facts, err error) {
@@ -346,6 +371,7 @@ func TestFollowFails(t *testing.T) {
 		"cut":     func(n *providers) { n.missing = broken },
 		"shorter": func(n *providers) { n.missing = io.EOF },
 		"wrong":   func(n *providers) { n.wrong = broken },
+		"flipped": func(n *providers) { n.flip = true },
 		"other":   func(n *providers) { n.content = bytes.Clone(n.content); n.wrong = modproxy.ErrChanged },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +393,7 @@ func TestFollowFails(t *testing.T) {
 				}
 				group.Wait()
 				time.Sleep(time.Minute)
-				f.next.change(func() { f.next.content, f.next.missing, f.next.wrong = good, nil, nil })
+				f.next.change(func() { f.next.content, f.next.missing, f.next.wrong, f.next.flip = good, nil, nil, false })
 				if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
 					t.Errorf("then: %d bytes, %v", len(got), err)
 				}
