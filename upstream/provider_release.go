@@ -184,6 +184,7 @@ func (c *Client) signed(ctx context.Context, m modproxy.Module, versions []strin
 		g.Go(func() error {
 			d, err := c.askAnyDownload(ctx, m.At(version))
 			if err == nil {
+				c.described.Add(m.At(version), d)
 				var signer release.Signer
 				_, signer, err = c.verified(ctx, m, d)
 				times[i] = signer.Time
