@@ -57,6 +57,7 @@ func TestProviderFaults(t *testing.T) {
 		{"sums=wrong", "SHA256SUMS: it has the checksum", "", modproxy.ErrInvalid},
 		{"sums=missing", "SHA256SUMS: it has no line", "", modproxy.ErrInvalid},
 		{"sums=blank", "", "", nil}, // it harms clients only, and not through a mirror
+		{"sums=many", "SHA256SUMS: it lists 900 other files", "", modproxy.ErrInvalid},
 		{"sums=large", "larger than allowed", "", modproxy.ErrInvalid},
 		{"signature=wrong", "signature of SHA256SUMS", "", modproxy.ErrInvalid},
 		{"signature=armored", "it is armored", "", modproxy.ErrInvalid},

@@ -45,6 +45,10 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 		zips[a.Platform] = a.Digest
 		delete(others, a.File)
 	}
+	if len(others) > maxOthers {
+		return nil, fmt.Errorf("%s: %w: SHA256SUMS: it lists %d other files, more than the %d that are allowed",
+			egress.Redact(d.SumsURL), modproxy.ErrInvalid, len(others), maxOthers)
+	}
 	facts.Zips, facts.Others = modproxy.NewZips(zips), modproxy.NewDigests(slices.Collect(maps.Values(others))...)
 	r.Packages = d.PackagesOf(r.Archives)
 	p, err := r.Pack(c.cfg.Providers.Scratch)
@@ -118,6 +122,8 @@ func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *rele
 }
 
 const (
+	maxOthers = 256 // files that are no package of a release: each is in its record
+
 	maxOdd  = 16 // platforms that a registry is asked for one by one, because names do not tell them
 	oddOnce = 4  // of them at a time
 )

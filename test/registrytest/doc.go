@@ -49,6 +49,7 @@
 //	sums=wrong              the lines have checksums of something else; the download document has the true one
 //	sums=missing            one line, which is for none of the zips
 //	sums=blank              a blank line after the first
+//	sums=many               900 lines of other files
 //	sums=large              10 MiB of lines
 //	sums=manifest           a line of a manifest besides, as most real ones have
 //	signature=wrong         by the key, and of something else

@@ -115,7 +115,7 @@ func (r *release) set(name, value string) (err error) {
 	case "zip":
 		return oneOf(&r.zip, "changed", "truncated", "text", "directories")
 	case "sums":
-		return oneOf(&r.sumsAre, "wrong", "missing", "blank", "large", "manifest")
+		return oneOf(&r.sumsAre, "wrong", "missing", "blank", "many", "large", "manifest")
 	case "signature":
 		return oneOf(&r.signature, "wrong", "armored", "empty")
 	case "names":

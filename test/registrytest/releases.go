@@ -106,6 +106,10 @@ func (r *release) list() []byte {
 		lines = []string{other + "\n"}
 	case "blank":
 		lines = slices.Insert(lines, 1, "\n")
+	case "many":
+		for n := range 900 {
+			lines = append(lines, fmt.Sprintf("%064x  %sother-%d\n", n+1, r.prefix, n))
+		}
 	case "large":
 		for n := range (10 << 20) / len(other) {
 			lines = append(lines, fmt.Sprintf("%s-%d\n", other, n))
