@@ -87,7 +87,9 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		default:
 			close(w.read)
 		}
-		check(ts, neg, <-w.asked)
+		a := <-w.asked
+		fmt.Fprint(ts.Stdout(), a.text)
+		check(ts, neg, a.err)
 		return
 	}
 	q.url = args[0]
@@ -174,25 +176,31 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 	return b.String(), bodies[0], nil
 }
 
+// answered is what became of a question.
+type answered struct {
+	text string
+	err  error
+}
+
 // askBeside asks in the background. It returns when the requests are on their way; what
 // becomes of them, its result gives.
-func (q *question) askBeside(read <-chan struct{}) <-chan error {
+func (q *question) askBeside(read <-chan struct{}) <-chan answered {
 	var unsent atomic.Int32
 	unsent.Store(int32(q.times))
-	sent, done := make(chan struct{}), make(chan error, 1)
+	sent, done := make(chan struct{}), make(chan answered, 1)
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		if unsent.Add(-1) == 0 {
 			close(sent)
 		}
 	}}
 	go func() {
-		_, _, err := q.ask(httptrace.WithClientTrace(context.Background(), trace), read)
-		done <- err
+		text, _, err := q.ask(httptrace.WithClientTrace(context.Background(), trace), read)
+		done <- answered{text, err}
 	}()
 	select {
 	case <-sent:
-	case err := <-done:
-		done <- err
+	case a := <-done:
+		done <- a
 	}
 	return done
 }

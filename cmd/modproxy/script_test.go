@@ -52,7 +52,7 @@
 // configuration. [namespaces] says whether a script can make a network namespace,
 // and [nginx] whether it can run nginx.
 // $CLIENT is the client's program, $MODPROXY modproxy, and
-// $PLATFORM this machine's, as in linux/amd64.
+// $PLATFORM this machine's, as in linux/amd64; $OS_ARCH is linux_amd64 then.
 package main_test
 
 import (
@@ -224,6 +224,7 @@ func setup(env *testscript.Env, name, program string) error {
 		"MODPROXY=" + built,
 		"CHECKPOINT_DISABLE=1",
 		"PLATFORM=" + runtime.GOOS + "/" + runtime.GOARCH,
+		"OS_ARCH=" + runtime.GOOS + "_" + runtime.GOARCH,
 		"TF_IN_AUTOMATION=1",
 		"TF_CLI_CONFIG_FILE=" + w.path("proxied.tfrc"),
 		"SSL_CERT_FILE=" + ca,

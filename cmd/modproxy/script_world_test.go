@@ -35,11 +35,11 @@ type world struct {
 	ownConfig     bool     // the script brings a modproxy.yaml
 	env           []string // the environment that the script began with
 
-	proxy    *rig.Process  // nil while it does not run
-	asked    <-chan error  // what became of "get … &"
-	read     chan struct{} // closed when its answer is read
-	logStart int           // where in the log requests are counted from
-	resets   int           // how often they began to be
+	proxy    *rig.Process    // nil while it does not run
+	asked    <-chan answered // what became of "get … &"
+	read     chan struct{}   // closed when its answer is read
+	logStart int             // where in the log requests are counted from
+	resets   int             // how often they began to be
 }
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
