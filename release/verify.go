@@ -99,7 +99,7 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	if expired != nil {
 		return *expired, nil
 	}
-	return Signer{}, refuse(UnknownIssuer, "none of the %d keys that the registry lists has made it", len(keys))
+	return Signer{}, refuse(UnknownIssuer, "no key that the registry lists has made it")
 }
 
 // leadingSignatures returns the signature packets that signature begins with. The clients do not look at what follows the one

@@ -63,9 +63,9 @@ func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, err
 	case in.err != nil:
 		return ZipFacts{}, in.err
 	case errors.Is(err, modproxy.ErrInvalid):
-		return ZipFacts{}, fmt.Errorf("zip: %w", err)
+		return ZipFacts{}, fmt.Errorf("archive: %w", err)
 	case err != nil:
-		return ZipFacts{}, invalid("zip: %w", err)
+		return ZipFacts{}, invalid("archive: %w", err)
 	}
 	return facts, nil
 }

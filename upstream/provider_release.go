@@ -80,11 +80,15 @@ func (c *Client) verified(ctx context.Context, m modproxy.Module, d *release.Dow
 		return r, release.Signer{}, nil
 	}
 	signer, err := release.Verify(r.Sums, r.Signature, d.Keys, time.Now())
+	bad, ok := errors.AsType[*release.SignatureError](err)
+	switch {
+	case ok && bad.Reason == release.Future:
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
+	case ok && bad.Reason == release.NoKeys && len(d.Dropped) == 0:
+		err = fmt.Errorf("%w; if it signs none of its providers, they can be allowed by providers.unsigned", err)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
-	}
-	if bad, ok := errors.AsType[*release.SignatureError](err); ok && bad.Reason == release.Future {
-		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
 	}
 	return r, signer, err
 }
