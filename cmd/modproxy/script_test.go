@@ -25,6 +25,8 @@
 //	                                        run the client in DIR, through modproxy, asking the upstreams itself, or with
 //	                                        modproxy as its provider mirror; "lock" is providers lock
 //	tells TEXT                              what the last program said, in one line, has TEXT in it
+//	wrong FILE                              add to FILE what the client said is wrong, wrapped anew, with $NAMEs, $HEX
+//	                                        and $TIME for what differs from run to run
 //	installs [-var NAME=VALUE]… DIR…        the client's "get" installs in each DIR what "modproxy policy report" says of it
 //	generate FIXTURE CONFIGS N SEED         write a fixture, and N directories with configurations, by chance
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
@@ -183,6 +185,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"logged":   logged,
 			"client":   runClient,
 			"tells":    tells,
+			"wrong":    wrong,
 			"installs": runInstalls,
 			"generate": runGenerate,
 			"site":     runSite,

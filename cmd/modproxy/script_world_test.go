@@ -249,13 +249,52 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 // border is what the clients draw beside an error.
 var border = strings.NewReplacer("│", "", "╷", "", "╵", "")
 
-// tells looks for words in what the last program said, however it has wrapped them.
+// oneLine is what a client said, however it has wrapped that.
+func oneLine(ts *testscript.TestScript) string {
+	return strings.Join(strings.Fields(border.Replace(ts.ReadFile("stdout")+ts.ReadFile("stderr"))), " ")
+}
+
 func tells(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: [!] tells TEXT")
 	}
-	said := strings.Join(strings.Fields(border.Replace(ts.ReadFile("stdout")+ts.ReadFile("stderr"))), " ")
-	if strings.Contains(said, args[0]) == neg {
+	if said := oneLine(ts); strings.Contains(said, args[0]) == neg {
 		ts.Fatalf("it says: %s", said)
 	}
+}
+
+var (
+	hexadecimal = regexp.MustCompile(`\b[0-9a-fA-F]{40,64}\b`)     // checksums and fingerprints
+	when        = regexp.MustCompile(`\b[0-9]+s\b|\b20[0-9T:-]+Z`) // times
+)
+
+// wrong adds what the client said is wrong to a file, as a paragraph with the names of what differs from run to run.
+func wrong(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: wrong FILE")
+	}
+	_, text, _ := strings.Cut(oneLine(ts), "Error: ")
+	names := []string{ts.Getenv("PROXY"), "$PROXY", ts.Getenv("PROXY_HOST"), "$PROXY_HOST", ts.Getenv("OS_ARCH"), "$OS_ARCH", "linux_amd64", "$OS_ARCH"}
+	for name, u := range worldOf(ts).upstreams {
+		names = append(names, u.URL, "$"+strings.ToUpper(name)+"_URL")
+	}
+	text = hexadecimal.ReplaceAllString(strings.NewReplacer(names...).Replace(text), "$$HEX")
+	text = when.ReplaceAllString(text, "$$TIME")
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	ts.Check(err)
+	width := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case width > 0 && width+len(word) > 100:
+			width, word = len(word), "\n"+word
+		case width > 0:
+			width, word = width+1+len(word), " "+word
+		default:
+			width = len(word)
+		}
+		_, err = f.WriteString(word)
+		ts.Check(err)
+	}
+	_, err = f.WriteString("\n\n")
+	ts.Check(errors.Join(err, f.Close()))
 }
