@@ -20,10 +20,10 @@ import (
 const providerPatience = 8 * time.Second
 
 var (
-	zipType      = []string{"application/zip"}
-	sumsType     = []string{"text/plain; charset=utf-8"}
-	signatureTyp = []string{"application/pgp-signature"}
-	noStore      = []string{"private, no-store"}
+	zipType       = []string{"application/zip"}
+	sumsType      = []string{"text/plain; charset=utf-8"}
+	signatureType = []string{"application/pgp-signature"}
+	noStore       = []string{"private, no-store"}
 )
 
 // serveProvider answers a question about a provider.
@@ -56,11 +56,9 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 	case err != nil:
 		return err
 	case q.kind == kindProviderSignature:
-		h.writeFile(w, r, signatureTyp, o.Signature)
-	default:
-		h.writeFile(w, r, sumsType, o.Sums)
+		return h.writeFile(w, r, signatureType, o.Signature)
 	}
-	return nil
+	return h.writeFile(w, r, sumsType, o.Sums)
 }
 
 // asProviders returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
@@ -147,12 +145,16 @@ func (h *Handler) writeAnswer(w *response, r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
-	h.writeFile(w, r, jsonType, append(body, '\n'))
-	return nil
+	return h.writeFile(w, r, jsonType, append(body, '\n'))
 }
 
 // writeFile answers with all of a small file. A client that is gone does not matter.
-func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, body []byte) {
+func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, body []byte) error {
+	release, err := h.documents.hold(body, 0)
+	if err != nil {
+		return err
+	}
+	defer release()
 	header, sum := w.Header(), sha256.Sum256(body)
 	etag := `"` + hex.EncodeToString(sum[:]) + `"`
 	header["Etag"] = []string{etag}
@@ -161,12 +163,13 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 	}
 	if matches(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
 	}
 	header["Content-Type"] = contentType
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.Write(body)
+	return nil
 }
 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
@@ -82,7 +81,7 @@ type Handler struct {
 	router    *mux.Router // of everything else
 	admission *admission
 	documents documents
-	releases  *lru.Cache[modproxy.Digest, *opened] // of providers
+	releases  *releases // of providers
 }
 
 // New makes a Handler.
@@ -93,7 +92,7 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.releases, _ = lru.New[modproxy.Digest, *opened](maxReleases) // its error is about the size
+	h.releases = newReleases()
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
 	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/release"
 )
 
 const (
-	maxReleases = 256      // that are remembered
-	maxRelease  = 64 << 10 // bytes of one that is remembered
+	maxReleases     = 4 << 10  // that are remembered
+	maxReleaseBytes = 16 << 20 // of these
 )
 
 // opened is a release that was opened. It is not changed.
@@ -41,10 +45,46 @@ func (h *Handler) release(ctx context.Context, v modproxy.ModuleVersion) (*opene
 	if line := (*release.BlankLine)(nil); errors.As(err, &line) {
 		o.blank = line
 	}
-	if p.Size <= maxRelease/2 {
-		h.releases.Add(p.Digest, o)
-	}
+	h.releases.add(o)
 	return o, nil
+}
+
+// size returns about how many bytes o has.
+func (o *opened) size() int64 {
+	n := len(o.Sums) + len(o.Signature) + 256*len(o.Archives)
+	for _, a := range o.Archives {
+		n += len(a.File) + len(a.URL)
+	}
+	for _, k := range o.Keys {
+		n += len(k.ID) + len(k.Armor) + len(k.TrustSignature) + len(k.Source) + len(k.SourceURL)
+	}
+	for _, f := range o.Packages {
+		n += 256 + len(strings.Join(f.Hashes, ""))
+	}
+	return int64(n)
+}
+
+// releases remembers releases that were opened, by their digests. It is safe for concurrent use.
+type releases struct {
+	*lru.Cache[modproxy.Digest, *opened]
+	bytes atomic.Int64
+}
+
+func newReleases() *releases {
+	r := &releases{}
+	forget := func(_ modproxy.Digest, o *opened) { r.bytes.Add(-o.size()) }
+	r.Cache, _ = lru.NewWithEvict(maxReleases, forget) // its error is about the size
+	return r
+}
+
+// add remembers o, and forgets those that were used longest ago.
+func (r *releases) add(o *opened) {
+	if known, _ := r.ContainsOrAdd(o.digest, o); known {
+		return
+	}
+	for n := r.bytes.Add(o.size()); n > maxReleaseBytes && r.Len() > 0; n = r.bytes.Load() {
+		r.RemoveOldest()
+	}
 }
 
 // archive returns the release of v and its package for a platform.
