@@ -127,6 +127,15 @@ func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	case counts.Sum != p.Sum:
 		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
 	}
+	if release, platform, isZip := p.Platform(); isZip { // another release may have been accepted since
+		of, err := l.Lookup(ctx, release)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if want, ok := of.Zips.Of(platform); err == nil && (!ok || modproxy.NewSum(want) != p.Sum) {
+			return fmt.Errorf("%w: kept as %s, which is not what its release says", modproxy.ErrChanged, p.Sum)
+		}
+	}
 	p.Source, p.Facts = counts.Source, counts.Facts
 	if counts.Subdir != "" { // else it is not recorded
 		p.Subdir = subdirOf(counts)

@@ -254,3 +254,38 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 		}
 	})
 }
+
+// A package that is kept no longer counts when another release was accepted, which says that it is another.
+func TestReleaseIsAccepted(t *testing.T) {
+	f := newProviders(t, 100)
+	synctest.Test(t, func(t *testing.T) {
+		f.inMemory(t)
+		f.fetch(t, "1.0.0", linux, darwin)
+		f.Next = nil
+		rec, err := f.next.ledger.Lookup(t.Context(), toy.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		zips, err := rec.Zips.All()
+		if err != nil {
+			t.Fatal(err)
+		}
+		zips[linux] = modproxy.Digest{1}
+		rec.Zips, rec.Reason = modproxy.NewZips(zips), "announced"
+		accepting := rec
+		accepting.Sum = modproxy.NewSum([32]byte{1})
+		if err := f.next.ledger.Accept(t.Context(), accepting); err != nil {
+			t.Fatal(err)
+		}
+		f.Forget(toy.At("1.0.0"))
+		for platform, want := range map[modproxy.Platform]error{linux: modproxy.ErrUnavailable, darwin: nil} {
+			p, err := f.Package(t.Context(), toy.At("1.0.0").OfPlatform(platform))
+			if err == nil {
+				p.Close()
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", platform, err, want)
+			}
+		}
+	})
+}
