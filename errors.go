@@ -29,12 +29,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	v, platform, isPlatform := e.Module.At(e.Version).Platform()
-	what := v.String()
-	if isPlatform {
-		what += " for " + platform.String()
-	}
-	return e.Op + " " + what + ": " + e.Err.Error()
+	return e.Op + " " + e.Module.At(e.Version).Shown() + ": " + e.Err.Error()
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"store":         {""},
 	"store/disk":    {"", "store"},
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},
-	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "requests", "store", "internal/hint"},
+	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "release", "requests", "store", "internal/hint"},
 	"internal/hint": {},
 	"upstream":      {"", "fair", "egress", "fetch", "pack", "release"},
 	"egress":        {},

@@ -76,6 +76,18 @@ func (v ModuleVersion) String() string {
 	return v.Module.String() + " " + v.Version
 }
 
+// Shown returns v for people: as String does, but with the platform of what [ModuleVersion.OfPlatform] returns.
+func (v ModuleVersion) Shown() string {
+	of, p, ok := v.Platform()
+	switch {
+	case ok:
+		return of.String() + " for " + p.String()
+	case v.IsSigningKeys():
+		return v.Module.String() + " signing keys"
+	}
+	return v.String()
+}
+
 // Record says what one version of a module or provider is: what it was when it was first seen, or what an operator has accepted since.
 // The ledger is the one home of these facts.
 type Record struct {

@@ -19,6 +19,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -154,10 +155,11 @@ const apiPath = "/-/api/"
 // answerHeader is in every answer of the API. One without it comes from something else, or was refused before.
 const answerHeader = "Modproxy-Api"
 
-// A Name names a version of a module in JSON; all of them, if Version is empty.
+// A Name names a version of a module or provider in JSON; all of them, if Version is empty.
 type Name struct {
-	Module  string `json:"module,omitempty"`
-	Version string `json:"version,omitempty"`
+	Module   string `json:"module,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Platform string `json:"platform,omitempty"` // of the package of a provider for one; empty for its release
 }
 
 // NameOf returns the name of a version.
@@ -165,13 +167,38 @@ func NameOf(v modproxy.ModuleVersion) Name {
 	if v.Module == (modproxy.Module{}) {
 		return Name{}
 	}
-	return Name{v.Module.String(), v.Version}
+	if of, p, ok := v.Platform(); ok {
+		return Name{v.Module.String(), of.Version, p.String()}
+	}
+	return Name{Module: v.Module.String(), Version: v.Version}
+}
+
+// Shown returns the name for people.
+func (n Name) Shown() string {
+	v, err := n.Parse("")
+	if err != nil { // what is damaged has other names
+		return strings.TrimSpace(n.Module + " " + n.Version)
+	}
+	return v.Shown()
+}
+
+// ShownVersion returns the version for people.
+func (n Name) ShownVersion() string {
+	_, version, _ := strings.Cut(n.Shown(), " ")
+	return version
 }
 
 // Parse returns what n names, see [hostname.ParseAddress].
 func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
 	if v.Module, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
 		v.Version, err = modproxy.CanonicalVersion(n.Version)
+	}
+	if err == nil && n.Platform != "" {
+		var p modproxy.Platform
+		if p, err = modproxy.ParsePlatform(n.Platform); err == nil && (n.Version == "" || !v.IsProvider()) {
+			err = fmt.Errorf("%w: only versions of providers have packages for platforms", modproxy.ErrInvalid)
+		}
+		v = v.OfPlatform(p)
 	}
 	return v, err
 }

@@ -23,7 +23,8 @@ type Query struct {
 func (q Query) choose() (func(modproxy.ModuleVersion) bool, error) {
 	wanted, err := q.choice()
 	return func(v modproxy.ModuleVersion) bool {
-		return q.Name == (Name{}) || v.Module == wanted.Module && (wanted.Version == "" || v.Version == wanted.Version)
+		release, _, _ := v.Platform() // which has its packages with it
+		return q.Name == (Name{}) || v.Module == wanted.Module && (wanted.Version == "" || v == wanted || release == wanted)
 	}, err
 }
 
@@ -71,7 +72,8 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion
 type Drift struct {
 	Name
 	ledger.Drift
-	Open bool `json:"open"` // what was recorded then still counts
+	Open bool           `json:"open"`         // what was recorded then still counts
+	Was  modproxy.Facts `json:"was,omitzero"` // of what counts
 }
 
 func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done none, err error) {
@@ -91,7 +93,7 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		each(Drift{NameOf(d.ModuleVersion), d, open})
+		each(Drift{NameOf(d.ModuleVersion), d, open, counts.Facts})
 	}
 	return done, nil
 }
@@ -133,10 +135,11 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 	return added, err
 }
 
-// Acceptance is the content that a version has from now on.
+// Acceptance is the content that a version has from now on, or a key that may sign the releases of a provider.
 type Acceptance struct {
 	Name
-	Sum    modproxy.Sum `json:"sum"`
+	Sum    modproxy.Sum `json:"sum,omitempty"`
+	Key    string       `json:"key,omitempty"`    // a fingerprint; Version and Sum are empty, and those that may sign still may
 	Subdir string       `json:"subdir,omitempty"` // empty: the one that was offered, or that counts now
 	Reason string       `json:"reason"`
 }
@@ -149,27 +152,58 @@ type Accepted struct {
 }
 
 func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out Accepted, err error) {
-	rec := ledger.Record{Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
-	if rec.ModuleVersion, err = in.Parse(""); err != nil {
+	v, err := in.Parse("")
+	if err != nil {
 		return out, err
 	}
-	before, err := s.Ledger.Lookup(ctx, rec.ModuleVersion)
+	if in.Key != "" {
+		if !v.IsProvider() || v.Version != "" || in.Sum != "" || in.Subdir != "" {
+			return out, fmt.Errorf("%w: a key is accepted for a provider, and neither for a version nor a sum", modproxy.ErrInvalid)
+		}
+		v = v.SigningKeys()
+	}
+	rec := ledger.Record{ModuleVersion: v, Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
+	before, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", rec.ModuleVersion))
+		err = absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", v.Shown()))
 	}
 	if err != nil {
 		return out, err
 	}
 	out.Before = before.Sum
+	if in.Key != "" {
+		keys, err := modproxy.NewKeys(in.Key)
+		if err != nil {
+			return out, err
+		}
+		rec.Facts.Keys, rec.Sum = keys, ledger.SigningKeys(v.Module, keys).Sum // as it was offered
+	}
 	if out.Offered, err = s.offered(ctx, &rec); err != nil {
+		return out, err
+	}
+	switch _, _, isZip := v.Platform(); {
+	case in.Key != "":
+		rec.Facts.Keys = before.Keys.With(rec.Facts.Keys)
+		rec.Sum = ledger.SigningKeys(v.Module, rec.Facts.Keys).Sum
+	case v.IsSigningKeys():
+		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
+	case isZip:
+		err = fmt.Errorf("%w: %s is what its release says: accept that", modproxy.ErrInvalid, v.Shown())
+	case v.IsProvider() && !out.Offered:
+		err = fmt.Errorf("%w: no upstream has offered %s as %s, so it is not known which packages that has", modproxy.ErrInvalid, v.Shown(), in.Sum)
+	}
+	if err != nil {
 		return out, err
 	}
 	rec.Subdir = cmp.Or(rec.Subdir, before.Subdir)
 	if rec.Subdir != before.Subdir {
 		out.Subdir = rec.Subdir
 	}
+	if in.Key != "" {
+		v.Version = "" // releases that it has signed may have been refused
+	}
 	if err = s.Ledger.Accept(ctx, rec); err == nil && s.Cache != nil {
-		s.Cache.Forget(rec.ModuleVersion)
+		s.Cache.Forget(v)
 	}
 	return out, err
 }
@@ -180,13 +214,14 @@ type absent string
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
-// offered reports whether an upstream has offered rec. It adds the source to it, and the directory if it has none.
+// offered reports whether an upstream has offered rec. It adds the source to it, what a provider consists of, and the directory if
+// it has none.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err error) {
 	wanted := rec.Subdir
-	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source) bool {
+	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
 		fits := v == rec.ModuleVersion && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 		if fits {
-			rec.Source, ok = source, true
+			rec.Source, rec.Facts, ok = source, facts, true
 		}
 		return fits
 	}
@@ -194,13 +229,13 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err 
 		if err != nil {
 			return false, err
 		}
-		see(was.ModuleVersion, was.Sum, was.Subdir, was.Source)
+		see(was.ModuleVersion, was.Sum, was.Subdir, was.Source, was.Facts)
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return false, err
 		}
-		if see(d.ModuleVersion, d.Offered, d.Subdir, d.Source) && wanted == "" && d.Subdir != "" {
+		if see(d.ModuleVersion, d.Offered, d.Subdir, d.Source, d.Facts) && wanted == "" && d.Subdir != "" {
 			rec.Subdir = d.Subdir
 		}
 	}

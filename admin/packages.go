@@ -45,7 +45,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 	}
 	matches := func(m modproxy.Module) bool {
 		ok, _ := path.Match(pattern, m.String()) // it was checked
-		return ok
+		return ok || pattern == ""
 	}
 	counted := map[modproxy.Digest]bool{} // versions with the same content share its bytes
 	listed := map[modproxy.ModuleVersion]bool{}
@@ -83,7 +83,8 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 	}
 	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool {
 		_, made := v.Origin() // which is made again with what it was made of
-		return made == "" && !listed[v] && matches(v.Module)
+		_, _, isZip := v.Platform()
+		return (made == "" || isZip) && !listed[v] && matches(v.Module)
 	})
 	for _, rec := range gone {
 		all.Blobs++
@@ -114,17 +115,19 @@ func (s *Server) counting(ctx context.Context, chosen func(modproxy.ModuleVersio
 	return list, err
 }
 
-// ParsePattern reads a pattern of module addresses, in which * stands for any part of a
-// segment, for [path.Match]. Its hostname may be missing, and so may all of it.
+// ParsePattern reads a pattern of addresses, in which * stands for any part of a segment, for [path.Match]. Its hostname may be
+// missing; as in [hostname.ParseAddress], three segments are about modules unless they begin with one. The empty pattern stays
+// empty, and stands for everything.
 func ParsePattern(s string) (string, error) {
+	host, _, _ := strings.Cut(s, "/")
 	switch n := strings.Count(s, "/"); {
 	case s == "":
-		s = "*/*/*/*"
-	case n == 2:
+		return "", nil
+	case n == 1, n == 2 && !strings.ContainsAny(host, ".:"):
 		s = "*/" + s
-	case n != 3:
-		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system, with * for any part of one, and a hostname before it or none",
-			modproxy.ErrInvalid, s)
+	case n != 2 && n != 3:
+		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system or namespace/type, with * for any part of one, and a "+
+			"hostname before it or none", modproxy.ErrInvalid, s)
 	}
 	if _, err := path.Match(s, ""); err != nil {
 		return "", fmt.Errorf("%w: pattern %.200q: %w", modproxy.ErrInvalid, s, err)

@@ -12,7 +12,7 @@ import (
 func TestPattern(t *testing.T) {
 	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network-x", System: "aws"}
 	for pattern, want := range map[string]bool{
-		"": true, "*/*/*": true, "*/*/*/*": true, "acme/*/aws": true, "acme/network-*/aws": true, "registry.example.com/acme/network-x/aws": true,
+		"*/*/*": true, "*/*/*/*": true, "acme/*/aws": true, "acme/network-*/aws": true, "registry.example.com/acme/network-x/aws": true,
 		"acme/network/aws": false, "*.example.com/*/*/*": true, "other.example.com/*/*/*": false, "acm/*/*": false, "*/*/a?s": true,
 	} {
 		p, err := admin.ParsePattern(pattern)
@@ -20,9 +20,17 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", pattern, got, err, want)
 		}
 	}
-	for _, bad := range []string{"acme", "*", "a/b", "a/b/c/d/e", "a/[/c"} {
+	for _, bad := range []string{"acme", "*", "a/b/c/d/e", "a/[/c"} {
 		if _, err := admin.ParsePattern(bad); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for s, want := range map[string]string{
+		"": "", "acme/*": "*/acme/*", "*/*": "*/*/*", "acme/*/aws": "*/acme/*/aws", "registry.example.com/acme/*": "registry.example.com/acme/*",
+		"localhost:8080/a/b": "localhost:8080/a/b",
+	} {
+		if got, err := admin.ParsePattern(s); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", s, got, err, want)
 		}
 	}
 }

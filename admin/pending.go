@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/release"
 	"github.com/modproxy/modproxy/requests"
 )
 
@@ -30,8 +31,18 @@ type Pending struct {
 	Source modproxy.Source `json:"source,omitzero"`
 	Size   int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
 	Brings *Brings         `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
-	Unread string          `json:"unread,omitempty"`     // why the configuration in its package cannot be read
-	Error  string          `json:"error,omitempty"`      // why it could not be fetched
+	Unread string          `json:"unread,omitempty"`     // why its package cannot be read
+	// Release is of a provider, whose package is no configuration.
+	Release *Released `json:"release,omitempty"`
+	Error   string    `json:"error,omitempty"` // why it could not be fetched
+}
+
+// Released is what the release of a provider says.
+type Released struct {
+	Platforms []string      `json:"platforms"`
+	Protocols []string      `json:"protocols,omitempty"`
+	Keys      modproxy.Keys `json:"keys,omitempty"`  // that have signed it; none if nobody has
+	Signed    time.Time     `json:"signed,omitzero"` // when, as whoever has signed it says
 }
 
 // pending lists what waits, of a module or of all: versions that were asked for, and would be allowed if they were approved.
@@ -127,8 +138,39 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 		return nil
 	}
 	p.Size = kept.Size
-	if p.Brings, err = s.brings(ctx, kept); err != nil {
+	if v.IsProvider() {
+		p.Release, err = s.released(ctx, kept)
+	} else {
+		p.Brings, err = s.brings(ctx, kept)
+	}
+	if err != nil {
 		p.Unread = err.Error()
 	}
 	return ctx.Err()
+}
+
+// released reads a release that is kept.
+func (s *Server) released(ctx context.Context, kept *cache.Kept) (*Released, error) {
+	body, err := s.Store.Open(ctx, kept.Digest, kept.Size)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	r, err := release.Open(body)
+	if err != nil {
+		return nil, err
+	}
+	out := &Released{Protocols: r.Protocols}
+	for _, a := range r.Archives {
+		out.Platforms = append(out.Platforms, a.Platform.String())
+	}
+	if r.Unsigned {
+		return out, nil
+	}
+	signer, err := r.Signer()
+	if err == nil {
+		out.Signed = signer.Time
+		out.Keys, err = modproxy.NewKeys(signer.Key)
+	}
+	return out, err
 }

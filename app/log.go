@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
@@ -40,9 +41,11 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 	if entry == nil {
 		return
 	}
+	of := admin.NameOf(v)
 	entry.Write(append([]zap.Field{
-		unless(v.Module == modproxy.Module{}, zap.Stringer("module", v.Module)),
-		unless(v.Version == "", zap.String("version", v.Version)),
+		unless(of.Module == "", zap.String("module", of.Module)),
+		unless(of.Version == "", zap.String("version", of.Version)),
+		unless(of.Platform == "", zap.String("platform", of.Platform)),
 	}, append(fields, zap.Error(err))...)...)
 }
 
@@ -117,6 +120,8 @@ func (a *App) observeLedger(e ledger.Event) {
 	case ledger.Recorded:
 		fields = []zap.Field{zap.String("sum", string(record.Sum)),
 			zap.String("source", record.Source.URL), zap.String("commit", record.Source.Commit)}
+	case ledger.Renewed:
+		fields = []zap.Field{zap.String("sum", string(record.Sum)), zap.String("reason", record.Reason)}
 	case ledger.Drifted:
 		fields = []zap.Field{zap.String("recorded", string(drift.Recorded)), zap.String("offered", string(drift.Offered)),
 			zap.String("source", drift.Source.URL), zap.String("commit", drift.Source.Commit)}

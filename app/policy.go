@@ -230,7 +230,8 @@ func (a *App) use(rules *policy.Rules) {
 func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
-		a.pending.See(e.Waits.ModuleVersion, e.Asker)
+		of, _ := e.Waits.Origin() // which is what is approved
+		a.pending.See(of, e.Asker)
 	}
 	if e.Audit {
 		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Module), zap.String("version", e.Refusal.Version),

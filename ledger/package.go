@@ -102,7 +102,7 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	d := Drift{
 		ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
 	}
-	was, is := changes(rec, offered)
+	was, is := string(rec.Sum), string(offered.Sum)
 	if !rec.Is(rec.Sum, offered.Subdir) {
 		d.Subdir = cmp.Or(offered.Subdir, ".")
 		was += ", directory " + rec.Subdir + ","
@@ -114,7 +114,12 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
 		"\"modproxy ledger drift\" shows it, and the command that accepts it",
 		modproxy.ErrChanged, was, stamp(rec.Time), describe(rec.Source), is, describe(offered.Source))
-	if rec.IsSigningKeys() {
+	switch {
+	case rec.Zips != "":
+		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s: "+
+			"\"modproxy ledger drift\" shows it, and the command that accepts it",
+			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
+	case rec.IsSigningKeys():
 		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s; if its publisher has changed keys and says so: "+
 			"modproxy ledger accept %s --key %s --reason …",
 			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Module, nameKeys(rec.Keys), stamp(rec.Time), rec.Module, offered.Keys.All()[0])

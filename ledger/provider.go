@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -200,28 +199,4 @@ func platforms(z, other modproxy.Zips) string {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
 	}
 	return strings.Join(names, ", ")
-}
-
-// changes returns what was recorded and is offered, for people: what differs.
-func changes(rec, offered Record) (was, is string) {
-	if rec.Zips == "" {
-		return string(rec.Sum), string(offered.Sum)
-	}
-	all, _ := rec.Zips.All()
-	now, _ := offered.Zips.All()
-	maps.DeleteFunc(all, func(p modproxy.Platform, d modproxy.Digest) bool { return now[p] == d })
-	var first modproxy.Platform
-	for p := range all {
-		if first == (modproxy.Platform{}) || p.String() < first.String() {
-			first = p
-		}
-	}
-	was, is = fmt.Sprintf("a release with %s for %s", all[first], first), "one without it"
-	if d, ok := now[first]; ok {
-		is = "one with " + d.String()
-	}
-	if n := len(all) - 1; n > 0 {
-		is += fmt.Sprintf(" and %d more of its packages changed", n)
-	}
-	return was, is
 }

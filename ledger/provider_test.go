@@ -140,7 +140,7 @@ func TestReleasesAreCompared(t *testing.T) {
 		"changed": {linux: {3}, mac: {2}}, "narrower": {mac: {2}},
 	} {
 		u.release(t, "1.0.0", sum, oldKey, archives)
-		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64", "modproxy ledger drift")
+		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64 were others", "modproxy ledger drift")
 	}
 	if list := drifts(t, book); len(list) != 2 || list[0].ModuleVersion != one || list[0].Zips == "" || list[0].Keys != oldKey {
 		t.Errorf("drifts %+v", list)

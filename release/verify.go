@@ -102,6 +102,9 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	return Signer{}, refuse(UnknownIssuer, "no key that the registry lists has made it")
 }
 
+// Signer returns who signed r, as if there were no time. Its error is that of [Verify].
+func (r *Release) Signer() (Signer, error) { return verify(r.Sums, r.Signature, r.Keys, time.Time{}) }
+
 // leadingSignatures returns the signature packets that signature begins with. The clients do not look at what follows the one
 // that counts: a line break, say.
 func leadingSignatures(signature []byte) ([]byte, error) {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +71,13 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 
 // recordText is a record in one line.
 func recordText(r admin.Record) string {
-	s := fmt.Sprintf("%s %s %s %s %s", r.Module, r.Version, r.Sum, r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
+	s := fmt.Sprintf("%s %s %s %s", r.Shown(), sumText(r.Name, r.Sum), r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
+	for _, hash := range r.Hashes.All() {
+		s += " " + string(hash)
+	}
+	if r.Zips != "" || r.Keys != "" {
+		s += " signed by " + signersText(r.Keys)
+	}
 	if r.Subdir != "" && r.Subdir != "." {
 		s += " directory " + r.Subdir
 	}
@@ -79,6 +88,18 @@ func recordText(r admin.Record) string {
 		s += " (superseded)"
 	}
 	return printable(s) + "\n"
+}
+
+// sumText is the sum of a package; that of a provider for one platform as lock files have it.
+func sumText(n admin.Name, sum modproxy.Sum) string {
+	if hash, err := sum.Hash(); err == nil && n.Platform != "" {
+		return fmt.Sprintf("zh:%x", hash)
+	}
+	return string(sum)
+}
+
+func signersText(keys modproxy.Keys) string {
+	return cmp.Or(strings.Join(keys.All(), " or "), "nobody")
 }
 
 func sourceText(s modproxy.Source) string {
@@ -133,13 +154,48 @@ func driftText(d admin.Drift) string {
 	if d.Subdir != "" {
 		offered, flag = offered+" directory "+d.Subdir, " --subdir "+shellQuote(d.Subdir)
 	}
-	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --sum %s%s --reason …",
-		shellQuote(d.Module), shellQuote(d.Version), shellQuote(string(d.Offered)), flag)
+	recorded, version := string(d.Recorded), shellQuote(d.Version)+" --sum "+shellQuote(string(d.Offered))+flag
+	if d.Zips == "" && d.Keys != "" { // of keys
+		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+shellQuote(d.Keys.All()[0])
+	}
+	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --reason …", shellQuote(d.Module), version)
 	if !d.Open {
 		what = "not open:   another record counts by now"
+		if d.Zips == "" && d.Keys != "" {
+			recorded = "signed by others"
+		}
 	}
-	return fmt.Sprintf("%s %s\n  recorded:   %s\n  offered:    %s\n              %s from %s\n  %s\n",
-		d.Module, d.Version, d.Recorded, offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), what)
+	return fmt.Sprintf("%s\n  recorded:   %s\n  offered:    %s\n              %s from %s\n%s  %s\n",
+		d.Shown(), recorded, offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), releaseText(d), what)
+}
+
+// releaseText is what is other in a release, one thing in a line.
+func releaseText(d admin.Drift) string {
+	var b strings.Builder
+	was, _ := d.Was.Zips.All()
+	is, _ := d.Zips.All()
+	if d.Zips == "" || !d.Open {
+		return ""
+	}
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	byName := func(a, b modproxy.Platform) int { return strings.Compare(a.String(), b.String()) }
+	for _, p := range slices.SortedFunc(maps.Keys(all), byName) {
+		if was[p] != is[p] {
+			fmt.Fprintf(&b, "  %-24s%s before, %s offered\n", p.String()+":", digestText(was[p]), digestText(is[p]))
+		}
+	}
+	if d.Keys != d.Was.Keys {
+		fmt.Fprintf(&b, "  signed by:  %s before, %s now\n", signersText(d.Was.Keys), signersText(d.Keys))
+	}
+	return b.String()
+}
+
+func digestText(d modproxy.Digest) string {
+	if d.IsZero() {
+		return "none"
+	}
+	return d.String()
 }
 
 func newLedgerKeyCommand(env *environment) *cobra.Command {
@@ -161,26 +217,33 @@ as the ledger does.`,
 }
 
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
-	var sum, subdir, reason string
+	var sum, subdir, key, reason string
 	cmd := &cobra.Command{
-		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT",
-		Short: "Accept other content for a version from now on",
+		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT | PROVIDER --key FINGERPRINT --reason TEXT",
+		Short: "Accept other content for a version, or another key of a provider, from now on",
 		Long: `Add a record: from now on the version has the content of --sum, and the reason is
 kept with it for good. What was kept of the version is no longer served; modproxy
 fetches it again, and it must match. "modproxy ledger drift" prints what was
 offered.
 
+--key says that releases of a provider may also be signed by the key with this
+fingerprint. It is the one of the primary key, as the publisher should announce it
+elsewhere than in the registry.
+
 The first record stays in the ledger, and so does this one.`,
-		Args: arguments(2, 2),
+		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
-			if sum == "" || reason == "" {
-				return misuse{hint.With(errors.New("--sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
+			switch {
+			case key != "" && (v.Version != "" || sum != "" || subdir != "" || reason == ""):
+				return misuse{errors.New("--key goes with a provider and --reason, and nothing else")}
+			case key == "" && (sum == "" || reason == "" || v.Version == ""):
+				return misuse{hint.With(errors.New("VERSION, --sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
 			}
-			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Reason: reason}
+			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Key: key, Reason: reason}
 			out, err := ask(cmd.Context(), env, admin.LedgerAccept, in, nil)
 			if err != nil {
 				return err
@@ -190,11 +253,19 @@ The first record stays in the ledger, and so does this one.`,
 	}
 	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
 	cmd.Flags().StringVar(&subdir, "subdir", "", "the module's `directory` in the package, \".\" for all of it (the one that was offered)")
+	cmd.Flags().StringVar(&key, "key", "", "the `fingerprint` of a key that may sign releases of the provider, too")
 	cmd.Flags().StringVar(&reason, "reason", "", "one line of `text`: why the change is accepted, and by whom")
 	return cmd
 }
 
 func acceptedText(in admin.Acceptance, out admin.Accepted) string {
+	if in.Key != "" {
+		text := fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", in.Module, in.Key)
+		if !out.Offered {
+			text += "No release that it has signed was offered yet.\n"
+		}
+		return text
+	}
 	text := fmt.Sprintf("%s %s is %s from now on; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
 	switch {
 	case out.Before == in.Sum && out.Subdir != "":

@@ -22,7 +22,8 @@ func newLsCommand(env *environment) *cobra.Command {
 		Short: "List the kept packages",
 		Long: `List every version whose package is or was kept, one in a line: module, version,
 state, size, and the day on which it was last used. --json prints more: when it was
-fetched, its sum, source and commit.
+fetched, its sum, source and commit. Of a version of a provider there is a line for
+its release, which has the checksums and signature, and one for each platform.
 
 The state is "kept"; "evicted", if the package was removed to make room or by
 "modproxy rm"; "superseded", if the ledger has other content for the version; or
@@ -32,12 +33,13 @@ the package above leaves out, and which of its names are the same on some file
 systems. Lines that begin with "blocked:" and "deprecated:" say what operators have
 decided about the version above.
 
-MODULE-PATTERN is a module address in which * stands for any part of a segment, such
-as 'acme/*/aws'. Without a hostname it matches any registry.`,
+MODULE-PATTERN is the address of a module or provider in which * stands for any part
+of a segment, such as 'acme/*/aws' or 'hashicorp/*'. Without a hostname it matches any
+registry.`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pattern, err := admin.ParsePattern(strings.Join(args, ""))
-			if err != nil {
+			pattern := strings.Join(args, "")
+			if _, err := admin.ParsePattern(pattern); err != nil {
 				return misuse{err}
 			}
 			var list []admin.Package
@@ -72,7 +74,7 @@ func printPackages(w io.Writer, list []admin.Package) error {
 		if !p.Last.IsZero() {
 			last = p.Last.UTC().Format(time.DateOnly)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.Version, p.State, modproxy.SizeText(p.Size), last)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.ShownVersion(), p.State, modproxy.SizeText(p.Size), last)
 	}
 	lines := strings.SplitAfter(table(), "\n")
 	for i, p := range list {
@@ -121,7 +123,7 @@ func removedText(p admin.Removed) string {
 	case len(p.Shared) > 0:
 		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", modproxy.SizeText(p.Size), strings.Join(p.Shared, ", "))
 	}
-	return fmt.Sprintf("%s %s: %s; when it is fetched again it must be %s\n", p.Module, p.Version, what, p.Sum)
+	return fmt.Sprintf("%s: %s; when it is fetched again it must be %s\n", p.Shown(), what, sumText(p.Name, p.Sum))
 }
 
 func newGCCommand(env *environment) *cobra.Command {

@@ -79,8 +79,8 @@ func pendingText(p admin.Pending) string {
 		}
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
 	}
-	return fmt.Sprintf("%s %s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Module, p.Version, askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
+		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.
@@ -106,6 +106,14 @@ func bringsText(p admin.Pending) string {
 	}
 	if p.Unread != "" {
 		line("warning:", "what it calls is not known: %s", p.Unread)
+	}
+	if r := p.Release; r != nil {
+		line("platforms:", "%s", strings.Join(r.Platforms, ", "))
+		signed := signersText(r.Keys)
+		if !r.Signed.IsZero() {
+			signed += " at " + r.Signed.UTC().Format(time.RFC3339)
+		}
+		line("signed by:", "%s", signed)
 	}
 	if p.Brings == nil {
 		return b.String()

@@ -76,7 +76,7 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 // damageText is something that is wrong, in one line.
 func damageText(d *admin.Damage) string {
 	s := string(d.Kind) + ": "
-	for _, name := range []string{d.Module, d.Version} {
+	for _, name := range []string{d.Module, d.Version, d.Platform} {
 		if name != "" {
 			s += name + " "
 		}

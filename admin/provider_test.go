@@ -1,0 +1,114 @@
+package admin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
+)
+
+var (
+	toy   = modproxy.NewProvider("registry.example.com", "acme", "toy")
+	linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
+)
+
+const (
+	oldKey = "0123456789ABCDEF0123456789ABCDEF01234567"
+	newKey = "89ABCDEF0123456789ABCDEF0123456789ABCDEF"
+)
+
+// What names are of is in them, for programs and for people, and never what modproxy has made of it.
+func TestNamesOfProviders(t *testing.T) {
+	zip := toy.At("1.0.0").OfPlatform(linux)
+	for v, want := range map[modproxy.ModuleVersion]struct {
+		name  admin.Name
+		shown string
+	}{
+		toy.At(""):      {admin.Name{Module: toy.String()}, "registry.example.com/acme/toy"},
+		toy.At("1.0.0"): {admin.Name{Module: toy.String(), Version: "1.0.0"}, "registry.example.com/acme/toy 1.0.0"},
+		zip:             {admin.Name{Module: toy.String(), Version: "1.0.0", Platform: "linux_amd64"}, "registry.example.com/acme/toy 1.0.0 for linux_amd64"},
+		vpc.At("1.0.0"): {admin.Name{Module: vpc.String(), Version: "1.0.0"}, "registry.example.com/acme/vpc/aws 1.0.0"},
+	} {
+		name := admin.NameOf(v)
+		if again, err := name.Parse(""); name != want.name || name.Shown() != want.shown || err != nil || again != v {
+			t.Errorf("%s: %+v, %q, %v, %v", v, name, name.Shown(), again, err)
+		}
+	}
+	if name := admin.NameOf(toy.SigningKeys()); name.Shown() != "registry.example.com/acme/toy signing keys" || name.ShownVersion() != "signing keys" {
+		t.Errorf("%q, %q", name.Shown(), name.ShownVersion())
+	}
+	for _, bad := range []admin.Name{
+		{Module: toy.String(), Platform: "linux_amd64"}, {Module: vpc.String(), Version: "1.0.0", Platform: "linux_amd64"},
+		{Module: toy.String(), Version: "1.0.0", Platform: "linux"},
+	} {
+		if _, err := bad.Parse(""); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// What a release consists of comes with what is accepted, from where it was offered; nothing else can be accepted.
+func TestAcceptOfProviders(t *testing.T) {
+	book := ledgertest.Open(t, t.TempDir())
+	when, one := time.Unix(2e9, 0).UTC(), toy.At("1.0.0")
+	keys, err := modproxy.NewKeys(oldKey)
+	must(t, err)
+	facts := func(digest byte) modproxy.Facts {
+		return modproxy.Facts{Zips: modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: {digest}}), Keys: keys}
+	}
+	signing := ledger.SigningKeys(toy, keys)
+	signing.Time = when
+	must(t, book.Add(t.Context(), signing))
+	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
+	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one.OfPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
+	must(t, book.AddDrift(t.Context(), ledger.Drift{
+		ModuleVersion: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
+	}))
+	memory := &forgetter{}
+	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()
+
+	for _, bad := range []admin.Acceptance{
+		{Name: admin.NameOf(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
+		{Name: admin.NameOf(one.OfPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
+		{Name: admin.NameOf(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
+		{Name: admin.NameOf(one), Key: newKey, Reason: "a key of a version"},
+		{Name: admin.NameOf(vpc.At("")), Key: newKey, Reason: "a key of a module"},
+		{Name: admin.NameOf(toy.At("")), Key: "beef", Reason: "no key"},
+	} {
+		if _, err := admin.LedgerAccept.Ask(ctx, c, bad, nil); err == nil || !strings.HasPrefix(err.Error(), "invalid: ") {
+			t.Errorf("%s: %v", bad.Reason, err)
+		}
+	}
+	out, err := admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
+	rec, errLookup := book.Lookup(ctx, one)
+	if err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(2) {
+		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
+	}
+	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
+	if rec, errLookup = book.Lookup(ctx, one); err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(1) {
+		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
+	}
+	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(toy.At("")), Key: newKey, Reason: "announced"}, nil)
+	rec, errLookup = book.Lookup(ctx, toy.SigningKeys())
+	if err != nil || errLookup != nil || out.Offered || rec.Keys != oldKey+" "+newKey || rec.Sum != ledger.SigningKeys(toy, rec.Keys).Sum {
+		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
+	}
+	if n := len(memory.forgotten); n != 3 || memory.forgotten[n-1] != toy.At("") {
+		t.Errorf("forgotten %v", memory.forgotten)
+	}
+
+	list, err := drifts(ctx, c, admin.Query{Name: admin.NameOf(one)})
+	if err != nil || len(list) != 1 || list[0].Facts != facts(2) || list[0].Was != facts(1) {
+		t.Errorf("drift %+v, %v", list, err)
+	}
+	n := 0
+	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: admin.NameOf(one)}, func(admin.Record) error { n++; return nil })
+	if err != nil || n != 4 { // the package for a platform is one of the version's
+		t.Errorf("%d records, %v", n, err)
+	}
+}
