@@ -185,20 +185,11 @@ func (p *blockParser) once(name string) error {
 
 // parseProvider reads the address of a provider in the one spelling that the clients take.
 func parseProvider(s string) (m modproxy.Module, err error) {
-	parts := strings.Split(s, "/")
-	if len(parts) != 3 {
-		return m, fmt.Errorf("%w: %.200q is no provider: want registry.example.com/namespace/type", modproxy.ErrInvalid, s)
-	}
-	host, err := hostname.Parse(parts[0])
-	if err != nil {
+	if m, err = hostname.ParseAddress(s, ""); err != nil {
 		return m, err
 	}
-	m = modproxy.NewProvider(host, parts[1], parts[2])
-	if err := m.CheckProvider(); err != nil {
-		return m, err
-	}
-	if want := hostname.Display(host) + strings.TrimPrefix(m.String(), host); s != want {
-		return m, fmt.Errorf("%w: %.200q: want %q", modproxy.ErrInvalid, s, want)
+	if want := hostname.Display(m.Host) + strings.TrimPrefix(m.String(), m.Host); s != want || !m.IsProvider() {
+		return m, fmt.Errorf("%w: %.200q is not as clients write a provider", modproxy.ErrInvalid, s)
 	}
 	return m, nil
 }
