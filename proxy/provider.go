@@ -34,8 +34,9 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q reques
 	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
 	defer cancel()
 	err := h.answerProvider(w, r.WithContext(ctx), e, q)
-	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = later(0, fmt.Errorf("%w (it goes on: ask again)", err))
+	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
+		v, _, _ := q.Platform()
+		err = later(0, fmt.Errorf("%s: upstream has not answered within %v; the question goes on", v, providerPatience))
 	}
 	return asProviders(err)
 }
