@@ -202,9 +202,12 @@ func (s Scope) valid() bool {
 // Scopes are several scopes.
 type Scopes []Scope
 
-// Covers reports whether one of the scopes covers m.
+// Covers reports whether one of the scopes covers m. Of a provider the case of the namespace does not count, which clients fold.
 func (all Scopes) Covers(m modproxy.Module) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool {
+		if m.IsProvider() {
+			s.Namespace = strings.ToLower(s.Namespace)
+		}
 		return covers(s.Host, m.Host) && covers(s.Namespace, m.Namespace)
 	})
 }

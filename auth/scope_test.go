@@ -48,6 +48,12 @@ func TestScopeCovers(t *testing.T) {
 			t.Errorf("%s covers %s/%s: %v", c.scope, c.host, c.namespace, got)
 		}
 	}
+	for namespace, want := range map[string]bool{"acme": true, "acme2": false, "other": false} {
+		p := modproxy.NewProvider("registry.terraform.io", namespace, "toy")
+		if got := (auth.Scopes{{Host: "registry.terraform.io", Namespace: "Acme"}}).Covers(p); got != want {
+			t.Errorf("registry.terraform.io/Acme covers %s: %v", p, got)
+		}
+	}
 	if (auth.Scopes{{}}).Covers(modproxy.Module{}) || (auth.Grant{Admin: true}).MayRead(module("a", "b")) {
 		t.Error("what grants nothing covers something")
 	}
