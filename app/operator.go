@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -171,14 +172,18 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
 	var kept []cache.Kept
 	sums, before := map[modproxy.ModuleVersion]modproxy.Sum{}, a.Ledger.Tree().N
+	signers := map[modproxy.Module]modproxy.Keys{}
 	for p, err := range a.Cache.List(ctx, modproxy.Module{}) {
 		if err != nil {
 			return 0, err
 		}
 		kept, sums[p.ModuleVersion] = append(kept, p.Kept), p.Sum
+		if keys := p.Facts.Keys; keys != "" {
+			signers[p.Module] = signers[p.Module].With(keys)
+		}
 	}
 	for r, err := range a.Ledger.All(ctx) {
-		if err == nil && sums[r.ModuleVersion] != r.Sum {
+		if err == nil && sums[r.ModuleVersion] != r.Sum && r.ModuleVersion != r.Module.SigningKeys() {
 			err = errHasLedger
 		}
 		if err != nil {
@@ -188,6 +193,13 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	for _, p := range kept {
 		if err := a.Cache.Record(ctx, &p); err != nil {
 			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
+		}
+	}
+	for m, keys := range signers { // whoever has signed what is kept may sign what comes
+		rec := ledger.SigningKeys(m, keys)
+		rec.Time = time.Now()
+		if err := a.Ledger.Add(ctx, rec); err != nil {
+			return 0, fmt.Errorf("%s: %w", rec.Shown(), err)
 		}
 	}
 	if before > 0 && a.Ledger.Tree().N == before {
