@@ -184,6 +184,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p})
 		switch {
 		case err == nil:
+			r.useRelease(ctx, k)
 			return kept, nil
 		case errors.Is(err, store.ErrDamaged):
 			return nil, fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)

@@ -232,27 +232,47 @@ func TestReleaseIsRenewed(t *testing.T) {
 
 const renewPause = 5 * time.Minute
 
-// What is evicted first is a package, and its release after it.
+// What is evicted first is a package, and its release after it: be it that the package was used later, or fetched.
 func TestReleaseOutlivesItsPackages(t *testing.T) {
-	f := newProviders(t, 100_000)
-	synctest.Test(t, func(t *testing.T) {
-		f.inMemory(t)
-		f.fetch(t, "1.0.0", linux, darwin)
-		time.Sleep(time.Hour)
-		if _, err := f.read(t.Context(), "1.0.0"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 50_000}); err != nil {
-			t.Fatal(err)
-		}
-		var kept []string
-		for l := range f.List(t.Context(), toy) {
-			kept = append(kept, l.Version)
-		}
-		if !slices.Equal(kept, []string{"1.0.0"}) {
-			t.Errorf("kept: %q", kept)
-		}
-	})
+	for name, later := range map[string]func(t *testing.T, f *providerFixture){
+		"used": func(t *testing.T, f *providerFixture) {
+			f.fetch(t, "1.0.0", linux)
+			time.Sleep(time.Hour)
+			if _, err := f.read(t.Context(), "1.0.0"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"fetched": func(t *testing.T, f *providerFixture) {
+			time.Sleep(time.Hour)
+			p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if _, err := io.Copy(io.Discard, p); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newProviders(t, 100_000)
+			synctest.Test(t, func(t *testing.T) {
+				f.inMemory(t)
+				f.fetch(t, "1.0.0")
+				later(t, f)
+				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 50_000}); err != nil {
+					t.Fatal(err)
+				}
+				var kept []string
+				for l := range f.List(t.Context(), toy) {
+					kept = append(kept, l.Version)
+				}
+				if !slices.Equal(kept, []string{"1.0.0"}) {
+					t.Errorf("kept: %q", kept)
+				}
+			})
+		})
+	}
 }
 
 // A package that is kept no longer counts when another release was accepted, which says that it is another.
