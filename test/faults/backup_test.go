@@ -80,15 +80,17 @@ func TestBackupUnderLoad(t *testing.T) {
 		if r.restored("a copy") {
 			rebuilt++
 		}
-		ledger := r.output("ledger", "show")
+		recorded := map[string]bool{}
+		if err := r.printed(func(n named, _ string) { recorded[n.path()] = true }, "ledger", "show"); err != nil {
+			t.Error(err)
+		}
 		for path, digest := range b.acks {
 			a := r.ask("GET", path)
 			if sum := sha256.Sum256(a.Body); a.Status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
 				t.Errorf("copy %d: %s: %v", i, path, a)
 			}
-			parts := strings.Split(path, "/")
-			if record := "up.example.com/acme/" + parts[5] + "/aws " + parts[7] + " h1:"; !bytes.Contains(ledger, []byte(record)) {
-				t.Errorf("copy %d: the ledger has no %s", i, record)
+			if !recorded[path] {
+				t.Errorf("copy %d: the ledger has no record of %s", i, path)
 			}
 		}
 		r.stop()
@@ -143,12 +145,15 @@ func TestMixedBackups(t *testing.T) {
 			copyAll(t, filepath.Join(d.older, name), filepath.Join(d.data, name))
 			has[name] = true
 		}
-		missing, unrecorded := 0, 0
+		missing, unrecorded, hidden := 0, 0, 0
 		if has["blobs"] && !has["index.db"] {
-			missing = len(d.kept) - half
+			missing = len(d.kept) - half + 1 // the release of the provider
 		}
 		if has["ledger"] && !has["index.db"] {
-			unrecorded = len(d.kept) - half
+			unrecorded = len(d.kept) - half + 1
+			if has["blobs"] { // nobody looks at a package of a provider whose release is missing
+				hidden = 1
+			}
 		}
 		if kinds := d.verify(); kinds["package_missing"] != missing || kinds["pin_differs"] != unrecorded {
 			t.Errorf("older %s: verify finds %v; want %d missing and %d not recorded", mix.name, kinds, missing, unrecorded)
@@ -159,10 +164,13 @@ func TestMixedBackups(t *testing.T) {
 		}
 		d.keptOf(mix.name, func(i int) bool { return i < half || !has["blobs"] && !has["index.db"] })
 		log, _ := os.ReadFile(d.path("log"))
-		if behind := bytes.Count(log[len(before):], []byte("ledger_behind")); behind != unrecorded {
-			t.Errorf("older %s: that the ledger is behind is told %d times of %d", mix.name, behind, unrecorded)
+		if behind := bytes.Count(log[len(before):], []byte("ledger_behind")); behind != unrecorded-hidden {
+			t.Errorf("older %s: that the ledger is behind is told %d times of %d", mix.name, behind, unrecorded-hidden)
 		}
-		d.output("verify", "--read-data", "--repair")
+		out, err := d.command("verify", "--read-data", "--repair").CombinedOutput()
+		if n := bytes.Count(out, []byte("pin_differs: ")); n != hidden || n == 0 && err != nil {
+			t.Errorf("older %s: modproxy verify: %v\n%s", mix.name, err, out)
+		}
 		d.start("--offline")
 		d.ready()
 		d.keptOf(mix.name+", repaired", func(i int) bool { return i < half || !has["blobs"] && !(has["index.db"] && has["ledger"]) })

@@ -97,10 +97,15 @@ type keptPackage struct {
 	body            []byte
 }
 
-// keep has modproxy fetch a package.
+// keep has modproxy fetch a package of a module.
 func (r *proxy) keep(name string) keptPackage {
 	r.t.Helper()
-	path := packagePath(name, "1.0.0")
+	return r.keepAt(packagePath(name, "1.0.0"))
+}
+
+// keepAt has modproxy fetch a package.
+func (r *proxy) keepAt(path string) keptPackage {
+	r.t.Helper()
 	a := r.ask("GET", path)
 	if a.Status != http.StatusOK || a.Err != nil {
 		r.t.Fatalf("%s: %v", path, a)

@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 	t.Logf("%d packages until the disk was full; %v until the next after there was room; answers by status: %v", kept, recovered, r.counts())
 }
 
-// A bound that the disk has room for keeps it from becoming full.
+// A bound that the disk has room for keeps it from becoming full. Of a provider nothing is kept that cannot be served.
 func TestBound(t *testing.T) {
 	const bound = 4 << 20
 	d := newDisk(t, 16, "commit=5")
@@ -84,6 +84,14 @@ func TestBound(t *testing.T) {
 	clear(r.acks) // most of them were evicted
 	if err := r.check(); err != nil {
 		t.Error(err)
+	}
+	zips := r.providersAreWhole("after evictions")
+	r.output("gc", "--max-size", "2MiB")
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	if zips == 0 || r.providersAreWhole("after gc") == zips {
+		t.Errorf("%d packages of a provider were kept, and gc has evicted none", zips)
 	}
 	t.Logf("answers by status: %v", statuses)
 }

@@ -22,15 +22,16 @@ type directory struct {
 	*proxy
 	whole, older string
 	kept         []keptPackage
-	ledger       []byte // what "modproxy ledger show" prints
+	lists        []string // the paths of their versions
+	ledger       []byte   // what "modproxy ledger show" prints
 }
 
-// newDirectory keeps some packages; the older copy has half of them.
+// newDirectory keeps some packages of modules, and two of a provider; the older copy has half of them.
 func newDirectory(t *testing.T, packages int) *directory {
 	t.Helper()
 	r := newProxy(t, with{registry: &sized{bytes: 1000}})
 	d := &directory{proxy: r, whole: filepath.Join(t.TempDir(), "whole"), older: filepath.Join(t.TempDir(), "older")}
-	for _, copied := range []string{d.older, d.whole} {
+	for i, copied := range []string{d.older, d.whole} {
 		r.start()
 		r.ready()
 		for range packages / 2 {
@@ -38,8 +39,12 @@ func newDirectory(t *testing.T, packages int) *directory {
 			if a := r.ask("GET", modulePath(name)+"/versions"); a.Status != http.StatusOK {
 				t.Fatal(a)
 			}
-			d.kept = append(d.kept, r.keep(name))
+			d.kept, d.lists = append(d.kept, r.keep(name)), append(d.lists, modulePath(name)+"/versions")
 		}
+		if a := r.ask("GET", toyPath+"/versions"); a.Status != http.StatusOK {
+			t.Fatal(a)
+		}
+		d.kept, d.lists = append(d.kept, r.keepAt(toyZip(int64(2*i)))), append(d.lists, toyPath+"/versions")
 		r.stop()
 		d.ledger = r.output("ledger", "show")
 		copyAll(t, r.data, copied)
@@ -115,7 +120,9 @@ func (d *directory) lacks(what string) (lacks []string) {
 	for i, p := range d.kept {
 		for path, right := range map[string]func(body []byte) bool{
 			p.path: func(body []byte) bool { return bytes.Equal(body, p.body) },
-			modulePath(fmt.Sprint("m", i)) + "/versions": func(body []byte) bool { return bytes.Contains(body, []byte(`"1.0.0"`)) },
+			d.lists[i]: func(body []byte) bool {
+				return bytes.Contains(body, []byte(`"1.0.0"`)) == !strings.HasPrefix(p.path, toyPath)
+			},
 		} {
 			a := d.ask("GET", path)
 			if a.Status == http.StatusOK && !right(a.Body) || a.Status == http.StatusNotFound || a.Status == 0 {

@@ -21,9 +21,16 @@ import (
 	"time"
 )
 
-// pathOf is the path of a package, by its module address and version.
-func pathOf(module, version string) string {
-	return packagePath(strings.Split(module, "/")[2], version)
+// named is what modproxy names a package by.
+type named struct{ Module, Version, Platform string }
+
+// path is the path of the package. Releases of providers, and their keys, have one that nobody asks for.
+func (n named) path() string {
+	parts := strings.Split(n.Module, "/")
+	if len(parts) == 3 {
+		return zipPath(n.Version, n.Platform)
+	}
+	return packagePath(parts[2], n.Version)
 }
 
 // changes is the module of which versions are another upstream once they moved.
@@ -31,12 +38,20 @@ const changes = "up.example.com/acme/changes/aws"
 
 // watched is h, of which the questions are counted, and with what has moved.
 func (r *proxy) watched(h http.Handler) http.Handler {
+	provider, err := toys()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.asked.Add(1)
 		version := strings.TrimSuffix(path.Base(q.URL.Path), ".tar.gz")
 		if _, moved := r.moved.Load(version); moved && strings.Contains(q.URL.Path, "/archives/v1/modules/acme/changes/") {
 			w.Header().Set("Content-Type", "application/gzip")
 			w.Write(archive("another " + version))
+			return
+		}
+		if ofProviders(q) {
+			provider.ServeHTTP(w, q)
 			return
 		}
 		h.ServeHTTP(w, q)
@@ -58,7 +73,7 @@ func (r *proxy) loadDrift() (end func()) {
 		defer close(done)
 		for i := 1; !ending.Load(); i++ {
 			version := fmt.Sprintf("1.%d.0", i)
-			path := pathOf(changes, version)
+			path := packagePath("changes", version)
 			until(func() bool { return r.ask("GET", path).Status == http.StatusOK })
 			r.moved.Store(version, true)
 			until(func() bool { return r.remove(changes, version) })
@@ -92,20 +107,23 @@ func (r *proxy) remove(module, version string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// printed calls each with the version of every line that a verb prints as JSON.
-func (r *proxy) printed(each func(module, version, sum string), args ...string) error {
+// printed calls each with what every line is about that a verb prints as JSON.
+func (r *proxy) printed(each func(n named, sum string), args ...string) error {
 	var text, complaint bytes.Buffer
 	cmd := r.command(append(args, "--json")...)
 	cmd.Stdout, cmd.Stderr = &text, &complaint
 	err := cmd.Run()
 	for lines := json.NewDecoder(&text); ; {
-		var line struct{ Module, Version, Sum string }
+		var line struct {
+			named
+			Sum string
+		}
 		if bad := lines.Decode(&line); errors.Is(bad, io.EOF) {
 			break
 		} else if bad != nil {
 			return fmt.Errorf("%v: %v: %w %s", args, bad, err, complaint.String())
 		}
-		each(line.Module, line.Version, line.Sum)
+		each(line.named, line.Sum)
 	}
 	if err != nil && !strings.Contains(complaint.String(), "offered with other content") { // which is how "ledger drift" ends
 		return fmt.Errorf("%v: %w %s", args, err, complaint.String())
@@ -118,7 +136,7 @@ func (r *proxy) printed(each func(module, version, sum string), args ...string) 
 // It is called with mu held.
 func (r *proxy) checkLedger() error {
 	is := map[string]string{}
-	err := r.printed(func(module, version, sum string) { is[pathOf(module, version)] = sum }, "ledger", "show")
+	err := r.printed(func(n named, sum string) { is[n.path()] = sum }, "ledger", "show")
 	if err != nil {
 		return err
 	}
@@ -134,7 +152,7 @@ func (r *proxy) checkLedger() error {
 	}
 	r.pins = is
 	kept := map[string]bool{}
-	err = r.printed(func(module, version, _ string) { kept[version] = module == changes }, "ledger", "drift")
+	err = r.printed(func(n named, _ string) { kept[n.Version] = n.Module == changes }, "ledger", "drift")
 	if err != nil {
 		return err
 	}

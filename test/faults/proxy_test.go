@@ -83,10 +83,10 @@ func newProxy(t *testing.T, w with) *proxy {
 	r.data = cmp.Or(r.data, r.path("data"))
 	r.upstream = upstream(t, r.watched(w.registry))
 	config := fmt.Sprintf(`
-listen: %s
-data: %s
-upstreams: [{host: up.example.com, modules: %s/v1/modules/, rate: 1000}]
-egress: {allow: [127.0.0.0/8], ca_file: %s}
+listen: %[1]s
+data: %[2]s
+upstreams: [{host: up.example.com, modules: %[3]s/v1/modules/, providers: %[3]s/v1/providers/, rate: 1000}]
+egress: {allow: [127.0.0.0/8], ca_file: %[4]s}
 cache: {memory: 1MiB}
 log: {level: error}
 shutdown: 5s
@@ -170,8 +170,8 @@ func (r *proxy) stop() {
 	r.server = nil
 }
 
-// load has n clients ask for packages until ctx ends: new ones, and now and then
-// one that somebody was given. end waits for them.
+// load has n clients ask for packages until ctx ends: new ones, some of a provider, and
+// now and then one that somebody was given. end waits for them.
 func (r *proxy) load(n int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -185,6 +185,9 @@ func (r *proxy) load(n int) (end func()) {
 				if path == "" {
 					i := r.next.Add(1)
 					path = packagePath(fmt.Sprintf("m%d", i%50), fmt.Sprintf("1.%d.0", i))
+					if i%4 == 0 {
+						path = toyZip(i / 4)
+					}
 				}
 				if err := r.get(ctx, path); err != nil {
 					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
@@ -243,28 +246,15 @@ func (r *proxy) check() error {
 	if _, err := os.Stat(filepath.Join(r.data, "ledger")); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
 		return nil // it was ended before it had begun
 	}
-	var verified, listed, complaint bytes.Buffer
+	var verified, complaint bytes.Buffer
 	cmd := r.command("verify", "--read-data", "--json")
 	cmd.Stdout, cmd.Stderr = &verified, &complaint
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("verify: %w\n%s%s", err, verified.String(), complaint.String())
 	}
-	cmd = r.command("ls", "--json")
-	cmd.Stdout, cmd.Stderr = &listed, &complaint
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("ls: %w\n%s", err, complaint.String())
-	}
-	is := map[string]string{}
-	for lines := json.NewDecoder(&listed); ; {
-		var p struct{ Module, Version, State, Digest string }
-		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return err
-		}
-		if p.State == "kept" {
-			is[pathOf(p.Module, p.Version)] = p.Digest
-		}
+	is, err := r.kept()
+	if err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,6 +268,31 @@ func (r *proxy) check() error {
 		return fmt.Errorf("%d of %d acknowledged packages are lost or changed", lost, len(r.acks))
 	}
 	return r.checkLedger()
+}
+
+// kept is the digest of everything that is kept, by its path.
+func (r *proxy) kept() (map[string]string, error) {
+	var listed, complaint bytes.Buffer
+	cmd := r.command("ls", "--json")
+	cmd.Stdout, cmd.Stderr = &listed, &complaint
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("ls: %w\n%s", err, complaint.String())
+	}
+	is := map[string]string{}
+	for lines := json.NewDecoder(&listed); ; {
+		var p struct {
+			named
+			State, Digest string
+		}
+		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
+			return is, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if p.State == "kept" {
+			is[p.path()] = p.Digest
+		}
+	}
 }
 
 // acked is how many packages were acknowledged.
