@@ -82,7 +82,7 @@ func (p *proxy) hold(method, path string, a rig.Answer) {
 			p.t.Errorf("%s %s: %d without one clear error: %.500q, %v", method, path, a.Status, a.Body, err)
 		}
 	}
-	if a.Status != http.StatusOK || method != http.MethodGet || !strings.HasSuffix(path, ".tar.gz") {
+	if a.Status != http.StatusOK || method != http.MethodGet || !strings.HasSuffix(path, ".tar.gz") && !strings.HasSuffix(path, ".zip") {
 		return
 	}
 	if a.Length != int64(len(a.Body)) {

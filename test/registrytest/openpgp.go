@@ -45,6 +45,23 @@ func (k pgpKey) sign(data []byte) ([]byte, error) {
 	return signature.Bytes(), err
 }
 
+// Sign signs data by the key that a fixture calls name. The signature is not armored; the public key is.
+func Sign(name string, data []byte) (signature []byte, key string, err error) {
+	signer, err := newKey(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if signature, err = signer.sign(data); err != nil {
+		return nil, "", err
+	}
+	var public bytes.Buffer
+	if err := signer.Serialize(&public); err != nil {
+		return nil, "", err
+	}
+	key, err = armored(openpgp.PublicKeyType, public.Bytes())
+	return signature, key, err
+}
+
 // listedKey is a key as registries give it, or what "null" and "broken" stand for.
 func listedKey(name string) (any, error) {
 	if name == "null" {

@@ -1,0 +1,442 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// providing is ordinary, with bounds for providers that can be reached.
+const providing = ordinary + "providers: {max_received: 64MiB, max_unpacked: 64MiB, timeout: 8s}\n"
+
+// published is a registry with versions of the provider case/toy, by what is odd about them.
+func published(t testing.TB, versions map[string]string) *registrytest.Upstream {
+	t.Helper()
+	return registrytest.New(t, releases(versions))
+}
+
+func releases(versions map[string]string) *txtar.Archive {
+	fixture := &txtar.Archive{}
+	for version, knobs := range versions {
+		fixture.Files = append(fixture.Files, txtar.File{Name: "providers/case/toy/" + version, Data: []byte(knobs)})
+	}
+	return fixture
+}
+
+// but is a registry that answers otherwise where the path of a question ends so.
+func but(next http.Handler, end string, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, end) {
+			answer(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+}
+
+// Where a registry is asked, by what its path ends with.
+const (
+	ofVersions  = "/toy/versions"
+	ofDownload  = "/download/linux/amd64"
+	ofSums      = "_SHA256SUMS"
+	ofSignature = ".sig"
+	ofZip       = "_linux_amd64.zip"
+)
+
+// toyPath is the path of a question about the provider at modproxy.
+func toyPath(host, rest string) string { return "/" + host + "/v1/providers/case/toy/" + rest }
+
+func toyZip(host, version, platform string) string {
+	return toyPath(host, fmt.Sprintf("%s/%s/terraform-provider-toy_%[1]s_%[2]s.zip", version, platform))
+}
+
+// installProvider asks as a client does that installs a version, and returns the package, or the answer that refused
+// it; an answer that breaks off has an error.
+func (p *proxy) installProvider(host, version string) rig.Answer {
+	p.t.Helper()
+	a := p.ask(http.MethodGet, toyPath(host, version+ofDownload))
+	if a.Status != http.StatusOK {
+		return a
+	}
+	var said struct {
+		URL string `json:"download_url"`
+	}
+	if err := json.Unmarshal(a.Body, &said); err != nil || said.URL != p.url+toyZip(host, version, "linux_amd64") {
+		p.t.Errorf("the package of %s is said to be at %q, %v", host, said.URL, err)
+	}
+	a, _ = p.try(context.Background(), http.MethodGet, toyZip(host, version, "linux_amd64")) // the error is in a
+	return a
+}
+
+// refuseProvider wants that a version cannot be installed, and that modproxy has words for that which match.
+func (p *proxy) refuseProvider(t testing.TB, host, version, why string) {
+	t.Helper()
+	if a := p.installProvider(host, version); a.Status < 400 && a.Err == nil || a.Status == http.StatusNotFound {
+		t.Errorf("%v; want a refusal", a)
+	}
+	a := p.ask(http.MethodGet, toyZip(host, version, "linux_amd64"))
+	if a.Status < 400 || a.Status == http.StatusNotFound || a.Status == http.StatusInternalServerError || !regexp.MustCompile(why).MatchString(a.Said()) {
+		t.Errorf("%v; want words that match %q", a, why)
+	}
+}
+
+// Of a release that is not what it should be nothing is given, and nobody is given all of a package.
+func TestHostileReleasesAreRefused(t *testing.T) {
+	p := startOwn(t, providing)
+	for knobs, why := range map[string]string{
+		"zip=changed":                 `SHA-256`,
+		"zip=truncated":               `zip`,
+		"zip=text":                    `zip`,
+		"size=1\nzip.truncate=100000": `unexpected EOF|broke`,
+		"zip.status=503":              `503`,
+		"sums=wrong":                  `SHA256SUMS`,
+		"sums=missing":                `SHA256SUMS`,
+		"sums=large":                  `larger`,
+		"sums.truncate=20":            `unexpected EOF|broke`,
+		"signature=wrong":             `signature`,
+		"signature=armored":           `armored`,
+		"signature=empty":             `signature`,
+		"signature.status=404":        `404`,
+		"keys=":                       `key`,
+		"keys=null":                   `key`,
+		"keys=broken":                 `key`,
+		"keys=other,another":          `no key that the registry lists`,
+		"key=other\nkeys=publisher":   `no key that the registry lists`,
+	} {
+		p.run(strings.ReplaceAll(knobs, "\n", ","), func(t *testing.T) {
+			p.refuseProvider(t, stranger(t, published(t, map[string]string{"1.0.0": knobs})), "1.0.0", why)
+		})
+	}
+	p.run("sums=blank", func(t *testing.T) { // clients crash
+		host := stranger(t, published(t, map[string]string{"1.0.0": "sums=blank"}))
+		if a := p.ask(http.MethodGet, toyPath(host, "1.0.0"+ofDownload)); a.Status != http.StatusConflict || !strings.Contains(a.Said(), "blank") {
+			t.Error(a)
+		}
+	})
+	p.run("good", func(t *testing.T) {
+		host := stranger(t, published(t, map[string]string{"1.0.0": "sums=manifest"}))
+		if a := p.installProvider(host, "1.0.0"); a.Status != http.StatusOK || a.Err != nil {
+			t.Error(a)
+		}
+	})
+	p.run("disk", func(t *testing.T) {
+		if size := sizeOf(t, p.data); size > 4<<20 {
+			t.Errorf("the data directory has %d bytes after releases that were nearly all refused", size)
+		}
+	})
+}
+
+// signed is a registry whose package of the provider is a zip, with its true checksum, which it has signed.
+func signed(t testing.TB, zipped []byte) http.HandlerFunc {
+	t.Helper()
+	sum := fmt.Sprintf("%x", sha256.Sum256(zipped))
+	const file = "terraform-provider-toy_1.0.0_linux_amd64.zip"
+	sums := []byte(sum + "  " + file + "\n")
+	signature, key, err := registrytest.Sign("publisher", sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	download, err := json.Marshal(map[string]any{
+		"protocols": []string{"5.0"}, "os": "linux", "arch": "amd64", "filename": file, "shasum": sum,
+		"download_url": "/x" + ofZip, "shasums_url": "/x" + ofSums, "shasums_signature_url": "/x" + ofSignature,
+		"signing_keys": map[string]any{"gpg_public_keys": []any{map[string]string{"ascii_armor": key}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string][]byte{
+		"terraform.json": []byte(`{"providers.v1":"/v1/providers/"}`),
+		ofVersions:       []byte(`{"versions":[{"version":"1.0.0","protocols":["5.0"],"platforms":[{"os":"linux","arch":"amd64"}]}]}`),
+		ofDownload:       download, ofSums: sums, ofSignature: signature, ofZip: zipped,
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		for end, body := range answers {
+			if strings.HasSuffix(r.URL.Path, end) {
+				if bytes.HasPrefix(body, []byte("{")) {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.Write(body)
+				return
+			}
+		}
+		http.NotFound(w, r)
+	}
+}
+
+// A zip is looked through before anybody is given all of it, whoever has signed it.
+func TestHostileZipsOfProvidersAreRefused(t *testing.T) {
+	p := startOwn(t, providing)
+	const program = "terraform-provider-toy_v1.0.0"
+	cases := map[string][]byte{
+		"dot-dot":     zipOf(t, nil, program, "../evil"),
+		"backslash":   zipOf(t, nil, program, `..\evil`),
+		"nul":         zipOf(t, nil, program, "a\x00b"),
+		"newline":     zipOf(t, nil, program, "a\nb"),
+		"link":        zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeSymlink | 0o777) }, program),
+		"device":      zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeDevice | 0o666) }, program),
+		"encrypted":   zipOf(t, func(h *zip.FileHeader) { h.Flags |= 1 }, program),
+		"overlapping": overlapping(t, 200),
+		"no-program":  zipOf(t, nil, "main.tf"),
+		"empty":       zipOf(t, nil),
+		"no-bytes":    {},
+		"html":        []byte("<html>log in first</html>"),
+		"gzip":        tarGz(t, plainFile),
+	}
+	for name, bomb := range zeroBombs(t, 256<<20) {
+		if strings.HasSuffix(name, ".zip") {
+			cases["bomb-"+strings.ReplaceAll(name, "/", "-")] = bomb()
+		}
+	}
+	for name, data := range cases {
+		p.run(name, func(t *testing.T) { p.refuseProvider(t, stranger(t, signed(t, data)), "1.0.0", `invalid`) })
+	}
+	p.run("good", func(t *testing.T) {
+		if a := p.installProvider(stranger(t, signed(t, zipOf(t, nil, program))), "1.0.0"); a.Status != http.StatusOK || a.Err != nil {
+			t.Error(a)
+		}
+	})
+	p.run("memory", func(t *testing.T) {
+		if mib := p.resident() >> 10; mib > 200 && !rig.Race {
+			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
+		}
+	})
+}
+
+// What was published once stays what it was: its packages, for all platforms, and who signs.
+func TestProvidersThatChange(t *testing.T) {
+	p := startOwn(t, strings.Replace(providing, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
+	for name, changed := range map[string]map[string]string{
+		"bytes":    {"1.0.0": "size=1"},
+		"key":      {"1.0.0": "", "1.1.0": "key=another"},
+		"unsigned": {"1.0.0": "", "1.1.0": "keys=\nsignature=empty"},
+		"platform": {"1.0.0": "platforms=darwin_arm64"},
+	} {
+		p.run(name, func(t *testing.T) {
+			u := published(t, map[string]string{"1.0.0": ""})
+			host := stranger(t, u)
+			first := p.installProvider(host, "1.0.0")
+			if first.Status != http.StatusOK || first.Err != nil {
+				t.Fatal(first)
+			}
+			if err := u.LoadArchive(releases(changed)); err != nil {
+				t.Fatal(err)
+			}
+			p.ask(http.MethodGet, toyPath(host, "versions"))
+			if a := p.installProvider(host, "1.0.0"); a.Status != http.StatusOK || !bytes.Equal(a.Body, first.Body) {
+				t.Errorf("what was kept: %v", a)
+			}
+			switch name {
+			case "bytes": // of a platform that nobody has asked for
+				a, _ := p.try(context.Background(), http.MethodGet, toyZip(host, "1.0.0", "darwin_arm64"))
+				if a.Status == http.StatusOK && a.Err == nil {
+					t.Errorf("other bytes than the release had are served: %v", a)
+				}
+				if a = p.ask(http.MethodGet, toyZip(host, "1.0.0", "darwin_arm64")); !strings.Contains(a.Said(), "ledger drift") {
+					t.Errorf("%v; want words about drift", a)
+				}
+			case "key":
+				p.refuseProvider(t, host, "1.1.0", `signed by the key .*ledger accept`)
+			case "unsigned":
+				p.refuseProvider(t, host, "1.1.0", `key|sign`)
+			}
+		})
+	}
+}
+
+// No document has an end that modproxy would wait for, or take memory for.
+func TestEndlessDocumentsOfProviders(t *testing.T) {
+	p := startOwn(t, providing)
+	u := published(t, map[string]string{"1.0.0": ""})
+	for end, beginning := range map[string]string{
+		ofVersions:  `{"versions":[{"version":"1.0.0"}`,
+		ofDownload:  `{"signing_keys":{"gpg_public_keys":[{}`,
+		ofSums:      "",
+		ofSignature: "",
+		ofZip:       "PK\x03\x04",
+	} {
+		p.run(strings.Trim(end, "/_."), func(t *testing.T) {
+			host := stranger(t, but(u, end, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				endless(w, beginning, `,{}`)
+			}))
+			if end == ofVersions {
+				a := p.ask(http.MethodGet, toyPath(host, "versions"))
+				if a.Status < 400 || a.Status == http.StatusNotFound || a.Took > soonEnough {
+					t.Error(a)
+				}
+				return
+			}
+			p.refuseProvider(t, host, "1.0.0", `larger|more than`)
+		})
+	}
+	p.run("memory", func(t *testing.T) {
+		if mib := p.resident() >> 10; mib > 200 && !rig.Race {
+			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
+		}
+	})
+}
+
+// A provider's files may be elsewhere, but not where nobody may be led to.
+func TestRedirectsOfProviders(t *testing.T) {
+	p := start(t, ordinary)
+	u := published(t, map[string]string{"1.0.0": ""})
+	ends := []string{ofDownload, ofSums, ofSignature, ofZip}
+	hops := maps.Clone(badHops)
+	if shorter(t, "redirects to the metadata server and to a name of it only") {
+		hops = map[string]string{"metadata": badHops["metadata"], "name": badHops["name"], "plain": badHops["plain"]}
+	}
+	for name, target := range hops {
+		for _, end := range ends {
+			p.run(name+"-"+strings.Trim(end, "/_."), func(t *testing.T) {
+				second := stranger(t, http.RedirectHandler(target, http.StatusFound))
+				host := stranger(t, but(u, end, func(w http.ResponseWriter, r *http.Request) {
+					http.Redirect(w, r, "https://"+second+"/x.zip", http.StatusFound)
+				}))
+				p.refuseProvider(t, host, "1.0.0", `not allowed|not the answer`)
+			})
+		}
+		p.run(name+"-said", func(t *testing.T) {
+			host := stranger(t, but(u, ofDownload, func(w http.ResponseWriter, r *http.Request) {
+				answer := &buffered{header: http.Header{}}
+				u.ServeHTTP(answer, r)
+				var said map[string]any
+				if err := json.Unmarshal(answer.Bytes(), &said); err != nil {
+					t.Error(err)
+				}
+				said["download_url"] = target
+				json.NewEncoder(w).Encode(said)
+			}))
+			p.refuseProvider(t, host, "1.0.0", `not allowed|not the answer|invalid`)
+		})
+	}
+}
+
+// buffered is an answer to be changed.
+type buffered struct {
+	bytes.Buffer
+	header http.Header
+}
+
+func (b *buffered) Header() http.Header { return b.header }
+func (b *buffered) WriteHeader(int)     {}
+
+// Only a registry itself is shown its token, and nobody is shown those of clients.
+func TestTokensOfProviderRegistries(t *testing.T) {
+	const registry, elsewhere = "token.evil.test", "release.evil.test"
+	p := startOwn(t, strings.Replace(providing, "upstreams:\n", "upstreams:\n  - {host: "+registry+", token_file: TOKEN}\n", 1))
+	u := published(t, map[string]string{"1.0.0": ""})
+	strangerAt(t, elsewhere, u)
+	away := func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://"+elsewhere+r.URL.Path, http.StatusFound)
+	}
+	strangerAt(t, registry, but(but(but(u, ofSums, away), ofSignature, away), ofZip, away))
+	a := p.ask(http.MethodGet, toyPath(registry, "1.0.0"+ofDownload), "Authorization", "Bearer "+secretClient)
+	if a.Status != http.StatusOK {
+		t.Fatal(a)
+	}
+	if a := p.installProvider(registry, "1.0.0"); a.Status != http.StatusOK || a.Err != nil {
+		t.Fatal(a)
+	}
+	shown := 0
+	for _, host := range []string{registry, elsewhere} {
+		for _, r := range world.strangers.at(host) {
+			header := r.Header.Get("Authorization")
+			switch {
+			case header == "Bearer "+secretToken && host == registry:
+				shown++
+			case header != "":
+				t.Errorf("%s was shown %q: %v", host, header, r)
+			}
+		}
+	}
+	if n := len(world.strangers.at(elsewhere)); shown == 0 || n != 3 {
+		t.Errorf("the registry was shown its token %d times, and the host of its files asked %d times", shown, n)
+	}
+}
+
+// A registry that drips is given up in time, by those who wait as well.
+func TestSlowProviders(t *testing.T) {
+	p := startOwn(t, strings.Replace(providing, "timeout: 8s", "timeout: 3s", 1))
+	u := published(t, map[string]string{"1.0.0": ""})
+	for _, end := range []string{ofVersions, ofDownload, ofSums, ofSignature} {
+		for name, serve := range map[string]http.HandlerFunc{"drips": slow(t, true), "hangs": slow(t, false)} {
+			if end != ofSums && shorter(t, "checksums only") {
+				continue
+			}
+			p.run(name+"-"+strings.Trim(end, "/_."), func(t *testing.T) {
+				host := stranger(t, but(u, end, serve))
+				rest := "1.0.0" + ofDownload
+				if end == ofVersions {
+					rest = "versions"
+				}
+				if a := p.ask(http.MethodGet, toyPath(host, rest)); a.Took > soonEnough || a.Status < 400 || a.Status == http.StatusNotFound {
+					t.Error(a)
+				}
+			})
+		}
+	}
+	p.run("drips-zip", func(t *testing.T) {
+		host := stranger(t, but(u, ofZip, slow(t, true)))
+		a := p.installProvider(host, "1.0.0")
+		if a.Status == http.StatusOK && a.Err == nil || a.Took > soonEnough {
+			t.Errorf("%v; want it given up after 3s", a)
+		}
+	})
+}
+
+// What a large package takes, while it comes and many are given it, is disk.
+func TestLargeProvider(t *testing.T) {
+	size, clients := 1000, 16
+	if shorter(t, "a package of 100 MiB instead of 1000") {
+		size = 100
+	}
+	p := startOwn(t, ordinary)
+	u := published(t, map[string]string{"1.0.0": fmt.Sprintf("size=%d\nplatforms=linux_amd64", size)})
+	host := stranger(t, u)
+	p.ask(http.MethodGet, toyPath(host, "1.0.0"+ofDownload))
+	errs := make(chan error)
+	p.count(clients)
+	for range clients {
+		go func() {
+			r, err := plain.Get(p.url + toyZip(host, "1.0.0", "linux_amd64"))
+			if err == nil {
+				defer r.Body.Close()
+				var n int64
+				if n, err = io.Copy(io.Discard, r.Body); err == nil && (n != r.ContentLength || n < int64(size)<<20) {
+					err = fmt.Errorf("%s, %d bytes of %d", r.Status, n, r.ContentLength)
+				}
+			}
+			errs <- err
+		}()
+	}
+	for range clients {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	mib := p.resident() >> 10
+	t.Logf("modproxy took %d MiB of memory for a package of %d", mib, size)
+	if mib > 128 && !rig.Race {
+		t.Errorf("modproxy took %d MiB of memory; want at most 128", mib)
+	}
+	if n := u.Count(registrytest.Zip); n != 1 {
+		t.Errorf("upstream was asked for it %d times", n)
+	}
+}
