@@ -202,7 +202,7 @@ func (l *Log) record(ctx context.Context, key modproxy.ModuleVersion, more Reque
 
 func parseRequest(rec store.Record) (r Request, ok bool) {
 	err := json.Unmarshal(rec.Value, &r)
-	return r, err == nil && r.Check() == nil && fold(r.ModuleVersion).String() == rec.Key
+	return r, err == nil && r.CheckAddress() == nil && fold(r.ModuleVersion).String() == rec.Key
 }
 
 // trim removes those records that were asked for longest ago when there are too many.
