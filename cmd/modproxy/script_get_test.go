@@ -126,7 +126,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 // is closed.
 func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, body []byte, err error) {
 	answers, bodies := make([]*http.Response, q.times), make([][]byte, q.times)
-	var cut atomic.Int32
+	var cut, whole atomic.Int32
 	var group errgroup.Group
 	for i := range q.times {
 		group.Go(func() error {
@@ -146,6 +146,8 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 			}
 			if bodies[i], err = io.ReadAll(from); err != nil {
 				cut.Add(1)
+			} else if answers[i].StatusCode < 400 {
+				whole.Add(1)
 			}
 			return nil
 		})
@@ -162,7 +164,7 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 		fmt.Fprintf(&b, "\n%s\n", bodies[0])
 	}
 	if n := cut.Load(); n > 0 {
-		fmt.Fprintf(&b, "cut off: %d of %d\n", n, q.times)
+		fmt.Fprintf(&b, "cut off: %d of %d, whole: %d\n", n, q.times, whole.Load())
 		return b.String(), nil, fmt.Errorf("GET %s: the body is cut off", q.url)
 	}
 	for i := range q.times {
