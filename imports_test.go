@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"cache":         {"", "fair", "store"},
 	"ledger":        {""},
 	"closure":       {"", "hostname", "store"},
-	"bundle":        {"", "hostname", "ledger", "pack", "store"},
+	"bundle":        {"", "hostname", "ledger", "pack", "release", "store"},
 	"nested":        {"", "closure", "fair", "fetch", "pack", "rewrite"},
 	"lock":          {"", "hostname", "ledger", "rewrite", "internal/hint"},
 	"store":         {""},

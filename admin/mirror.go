@@ -49,14 +49,13 @@ type MirrorLine struct {
 
 // MirroredPackage is a package that is kept now.
 type MirroredPackage struct {
-	Name                     // of what it was made of, if it is for one platform
-	Platform string          `json:"platform,omitempty"`
-	Size     int64           `json:"size_bytes"`
-	Sum      modproxy.Sum    `json:"sum"`
-	Digest   modproxy.Digest `json:"digest"`
-	Subdir   string          `json:"subdir,omitempty"`
-	Fetched  bool            `json:"fetched"`        // it was not kept before
-	Data     bool            `json:"data,omitempty"` // its bytes follow
+	Name
+	Size    int64           `json:"size_bytes"`
+	Sum     modproxy.Sum    `json:"sum"`
+	Digest  modproxy.Digest `json:"digest"`
+	Subdir  string          `json:"subdir,omitempty"`
+	Fetched bool            `json:"fetched"`        // it was not kept before
+	Data    bool            `json:"data,omitempty"` // its bytes follow
 }
 
 // MirrorNote is something to know of a call.

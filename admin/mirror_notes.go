@@ -48,7 +48,7 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 			n.Lacks += "//" + f.Subdir
 		}
 		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(of.Version, f.Constraint), "@")
-		if _, platform := platformOf(f.Module); platform != "" {
+		if platform := NameOf(f.Module).Platform; platform != "" {
 			n.Lacks += " " + platform
 		}
 	}

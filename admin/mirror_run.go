@@ -256,15 +256,6 @@ func (m *mirrorRun) done(v modproxy.ModuleVersion) {
 	}
 }
 
-// platformOf returns the version that v is the package of for one platform, and the platform; or v.
-func platformOf(v modproxy.ModuleVersion) (of modproxy.ModuleVersion, platform string) {
-	of, p, ok := v.Platform()
-	if !ok {
-		return v, ""
-	}
-	return of, p.String()
-}
-
 func keyOf(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Folded().At(v.Version) }
 
 func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
@@ -358,9 +349,8 @@ func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
 	if _, met := w.run.brought[v]; !met {
-		of, platform := platformOf(v)
 		w.run.brought[v] = MirroredPackage{
-			Name: NameOf(of), Platform: platform, Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir,
+			Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir,
 			Fetched: !p.Time.Before(w.run.began),
 		}
 	}

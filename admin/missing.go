@@ -31,6 +31,10 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 		switch {
 		case err != nil && !gone:
 			return done, err
+		case r.IsProvider() && r.Version != "":
+			if s.holds(ctx, r.ModuleVersion) {
+				continue
+			}
 		case gone:
 		case r.Version != "":
 			if _, found := kept.Find(r.Version); found {
@@ -46,6 +50,16 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 		each(m)
 	}
 	return done, nil
+}
+
+// holds reports whether a package is kept.
+func (s *Server) holds(ctx context.Context, v modproxy.ModuleVersion) bool {
+	for p, err := range s.Cache.List(ctx, v.Module) {
+		if p.ModuleVersion == v && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // clearMissing forgets what is missing, of a module or of all, and returns how much that was.

@@ -12,7 +12,7 @@
 //	                Its text is the line "modproxy bundle 1" and a line of JSON, a [Manifest].
 //	index           a line of JSON, an [Index]: what follows, and what came before; at most 64 MiB
 //	000001.json     a line of JSON, [Facts] about the versions that have the first package of the index; at most 16 MiB
-//	000001.tar.gz   that package, in the form of package pack
+//	000001.tar.gz   that package, in the form of package pack; or 000001.zip, the package of a provider for one platform
 //	000002.json     and so on
 //
 // The manifest has the size and the SHA-256 of the index, and the index those of all that follows. So the header of each
@@ -29,7 +29,8 @@
 // # What is trusted
 //
 // The manifest's signer is one that the operator named. That the record of each version is in the tree of the other ledger is
-// proved by its proof of inclusion; that its package has the recorded content is computed from its bytes. Times are those
+// proved by its proof of inclusion; that its package has the recorded content is computed from its bytes, and that a release of a
+// provider has the recorded archives and keys is read in it. Times are those
 // of the other side: how old versions are is a question of when that has seen them.
 //
 // An import adds to the ledger what that does not know, and nothing else. What is recorded here as something else is refused,
@@ -45,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +103,14 @@ type Package struct {
 	Package  Content      `json:"package"`
 	Facts    Content      `json:"facts"`
 	Versions []Version    `json:"versions"`
+}
+
+// isZip reports whether p is the package of providers for one platform.
+func (p Package) isZip() bool {
+	return !slices.ContainsFunc(p.Versions, func(v Version) bool {
+		_, _, isZip := v.Platform()
+		return !isZip
+	})
 }
 
 // Facts are what is known about the versions of a package, in the order of the index.

@@ -39,6 +39,7 @@ type Export struct {
 	groups   map[modproxy.Digest]int                // in facts, by the package
 	before   map[Version]*Before                    // what the chain has carried
 	lists    map[modproxy.Module]*modproxy.Versions // of the module that is being collected
+	has      map[modproxy.ModuleVersion]bool        // what is in the bundle, or was in one before
 }
 
 // Begin collects a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
@@ -49,7 +50,7 @@ type Export struct {
 func (x *Exporter) Begin(
 	ctx context.Context, selected []modproxy.ModuleVersion, decisions []modproxy.Decision, each func(v modproxy.ModuleVersion, why error),
 ) (*Export, error) {
-	e := &Export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}}
+	e := &Export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}, has: map[modproxy.ModuleVersion]bool{}}
 	if err := e.since(); err != nil {
 		return nil, err
 	}
@@ -60,6 +61,7 @@ func (x *Exporter) Begin(
 	for _, v := range selected {
 		modules[v.Module.Folded()] = true
 		err := e.add(ctx, v)
+		e.has[v] = err == nil
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -113,6 +115,9 @@ func (e *Export) since() error {
 
 // add puts a version into the bundle, or returns why not.
 func (e *Export) add(ctx context.Context, v modproxy.ModuleVersion) error {
+	if release, _, isZip := v.Platform(); isZip && !e.has[release] {
+		return fmt.Errorf("%w: its release is not exported", modproxy.ErrNotFound)
+	}
 	p, err := e.Registry.Package(ctx, v)
 	if err != nil {
 		return err

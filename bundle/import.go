@@ -20,6 +20,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/release"
 )
 
 // An Importer takes what bundles have.
@@ -79,8 +80,11 @@ func ItemOf(v modproxy.ModuleVersion, state State, reason string) Item {
 	return Item{v.Module.String(), v.Version, state, reason}
 }
 
-// atOnce is how many packages are verified and kept at the same time: what waits for the disk waits together.
-const atOnce = 8
+const (
+	atOnce       = 8        // packages are verified and kept at the same time: what waits for the disk waits together
+	largeAtOnce  = 2        // of them are large: they are copied before
+	largePackage = 64 << 20 // bytes
+)
 
 // imports is an import under way.
 type imports struct {
@@ -149,6 +153,8 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 	all := make([][]Item, len(b.Index.Packages))
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)
+	releases := map[modproxy.ModuleVersion]chan struct{}{} // closed when it was taken
+	large := make(chan struct{}, largeAtOnce)
 	for n := range all {
 		if err = working.Err(); err != nil {
 			break
@@ -157,11 +163,30 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 		if e, err = b.Next(); err != nil {
 			break
 		}
+		leave := func() {}
+		if e.Package.Package.Size > largePackage {
+			large <- struct{}{}
+			leave = func() { <-large }
+		}
 		var spool *os.File
 		if spool, err = x.spool(working, e); err != nil {
 			break
 		}
+		var before []chan struct{}
+		taken := make(chan struct{})
+		for _, v := range e.Versions {
+			if of, _, isZip := v.Platform(); !isZip {
+				releases[v.ModuleVersion] = taken
+			} else if releases[of] != nil {
+				before = append(before, releases[of])
+			}
+		}
 		work.Go(func() (err error) {
+			defer close(taken)
+			defer leave()
+			for _, release := range before { // which began before
+				<-release
+			}
 			all[n], err = x.take(working, e, spool)
 			return err
 		})
@@ -283,12 +308,34 @@ func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []I
 
 // verify returns an error unless a package has the content that its record says.
 func (x *imports) verify(spool *os.File, e *Entry) error {
-	sum, err := pack.Verify(io.NewSectionReader(spool, 0, e.Package.Package.Size), x.Limits)
+	content := func() io.Reader { return io.NewSectionReader(spool, 0, e.Package.Package.Size) }
+	sum, err := modproxy.NewSum(e.Package.Package.Digest), error(nil) // which was read
+	if !e.isZip() {
+		sum, err = pack.Verify(content(), x.Limits)
+	}
+	if err == nil && sum == e.Sum && e.Versions[0].IsProvider() && !e.isZip() {
+		err = checkRelease(content(), e.Records)
+	}
 	switch {
 	case err == nil && sum != e.Sum:
 		return wrong("its package has the content %s, and its record says %s", sum, e.Sum)
 	case err != nil && !errors.Is(err, modproxy.ErrInvalid): // of the file
 		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	return err
+}
+
+// checkRelease returns an error unless a release of a provider is what its records say.
+func checkRelease(content io.Reader, records []modproxy.Record) error {
+	r, err := release.Open(content)
+	if err != nil {
+		return err
+	}
+	facts, err := r.Facts()
+	for _, rec := range records {
+		if err == nil && facts != rec.Facts {
+			err = wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
+		}
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func (b *Reader) Next() (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	name = packageName(b.next)
+	name = e.Package.name(b.next)
 	if err := b.src.header(name, e.Package.Package.Size); err != nil {
 		return nil, err
 	}

@@ -185,7 +185,7 @@ func (e *Entry) pack(i int) modproxy.Package {
 	rec := e.Records[i]
 	p := modproxy.Package{
 		Digest: e.Package.Package.Digest, Size: e.Package.Package.Size, Sum: e.Sum, Time: rec.Time, Source: rec.Source,
-		Subdir: cmp.Or(rec.Subdir, e.Facts.Versions[i].Subdir), Notes: e.Facts.Notes,
+		Subdir: cmp.Or(rec.Subdir, e.Facts.Versions[i].Subdir), Notes: e.Facts.Notes, Facts: rec.Facts,
 	}
 	if p.Subdir == "." {
 		p.Subdir = ""

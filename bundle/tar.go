@@ -26,8 +26,15 @@ const (
 	indexName    = "index"
 )
 
-func factsName(n int) string   { return fmt.Sprintf("%06d.json", n) }
-func packageName(n int) string { return fmt.Sprintf("%06d.tar.gz", n) }
+func factsName(n int) string { return fmt.Sprintf("%06d.json", n) }
+
+// name returns the name of the nth package.
+func (p Package) name(n int) string {
+	if p.isZip() {
+		return fmt.Sprintf("%06d.zip", n)
+	}
+	return fmt.Sprintf("%06d.tar.gz", n)
+}
 
 // entry returns the one header that a file of that name and size has.
 func entry(name string, size int64) *tar.Header {
@@ -201,7 +208,7 @@ func (b *Writer) Add(facts []byte, content io.Reader) error {
 	if err := b.write(factsName(b.next), int64(len(facts)), bytes.NewReader(facts)); err != nil {
 		return err
 	}
-	return b.write(packageName(b.next), p.Package.Size, content)
+	return b.write(p.name(b.next), p.Package.Size, content)
 }
 
 // write writes a file, whose content must have that size.

@@ -39,6 +39,9 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	if err != nil {
 		return nil, r.missed(ctx, err)
 	}
+	if m.IsProvider() { // clients ask for its versions also when they have one
+		return v, nil
+	}
 	asker := modproxy.AskerOf(ctx)
 	c := choice{asker.Name, m.Folded()}
 	r.mu.Lock()

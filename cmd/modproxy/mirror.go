@@ -62,7 +62,8 @@ for -f.
 
 --to-dir also writes the packages into a directory, as files that any web server can
 serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
-how, and has what clients need. What is in the directory stays there.
+how, and has what clients need. What is in the directory stays there. No providers are
+fetched then.
 
 What a client in no group gets is fetched. --as fetches what clients in groups get.
 
@@ -107,7 +108,7 @@ func parsePositive(s string) (int, error) {
 
 // toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
 func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
-	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
+	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers && f.toDir == "", Platforms: app.Platforms(f.platforms)}
 	if env.config != nil {
 		in.Platforms = app.Platforms(f.platforms, env.config.Providers.Platforms)
 	}
@@ -135,6 +136,9 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		start, err := env.wanted(arg)
 		if err != nil {
 			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
+		}
+		if f.toDir != "" && len(start.Providers) > 0 {
+			return in, nil, misuse{fmt.Errorf("%s is a provider, and --to-dir writes modules", arg)}
 		}
 		in.Starts = append(in.Starts, f.Named(start)...)
 	}

@@ -68,8 +68,11 @@ MODULE is a module address; without its hostname, one of the first upstream.`,
 // missingText is what is missing in a few lines, with the command that gets it.
 func missingText(m admin.Missing) string {
 	what, get := m.Module, "modproxy mirror "+wanted(m)
+	if m.Platform != "" {
+		get = "modproxy mirror " + m.Module + "@" + m.Version + " --platform " + m.Platform
+	}
 	if m.Version != "" {
-		what += " " + m.Version
+		what = m.Shown()
 	}
 	if len(m.Listed) > 0 {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
@@ -87,10 +90,10 @@ func missingLine(m admin.Missing) string {
 	return line
 }
 
-// wanted is what is missing as an argument of "modproxy mirror".
+// wanted is what is missing as a line of what "modproxy mirror -f" reads.
 func wanted(m admin.Missing) string {
 	if m.Version == "" {
 		return m.Module
 	}
-	return m.Module + "@" + m.Version
+	return strings.TrimSpace(m.Module + "@" + m.Version + " " + m.Platform)
 }

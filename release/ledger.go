@@ -1,0 +1,31 @@
+package release
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Facts returns what a ledger has of r beside its sum. It verifies the signature, as if there were no time.
+func (r *Release) Facts() (facts modproxy.Facts, err error) {
+	sums, err := ParseSums(r.Sums)
+	if sums == nil {
+		return facts, err
+	}
+	zips, others := map[modproxy.Platform]modproxy.Digest{}, sums.Files()
+	for _, a := range r.Archives {
+		zips[a.Platform] = a.Digest
+		delete(others, a.File)
+	}
+	facts.Zips, facts.Others = modproxy.NewZips(zips), modproxy.NewDigests(slices.Collect(maps.Values(others))...)
+	if r.Unsigned {
+		return facts, nil
+	}
+	signer, err := verify(r.Sums, r.Signature, r.Keys, time.Time{})
+	if err == nil {
+		facts.Keys, err = modproxy.NewKeys(signer.Key)
+	}
+	return facts, err
+}
