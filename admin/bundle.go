@@ -196,7 +196,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	}
 	for _, item := range items {
 		if item.State == bundle.Added || item.State == bundle.Kept {
-			v, err := Name{Module: item.Module, Version: item.Version}.Parse("")
+			v, err := Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
 			if err = cmp.Or(err, s.Gate.Check(ctx, v)); err != nil {
 				item.Reason = err.Error()
 			}

@@ -69,15 +69,19 @@ const (
 
 // An Item is what became of a version, or of a decision.
 type Item struct {
-	Module  string `json:"module"`
-	Version string `json:"version,omitempty"` // empty for a decision, which is in Reason
-	State   State  `json:"state"`
-	Reason  string `json:"reason,omitempty"`
+	Module   string `json:"module"`
+	Version  string `json:"version,omitempty"`  // empty for a decision, which is in Reason
+	Platform string `json:"platform,omitempty"` // of the package of a provider for one
+	State    State  `json:"state"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 // ItemOf returns the item of a version.
 func ItemOf(v modproxy.ModuleVersion, state State, reason string) Item {
-	return Item{v.Module.String(), v.Version, state, reason}
+	if of, p, ok := v.Platform(); ok {
+		return Item{v.Module.String(), of.Version, p.String(), state, reason}
+	}
+	return Item{Module: v.Module.String(), Version: v.Version, State: state, Reason: reason}
 }
 
 const (

@@ -275,9 +275,15 @@ func refusedError(items []bundle.Item, state string) error {
 func itemsText(items []bundle.Item) string {
 	out, table := newTable()
 	for _, item := range items {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", item.State, item.Module, cmp.Or(item.Version, "-"), printable(cmp.Or(item.Reason, "-")))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", item.State, item.Module, cmp.Or(strings.TrimSpace(item.Version+" "+item.Platform), "-"), printable(cmp.Or(item.Reason, "-")))
 	}
 	return table()
+}
+
+// versionShown is a version with the platform that it is a package for.
+func versionShown(v modproxy.ModuleVersion) string {
+	n := admin.NameOf(v)
+	return strings.TrimSpace(n.Version + " " + n.Platform)
 }
 
 // listBundle checks a bundle, and prints what is in it.
@@ -312,11 +318,11 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	fmt.Fprintf(out, "Bundle %d of chain %s, signed by %s.\nIts id is %s.\n", b.Sequence(), b.Chain(), printable(b.Signer), b.ID)
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, v.Version, modproxy.SizeText(p.Package.Size), p.Sum)
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, versionShown(v.ModuleVersion), modproxy.SizeText(p.Package.Size), p.Sum)
 		}
 	}
 	for _, v := range b.Index.Before {
-		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Module, v.Version.Version, v.Bundle, v.Sum)
+		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Module, versionShown(v.Version.ModuleVersion), v.Bundle, v.Sum)
 	}
 	return env.print(map[string]any{"id": b.ID, "signer": b.Signer, "manifest": b.Manifest, "index": b.Index}, "", table())
 }
