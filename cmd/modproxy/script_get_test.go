@@ -144,9 +144,10 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 			if q.take > 0 {
 				from = io.LimitReader(from, q.take)
 			}
-			if bodies[i], err = io.ReadAll(from); err != nil {
+			switch bodies[i], err = io.ReadAll(from); {
+			case err != nil:
 				cut.Add(1)
-			} else if answers[i].StatusCode < 400 {
+			case answers[i].StatusCode < 400:
 				whole.Add(1)
 			}
 			return nil

@@ -34,7 +34,7 @@
 //	tree DIR                                print the names of the files in DIR, executables with a star
 //	get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until STATUS] URL
 //	                                        ask as curl -i does, so often at once; fails with a status of 400 and more,
-//	                                        and says how many bodies were cut off;
+//	                                        and says how many bodies were cut off and whole;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
 //	                                        with N bytes of the body, -until asks
 //	                                        again and again until the status is that, for at most 5 seconds
