@@ -181,7 +181,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 		default:
 			return nil, &store.StorageError{Err: err}
 		}
-		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p})
+		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p.ReadSeekCloser})
 		switch {
 		case err == nil:
 			r.useRelease(ctx, k)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -81,6 +82,33 @@ func TestLedgerBehindOfProvider(t *testing.T) {
 }
 
 type storeBlobs = store.Blobs
+
+// linked links what is put.
+type linked struct {
+	storeBlobs
+	name string
+	err  error
+}
+
+func (l *linked) Put(ctx context.Context, d modproxy.Digest, r io.Reader) error {
+	l.err = r.(store.File).Link(l.name)
+	return l.storeBlobs.Put(ctx, d, r)
+}
+
+// An archive is in a file already when it has come, which storage can have instead of a copy.
+func TestFileIsKept(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	f.onDisk(t)
+	f.next.pieces = 1
+	blobs := &linked{storeBlobs: f.storage.Blobs, name: filepath.Join(t.TempDir(), "link")}
+	f.Store.Blobs = blobs
+	if _, err := f.read(t.Context(), "1.0.0"); err != nil || blobs.err != nil {
+		t.Fatal(err, blobs.err)
+	}
+	if got, err := os.ReadFile(blobs.name); err != nil || !bytes.Equal(got, f.next.content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
 
 // counted counts what is read of blobs.
 type counted struct {
