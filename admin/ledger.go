@@ -176,7 +176,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		if err != nil {
 			return out, err
 		}
-		rec.Facts.Keys, rec.Sum = keys, ledger.SigningKeys(v.Module, keys).Sum // as it was offered
+		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Module).Sum // as it was offered
 	}
 	if out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
@@ -184,7 +184,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 	switch _, _, isZip := v.Platform(); {
 	case in.Key != "":
 		rec.Facts.Keys = before.Keys.With(rec.Facts.Keys)
-		rec.Sum = ledger.SigningKeys(v.Module, rec.Facts.Keys).Sum
+		rec.Sum = rec.Facts.Keys.Record(v.Module).Sum
 	case v.IsSigningKeys():
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
 	case isZip:

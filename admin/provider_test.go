@@ -61,7 +61,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	facts := func(digest byte) modproxy.Facts {
 		return modproxy.Facts{Zips: modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: {digest}}), Keys: keys}
 	}
-	signing := ledger.SigningKeys(toy, keys)
+	signing := keys.Record(toy)
 	signing.Time = when
 	must(t, book.Add(t.Context(), signing))
 	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
@@ -95,7 +95,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	}
 	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(toy.At("")), Key: newKey, Reason: "announced"}, nil)
 	rec, errLookup = book.Lookup(ctx, toy.SigningKeys())
-	if err != nil || errLookup != nil || out.Offered || rec.Keys != oldKey+" "+newKey || rec.Sum != ledger.SigningKeys(toy, rec.Keys).Sum {
+	if err != nil || errLookup != nil || out.Offered || rec.Keys != oldKey+" "+newKey || rec.Sum != rec.Keys.Record(toy).Sum {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
 	if n := len(memory.forgotten); n != 3 || memory.forgotten[n-1] != toy.At("") {

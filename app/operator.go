@@ -190,16 +190,16 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 			return 0, err
 		}
 	}
-	for _, p := range kept {
-		if err := a.Cache.Record(ctx, &p); err != nil {
-			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
-		}
-	}
 	for m, keys := range signers { // whoever has signed what is kept may sign what comes
-		rec := ledger.SigningKeys(m, keys)
+		rec := keys.Record(m)
 		rec.Time = time.Now()
 		if err := a.Ledger.Add(ctx, rec); err != nil {
 			return 0, fmt.Errorf("%s: %w", rec.Shown(), err)
+		}
+	}
+	for _, p := range kept {
+		if err := a.Cache.Record(ctx, &p); err != nil {
+			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
 		}
 	}
 	if before > 0 && a.Ledger.Tree().N == before {

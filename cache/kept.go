@@ -124,8 +124,22 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	return p, fmt.Errorf("%w: %v", fs.ErrNotExist, err)
 }
 
-// Record records in the ledger that the version of p is what is kept.
+// Record records in the ledger that the version of p is what is kept, and if it is a release, that the keys that have signed it
+// may sign others, unless there is a record of such keys.
 func (r *Registry) Record(ctx context.Context, p *Kept) error {
+	if p.Facts.Keys != "" {
+		_, err := r.Ledger.Lookup(ctx, p.Module.SigningKeys())
+		if errors.Is(err, fs.ErrNotExist) {
+			keys := p.Facts.Keys.Record(p.Module)
+			keys.Time = p.Fetched
+			if err = r.Ledger.Add(ctx, keys); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
+				err = nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
 	rec := modproxy.Record{
 		ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, Facts: p.Facts,
 	}

@@ -29,6 +29,9 @@ var (
 	darwin = modproxy.Platform{OS: "darwin", Arch: "arm64"}
 )
 
+// signer is the key that has signed all releases.
+const signer modproxy.Keys = "0123456789ABCDEF0123456789ABCDEF01234567"
+
 // providers is a registry of providers. It records what it brings, as package ledger does. Zip archives come a piece a second.
 type providers struct {
 	t      *testing.T
@@ -99,7 +102,7 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 			delete(zips, darwin)
 		}
 		p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(content)}, Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
-		p.Facts.Zips = modproxy.NewZips(zips)
+		p.Facts.Zips, p.Facts.Keys = modproxy.NewZips(zips), signer
 		return p, n.record(ctx, v, p.Sum, p.Facts)
 	}
 	n.ask("zip")

@@ -78,6 +78,9 @@ func TestLedgerBehindOfProvider(t *testing.T) {
 				t.Errorf("%+v, %v; was %+v", is, err, was)
 			}
 		}
+		if keys, err := f.next.ledger.Lookup(t.Context(), toy.SigningKeys()); err != nil || keys.Keys != signer {
+			t.Errorf("%+v, %v: any key may sign the next release", keys, err)
+		}
 	})
 }
 

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +17,6 @@ import (
 type Signers interface {
 	// Signers returns the keys that may sign the releases of a provider. ok is false where the ledger says that.
 	Signers(m modproxy.Module) (keys modproxy.Keys, ok bool)
-}
-
-// SigningKeys returns the record of the keys that may sign the releases of m, without what is said of other records beside.
-func SigningKeys(m modproxy.Module, keys modproxy.Keys) Record {
-	sum := modproxy.NewSum(sha256.Sum256([]byte(keys)))
-	return Record{ModuleVersion: m.SigningKeys(), Sum: sum, Facts: modproxy.Facts{Keys: keys}}
 }
 
 // ofProvider is Package for a provider. Where an archive is not the one of its release, its registry has published another
@@ -123,7 +116,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 		if keys == "" {
 			return nil // upstream has looked whether it may be
 		}
-		rec = SigningKeys(m, keys)
+		rec = keys.Record(m)
 		rec.Source, rec.Time = offered.Source, offered.Time
 		if err = r.Ledger.Add(ctx, rec); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
 			rec, err = r.Ledger.Lookup(ctx, m.SigningKeys())
@@ -138,7 +131,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	case keys == "":
 		return fmt.Errorf("%w: its release is not signed, and those of %s are signed by %s", modproxy.ErrChanged, m, nameKeys(rec.Keys))
 	}
-	other := SigningKeys(m, keys)
+	other := keys.Record(m)
 	other.Source = offered.Source
 	return r.drifted(ctx, rec, other)
 }

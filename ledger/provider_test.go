@@ -268,7 +268,7 @@ func TestSignersAreCompared(t *testing.T) {
 	u.release(t, "1.0.0", "first by another", newKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, toy.At("1.0.0"), modproxy.ErrChanged, "--key "+newKey)
 
-	rec := ledger.SigningKeys(toy, modproxy.Keys(oldKey).With(newKey))
+	rec := modproxy.Keys(oldKey).With(newKey).Record(toy)
 	rec.Time, rec.Reason = time.Now(), "they have announced it"
 	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)
