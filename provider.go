@@ -16,7 +16,7 @@ import (
 //   - Package of a version is its release, which package release describes: the checksums of its packages for all
 //     platforms, their signature, and the keys that made it.
 //   - Package of a version [ModuleVersion.OfPlatform] is the zip archive for one platform, as the registry has it: its
-//     Digest is what provider registries call shasum and lock files zh, its Sum what lock files call h1.
+//     Digest is what provider registries call shasum and lock files zh, and its Sum has that, too: its bytes are its content.
 //   - Location only says whether that is kept, or begins to fetch it.
 
 // NewProvider returns the address of a provider in its one spelling, which is in lower case: the clients fold it
@@ -117,8 +117,8 @@ const (
 // ParseProviderVersions reads the versions document of a provider registry
 // (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
 // clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
-// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [ModuleVersion.Made], or would end them: numbers beyond
-// 64 bits make both clients panic.
+// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [ModuleVersion.Made], or would
+// end them: numbers beyond 64 bits make both clients panic.
 //
 // Errors: those of [ParseVersions].
 func ParseProviderVersions(document []byte) (*Versions, error) {
