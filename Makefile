@@ -39,8 +39,9 @@ faults: ## the program killed, without power and without space, hundreds of time
 mutants: ## that the hostile world, and tests of packages, find programs that break a promise
 	test/hostile/mutants/run.sh
 
-tools: ## the OpenTofu that the tests run; Terraform is taken from PATH
+tools: ## the OpenTofu and the provider that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh
+	tools/build-provider.sh
 
 clean:
 	rm -f modproxy

@@ -52,7 +52,8 @@
 // with the upstreams that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
 // configuration. [namespaces] says whether a script can make a network namespace,
-// and [nginx] whether it can run nginx.
+// [nginx] whether it can run nginx, and [provider] whether there is a real provider,
+// $TIME_PROVIDER.
 // $CLIENT is the client's program, $MODPROXY modproxy, and
 // $PLATFORM this machine's, as in linux/amd64; $OS_ARCH is linux_amd64 then.
 package main_test
@@ -170,6 +171,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 				return available(t, "unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up")
 			case "nginx":
 				return available(t, "nginx", "-v")
+			case "provider":
+				return available(t, "test", "-x", realProvider())
 			}
 			return false, fmt.Errorf("no condition %q", cond)
 		},
@@ -200,6 +203,12 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 	})
 }
 
+// realProvider is the program that tools/build-provider.sh builds.
+func realProvider() string {
+	cache, _ := os.UserCacheDir() // without one there is no such program
+	return filepath.Join(cache, "modproxy-tools", "terraform-provider-time")
+}
+
 // available reports whether a script can have what a program shows to be there. Where tests must not be left out, it is
 // an error that it is not.
 func available(t *testing.T, program string, args ...string) (bool, error) {
@@ -224,6 +233,7 @@ func setup(env *testscript.Env, name, program string) error {
 	for _, v := range []string{
 		"HOME=" + w.path("home"),
 		"CLIENT=" + program,
+		"TIME_PROVIDER=" + realProvider(),
 		"MODPROXY=" + built,
 		"CHECKPOINT_DISABLE=1",
 		"PLATFORM=" + runtime.GOOS + "/" + runtime.GOARCH,
