@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 // Provider returns the provider that a source names (ParseProviderSource in terraform-registry-address). A source without a
@@ -185,7 +186,7 @@ func (r *walk) provide(ctx context.Context, t task) {
 	version, err := ChooseProvider(list.List, t.required.terms...)
 	if lock := t.root.locked(t.provider); lock != "" {
 		if version, err = ChooseProvider(list.List, append(t.required.terms, "= "+lock)...); err != nil {
-			err = fmt.Errorf("%s has %s: %w", lockFile, lock, err)
+			err = fmt.Errorf("%s has %s: %w", lockfile.Name, lock, err)
 		}
 	}
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 // builtin begins the sources of providers that are part of the clients.
@@ -17,34 +19,22 @@ var (
 	providerSchema = attributes("version", "alias")
 	resourceSchema = attributes("provider")
 	importSchema   = attributes("to", "provider")
-	lockSchema     = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "provider", LabelNames: []string{"source"}}}}
 	checkSchema    = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "data", LabelNames: []string{"type", "name"}}}}
 )
 
-// lockFile is the name of the dependency lock file of a root module.
-const lockFile = ".terraform.lock.hcl"
-
 // locks adds what the lock file of the root module says, if there is one.
 func (p *parser) locks() {
-	text, ok := p.files[path.Join(p.Dir, lockFile)]
-	if !ok {
+	name := path.Join(p.Dir, lockfile.Name)
+	all, err := lockfile.Parse(p.files[name])
+	if len(p.files[name]) > maxFile { // the end may be missing
+		err = invalid("it is larger than the %d KiB that are read", maxFile>>10)
+	}
+	if err != nil {
+		p.out.Problems = append(p.out.Problems, Problem{Pos{File: name}, err.Error()})
 		return
 	}
-	m := &module{}
-	defer func() { p.out.Problems = append(p.out.Problems, m.problems...) }()
-	body, ok := m.parse(path.Join(p.Dir, lockFile), text)
-	if !ok {
-		return
-	}
-	content, _ := m.content(body, lockSchema)
-	for _, b := range content.Blocks {
-		attrs, _ := m.content(b.Body, providerSchema)
-		l := Lock{posOf(b.DefRange), b.Labels[0], literal(attrs.Attributes["version"])}
-		if l.Version == "" {
-			m.problem(l.Pos, "it has no version")
-			continue
-		}
-		p.out.Locks = append(p.out.Locks, l)
+	for _, l := range all {
+		p.out.Locks = append(p.out.Locks, Lock{Pos{name, l.Line}, l.Module.String(), l.Version})
 	}
 }
 

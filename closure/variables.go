@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 // given is where a tree has the files with values of variables that were named for its root module. No call leads there.
@@ -18,7 +20,7 @@ func isVariables(name string) bool {
 }
 
 // isRoots reports whether a client reads a file of this name for its root module only.
-func isRoots(name string) bool { return name == lockFile || isVariables(name) }
+func isRoots(name string) bool { return name == lockfile.Name || isVariables(name) }
 
 // values returns the values that files of a root module have, of which the last counts.
 func (p *parser) values() map[string]value {

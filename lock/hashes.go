@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 // CheckProviders compares providers with a ledger: every hash must be one that it has of the version. Every error is about one
 // version: [modproxy.ErrChanged], [modproxy.ErrDenied], or the ledger's.
-func CheckProviders(ctx context.Context, all []Provider, ledger Ledger) (errs []error) {
+func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger) (errs []error) {
 	for _, p := range all {
 		k, err := know(ctx, p, nil, ledger)
 		if err != nil {
@@ -33,7 +34,7 @@ func CheckProviders(ctx context.Context, all []Provider, ledger Ledger) (errs []
 // MissingHashes returns the hashes that p lacks: zh of whatever the checksums of the release list, as clients lock them, and h1
 // of the archives for platforms. There are errors, as of [CheckProviders], if the ledger does not have them, or has other
 // hashes than p: it does not say then that they belong together.
-func MissingHashes(ctx context.Context, p Provider, platforms []modproxy.Platform, ledger Ledger) (missing []string, errs []error) {
+func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (missing []string, errs []error) {
 	k, err := know(ctx, p, platforms, ledger)
 	if err != nil {
 		return nil, []error{err}
@@ -70,7 +71,7 @@ type known struct {
 }
 
 // know asks a ledger about p. It does not ask about other platforms than these when it knows every hash of p.
-func know(ctx context.Context, p Provider, platforms []modproxy.Platform, ledger Ledger) (*known, error) {
+func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (*known, error) {
 	v := p.ModuleVersion
 	rec, err := ledger.Lookup(ctx, v)
 	if err != nil {
@@ -121,7 +122,7 @@ func (k *known) has(hash string) bool {
 }
 
 // compare returns an error for each hash of p that is wrong, and for each that may be of a platform of which nothing is known.
-func (k *known) compare(p Provider) (wrong, unsure []error) {
+func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 	for _, hash := range p.Hashes {
 		switch {
 		case k.has(hash):
@@ -135,7 +136,7 @@ func (k *known) compare(p Provider) (wrong, unsure []error) {
 }
 
 // lacks says that a ledger has no h1 of p for platforms, and what gives it one.
-func lacks(p Provider, platforms []modproxy.Platform) string {
+func lacks(p lockfile.Provider, platforms []modproxy.Platform) string {
 	var names []string
 	for _, platform := range platforms {
 		names = append(names, platform.String())

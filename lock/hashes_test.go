@@ -15,6 +15,17 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/lockfile"
+)
+
+var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
+
+// zh returns a hash of an archive that ends in n.
+func zh(n byte) string { return "zh:" + modproxy.Digest{31: n}.String() }
+
+const (
+	h1A = string(sumA)
+	h1B = string(sumB)
 )
 
 var (
@@ -58,31 +69,31 @@ func TestProvidersHashes(t *testing.T) {
 		release(t, book, partly, map[modproxy.Platform]modproxy.Hashes{linux: modproxy.NewHashes(sumA, sumA)})
 	}) {
 		for _, test := range []struct {
-			p         lock.Provider
+			p         lockfile.Provider
 			platforms []modproxy.Platform
 			check     []string // what each error of CheckProviders has
 			missing   []string
 			refused   []string // what each error of MissingHashes has
 		}{
-			{p: lock.Provider{whole, []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
-			{p: lock.Provider{whole, []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
-			{p: lock.Provider{whole, []string{h1B}}, platforms: []modproxy.Platform{linux}, missing: []string{h1A, zh(1), zh(2), zh(9)}},
-			{p: lock.Provider{whole, []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, and it is none"},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, missing: []string{h1A, zh(1), zh(2), zh(9)}},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, and it is none"},
 				missing: []string{zh(2), zh(9)}, refused: []string{zh(3)}},
-			{p: lock.Provider{whole, []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, and it is none"},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, and it is none"},
 				missing: []string{zh(2), zh(9)}, refused: []string{"is locked, and it is none"}},
-			{p: lock.Provider{whole, nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
+			{p: lockfile.Provider{ModuleVersion: whole, Hashes: nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}},
 			// An archive that the ledger does not have may be the one that is locked.
-			{p: lock.Provider{partly, []string{h1B, zh(1)}}, platforms: []modproxy.Platform{linux},
+			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{h1B, zh(1)}}, platforms: []modproxy.Platform{linux},
 				check:   []string{h1B + " is locked; the ledger has no h1 for darwin_arm64, which \"modproxy mirror registry.example.com/acme/toy@1.1.0 --platform darwin_arm64\" fetches"},
 				missing: []string{h1A, zh(2), zh(9)}},
-			{p: lock.Provider{partly, []string{h1B}}, platforms: []modproxy.Platform{linux}, check: []string{"no h1 for darwin_arm64"},
+			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, check: []string{"no h1 for darwin_arm64"},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}, refused: []string{"no h1 for darwin_arm64"}},
-			{p: lock.Provider{partly, []string{zh(1)}}, platforms: []modproxy.Platform{darwin, windows},
+			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{zh(1)}}, platforms: []modproxy.Platform{darwin, windows},
 				missing: []string{zh(2), zh(9)}, refused: []string{"no archive for windows_amd64", "no h1 for darwin_arm64"}},
 			// The same name at another registry is another provider: OpenTofu reads the one for the other.
-			{p: lock.Provider{modproxy.NewProvider("registry.opentofu.org", "acme", "toy").At("1.0.0"), []string{h1A}},
+			{p: lockfile.Provider{ModuleVersion: modproxy.NewProvider("registry.opentofu.org", "acme", "toy").At("1.0.0"), Hashes: []string{h1A}},
 				check: []string{"it is locked, and the ledger has no record of it"}, refused: []string{"no record"}},
 		} {
 			agree := func(what string, errs []error, want []string) {
@@ -95,7 +106,7 @@ func TestProvidersHashes(t *testing.T) {
 					t.Errorf("%s: %s of %v: %v; want %q", name, what, test.p, errs, want)
 				}
 			}
-			agree("CheckProviders", lock.CheckProviders(t.Context(), []lock.Provider{test.p}, book), test.check)
+			agree("CheckProviders", lock.CheckProviders(t.Context(), []lockfile.Provider{test.p}, book), test.check)
 			missing, errs := lock.MissingHashes(t.Context(), test.p, test.platforms, book)
 			agree("MissingHashes", errs, test.refused)
 			if !slices.Equal(missing, test.missing) {
@@ -111,8 +122,8 @@ func TestProvidersHashesOfOthers(t *testing.T) {
 	release(t, book, toy.At("1.0.0"), nil)
 	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: toy.At("1.0.0").OfPlatform(linux), Sum: ledgertest.Sum("x"),
 		Time: time.Now(), Facts: modproxy.Facts{Hashes: modproxy.Hashes(sumA)}}))
-	p := lock.Provider{toy.At("1.0.0"), []string{h1A, zh(1)}}
-	if errs := lock.CheckProviders(t.Context(), []lock.Provider{p}, book); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no h1 for darwin_arm64, linux_amd64") {
+	p := lockfile.Provider{ModuleVersion: toy.At("1.0.0"), Hashes: []string{h1A, zh(1)}}
+	if errs := lock.CheckProviders(t.Context(), []lockfile.Provider{p}, book); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no h1 for darwin_arm64, linux_amd64") {
 		t.Error(errs)
 	}
 }

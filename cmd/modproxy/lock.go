@@ -21,6 +21,7 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 // lockFlags are the flags of "modproxy lock".
@@ -141,7 +142,7 @@ func agrees(ledger string) string {
 }
 
 func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) error {
-	var providers []lock.Provider
+	var providers []lockfile.Provider
 	if !f.noLedger && !f.noProviders {
 		var err error
 		if _, providers, err = readProviders(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +178,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) 
 		err = env.printf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), agrees(asked))
 	}
 	if err == nil && len(providers) > 0 {
-		err = env.printf("%s: %s locked%s.\n", filepath.Join(dir, lock.ProvidersName), count(len(providers), "provider"), agrees(asked))
+		err = env.printf("%s: %s locked%s.\n", filepath.Join(dir, lockfile.Name), count(len(providers), "provider"), agrees(asked))
 	}
 	return err
 }
@@ -204,7 +205,7 @@ func noLedger(remedies ...string) error {
 
 // checkLedger compares entries and providers with the ledger that f names. asked says which one that is, and is empty when there
 // is none. Its error may be problems.
-func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, providers []lock.Provider, f lockFlags) (asked string, err error) {
+func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, providers []lockfile.Provider, f lockFlags) (asked string, err error) {
 	if f.noLedger {
 		return "", nil
 	}

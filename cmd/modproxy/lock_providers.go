@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 func newLockProvidersCommand(env *environment) *cobra.Command {
@@ -53,7 +54,7 @@ an error, 2 the command line is wrong.`,
 			} else if err != nil {
 				return err
 			}
-			name, added := filepath.Join(dir, lock.ProvidersName), 0
+			name, added := filepath.Join(dir, lockfile.Name), 0
 			more := map[modproxy.ModuleVersion][]string{}
 			asked, err := env.askLedger(cmd.Context(), f, func(book lockLedger) (wrong []error) {
 				for _, p := range providers {
@@ -74,7 +75,7 @@ an error, 2 the command line is wrong.`,
 			case added == 0:
 				return env.printf("%s lacks no hash, says the ledger of %s.\n", name, asked)
 			}
-			if text, err = lock.AddHashes(text, more); err != nil {
+			if text, err = lockfile.AddHashes(text, more); err != nil {
 				return err
 			}
 			err = publishFile(name, 0o644, func(w io.Writer) error {
@@ -101,12 +102,12 @@ an error, 2 the command line is wrong.`,
 }
 
 // readProviders returns the text of the .terraform.lock.hcl in dir, and what is in it.
-func readProviders(dir string) (text []byte, all []lock.Provider, err error) {
-	name := filepath.Join(dir, lock.ProvidersName)
-	if text, err = durable.ReadRegular(name, lock.MaxProviders); err != nil {
+func readProviders(dir string) (text []byte, all []lockfile.Provider, err error) {
+	name := filepath.Join(dir, lockfile.Name)
+	if text, err = durable.ReadRegular(name, lockfile.MaxSize); err != nil {
 		return nil, nil, err
 	}
-	if all, err = lock.ParseProviders(text); err != nil {
+	if all, err = lockfile.Parse(text); err != nil {
 		err = hint.With(fmt.Errorf("%s: %w", name, err), "only what a client has written is read; \"terraform init\" writes the file anew if it is not there")
 	}
 	return text, all, err

@@ -1,4 +1,4 @@
-package lock_test
+package lockfile_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/lockfile"
 )
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
@@ -21,9 +21,16 @@ var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 func zh(n byte) string { return "zh:" + modproxy.Digest{31: n}.String() }
 
 const (
-	h1A = string(sumA)
-	h1B = string(sumB)
+	h1A = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+	h1B = "h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="
 )
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // written is a file as a client writes it.
 func written() string {
@@ -46,9 +53,9 @@ provider "registry.example.com/acme/toy" {
 `
 }
 
-func TestParseProviders(t *testing.T) {
+func TestParse(t *testing.T) {
 	odd := modproxy.NewProvider("xn--bcher-kva.example:8443", "acme", "odd").At("0.1.0-beta.1")
-	want := []lock.Provider{{odd, nil}, {toy.At("1.1.0"), []string{h1B, zh(2), zh(5)}}}
+	want := []lockfile.Provider{{ModuleVersion: odd}, {ModuleVersion: toy.At("1.1.0"), Hashes: []string{h1B, zh(2), zh(5)}}}
 	for name, text := range map[string]string{
 		"as it is":      written(),
 		"of Windows":    strings.ReplaceAll(written(), "\n", "\r\n"),
@@ -56,17 +63,24 @@ func TestParseProviders(t *testing.T) {
 		"squeezed":      strings.NewReplacer("  ", "", " =", "=", "= ", "=", " {", "{").Replace(written()),
 		"without a \\n": strings.TrimSpace(written()),
 	} {
-		if got, err := lock.ParseProviders([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+		got, err := lockfile.Parse([]byte(text))
+		for i := range got {
+			if line := strings.Split(text, "\n")[got[i].Line-1]; !strings.Contains(line, "acme/"+got[i].Name) {
+				t.Errorf("%s: %v is not in line %d: %s", name, got[i], got[i].Line, line)
+			}
+			got[i].Line = 0
+		}
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 		}
 	}
-	if got, err := lock.ParseProviders(nil); err != nil || got != nil {
+	if got, err := lockfile.Parse(nil); err != nil || got != nil {
 		t.Errorf("nothing: %v, %v", got, err)
 	}
 }
 
 // What is not in the form of the clients is refused, with its line: people have to see what could be read in two ways.
-func TestParseProvidersRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	const address = `"registry.example.com/acme/toy"`
 	for name, change := range map[string][2]string{
 		"a conflict":          {"provider \"reg", "=======\nprovider \"reg"},
@@ -101,11 +115,11 @@ func TestParseProvidersRefuses(t *testing.T) {
 		if text == written() {
 			t.Errorf("%s: nothing is changed", name)
 		}
-		if got, err := lock.ParseProviders([]byte(text)); !errors.Is(err, modproxy.ErrInvalid) || !strings.HasPrefix(err.Error(), "line ") {
+		if got, err := lockfile.Parse([]byte(text)); !errors.Is(err, modproxy.ErrInvalid) || !strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%s: %v, %v; want ErrInvalid with the line", name, got, err)
 		}
 	}
-	if _, err := lock.ParseProviders(make([]byte, lock.MaxProviders+1)); !errors.Is(err, modproxy.ErrInvalid) {
+	if _, err := lockfile.Parse(make([]byte, lockfile.MaxSize+1)); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a large file: %v", err)
 	}
 }
@@ -125,33 +139,33 @@ func TestAddHashes(t *testing.T) {
 	want = strings.Replace(want, `    # last`, `    "`+zh(9)+"\",\n    # last", 1)
 	for name, eol := range map[string]string{"Unix": "\n", "Windows": "\r\n"} {
 		ended := func(s string) string { return strings.ReplaceAll(s, "\n", eol) }
-		got, err := lock.AddHashes([]byte(ended(text)), more)
+		got, err := lockfile.AddHashes([]byte(ended(text)), more)
 		if err != nil || string(got) != ended(want) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, ended(want))
 		}
-		if again, err := lock.AddHashes(got, more); err != nil || string(again) != string(got) {
+		if again, err := lockfile.AddHashes(got, more); err != nil || string(again) != string(got) {
 			t.Errorf("%s: once more: %v\n%s", name, err, again)
 		}
 	}
 	// What nobody adds to stays, in whatever order it is.
 	odder := strings.Replace(written(), h1B, zh(7), 1)
-	if got, err := lock.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {zh(7)}}); err != nil || string(got) != odder {
+	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {zh(7)}}); err != nil || string(got) != odder {
 		t.Errorf("%v\n%s", err, got)
 	}
-	if got, err := lock.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {h1A}}); err != nil ||
+	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {h1A}}); err != nil ||
 		!strings.Contains(string(got), `"`+h1A+"\",\n    \""+zh(2)+"\",\n    \""+zh(5)+"\",\n    \""+zh(7)) {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
 
 // Whatever is in the file: what is read is what the clients' own library reads, before hashes are added and after.
-func FuzzParseProviders(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add([]byte(written()))
 	f.Add([]byte(strings.ReplaceAll(written(), "\n", " # x\r\n")))
 	f.Add([]byte("provider \"a.example/b/c\" {\n  version = \"1.0.0\"\n  hashes = [\n]}"))
 	f.Add([]byte("#\r"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, err := lock.ParseProviders(text)
+		all, err := lockfile.Parse(text)
 		if err != nil {
 			if !errors.Is(err, modproxy.ErrInvalid) {
 				t.Fatal(err)
@@ -171,13 +185,14 @@ func FuzzParseProviders(f *testing.F) {
 			}
 			slices.Sort(all[i].Hashes)
 		}
-		text, err = lock.AddHashes(text, more)
+		text, err = lockfile.AddHashes(text, more)
 		if err != nil {
 			t.Fatal(err)
 		}
 		read := readHCL(t, text)
 		for i := range read {
 			slices.Sort(read[i].Hashes) // what has nothing more may not be sorted
+			read[i].Line = all[i].Line  // there are more lines before
 		}
 		if !reflect.DeepEqual(all, read) {
 			t.Fatalf("%q has %v, and should have %v", text, read, all)
@@ -186,13 +201,13 @@ func FuzzParseProviders(f *testing.F) {
 }
 
 // readHCL reads the file as the clients do.
-func readHCL(t *testing.T, text []byte) (all []lock.Provider) {
-	file, diags := hclsyntax.ParseConfig(text, lock.ProvidersName, hcl.InitialPos)
+func readHCL(t *testing.T, text []byte) (all []lockfile.Provider) {
+	file, diags := hclsyntax.ParseConfig(text, lockfile.Name, hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatalf("%q: %v", text, diags)
 	}
 	for _, b := range file.Body.(*hclsyntax.Body).Blocks {
-		p := lock.Provider{}
+		p := lockfile.Provider{Line: b.TypeRange.Start.Line}
 		address := strings.Split(b.Labels[0], "/")
 		host, err := hostname.Parse(address[0])
 		must(t, err)

@@ -1,4 +1,5 @@
-package lock
+// Package lockfile reads the file in which clients have the providers that they have chosen, and adds hashes to it.
+package lockfile
 
 import (
 	"fmt"
@@ -12,22 +13,23 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// ProvidersName is what clients call the file, beside the configuration, with the providers that they have chosen.
-const ProvidersName = ".terraform.lock.hcl"
+// Name is what clients call the file, beside the configuration.
+const Name = ".terraform.lock.hcl"
 
-// MaxProviders is how large that file may be, in bytes.
-const MaxProviders = 1 << 20
+// MaxSize is how large the file may be, in bytes.
+const MaxSize = 1 << 20
 
-// Provider is what that file has of one provider.
+// Provider is what the file has of one provider.
 type Provider struct {
 	modproxy.ModuleVersion
 	Hashes []string // in the order of the file: h1, which are of directories, and zh, of archives
+	Line   int      // where it begins
 }
 
-// ParseProviders reads a .terraform.lock.hcl as both clients write it (internal/depsfile/locks_file.go), with the remarks and
+// Parse reads a .terraform.lock.hcl as both clients write it (internal/depsfile/locks_file.go), with the remarks and
 // blank lines that people have added. What is written in another way is refused, although it may mean the same: what is read
 // must be what the clients read. The error, which names the line, is [modproxy.ErrInvalid].
-func ParseProviders(text []byte) (all []Provider, err error) {
+func Parse(text []byte) (all []Provider, err error) {
 	_, blocks, err := parseBlocks(text)
 	for _, b := range blocks {
 		all = append(all, b.Provider)
@@ -36,7 +38,7 @@ func ParseProviders(text []byte) (all []Provider, err error) {
 }
 
 // AddHashes returns the text of a .terraform.lock.hcl with more hashes, by provider. Hashes are sorted as the clients sort
-// them where there are more than before; everything else stays as it is. The errors are those of [ParseProviders].
+// them where there are more than before; everything else stays as it is. The errors are those of [Parse].
 func AddHashes(text []byte, more map[modproxy.ModuleVersion][]string) ([]byte, error) {
 	lines, blocks, err := parseBlocks(text)
 	if err != nil {
@@ -104,8 +106,8 @@ func lineOf(pattern string) *regexp.Regexp {
 
 // parseBlocks returns the lines of a file, with their ends, and the providers in them.
 func parseBlocks(text []byte) (lines []string, blocks []*block, err error) {
-	if len(text) > MaxProviders {
-		return nil, nil, fmt.Errorf("%w: more than the %d bytes that are allowed", modproxy.ErrInvalid, MaxProviders)
+	if len(text) > MaxSize {
+		return nil, nil, fmt.Errorf("%w: more than the %d bytes that are allowed", modproxy.ErrInvalid, MaxSize)
 	}
 	p := blockParser{seen: map[modproxy.Module]bool{}}
 	lines = strings.SplitAfter(string(text), "\n")
@@ -145,7 +147,7 @@ func (p *blockParser) line(i int, line string) error {
 		if err == nil && p.seen[provider] {
 			err = fmt.Errorf("%w: %s has a block above", modproxy.ErrInvalid, provider)
 		}
-		p.block, p.has, p.seen[provider] = &block{Provider: Provider{ModuleVersion: provider.At("")}, eol: line[len(s):]}, nil, true
+		p.block, p.has, p.seen[provider] = &block{Provider: Provider{ModuleVersion: provider.At(""), Line: i + 1}, eol: line[len(s):]}, nil, true
 		return err
 	case p.block == nil:
 	case p.inList && is(hashLine):
