@@ -108,13 +108,13 @@ func ParseModule(s, host string) (m modproxy.Module, err error) {
 
 // ParseAddress reads the address of a module or of a provider as people write it. Without its hostname it is one of host:
 // namespace/name/system, or namespace/type. Where host is empty the hostname has to be there. Three parts are a provider if
-// they begin with a hostname, which has a dot or a port. Its error is [modproxy.ErrInvalid].
+// they begin with a hostname, which has a dot or a port, or where it has to be there is localhost. Its error is [modproxy.ErrInvalid].
 func ParseAddress(s, host string) (m modproxy.Module, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 && host != "" {
 		parts = append([]string{Display(host)}, parts...)
 	}
-	if len(parts) != 3 || host != "" && !strings.ContainsAny(parts[0], ".:") {
+	if len(parts) != 3 || !strings.ContainsAny(parts[0], ".:") && (host != "" || parts[0] != "localhost") {
 		if len(parts) != 3 && len(parts) != 4 {
 			return m, fmt.Errorf("%w: %.200q is no address: want registry.example.com/namespace/name/system for a module, "+
 				"registry.example.com/namespace/type for a provider", modproxy.ErrInvalid, s)
