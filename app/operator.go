@@ -29,7 +29,9 @@ func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
 		Routing: routes{a.config}, Configurations: a.reader,
-		Bundles: admin.Bundles{Keys: a.config.Bundle.Keys, Scratch: a.scratch(), Limits: a.limits()},
+		Bundles: admin.Bundles{
+			Keys: a.config.Bundle.Keys, Signers: a.config.Providers.Keys, Scratch: a.scratch(), Limits: a.limits(),
+		},
 	}
 	if a.nested != nil {
 		server.Nested = a.nested

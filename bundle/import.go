@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -27,8 +28,10 @@ import (
 type Importer struct {
 	Trust  note.Verifiers
 	Ledger *ledger.Log
-	Cache  Cache
-	Sights interface {
+	// Signers says who may sign the releases of some providers, as in a [ledger.Registry].
+	Signers ledger.Signers
+	Cache   Cache
+	Sights  interface {
 		// Take records when versions were first listed, as others have seen it.
 		Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error
 	}
@@ -348,7 +351,12 @@ func checkRelease(content io.Reader, records []modproxy.Record) error {
 func (x *imports) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
 	v, rec, p := e.Versions[i].ModuleVersion, e.Records[i], e.pack(i)
 	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
-	book := ledger.Registry{Ledger: x.Ledger}
+	if release, _, isZip := v.Platform(); isZip {
+		if _, err := x.Ledger.Lookup(ctx, release); errors.Is(err, fs.ErrNotExist) {
+			return wrong("its release was refused, or is not in the bundle")
+		}
+	}
+	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Signers}
 	if err := book.Compare(ctx, rec); err != nil {
 		return err
 	}

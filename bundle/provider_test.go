@@ -1,0 +1,69 @@
+package bundle_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/release"
+)
+
+var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
+
+// keepProvider records a release that nobody has signed, and its package for one platform, and keeps both.
+func (s *side) keepProvider(v modproxy.ModuleVersion) {
+	s.t.Helper()
+	platform := modproxy.Platform{OS: "linux", Arch: "amd64"}
+	zip := []byte("PK " + v.String())
+	file := fmt.Sprintf("terraform-provider-%s_%s_%s.zip", v.Name, v.Version, platform)
+	r := &release.Release{
+		Archives: []release.Archive{{Platform: platform, File: file, Digest: sha256.Sum256(zip)}},
+		Sums:     fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(zip), file), Unsigned: true,
+	}
+	facts, errFacts := r.Facts()
+	p, err := r.Pack(s.dir)
+	must(s.t, errors.Join(err, errFacts))
+	defer p.Close()
+	s.keepAs(v, p, facts)
+	digest := modproxy.Digest(sha256.Sum256(zip))
+	s.keepAs(v.OfPlatform(platform), &modproxy.Package{
+		ReadSeekCloser: nopCloser{bytes.NewReader(zip)}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
+	}, modproxy.Facts{})
+}
+
+func (s *side) keepAs(v modproxy.ModuleVersion, p *modproxy.Package, facts modproxy.Facts) {
+	s.t.Helper()
+	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
+}
+
+// signedBy says that one key signs all releases.
+type signedBy modproxy.Keys
+
+func (k signedBy) Signers(modproxy.Module) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
+
+// A release that is not signed by a key that may do that is refused, with its packages, and the rest is taken.
+func TestSigners(t *testing.T) {
+	const key modproxy.Keys = "0123456789ABCDEF0123456789ABCDEF01234567"
+	a := newSide(t)
+	a.keepProvider(toy.At("1.0.0"))
+	a.keep(modproxy.Module{Host: "registry.example.com", Namespace: "zeta", Name: "last", System: "aws"}.At("1.0.0"), "# last")
+	b := a.export(nil)
+	newSide(t).wantTake(a, b, "added added added")
+
+	recorded := newSide(t)
+	rec := key.Record(toy)
+	rec.Time = long
+	must(t, recorded.log.Add(t.Context(), rec))
+	recorded.wantTake(a, b, "refused refused added")
+
+	configured := newSide(t)
+	x := configured.importer(a)
+	x.Signers = signedBy(key)
+	if got, err := states(x, t.Context(), b); err != nil || got != "refused refused added" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
