@@ -55,7 +55,7 @@ var layers = map[string][]string{
 	"auth/oidc":     {"", "auth"},
 	"hostname":      {""},
 	"pack":          {""},
-	"release":       {"", "pack"},
+	"release":       {"", "pack", "internal/zipfile"},
 	"rewrite":       {"", "hostname"},
 	"policy":        {"", "hostname", "store"},
 	"sights":        {"", "store"},
@@ -79,7 +79,7 @@ var layers = map[string][]string{
 	"fetch":         {"", "egress", "pack"},
 	"fetch/git":     {"", "egress", "pack", "fetch"},
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
-	"fetch/archive": {"", "pack"},
+	"fetch/archive": {"", "pack", "internal/zipfile"},
 	"":              {},
 	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
 	"static":        {""},
@@ -87,6 +87,7 @@ var layers = map[string][]string{
 	"internal/durable":  {},
 	"internal/filelock": {},
 	"internal/spool":    {},
+	"internal/zipfile":  {},
 }
 
 type listed struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/zipfile"
 	"github.com/modproxy/modproxy/pack"
 )
 
@@ -31,7 +32,6 @@ const (
 	maxDirectory = 4 << 20 // bytes that are read to have the directory: names take memory
 	maxName      = 1024    // bytes
 	freeBytes    = 1 << 20 // of content, whatever its ratio
-	localHeader  = 30      // bytes before the name of an entry, at least
 	copyBuffer   = 128 << 10
 
 	end64Signature = "PK\x06\x06"
@@ -50,7 +50,8 @@ type ZipFacts struct {
 // golang.org/x/mod, HashZip and HashDir, see https://go.dev/issue/53448).
 //
 // Refused is what [pack.CheckName] refuses, names that come twice, files that are directories too, what is neither,
-// encrypted entries, entries that share bytes, content that is not what its header says, and what exceeds a limit.
+// encrypted entries, entries that share bytes, headers that contradict the directory, content that is not what they say, and
+// what exceeds a limit.
 //
 // Errors: [modproxy.ErrInvalid], and those of r.
 func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, error) {
@@ -98,18 +99,23 @@ func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, error) {
-	archive, err := zip.NewReader(in, size)
+	source := &zipfile.Source{ReaderAt: in}
+	archive, err := zip.NewReader(source, size)
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked below
 		return ZipFacts{}, err
 	}
 	in.left = -1
-	if len(archive.File) > l.Entries {
-		return ZipFacts{}, fmt.Errorf("%d entries, more than the %d that are allowed", len(archive.File), l.Entries)
+	entries, directory, err := zipfile.ReadEnd(in, size, l.Entries)
+	if err != nil {
+		return ZipFacts{}, err
+	}
+	if len(archive.File) != entries {
+		return ZipFacts{}, fmt.Errorf("its directory has %d entries, but its end says %d", len(archive.File), entries)
 	}
 	if err := checkTree(archive.File, typ); err != nil {
 		return ZipFacts{}, err
 	}
-	files, err := inOrder(archive.File, size)
+	files, err := source.Check(archive.File, directory)
 	if err != nil {
 		return ZipFacts{}, err
 	}
@@ -178,35 +184,6 @@ func checkTree(files []*zip.File, typ string) error {
 		return fmt.Errorf("no file at its top is named terraform-provider-%.80s or that and an underscore or dot: no client installs it", typ)
 	}
 	return nil
-}
-
-// inOrder returns files in the order of their content. It fails if two of them share bytes.
-func inOrder(files []*zip.File, size int64) ([]*zip.File, error) {
-	type place struct {
-		f    *zip.File
-		data int64
-	}
-	places := make([]place, 0, len(files))
-	for _, f := range files {
-		data, err := f.DataOffset()
-		if err != nil {
-			return nil, fmt.Errorf("%.200q: %w", f.Name, err)
-		}
-		places = append(places, place{f, data})
-	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.data, b.data) })
-	sorted := make([]*zip.File, 0, len(files))
-	for i, p := range places {
-		end := size
-		if i+1 < len(places) {
-			end = places[i+1].data - localHeader
-		}
-		if p.data > end || p.f.CompressedSize64 > uint64(end-p.data) {
-			return nil, fmt.Errorf("%.200q: overlaps what follows it", p.f.Name)
-		}
-		sorted = append(sorted, p.f)
-	}
-	return sorted, nil
 }
 
 // readEntry reads the content of f to its end, and hashes it. archive/zip does not check a checksum of zero, nor refuse what

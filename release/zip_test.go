@@ -19,6 +19,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
+const localHeader = 30 // bytes before the name of an entry
+
 const program = "terraform-provider-toy_v1.0.0"
 
 // unzip writes data and what is in it below a directory, and returns the sums that the clients' library makes of both.
@@ -122,6 +124,22 @@ func TestCheckZipRefuses(t *testing.T) {
 		{name: "cut short", entries: []zipped{it}, edit: func(b []byte) []byte { return b[:len(b)-1] }, err: "not a valid zip"},
 		{name: "not a zip", entries: []zipped{it}, edit: func(b []byte) []byte { return []byte("<html>") }, err: "not a valid zip"},
 		{name: "empty", entries: []zipped{it}, edit: func(b []byte) []byte { return nil }, err: "not a valid zip"},
+		{name: "another name in the header", entries: []zipped{it}, edit: put(localHeader, "x"), err: "the same name"},
+		{name: "another method in the header", entries: []zipped{it}, edit: put(8, "\x00"), err: "the same compression method"},
+		{name: "other flags in the header", entries: []zipped{it}, edit: put(6, "\x00"), err: "the same flags"},
+		{name: "another size in the header", entries: []zipped{it}, edit: put(22, "\x02"), err: "the same checksum and sizes"},
+		{name: "another size behind the content", entries: []zipped{it}, edit: func(b []byte) []byte {
+			return put(bytes.Index(b, []byte("PK\x07\x08"))+12, "\x02")(b)
+		}, err: "the descriptor after it"},
+		{name: "another name in Unicode", entries: []zipped{it, raw(func(h *zip.FileHeader) {
+			h.Extra = []byte("\x75\x70\x06\x00\x01\x00\x00\x00\x00b")
+		})}, err: "another name in Unicode"},
+		{name: "fewer entries at the end", entries: named("x"), edit: func(b []byte) []byte {
+			return put(len(b)-14, "\x01\x00\x01\x00")(b)
+		}, err: "unexpected EOF"},
+		{name: "content over the directory", entries: []zipped{it}, edit: func(b []byte) []byte {
+			return put(bytes.Index(b, []byte("PK\x01\x02"))+20, "\x60")(b)
+		}, err: "overlaps"},
 		{name: "an end of zip64", entries: []zipped{it}, edit: withZip64End, err: "zip64"},
 		{name: "a huge directory", entries: []zipped{it}, edit: func(b []byte) []byte {
 			end := bytes.LastIndex(b, []byte("PK\x05\x06"))
@@ -140,6 +158,14 @@ func TestCheckZipRefuses(t *testing.T) {
 				t.Errorf("%+v, %v: want %q", facts, err, c.err)
 			}
 		})
+	}
+}
+
+// put returns what changes bytes of an archive.
+func put(at int, what string) func([]byte) []byte {
+	return func(b []byte) []byte {
+		copy(b[at:], what)
+		return b
 	}
 }
 
@@ -216,6 +242,7 @@ func FuzzCheckZip(f *testing.F) {
 	f.Add(zipOf(f, zipped{name: program, content: "x"}))
 	f.Add(zipOf(f, zipped{name: program, content: "x"}, zipped{name: "a/"}, zipped{name: "a/b", content: strings.Repeat("x", 1000)}))
 	f.Add(withZip64End(zipOf(f, zipped{name: program, content: "x"})))
+	f.Add(put(localHeader, "x")(zipOf(f, zipped{name: program, content: "x"})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		facts, err := CheckZip(bytes.NewReader(data), int64(len(data)), "toy", ZipLimits{})
 		if err != nil {

@@ -190,6 +190,7 @@ func TestHostileZipsOfProvidersAreRefused(t *testing.T) {
 		"link":        zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeSymlink | 0o777) }, program),
 		"device":      zipOf(t, func(h *zip.FileHeader) { h.SetMode(fs.ModeDevice | 0o666) }, program),
 		"encrypted":   zipOf(t, func(h *zip.FileHeader) { h.Flags |= 1 }, program),
+		"other-name":  bytes.Replace(zipOf(t, nil, program), []byte(program), []byte("terraform-provider-toy_v6.6.6"), 1),
 		"overlapping": overlapping(t, 200),
 		"no-program":  zipOf(t, nil, "main.tf"),
 		"empty":       zipOf(t, nil),
