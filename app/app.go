@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -262,9 +261,13 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 			server.Close() // what is still being sent is cut: clients notice
 		}
 	}
-	left := a.Cache.Fetching()
+	var left []string
+	for v := range a.Cache.Fetching() {
+		left = append(left, v.Shown())
+	}
+	slices.Sort(left)
 	if err := a.Cache.Close(deadline); err != nil {
-		a.log.Warn("fetches_cut", zap.Stringers("modules", slices.Collect(maps.Keys(left))), zap.Error(err))
+		a.log.Warn("fetches_cut", zap.Strings("modules", left), zap.Error(err))
 	}
 	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
 	return nil

@@ -42,6 +42,9 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 		return
 	}
 	of := admin.NameOf(v)
+	if v.IsSigningKeys() {
+		of.Version = of.ShownVersion()
+	}
 	entry.Write(append([]zap.Field{
 		unless(of.Module == "", zap.String("module", of.Module)),
 		unless(of.Version == "", zap.String("version", of.Version)),

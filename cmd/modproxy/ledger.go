@@ -166,7 +166,7 @@ func driftText(d admin.Drift) string {
 		}
 	}
 	return fmt.Sprintf("%s\n  recorded:   %s\n  offered:    %s\n              %s from %s\n%s  %s\n",
-		d.Shown(), recorded, offered, d.Time.UTC().Format(time.RFC3339), sourceText(d.Source), releaseText(d), what)
+		d.Shown(), recorded, offered, d.Time.UTC().Format(time.RFC3339), strings.TrimSuffix(sourceText(d.Source), " -"), releaseText(d), what)
 }
 
 // releaseText is what is other in a release, one thing in a line.

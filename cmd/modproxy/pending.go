@@ -77,7 +77,7 @@ func pendingText(p admin.Pending) string {
 		if p.Size > 0 {
 			size = modproxy.SizeText(p.Size)
 		}
-		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, sourceText(p.Source))
+		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, strings.TrimSuffix(sourceText(p.Source), " -"))
 	}
 	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
 		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
