@@ -32,7 +32,7 @@ func Suggest(versions []modproxy.ModuleVersion, bounds bool) ([]byte, error) {
 		none = " []"
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Allows the modules that modproxy has served. To have all others refused:\n"+
+	fmt.Fprintf(&b, "# Allows what modproxy has served. To have all others refused:\n"+
 		"#   policy: {default: deny, files: [this file]}\nrules:%s\n", none)
 	group := ""
 	for _, m := range modules {

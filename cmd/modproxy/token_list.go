@@ -81,7 +81,11 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		own = u.Host
 	}
 	for _, host := range tokenHosts(c, t, own) {
-		fmt.Fprintf(&b, "\nFor modules of %s, in the client's CLI configuration:\n\n", hostname.Display(host))
+		mirror := ""
+		if host == own {
+			mirror = ", and for its network mirror"
+		}
+		fmt.Fprintf(&b, "\nFor modules and providers of %s%s, in the client's CLI configuration:\n\n", hostname.Display(host), mirror)
 		fmt.Fprintf(&b, "  credentials %q {\n    token = \"mp_…\"\n  }\n", hostname.Display(host))
 		if variable := hostname.TokenVariable(host); variable != "" {
 			fmt.Fprintf(&b, "\nor in its environment: %s=mp_…\n", variable)

@@ -25,7 +25,7 @@ func TestTokenCreate(t *testing.T) {
 		t.Fatalf("%d, %q, %s", made.code, made.stdout, made.stderr)
 	}
 	for _, want := range []string{
-		`credentials "registry.acme-corp.example" {`, "TF_TOKEN_registry_acme__corp_example=", `credentials "registry.example.com:8443" {`,
+		"For modules and providers of registry.acme-corp.example, in", `credentials "registry.acme-corp.example" {`, "TF_TOKEN_registry_acme__corp_example=", `credentials "registry.example.com:8443" {`,
 		`credentials "modules.example.com" {`, "machine modules.example.com login", "modproxy ls --server https://modules.example.com\n", "https://modules.example.com/-/metrics",
 		"The scopes name hosts that are not among the upstreams: other.example.", "It expires at " + time.Now().Add(720*time.Hour).UTC().Format(time.DateOnly),
 	} {
