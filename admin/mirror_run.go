@@ -222,7 +222,7 @@ func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 		return err
 	}
 	was, is := locked(l.Sum, l.Subdir), locked(p.Sum, p.Subdir)
-	return fmt.Errorf("%w: %s is locked as %s, and is %s", modproxy.ErrChanged, v, was, is)
+	return fmt.Errorf("%w: %s is locked as %s, and is %s", modproxy.ErrChanged, v.Shown(), was, is)
 }
 
 // locked is what a version is, as in a lock file.
@@ -303,7 +303,7 @@ func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
 	for left := out.Size; left > 0; {
 		chunk := make([]byte, min(left, mirrorChunk))
 		if _, err := io.ReadFull(content, chunk); err != nil {
-			return fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, v, err)
+			return fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, v.Shown(), err)
 		}
 		left -= int64(len(chunk))
 		m.say(ctx, MirrorLine{Data: chunk})

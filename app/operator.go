@@ -201,7 +201,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	}
 	for _, p := range kept {
 		if err := a.Cache.Record(ctx, &p); err != nil {
-			return 0, fmt.Errorf("%s: %w", p.ModuleVersion, err)
+			return 0, fmt.Errorf("%s: %w", p.ModuleVersion.Shown(), err)
 		}
 	}
 	if before > 0 && a.Ledger.Tree().N == before {

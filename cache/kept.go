@@ -92,7 +92,7 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 func (r *Registry) present(ctx context.Context, p *Kept) error {
 	blob, err := r.Store.Blobs.Stat(ctx, p.Digest)
 	if lost(err) || err == nil && blob.Size != p.Size {
-		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.ModuleVersion)
+		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.ModuleVersion.Shown())
 	}
 	return err
 }
@@ -223,12 +223,12 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 		case !concerns(v, p.ModuleVersion):
 			continue
 		case r.fetches(k).flights.has(k):
-			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, k)
+			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.ModuleVersion.Shown())
 		}
 		refs = append(refs, k.ref())
 	}
 	if len(refs) == 0 {
-		return nil, absent(v.String() + ": no package of it is kept")
+		return nil, absent(v.Shown() + ": no package of it is kept")
 	}
 	defer r.Forget(v)
 	list, err := r.Store.Discard(ctx, refs...)
@@ -239,7 +239,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Dis
 		for _, ref := range d.Shared {
 			name := ref.Key
 			if other, ok := VersionOf(ref); ok {
-				name = other.String()
+				name = other.Shown()
 			}
 			one.Shared = append(one.Shared, name)
 		}

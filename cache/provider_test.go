@@ -296,6 +296,9 @@ func TestDiscardProvider(t *testing.T) {
 			t.Errorf("%v, %v", list, err)
 		}
 		equal(t, "kept", count(), 1)
+		if _, err := f.Discard(t.Context(), toy.At("1.0.0").OfPlatform(linux)); fmt.Sprint(err) != toy.String()+" 1.0.0 for linux_amd64: no package of it is kept" {
+			t.Error(err)
+		}
 		if l, err := f.Location(t.Context(), toy.At("1.0.0").OfPlatform(linux)); err != nil || l.Kept {
 			t.Errorf("%v, %v", l, err)
 		}
