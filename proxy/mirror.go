@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 )
@@ -34,9 +35,13 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 	if err != nil {
 		return err
 	}
+	var had []modproxy.Platform
+	if h.cfg.Offline {
+		had = h.listed(r.Context(), q.ModuleVersion)
+	}
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
-		if h.cfg.Offline && !h.lists(r.Context(), q.ModuleVersion, a.Platform) {
+		if h.cfg.Offline && !slices.Contains(had, a.Platform) {
 			continue // the client may be told to go on elsewhere
 		}
 		v := q.OfPlatform(a.Platform)

@@ -100,12 +100,12 @@ func (h *Handler) archive(ctx context.Context, v modproxy.ModuleVersion, p modpr
 	return o, o.Archives[i], nil
 }
 
-// lists reports whether the versions document has v for a platform.
-func (h *Handler) lists(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) bool {
+// listed returns the platforms that the versions document has for v.
+func (h *Handler) listed(ctx context.Context, v modproxy.ModuleVersion) []modproxy.Platform {
 	list, err := h.cfg.Registry.Versions(ctx, v.Module)
 	if err != nil {
-		return false
+		return nil
 	}
-	listed, ok := list.Find(v.Version)
-	return ok && slices.Contains(listed.Release().Platforms, p)
+	l, _ := list.Find(v.Version)
+	return l.Release().Platforms
 }
