@@ -134,7 +134,9 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 
 // fetchOfProvider is fetch for providers, of which nobody has to know where they are. Those that ask meanwhile are given what
 // there is already.
-func (r packages) fetchOfProvider(ctx context.Context, k key) (*Kept, error) {
+func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err error) {
+	end := r.holdRelease(ctx, k)
+	defer func() { end(err == nil) }()
 	p, err := r.Next.Package(modproxy.WithArrival(ctx), k.ModuleVersion)
 	if err != nil {
 		return nil, err
@@ -151,7 +153,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (*Kept, error) {
 			return nil, err
 		}
 	}
-	kept, err := r.keep(ctx, k, p)
+	kept, err = r.keep(ctx, k, p)
 	if _, what := k.Origin(); err == nil && what == "" { // else nobody lists it
 		r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
 	}

@@ -103,6 +103,7 @@ func TestFileIsKept(t *testing.T) {
 	f := newProviders(t, 1<<20)
 	f.onDisk(t)
 	f.next.pieces = 1
+	f.fetch(t, "1.0.0")
 	blobs := &linked{storeBlobs: f.storage.Blobs, name: filepath.Join(t.TempDir(), "link")}
 	f.Store.Blobs = blobs
 	if _, err := f.read(t.Context(), "1.0.0"); err != nil || blobs.err != nil {
@@ -300,6 +301,49 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 				}
 				if !slices.Equal(kept, []string{"1.0.0"}) {
 					t.Errorf("kept: %q", kept)
+				}
+			})
+		})
+	}
+}
+
+// Whatever is removed while a package comes, its release is kept when it is: this process holds it, and brings it back if another
+// one has removed it.
+func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		remove func(t *testing.T, f *providerFixture)
+		asked  int
+	}{
+		"this process": {func(t *testing.T, f *providerFixture) {
+			if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
+				t.Error(err)
+			}
+		}, 1},
+		"another process": {func(t *testing.T, f *providerFixture) {
+			if _, err := f.storage.Blobs.Remove(t.Context(), store.Evict, digestOf([]byte("release 1.0.0"))); err != nil {
+				t.Error(err)
+			}
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newProviders(t, 100_000)
+			synctest.Test(t, func(t *testing.T) {
+				f.inMemory(t)
+				f.fetch(t, "1.0.0")
+				time.AfterFunc(10*time.Second, func() { c.remove(t, f) })
+				if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+				f.Forget(modproxy.ModuleVersion{})
+				equal(t, "asked for the release", f.next.asked("release"), c.asked)
+				f.Next = nil
+				f.fetch(t, "1.0.0", linux)
+				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
+					t.Error(err)
+				}
+				f.Forget(modproxy.ModuleVersion{})
+				if has, err := f.Has(t.Context(), toy.At("1.0.0")); has || err != nil {
+					t.Errorf("it is held for ever: %t, %v", has, err)
 				}
 			})
 		})

@@ -73,3 +73,30 @@ func (r *Registry) useRelease(ctx context.Context, k key) {
 		}
 	}
 }
+
+// holdRelease has the release that k is a package of stay while k is fetched, until end is called. If k is kept by then, end
+// fetches the release when that is not: another process may have removed it, or nobody have asked for it.
+func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) {
+	of, _, isZip := k.Platform()
+	if !isZip {
+		return func(bool) {}
+	}
+	release := func() {}
+	if p, err := r.record(ctx, key{of}); err == nil {
+		if held, err := r.Store.Hold(ctx, p.Digest); err == nil {
+			release = held
+		}
+	}
+	return func(kept bool) {
+		defer release()
+		if !kept {
+			return
+		}
+		if call, err := r.packages.begin(ctx, key{of}); err == nil {
+			select { // an error is told to who asks for it next, and to Observe
+			case <-call.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+}

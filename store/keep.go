@@ -143,6 +143,21 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 	return r, nil
 }
 
+// Hold has a blob that is kept stay until release is called, but for what other processes remove, and damage. Meanwhile
+// Discard of what needs it fails. Errors: [fs.ErrNotExist], that of the context, [StorageError].
+func (s *Store) Hold(ctx context.Context, d modproxy.Digest) (release func(), err error) {
+	s.init()
+	if err := s.room.beginKeep(ctx, d); err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(func() { s.room.endKeep(d) })
+	if _, err := s.Blobs.Stat(ctx, d); err != nil {
+		release()
+		return nil, failure(ctx, err)
+	}
+	return release, nil
+}
+
 // checkKept checks a blob that may be kept already. One that is damaged, or cannot be read, is set aside.
 func (s *Store) checkKept(ctx context.Context, b Content) error {
 	switch err := s.Check(ctx, b.Digest); {
