@@ -143,6 +143,7 @@ func (v *verification) verifyRecords(ctx context.Context) error {
 
 func (v *verification) verifyRecord(ctx context.Context, r Record) {
 	var sizes []int64
+	var wrong *Damage
 	if keeper := v.Kinds[r.Kind]; keeper != nil {
 		var err error
 		switch sizes, err = keeper.Verify(ctx, r); {
@@ -150,11 +151,10 @@ func (v *verification) verifyRecord(ctx context.Context, r Record) {
 		case errors.Is(err, modproxy.ErrChanged):
 			v.count(func(out *Verified) { out.Superseded++ })
 		case ctx.Err() == nil && v.unchanged(ctx, r):
-			d := Damage{Kind: Unreadable, Ref: r.Ref, Text: err.Error()}
+			wrong = &Damage{Kind: Unreadable, Ref: r.Ref, Text: err.Error()}
 			if errors.Is(err, ErrDamaged) {
-				d.Kind = WrongRecord
+				wrong.Kind = WrongRecord
 			}
-			v.report(d, nil)
 		}
 	}
 	for i, d := range r.Needs {
@@ -176,6 +176,13 @@ func (v *verification) verifyRecord(ctx context.Context, r Record) {
 			b.damaged = true
 			v.reportBlob(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, sizes[i]))
 		}
+	}
+	if wrong != nil {
+		var repair func() error
+		if !v.unchanged(ctx, r) { // it went with a blob that is not there
+			repair = func() error { return nil }
+		}
+		v.report(*wrong, repair)
 	}
 }
 

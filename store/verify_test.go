@@ -217,6 +217,13 @@ func TestVerify(t *testing.T) {
 			func(w *world) { delete(w.keeper, "1") },
 			[]string{"pin_differs 1"}, nil, []string{"pin_differs 1"}, 0,
 		},
+		"not recorded, and missing": {
+			func(w *world) {
+				delete(w.keeper, "1")
+				_, d := storetest.Bytes(1000, 1)
+				w.Replace(d, nil)
+			}, []string{"package_missing 1 repaired", "pin_differs 1 repaired"}, nil, nil, 0,
+		},
 		"not known": {
 			func(w *world) { w.keeper["1"] = "closed" },
 			[]string{"unreadable 1"}, nil, []string{"unreadable 1"}, 0,
