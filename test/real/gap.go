@@ -91,7 +91,7 @@ func (g *gap) cross(ctx context.Context, week, before string) (string, error) {
 		}})
 	}
 	mirror := func(more ...string) (string, error) {
-		return mirrored(g.modproxy(ctx, append([]string{"mirror", "--json", "--strict", config}, more...)...))
+		return mirrored(g.modproxy(ctx, append([]string{"mirror", "--providers=false", "--json", "--strict", config}, more...)...))
 	}
 	news := ""
 	steps = append(steps, step{"mirror", func() (came string, err error) {
