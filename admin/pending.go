@@ -168,9 +168,6 @@ func (s *Server) released(ctx context.Context, kept *cache.Kept) (*Released, err
 		return out, nil
 	}
 	signer, err := r.Signer()
-	if err == nil {
-		out.Signed = signer.Time
-		out.Keys, err = modproxy.NewKeys(signer.Key)
-	}
+	out.Signed, out.Keys = signer.Time, signer.Keys
 	return out, err
 }

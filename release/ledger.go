@@ -3,7 +3,6 @@ package release
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -23,9 +22,7 @@ func (r *Release) Facts() (facts modproxy.Facts, err error) {
 	if r.Unsigned {
 		return facts, nil
 	}
-	signer, err := verify(r.Sums, r.Signature, r.Keys, time.Time{})
-	if err == nil {
-		facts.Keys, err = modproxy.NewKeys(signer.Key)
-	}
+	signer, err := r.Signer()
+	facts.Keys = signer.Keys
 	return facts, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -18,6 +19,9 @@ type Signer struct {
 	Key    string    // the fingerprint of the primary key, in upper-case hexadecimal: 40 digits for version 4
 	Subkey string    // the fingerprint of the subkey that signed; empty if the primary key did
 	Time   time.Time // when, as the signature says
+	// Keys are Key and every other listed key that has made one of the first signatures, as if there were no time: a publisher who
+	// changes keys may sign by both, and the clients look at the first of them.
+	Keys modproxy.Keys
 	// KeyExpired says that the key has expired, or has yet to be made. Both clients install what it signed; OpenTofu warns, and
 	// refuses it with OPENTOFU_ENFORCE_GPG_EXPIRATION=true.
 	KeyExpired bool
@@ -66,8 +70,52 @@ func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	return verify(document, signature, keys, now)
 }
 
+// maxSignatures is how many signatures are looked at for who else has signed.
+const maxSignatures = 4
+
 // verify is Verify. At the zero time nothing but time itself is left out: package openpgp looks at that last.
 func verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
+	s, err := verifyFirst(document, signature, keys, now)
+	if err == nil {
+		s.Keys, err = modproxy.NewKeys(append(signers(document, signature, keys), s.Key)...)
+	}
+	if err != nil {
+		return Signer{}, err
+	}
+	return s, nil
+}
+
+// signers returns which of keys have made one of the first signatures, as if there were no time. It passes over the others, and
+// over what has been revoked at any time.
+func signers(document, signature []byte, keys []Key) (list []string) {
+	var all [][]byte
+	for start := 0; start < len(signature) && len(all) < maxSignatures; {
+		_, header, length, ok := packetHeader(signature[start:])
+		end := start + header + int(length)
+		if !ok || length > uint64(len(signature)) || end > len(signature) {
+			break
+		}
+		all = append(all, signature[start:end])
+		start = end
+	}
+	budget := newBudget()
+	for _, k := range keys {
+		ring, err := budget.read(k.Armor)
+		if err != nil {
+			continue
+		}
+		ring = slices.DeleteFunc(ring, func(e *openpgp.Entity) bool { return len(e.Revocations) > 0 })
+		for _, one := range all {
+			if s, err := verifyBy(ring, document, one, time.Time{}); err == nil {
+				list = append(list, s.Key)
+			}
+		}
+	}
+	return list
+}
+
+// verifyFirst is verify without Keys.
+func verifyFirst(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
 	if len(keys) == 0 {
 		return Signer{}, refuse(NoKeys, "the registry lists no key that can be read")
 	}
@@ -90,7 +138,7 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 		case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		case err != nil:
 			return Signer{}, err
-		case !signer.KeyExpired:
+		case !signer.KeyExpired || now.IsZero():
 			return signer, nil
 		case expired == nil:
 			expired = &signer

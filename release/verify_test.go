@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,9 +108,64 @@ func TestVerify(t *testing.T) {
 				}
 				return
 			}
+			if err == nil && !got.Keys.Meets(modproxy.Keys(got.Key)) {
+				t.Errorf("%s is not in %s", got.Key, got.Keys)
+			}
+			got.Keys = "" // see TestVerifyAll
 			want := Signer{Key: fmt.Sprintf("%X", c.by.PrimaryKey.Fingerprint), Subkey: c.subkey, Time: now, KeyExpired: c.expired}
 			if err != nil || got != want {
 				t.Fatalf("%+v, %v: want %+v", got, err, want)
+			}
+		})
+	}
+}
+
+// A publisher who changes keys signs by both: all that have signed are told, whichever the registry lists first.
+func TestVerifyAll(t *testing.T) {
+	document := sumsOf("a.zip")
+	old, next, stranger, revoked := newEntity(t, at(now)), newEntity(t, at(now)), newEntity(t, at(now)), newEntity(t, at(now))
+	by := func(list ...*openpgp.Entity) (signatures []byte) {
+		for _, e := range list {
+			signatures = append(signatures, sign(t, e, document, at(now))...)
+		}
+		return signatures
+	}
+	fromRevoked := by(revoked)
+	if err := revoked.RevokeKey(packet.KeySuperseded, "", at(now)); err != nil {
+		t.Fatal(err)
+	}
+	ofAnother := sign(t, old, []byte("x"), at(now))
+	for _, c := range []struct {
+		name      string
+		signature []byte
+		keys      []Key
+		want      []*openpgp.Entity
+	}{
+		{"both", by(old, next), []Key{listed(t, next), listed(t, old)}, []*openpgp.Entity{old, next}},
+		{"both in one armor", by(next, old), []Key{listed(t, old, next)}, []*openpgp.Entity{old, next}},
+		{"one by one key twice", by(next, next), []Key{listed(t, next), listed(t, next)}, []*openpgp.Entity{next}},
+		{"one that is not listed", by(stranger, next), []Key{listed(t, old), listed(t, next)}, []*openpgp.Entity{next}},
+		{"one of another document", slices.Concat(by(next), ofAnother), []Key{listed(t, next), listed(t, old)}, []*openpgp.Entity{next}},
+		{"one that is revoked", slices.Concat(by(next), fromRevoked), []Key{listed(t, next), listed(t, revoked)}, []*openpgp.Entity{next}},
+		{"a key that cannot be read", by(next, old), []Key{listed(t, next), {Armor: "x"}, listed(t, old)}, []*openpgp.Entity{next, old}},
+		{"one too many", by(stranger, stranger, stranger, next, old), []Key{listed(t, next), listed(t, old)}, []*openpgp.Entity{next}},
+		{"cut short", by(next, old)[:len(by(next))+20], []Key{listed(t, next), listed(t, old)}, []*openpgp.Entity{next}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var fingerprints []string
+			for _, e := range c.want {
+				fingerprints = append(fingerprints, fmt.Sprintf("%X", e.PrimaryKey.Fingerprint))
+			}
+			want, err := modproxy.NewKeys(fingerprints...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Verify(document, c.signature, c.keys, now); err != nil || got.Keys != want {
+				t.Errorf("%+v, %v: want %s", got, err, want)
+			}
+			r := &Release{Sums: document, Signature: c.signature, Keys: c.keys}
+			if facts, err := r.Facts(); err != nil || facts.Keys != want {
+				t.Errorf("facts: %+v, %v: want %s", facts, err, want)
 			}
 		})
 	}

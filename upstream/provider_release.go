@@ -27,12 +27,7 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	if err != nil {
 		return nil, err
 	}
-	var facts modproxy.Facts
-	if !r.Unsigned {
-		if facts.Keys, err = modproxy.NewKeys(signer.Key); err != nil {
-			return nil, err
-		}
-	}
+	facts := modproxy.Facts{Keys: signer.Keys} // none if it is unsigned
 	sums, err := release.ParseSums(r.Sums)
 	if sums != nil {
 		r.Archives, err = c.archives(ctx, v, d, sums)
