@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
@@ -76,7 +77,7 @@ func (c *Client) askAnyDownload(ctx context.Context, v modproxy.ModuleVersion) (
 	return d, err
 }
 
-// platforms returns those that v's registry lists for it.
+// platforms returns those that v's registry lists for it, each once.
 func (c *Client) platforms(ctx context.Context, v modproxy.ModuleVersion) ([]modproxy.Platform, error) {
 	versions, err := c.askVersions(ctx, v.Module)
 	if err != nil {
@@ -86,7 +87,9 @@ func (c *Client) platforms(ctx context.Context, v modproxy.ModuleVersion) ([]mod
 	if !found {
 		return nil, fmt.Errorf("%w: its registry does not list it", modproxy.ErrNotFound)
 	}
-	return slices.Compact(listed.Release().Platforms), nil
+	return slices.Compact(slices.SortedFunc(slices.Values(listed.Release().Platforms), func(a, b modproxy.Platform) int {
+		return strings.Compare(a.String(), b.String())
+	})), nil
 }
 
 // askDownload asks v's registry about its package for a platform. That it can and may be fetched is checked, so that a person is

@@ -202,12 +202,12 @@ func TestZipLimits(t *testing.T) {
 	}
 }
 
-// The platforms of zips whose names do not tell them are asked for.
+// The platforms of zips whose names do not tell them are asked for, once each, however often their registry lists them.
 func TestOddNames(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- providers/acme/toy/1.0.0 --
 names=odd
-platforms=darwin_arm64,freebsd_386,linux_amd64
+platforms=darwin_arm64,freebsd_386,linux_amd64,darwin_arm64
 -- providers/acme/toy/1.1.0 --
 platforms=darwin_arm64,freebsd_386
 `))
