@@ -29,7 +29,7 @@ var homes = map[string][]string{
 	"github.com/hashicorp/hcl/v2":                {"closure"},
 	"github.com/zclconf/go-cty":                  {"closure"},
 	"github.com/apparentlymart/go-versions":      {"closure"},
-	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "bundle"},
+	"golang.org/x/mod":                           {"pack", "ledger", "lock", "app", "bundle", "static"},
 	"github.com/hashicorp/terraform-svchost":     {"hostname"},
 	"github.com/goccy/go-yaml":                   {"config"},
 	"github.com/spf13/cobra":                     {"cmd/modproxy"},
@@ -82,7 +82,7 @@ var layers = map[string][]string{
 	"fetch/archive": {"", "pack", "internal/zipfile"},
 	"":              {},
 	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
-	"static":        {""},
+	"static":        {"", "hostname", "release"},
 
 	"internal/durable":  {},
 	"internal/filelock": {},

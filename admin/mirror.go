@@ -19,9 +19,11 @@ type Mirror struct {
 	Providers bool                `json:"providers,omitempty"`
 	Platforms []modproxy.Platform `json:"platforms,omitempty"`
 	Groups    []string            `json:"groups,omitempty"` // of the client that they are for
-	// Content asks for the packages themselves, too, but for those of which the client has Have.
-	Content bool              `json:"content,omitempty"`
-	Have    []modproxy.Digest `json:"have,omitempty"`
+	// Content asks for the packages themselves, too, but for those of which the client has Have, or the directory, by the first
+	// of its Hashes. Releases of providers are not sent.
+	Content         bool              `json:"content,omitempty"`
+	Have            []modproxy.Digest `json:"have,omitempty"`
+	HaveDirectories []modproxy.Sum    `json:"have_directories,omitempty"`
 }
 
 // Wanted are versions of a module.
@@ -53,6 +55,7 @@ type MirroredPackage struct {
 	Size    int64           `json:"size_bytes"`
 	Sum     modproxy.Sum    `json:"sum"`
 	Digest  modproxy.Digest `json:"digest"`
+	Hashes  modproxy.Hashes `json:"hashes,omitempty"` // of the package of a provider
 	Subdir  string          `json:"subdir,omitempty"`
 	Fetched bool            `json:"fetched"`        // it was not kept before
 	Data    bool            `json:"data,omitempty"` // its bytes follow

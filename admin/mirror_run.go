@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -287,7 +288,9 @@ func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
 	if told {
 		return nil
 	}
-	wanted := m.sent != nil && !m.sent[out.Digest]
+	isRelease := v.IsProvider() && out.Platform == ""
+	hasDirectory := slices.ContainsFunc(out.Hashes.All(), func(sum modproxy.Sum) bool { return slices.Contains(m.HaveDirectories, sum) })
+	wanted := m.sent != nil && !isRelease && !hasDirectory && !m.sent[out.Digest]
 	line := out // which is the client's from then on
 	line.Data = wanted
 	m.say(ctx, MirrorLine{Package: &line})
@@ -350,7 +353,7 @@ func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 	defer w.run.mu.Unlock()
 	if _, met := w.run.brought[v]; !met {
 		w.run.brought[v] = MirroredPackage{
-			Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Subdir: p.Subdir,
+			Name: NameOf(v), Size: p.Size, Sum: p.Sum, Digest: p.Digest, Hashes: p.Facts.Hashes, Subdir: p.Subdir,
 			Fetched: !p.Time.Before(w.run.began),
 		}
 	}

@@ -15,9 +15,11 @@ import (
 )
 
 // Finish writes what is about all versions that are there: the lists of versions, the discovery document, and the
-// configuration of nginx. Clients that ask by the name of the web server, without a host, get the modules of host. It
-// returns how many versions there are.
-func (s *Site) Finish(host string) (versions int, err error) {
+// configuration of nginx. Clients that ask by the name of the web server, without a host, get the modules of host.
+func (s *Site) Finish(host string) (held Summary, err error) {
+	if held, err = s.finishProviders(); err != nil {
+		return held, err
+	}
 	lists, subdirs := map[string][]modproxy.Version{}, map[string]string{}
 	var hosts []string
 	for _, at := range s.versions(downloadFile) {
@@ -26,11 +28,11 @@ func (s *Site) Finish(host string) (versions int, err error) {
 			continue // it is none of ours
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, at, packageFile)); err != nil {
-			return 0, err
+			return held, err
 		}
 		subdir, err := s.subdir(at)
 		if err != nil {
-			return 0, err
+			return held, err
 		}
 		if plainSubdir.MatchString(subdir) {
 			subdirs["/"+at] = subdir
@@ -40,25 +42,25 @@ func (s *Site) Finish(host string) (versions int, err error) {
 		if host, _, _ := strings.Cut(at, "/"); !slices.Contains(hosts, host) {
 			hosts = append(hosts, host) // sorted, as they are found
 		}
-		versions++
+		held.Versions++
 	}
 	for dir, list := range lists {
 		if err := writeJSON(filepath.Join(s.dir, dir, versionsFile), document(list)); err != nil {
-			return 0, err
+			return held, err
 		}
 	}
 	if !slices.Contains(hosts, host) && len(hosts) > 0 {
 		host = hosts[0]
 	}
 	if err := os.MkdirAll(filepath.Join(s.dir, ".well-known"), 0o755); err != nil {
-		return 0, err
+		return held, err
 	}
 	services := map[string]string{"modules.v1": "/" + host + "/v1/modules/"}
 	if err := writeJSON(filepath.Join(s.dir, ".well-known", "terraform.json"), services); err != nil {
-		return 0, err
+		return held, err
 	}
-	return versions, write(filepath.Join(s.dir, "nginx.conf"), func(w io.Writer) error {
-		return nginx(w, s.dir, hosts, subdirs)
+	return held, write(filepath.Join(s.dir, "nginx.conf"), func(w io.Writer) error {
+		return nginx(w, held, hosts, subdirs)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -28,8 +27,12 @@ var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location"
 #   }
 {{- end}}
 #
-# A host block stands in for everything that the host says of itself. For providers,
+# A host block stands in for everything that the host says of itself.
+{{- range .Installation}}
+#   {{.}}
+{{- else}} For providers,
 # clients then need a provider_installation block with a mirror, or "providers.v1".
+{{- end}}
 #
 # "modproxy mirror --to-dir" writes this file anew: reload nginx then.
 
@@ -54,6 +57,14 @@ location ~ \.tar\.gz$ {
   types { }
   default_type application/gzip;
 }
+location ~ ^/providers/.*\.json$ {
+  types { }
+  default_type application/json;
+}
+location ~ ^/providers/.*\.zip$ {
+  types { }
+  default_type application/zip;
+}
 {{- if .Subdirs}}
 
 # Modules that are not at the root of their package.
@@ -68,11 +79,8 @@ location = "{{.Path}}/download" {
 `))
 
 // nginx writes what nginx has to be told. subdirs are the directories of modules in their packages, by path.
-func nginx(w io.Writer, dir string, hosts []string, subdirs map[string]string) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
+func nginx(w io.Writer, held Summary, hosts []string, subdirs map[string]string) error {
+	dir := held.dir
 	if strings.ContainsAny(dir, "\"\\$\n\r;{}'") {
 		return fmt.Errorf("%q: nginx cannot be told of a directory with such a name", dir)
 	}
@@ -81,5 +89,9 @@ func nginx(w io.Writer, dir string, hosts []string, subdirs map[string]string) e
 	for _, path := range slices.Sorted(maps.Keys(subdirs)) {
 		all = append(all, module{path, subdirs[path]})
 	}
-	return nginxText.Execute(w, map[string]any{"Dir": dir, "Hosts": hosts, "Subdirs": all})
+	var lines []string
+	for line := range strings.Lines(held.NetworkInstallation("https://modules.example.com")) {
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+	return nginxText.Execute(w, map[string]any{"Dir": dir, "Hosts": hosts, "Subdirs": all, "Installation": lines})
 }

@@ -1,4 +1,4 @@
-// Package static writes modules as files that a web server serves to Terraform and OpenTofu, without modproxy.
+// Package static writes modules and providers as files that a web server serves to Terraform and OpenTofu, without modproxy.
 //
 // In the directory of a [Site], for every host:
 //
@@ -11,6 +11,14 @@
 // OpenTofu takes the location of a package from the body of a download, and Terraform from the header X-Terraform-Get
 // only (internal/registry/client.go of both): any web server serves the files to OpenTofu, and one that adds the header to
 // both. It is the same text for every version, unless a module is not at the root of its package.
+//
+// The packages of providers are a mirror, both of a file system and, for clients that reach a web server over https, of a
+// network (https://developer.hashicorp.com/terraform/internals/provider-network-mirror-protocol):
+//
+//	providers/HOST/NAMESPACE/TYPE/index.json              the versions that are there
+//	providers/HOST/NAMESPACE/TYPE/VERSION.json            the packages of one, with their hashes
+//	providers/HOST/NAMESPACE/TYPE/terraform-provider-TYPE_VERSION_OS_ARCH.zip
+//	providers/HOST/NAMESPACE/TYPE/VERSION/OS_ARCH/        its files instead, which only the file system has, if they are unpacked
 package static
 
 import (
@@ -37,15 +45,24 @@ const (
 	versionsFile = "versions"
 )
 
-// Site is a directory with modules. It is for one goroutine, and one process at a time.
+// Site is a directory with modules and providers. It is for one goroutine, and one process at a time.
 type Site struct {
-	dir  string
-	have map[modproxy.Digest]string // the file of every package that is there
+	dir      string
+	unpacked bool                       // packages of providers are directories
+	have     map[modproxy.Digest]string // the file of every package that is there
+
+	digests map[string]modproxy.Digest          // of the packages of providers, by path from dir
+	hashes  map[modproxy.Digest]modproxy.Hashes // of those that were added
+	trees   map[modproxy.Sum]string             // the directory of every package that is unpacked, by path from dir
 }
 
-// Open opens a site, which is made if there is none. It reads every package that is there.
-func Open(dir string) (*Site, error) {
-	s := &Site{dir, map[modproxy.Digest]string{}}
+// Open opens a site, which is made if there is none. It reads every package that is there. Packages of providers will be
+// directories if unpacked is set, and else files.
+func Open(dir string, unpacked bool) (*Site, error) {
+	s := &Site{
+		dir: dir, unpacked: unpacked, have: map[modproxy.Digest]string{}, digests: map[string]modproxy.Digest{},
+		hashes: map[modproxy.Digest]modproxy.Hashes{}, trees: map[modproxy.Sum]string{},
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -57,7 +74,7 @@ func Open(dir string) (*Site, error) {
 		}
 		s.have[digest] = name
 	}
-	return s, nil
+	return s, s.openProviders()
 }
 
 // versions returns the directories of the versions that have a file, by path from the site.
@@ -89,7 +106,7 @@ var (
 	plainHost   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?$`)
 )
 
-// Add adds a version. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
+// Add adds a version of a module. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
 // [modproxy.ErrInvalid] if the version cannot be served from files, or the package is not the one that digest names.
 func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Digest, content io.Reader) error {
 	canonical, err := modproxy.CanonicalVersion(v.Version)

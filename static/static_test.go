@@ -16,7 +16,7 @@ var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name:
 
 func open(t *testing.T, dir string) *static.Site {
 	t.Helper()
-	s, err := static.Open(dir)
+	s, err := static.Open(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +27,8 @@ func digest(content string) modproxy.Digest { return sha256.Sum256([]byte(conten
 
 func finish(t *testing.T, s *static.Site, want int) {
 	t.Helper()
-	if n, err := s.Finish(""); err != nil || n != want {
-		t.Errorf("Finish: %d, %v; want %d", n, err, want)
+	if held, err := s.Finish(""); err != nil || held.Versions != want {
+		t.Errorf("Finish: %+v, %v; want %d", held, err, want)
 	}
 }
 

@@ -25,7 +25,7 @@ type mirrorFlags struct {
 	lists, locks, groups []string
 	check, strict        bool
 	toDir                string
-	providers            bool
+	providers, unpacked  bool
 	platforms            []config.Platform
 	choice               admin.Choice
 }
@@ -62,8 +62,11 @@ for -f.
 
 --to-dir also writes the packages into a directory, as files that any web server can
 serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
-how, and has what clients need. What is in the directory stays there. No providers are
-fetched then.
+how, and has what clients need. DIR/providers is a mirror of the providers: of the
+file system, and for clients of a web server with https of the network. The
+provider_installation blocks for clients are printed. With --unpacked it has the files
+of providers, which clients then link to, for the file system only. What is in the
+directory stays there.
 
 What a client in no group gets is fetched. --as fetches what clients in groups get.
 
@@ -88,6 +91,7 @@ is wrong.`,
 	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
 	addFlag(cmd, &f.toDir, "to-dir", "also write the packages into this `directory`, for a web server", parseFile)
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
+	cmd.Flags().BoolVar(&f.unpacked, "unpacked", false, "with --to-dir, unpack providers: for clients that have the directory only")
 	cmd.Flags().BoolVar(&f.providers, "providers", true, "fetch the providers that DIR and modules require, too")
 	addFlag(cmd, &f.platforms, "platform", "fetch packages of providers for this `platform`, such as linux_amd64 (providers.platforms, or that of the machine)",
 		func(s string) ([]config.Platform, error) {
@@ -108,7 +112,7 @@ func parsePositive(s string) (int, error) {
 
 // toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
 func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
-	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers && f.toDir == "", Platforms: app.Platforms(f.platforms)}
+	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
 	if env.config != nil {
 		in.Platforms = app.Platforms(f.platforms, env.config.Providers.Platforms)
 	}
@@ -117,6 +121,8 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		err = errors.New("want directories, the addresses of modules, -f or --lock")
 	case f.choice.All && (f.choice.Newest > 0 || !f.choice.Since.IsZero()):
 		err = errors.New("--all-versions goes without --newest and --since")
+	case f.unpacked && f.toDir == "":
+		err = errors.New("--unpacked goes with --to-dir")
 	case f.check && (f.toDir != "" || !f.choice.Since.IsZero()):
 		err = errors.New("--check asks nobody and fetches nothing: it goes without --since and --to-dir")
 	}
@@ -136,9 +142,6 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		start, err := env.wanted(arg)
 		if err != nil {
 			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
-		}
-		if f.toDir != "" && len(start.Providers) > 0 {
-			return in, nil, misuse{fmt.Errorf("%s is a provider, and --to-dir writes modules", arg)}
 		}
 		in.Starts = append(in.Starts, f.Named(start)...)
 	}

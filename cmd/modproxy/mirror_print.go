@@ -24,11 +24,11 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	}
 	var site *siteWriter
 	if f.toDir != "" {
-		to, err := static.Open(f.toDir)
+		to, err := static.Open(f.toDir, f.unpacked)
 		if err != nil {
 			return err
 		}
-		site, in.Content, in.Have = &siteWriter{site: to}, true, to.Has()
+		site, in.Content, in.Have, in.HaveDirectories = &siteWriter{site: to}, true, to.Has(), to.HasDirectories()
 	}
 	before := failed
 	for _, err := range before {

@@ -39,20 +39,25 @@ func (s *siteWriter) take(line admin.MirrorLine) {
 // begin begins to write a package, whose bytes are already in the site or come next.
 func (s *siteWriter) begin(p *admin.MirroredPackage) {
 	v, err := p.Parse("")
+	add := func(content io.Reader) error { return s.site.Add(v, p.Subdir, p.Digest, content) }
+	if v.IsProvider() {
+		add = func(content io.Reader) error { return s.site.AddProvider(v, p.Digest, p.Hashes, content) }
+	}
 	switch {
 	case err != nil:
+	case v.IsProvider() && p.Platform == "": // mirrors have nothing of a release
 	case p.Data:
 		var content *io.PipeReader
 		content, s.pipe = io.Pipe()
 		s.left, s.done = p.Size, make(chan error, 1)
 		go func() {
-			err := s.site.Add(v, p.Subdir, p.Digest, content)
+			err := add(content)
 			content.CloseWithError(err)
 			s.done <- err
 		}()
 		return
 	default:
-		err = s.site.Add(v, p.Subdir, p.Digest, nil)
+		err = add(nil)
 	}
 	if err != nil {
 		s.failed = append(s.failed, err)
@@ -78,11 +83,21 @@ func (s *siteWriter) finish(env *environment, dir string) error {
 	if env.config != nil {
 		host = env.config.DefaultHost()
 	}
-	n, err := s.site.Finish(host)
+	held, err := s.site.Finish(host)
 	if err != nil {
 		return errors.Join(append(s.failed, err)...)
 	}
-	fmt.Fprintf(env.stderr, "%s holds %s; %s/nginx.conf says how to serve them\n", dir, count(n, "version"), dir)
+	all := count(held.Versions, "version")
+	if held.Packages > 0 {
+		all += ", and " + count(held.Packages, "package") + " of providers"
+	}
+	fmt.Fprintf(env.stderr, "%s holds %s; %s/nginx.conf says how to serve them\n", dir, all, dir)
+	if text := held.Installation(); text != "" {
+		fmt.Fprintf(env.stderr, "\n# In ~/.terraformrc or ~/.tofurc of clients that have the directory:\n%s", text)
+	}
+	if text := held.NetworkInstallation("https://modules.example.com"); text != "" {
+		fmt.Fprintf(env.stderr, "\n# Of clients that reach a web server that serves it; https only:\n%s", text)
+	}
 	if len(s.failed) > 0 {
 		return s.failed
 	}

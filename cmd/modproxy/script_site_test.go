@@ -29,17 +29,25 @@ http {
   fastcgi_temp_path DIR/fastcgi;
   scgi_temp_path DIR/scgi;
   uwsgi_temp_path DIR/uwsgi;
-  server { listen ADDRESS; include SITE/nginx.conf; }
+  server { listen ADDRESSTLS; include SITE/nginx.conf; }
 }
 `
 
 // hostBlock finds the host blocks in the nginx.conf of a site.
 var hostBlock = regexp.MustCompile(`(?m)^#   (host .*)\n#   (  services .*)\n#   (})$`)
 
-// runSite serves a site by nginx, until the script ends, and makes the client ask it as its nginx.conf says.
+// installationBlock finds the block about providers in it.
+var installationBlock = regexp.MustCompile(`(?m)^#   provider_installation \{\n(?:#     .*\n)+#   \}$`)
+
+// runSite serves a site by nginx, until the script ends, and makes the client ask it as its nginx.conf says: with -tls for
+// providers, too.
 func runSite(ts *testscript.TestScript, neg bool, args []string) {
+	scheme, tls := "http", ""
+	if len(args) == 2 && args[0] == "-tls" {
+		scheme, tls, args = "https", " ssl; ssl_certificate "+ts.MkAbs("cert.pem")+"; ssl_certificate_key "+ts.MkAbs("key.pem"), args[1:]
+	}
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: site DIR")
+		ts.Fatalf("usage: site [-tls] DIR")
 	}
 	w, site := worldOf(ts), ts.MkAbs(args[0])
 	dir, err := os.MkdirTemp(w.dir, "nginx-")
@@ -52,7 +60,7 @@ func runSite(ts *testscript.TestScript, neg bool, args []string) {
 	if os.Getuid() == 0 { // whose files its workers would not see
 		user = "user root;"
 	}
-	text := strings.NewReplacer("USER", user, "DIR", dir, "ADDRESS", address, "SITE", site).Replace(siteConfig)
+	text := strings.NewReplacer("USER", user, "DIR", dir, "ADDRESS", address, "TLS", tls, "SITE", site).Replace(siteConfig)
 	ts.Check(os.WriteFile(filepath.Join(dir, "main.conf"), []byte(text), 0o600))
 	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "main.conf"), "-p", dir, "-e", filepath.Join(dir, "error.log"))
 	nginx, err := rig.Start(cmd, filepath.Join(dir, "nginx.log"))
@@ -64,10 +72,15 @@ func runSite(ts *testscript.TestScript, neg bool, args []string) {
 		log, _ := os.ReadFile(filepath.Join(dir, "error.log"))
 		ts.Fatalf("nginx: %v\n%s", err, log)
 	}
-	ts.Setenv("SITE", "http://"+address)
-	var hosts strings.Builder
-	for _, block := range hostBlock.FindAllStringSubmatch(ts.ReadFile(filepath.Join(site, "nginx.conf")), -1) {
-		fmt.Fprintln(&hosts, strings.ReplaceAll(strings.Join(block[1:], "\n"), "https://modules.example.com", "http://"+address))
+	ts.Setenv("SITE", scheme+"://"+address)
+	var blocks strings.Builder
+	says := ts.ReadFile(filepath.Join(site, "nginx.conf"))
+	for _, block := range hostBlock.FindAllStringSubmatch(says, -1) {
+		fmt.Fprintln(&blocks, strings.Join(block[1:], "\n"))
 	}
-	ts.Check(os.WriteFile(w.path("proxied.tfrc"), []byte(hosts.String()), 0o600))
+	if tls != "" {
+		blocks.WriteString(strings.ReplaceAll(installationBlock.FindString(says), "#   ", ""))
+	}
+	text = strings.ReplaceAll(blocks.String(), "https://modules.example.com", scheme+"://"+address)
+	ts.Check(os.WriteFile(w.path("proxied.tfrc"), []byte(text), 0o600))
 }

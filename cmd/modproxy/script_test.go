@@ -44,7 +44,7 @@
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
 //	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
-//	site DIR                                serve what "mirror --to-dir" wrote by nginx, and make the client ask it
+//	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
 // Upstream NAME is the registry registry.NAME.example of modules and providers,

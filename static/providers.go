@@ -1,0 +1,239 @@
+package static
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/durable"
+)
+
+const (
+	mirrorDir = "providers"
+	scratch   = ".unpacking" // in the site, not in mirrorDir, all of which clients look at
+)
+
+// provided is the package of a provider that is there.
+type provided struct {
+	v  modproxy.ModuleVersion // for its platform
+	at string                 // its file, or its directory, by path from the site
+}
+
+// zips returns the packages that are there as files.
+func (s *Site) zips() []provided {
+	return s.provided("*.zip", func(host, namespace, typ, file string) modproxy.ModuleVersion {
+		rest, _ := strings.CutPrefix(strings.TrimSuffix(file, ".zip"), "terraform-provider-"+typ+"_")
+		version, platform, _ := strings.Cut(rest, "_")
+		return packageOf(host, namespace, typ, version, platform)
+	})
+}
+
+// unzipped returns the packages that are there as directories.
+func (s *Site) unzipped() []provided {
+	return s.provided("*/*_*", func(host, namespace, typ, dir string) modproxy.ModuleVersion {
+		return packageOf(host, namespace, typ, path.Dir(dir), path.Base(dir))
+	})
+}
+
+// provided returns the packages whose names, below the directory of a provider, have a pattern, and are what this calls them.
+func (s *Site) provided(pattern string, parse func(host, namespace, typ, name string) modproxy.ModuleVersion) (all []provided) {
+	found, _ := fs.Glob(os.DirFS(s.dir), mirrorDir+"/*/*/*/"+pattern) // the pattern is no error
+	for _, at := range found {
+		parts := strings.SplitN(at, "/", 5)
+		v := parse(parts[1], parts[2], parts[3], parts[4])
+		if zip, dir := places(v); v.Version != "" && (at == zip || at == dir) {
+			all = append(all, provided{v, at})
+		}
+	}
+	return all
+}
+
+// packageOf returns the zero version for names that are none of ours.
+func packageOf(host, namespace, typ, version, platform string) (v modproxy.ModuleVersion) {
+	host, err := hostname.Parse(host)
+	p, errPlatform := modproxy.ParsePlatform(platform)
+	of := modproxy.Module{Host: host, Namespace: namespace, Name: typ}.At(version)
+	if err != nil || errPlatform != nil || checkProvided(of.OfPlatform(p)) != nil {
+		return v
+	}
+	return of.OfPlatform(p)
+}
+
+// checkProvided returns a [modproxy.ErrInvalid] for what is not the package of a provider, or no name of a file.
+func checkProvided(v modproxy.ModuleVersion) error {
+	of, _, ok := v.Platform()
+	canonical, err := modproxy.CanonicalVersion(of.Version)
+	bad := err != nil || canonical != of.Version || strings.Contains(of.Version, "_") // which ends a version in the name of a file
+	if bad || !ok || of.CheckProvider() != nil || !plainHost.MatchString(of.Host) {
+		return fmt.Errorf("%w: package of a provider %.200q", modproxy.ErrInvalid, v)
+	}
+	return nil
+}
+
+// providerDir returns where a provider is. In the mirrors of a file system clients want hosts as people write them
+// (SearchLocalDirectory in internal/getproviders of both).
+func providerDir(m modproxy.Module) string {
+	return path.Join(mirrorDir, hostname.Display(m.Host), m.Namespace, m.Name)
+}
+
+// places returns where a package is as a file, and as a directory.
+func places(v modproxy.ModuleVersion) (zip, dir string) {
+	of, p, _ := v.Platform()
+	at := providerDir(of.Module)
+	zip = fmt.Sprintf("terraform-provider-%s_%s_%s.zip", of.Name, of.Version, p)
+	return path.Join(at, zip), path.Join(at, of.Version, p.String())
+}
+
+// openProviders reads every package of a provider that is there.
+func (s *Site) openProviders() error {
+	if s.unpacked {
+		for _, p := range s.unzipped() {
+			sum, err := dirhash.HashDir(filepath.Join(s.dir, p.at), "", dirhash.Hash1)
+			if err != nil {
+				return err
+			}
+			s.trees[modproxy.Sum(sum)] = p.at
+		}
+		return os.RemoveAll(filepath.Join(s.dir, scratch)) // of a process that was killed
+	}
+	for _, p := range s.zips() {
+		name := filepath.Join(s.dir, p.at)
+		digest, err := digestOf(name)
+		if err != nil {
+			return err
+		}
+		s.have[digest], s.digests[p.at] = name, digest
+	}
+	return nil
+}
+
+// HasDirectories returns the sums of the packages of providers that are there as directories, which need not be read again.
+func (s *Site) HasDirectories() (sums []modproxy.Sum) {
+	for sum := range s.trees {
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// AddProvider adds the package of a provider for a platform, of which hashes are known. It is read from content, unless it is
+// there already, as [Site.Has] or [Site.HasDirectories] says. The error is [modproxy.ErrInvalid] if it is not the package that
+// digest names, or its names are none for files.
+func (s *Site) AddProvider(v modproxy.ModuleVersion, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
+	if err := checkProvided(v); err != nil {
+		return err
+	}
+	zip, tree := places(v)
+	if s.unpacked {
+		if err := s.unpack(v, tree, digest, hashes, content); err != nil {
+			return fmt.Errorf("%s: %w", v.Shown(), err)
+		}
+		return nil
+	}
+	dir := filepath.Join(s.dir, path.Dir(zip))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := durable.RemoveTemps(dir, ""); err != nil { // of a process that was killed
+		return err
+	}
+	if err := s.add(filepath.Join(s.dir, zip), digest, content); err != nil {
+		return fmt.Errorf("%s: %w", v.Shown(), err)
+	}
+	s.digests[zip], s.hashes[digest] = digest, hashes
+	of, _, _ := v.Platform()
+	return s.describe(of)
+}
+
+// archive is a package in a document of the provider network mirror protocol.
+type archive struct {
+	URL    string   `json:"url"`
+	Hashes []string `json:"hashes"`
+}
+
+type archives struct {
+	Archives map[string]archive `json:"archives"`
+}
+
+// describe writes which packages of a version are there, with the hashes that are known, or that it said before.
+func (s *Site) describe(of modproxy.ModuleVersion) error {
+	name := filepath.Join(s.dir, providerDir(of.Module), of.Version+".json")
+	var before archives
+	if text, err := durable.ReadRegular(name, 1<<20); err == nil {
+		_ = json.Unmarshal(text, &before) // what is damaged is written anew
+	}
+	now := archives{map[string]archive{}}
+	for _, p := range s.zips() {
+		version, platform, _ := p.v.Platform()
+		if version != of {
+			continue
+		}
+		digest := s.digests[p.at]
+		hashes, was := []string{"zh:" + digest.String()}, before.Archives[platform.String()].Hashes
+		for _, sum := range s.hashes[digest].All() {
+			hashes = append(hashes, string(sum))
+		}
+		if len(hashes) == 1 && slices.Contains(was, hashes[0]) {
+			hashes = was
+		}
+		now.Archives[platform.String()] = archive{path.Base(p.at), hashes}
+	}
+	return writeJSON(name, now)
+}
+
+// finishProviders writes which versions of providers are there, and says what is.
+func (s *Site) finishProviders() (held Summary, err error) {
+	zips := s.zips()
+	lists := map[modproxy.Module]map[string]struct{}{}
+	for _, p := range zips {
+		if s.unpacked {
+			break // what is listed has not changed
+		}
+		of, _, _ := p.v.Platform()
+		if lists[of.Module] == nil {
+			lists[of.Module] = map[string]struct{}{}
+		}
+		lists[of.Module][of.Version] = struct{}{}
+	}
+	for m, versions := range lists {
+		for version := range versions {
+			if err := s.describe(m.At(version)); err != nil {
+				return held, err
+			}
+		}
+		if err := writeJSON(filepath.Join(s.dir, providerDir(m), "index.json"), map[string]any{"versions": versions}); err != nil {
+			return held, err
+		}
+		shown := hostname.Display(m.Host)
+		if m.Host == shown { // clients ask a web server for the other spelling
+			continue
+		}
+		if err := os.Symlink(shown, filepath.Join(s.dir, mirrorDir, m.Host)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return held, err
+		}
+	}
+	held.dir, err = filepath.Abs(s.dir)
+	held.listed = hostsOf(zips)
+	zips = append(zips, s.unzipped()...)
+	held.hosts, held.Packages = hostsOf(zips), len(zips)
+	return held, err
+}
+
+// hostsOf returns the hosts of packages as people write them, sorted.
+func hostsOf(all []provided) (hosts []string) {
+	for _, p := range all {
+		hosts = append(hosts, hostname.Display(p.v.Host))
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

@@ -1,0 +1,151 @@
+package static_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/static"
+)
+
+var (
+	toy   = modproxy.NewProvider("xn--bcher-kva.example", "acme", "toy")
+	linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
+)
+
+// zipOf returns an archive with a program and one more file, of a mode.
+func zipOf(t *testing.T, name string, mode fs.FileMode) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for name, mode := range map[string]fs.FileMode{"terraform-provider-toy_v1.0.0": 0o755, name: mode} {
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		h.SetMode(mode)
+		f, err := w.CreateHeader(h)
+		if err == nil {
+			_, err = io.WriteString(f, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// What lies in a mirror is in its documents, with the hashes that were known once, and under both names of its host.
+func TestPacked(t *testing.T) {
+	dir := t.TempDir()
+	s, content := open(t, dir), zipOf(t, "docs/README", 0o644)
+	v := toy.At("1.0.0-rc1").OfPlatform(linux)
+	if err := s.AddProvider(v, digest(content), "h1:one h1:two", strings.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	if has := s.Has(); len(has) != 1 || has[0] != digest(content) {
+		t.Fatalf("it has %v", has)
+	}
+	for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0-rc1").OfPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").OfPlatform(linux)} {
+		if err := s.AddProvider(v, digest(content), "", nil); err != nil { // of the same content
+			t.Fatal(err)
+		}
+	}
+	held, err := s.Finish("")
+	if err != nil || held.Packages != 3 || !strings.Contains(held.Installation(), `"bücher.example/*/*"`) {
+		t.Errorf("Finish: %+v, %v", held, err)
+	}
+	at := filepath.Join(dir, "providers/xn--bcher-kva.example/acme/toy") // as clients ask a web server
+	if got := read(t, at, "index.json"); got != `{"versions":{"1.0.0-rc1":{},"2.0.0":{}}}`+"\n" {
+		t.Errorf("index.json: %s", got)
+	}
+	zh := "zh:" + digest(content).String()
+	want := `{"archives":{"linux_amd64":{"url":"terraform-provider-toy_1.0.0-rc1_linux_amd64.zip","hashes":["` + zh + `","h1:one","h1:two"]},` +
+		`"plan9_mips":{"url":"terraform-provider-toy_1.0.0-rc1_plan9_mips.zip","hashes":["` + zh + `"]}}}` + "\n"
+	if got := read(t, at, "1.0.0-rc1.json"); got != want {
+		t.Errorf("1.0.0-rc1.json: %s\nwant %s", got, want)
+	}
+	if got := read(t, dir, "providers/bücher.example/acme/toy/terraform-provider-toy_2.0.0_linux_amd64.zip"); got != content {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// What is unpacked has the files with their modes, all or none, and is known again.
+func TestUnpacked(t *testing.T) {
+	dir := t.TempDir()
+	s, err := static.Open(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, content := toy.At("1.0.0").OfPlatform(linux), zipOf(t, "docs/README", 0o640)
+	for range 2 { // another in its place
+		if err := s.AddProvider(v, digest(content), "", strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := filepath.Join(dir, "providers/bücher.example/acme/toy/1.0.0/linux_amd64")
+	for name, mode := range map[string]fs.FileMode{"terraform-provider-toy_v1.0.0": 0o755, "docs/README": 0o640} {
+		if info, err := os.Stat(filepath.Join(at, name)); err != nil || info.Mode() != mode || read(t, at, name) != name {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if s, err = static.Open(dir, true); err != nil || len(s.HasDirectories()) != 1 {
+		t.Fatalf("it has %v, %v", s.HasDirectories(), err)
+	}
+	hashes := modproxy.Hashes(s.HasDirectories()[0])
+	for _, version := range []string{"1.0.0", "2.0.0"} { // whose files are the same
+		if err := s.AddProvider(toy.At(version).OfPlatform(linux), digest(content), hashes, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"../../evil", "/evil", "docs/../../evil", "terraform-provider-toy_v1.0.0/evil"} {
+		evil := zipOf(t, name, 0o644)
+		if err := s.AddProvider(toy.At("3.0.0").OfPlatform(linux), digest(evil), "", strings.NewReader(evil)); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	link := zipOf(t, "link", fs.ModeSymlink|0o777)
+	if err := s.AddProvider(toy.At("3.0.0").OfPlatform(linux), digest(link), "", strings.NewReader(link)); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("a link: %v", err)
+	}
+	held, err := s.Finish("")
+	if err != nil || held.Packages != 2 || held.NetworkInstallation("https://example.com") != "" {
+		t.Errorf("Finish: %+v, %v", held, err)
+	}
+	if found, _ := filepath.Glob(filepath.Join(dir, "providers/*/acme/toy/3.0.0*")); len(found) > 0 {
+		t.Errorf("there are %v", found)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ".unpacking")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was unpacked stays: %v", err)
+	}
+}
+
+// What is no name for a file is refused.
+func TestProviderRefused(t *testing.T) {
+	s, content := open(t, t.TempDir()), zipOf(t, "docs", 0o644)
+	other := toy
+	other.Host = ".."
+	for what, v := range map[string]modproxy.ModuleVersion{
+		"a release":            toy.At("1.0.0"),
+		"a module":             vpc.At("1.0.0"),
+		"a version as spelled": toy.At("v1.0.0").OfPlatform(linux),
+		"a host above":         other.At("1.0.0").OfPlatform(linux),
+		"no type":              modproxy.NewProvider("example.com", "acme", "..").At("1.0.0").OfPlatform(linux),
+	} {
+		if err := s.AddProvider(v, digest(content), "", strings.NewReader(content)); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	v := toy.At("1.0.0").OfPlatform(linux)
+	if err := s.AddProvider(v, digest("another"), "", strings.NewReader(content)); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("another package: %v", err)
+	}
+}

@@ -1,0 +1,118 @@
+package static
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/release"
+)
+
+// unpack has the files of a package in a directory, all or none. Without content they are those of another directory.
+func (s *Site) unpack(v modproxy.ModuleVersion, tree string, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
+	var files fs.FS
+	var sum modproxy.Sum
+	temp, target := filepath.Join(s.dir, scratch), filepath.Join(s.dir, tree)
+	if err := os.MkdirAll(temp, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	if content != nil {
+		name := filepath.Join(temp, "package.zip")
+		if err := s.add(name, digest, content); err != nil {
+			return err
+		}
+		delete(s.have, digest) // it does not stay
+		archive, facts, err := openZip(name, v.Name)
+		if err != nil {
+			return err
+		}
+		defer archive.Close()
+		files, sum = archive, facts.Dir
+	} else {
+		for _, known := range hashes.All() {
+			if s.trees[known] == tree {
+				return nil
+			}
+			if from := s.trees[known]; from != "" {
+				files, sum = os.DirFS(filepath.Join(s.dir, from)), known
+			}
+		}
+	}
+	if files == nil {
+		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+	}
+	if err := copyTree(filepath.Join(temp, "files"), files); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(target, filepath.Join(temp, "before")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for known, at := range s.trees { // what it was before
+		if at == tree {
+			delete(s.trees, known)
+		}
+	}
+	s.trees[sum] = tree
+	return durable.Disk{}.Rename(filepath.Join(temp, "files"), target)
+}
+
+// openZip opens the package of a provider, once it was checked that it is one whose files may be written. Its content is not
+// bounded: it is what a proxy has kept.
+func openZip(name, typ string) (*zip.ReadCloser, release.ZipFacts, error) {
+	f, err := durable.OpenRegular(name, os.O_RDONLY)
+	if err != nil {
+		return nil, release.ZipFacts{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, release.ZipFacts{}, err
+	}
+	facts, err := release.CheckZip(f, info.Size(), typ, release.ZipLimits{Bytes: 1 << 50, Ratio: 1 << 20})
+	if err != nil {
+		return nil, facts, err
+	}
+	archive, err := zip.OpenReader(name)
+	return archive, facts, err
+}
+
+// copyTree writes files with their modes.
+func copyTree(to string, files fs.FS) error {
+	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, filepath.FromSlash(name))
+		if entry.IsDir() {
+			return os.Mkdir(target, 0o755)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		from, err := files.Open(name)
+		if err != nil {
+			return err
+		}
+		defer from.Close()
+		f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = durable.Disk{}.FinishTemp(f, func(f *os.File) error {
+			_, err := io.Copy(f, from)
+			return errors.Join(err, f.Chmod(info.Mode().Perm()|0o400)) // which clients read
+		})
+		return err
+	})
+}
