@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Suggest returns a file for policy.files that allows the modules of versions and no others, one rule each; with bounds, from
-// the lowest of the versions to the highest. Its error is about a module that no rule can be about.
+// Suggest returns a file for policy.files that allows the modules and providers of versions and no others, one rule each; with
+// bounds, from the lowest of the versions to the highest. Its error is about one that no rule can be about.
 func Suggest(versions []modproxy.ModuleVersion, bounds bool) ([]byte, error) {
 	byModule := map[modproxy.Module][]modproxy.Version{} // by folded module
 	for _, v := range versions {

@@ -77,8 +77,8 @@ get instead, and which calls go past modproxy. What is not kept is fetched for t
 DIR is read by this command, and its modules by the proxy.
 
 --suggest prints rules instead, as a file for policy.files: they allow the modules
-that were served, each by its name. What is denied, blocked or rejected, or waits for
-approval, is left out.`,
+and providers that were served, each by its name. What is denied, blocked or rejected,
+or waits for approval, is left out.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			switch changed := env.flags.Changed; {
