@@ -155,6 +155,10 @@ func (env *environment) host() (string, error) {
 	return c.DefaultHost(), nil
 }
 
+// moduleUsage is the part of a help that says what MODULE is, as chosen reads it.
+const moduleUsage = `MODULE is the address of a module, or of a provider; without its hostname, one of the
+first upstream.`
+
 // chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
 	host, err := env.host()

@@ -30,7 +30,9 @@ func newApproveCommand(env *environment) *cobra.Command {
 the policy says "approval: required", and before they have its "min_age". What no rule
 allows stays refused, and so does what one denies.
 
-The last decision counts: "modproxy reject" ends an approval.`,
+The last decision counts: "modproxy reject" ends an approval.
+
+` + moduleUsage,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -58,7 +60,9 @@ func newRejectCommand(env *environment) *cobra.Command {
 covers. TEXT is what users are told.
 
 The last decision counts: "modproxy approve" ends a rejection. What must stay refused
-whatever is approved is a case for "modproxy block".`,
+whatever is approved is a case for "modproxy block".
+
+` + moduleUsage,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -75,7 +79,9 @@ func newBlockCommand(env *environment) *cobra.Command {
 versions. It counts at once: packages that are being sent are cut off, and package
 paths that were signed before lead to nothing. What is kept stays, as evidence.
 
-TEXT is what users are told. "modproxy unblock" ends a block.`,
+TEXT is what users are told. "modproxy unblock" ends a block.
+
+` + moduleUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Reason == "" {
@@ -94,7 +100,9 @@ func newUnblockCommand(env *environment) *cobra.Command {
 		Use:   "unblock MODULE [VERSION|CONSTRAINT] [--reason TEXT]",
 		Short: "End a block",
 		Long: `End the block of a version, of a constraint, or of all versions of a module: of what
-"modproxy block" was given. "modproxy decisions" lists the blocks that are in force.`,
+"modproxy block" was given. "modproxy decisions" lists the blocks that are in force.
+
+` + moduleUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -109,7 +117,9 @@ func newDeprecateCommand(env *environment) *cobra.Command {
 		Short: "Say that versions should no longer be used",
 		Long: `Say that a version, all that a constraint covers, or all versions of a module should no
 longer be used. They are still listed and served: "modproxy lock --check" and
-"modproxy ls" print TEXT. --lift ends that for what it was said of.`,
+"modproxy ls" print TEXT. --lift ends that for what it was said of.
+
+` + moduleUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lift != (in.Reason == "") || lift && in.Link != "" {
@@ -178,7 +188,9 @@ func newDecisionsCommand(env *environment) *cobra.Command {
 lists those that have ended or were replaced, and those that ended others. Decisions
 are in the ledger: they are signed, and stay for good.
 
-An approval that ends within 14 days says so.`,
+An approval that ends within 14 days says so.
+
+` + moduleUsage,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)

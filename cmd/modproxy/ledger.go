@@ -49,7 +49,7 @@ func newLedgerShowCommand(env *environment) *cobra.Command {
 version, sum, time, source, commit. A record that was replaced by an accepted one is
 marked as superseded, and an accepted one has its reason.
 
-MODULE is a module address; without its hostname, one of the first upstream.`,
+` + moduleUsage,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)

@@ -28,7 +28,7 @@ ones are kept and took none within three seconds, the version that it wants is n
 known: the list has the module alone, which stands for its newest version. What only
 looks which versions there are, as Renovate does, seems to want one, too.
 
-MODULE is a module address; without its hostname, one of the first upstream.`,
+` + moduleUsage,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)

@@ -100,8 +100,9 @@ func newRmCommand(env *environment) *cobra.Command {
 ledger keeps its record: modproxy fetches the package again when a client asks for
 it, and refuses it if it differs ("modproxy ledger accept" accepts other content).
 
-MODULE is a module address; without its hostname, one of the first upstream. Without
-VERSION, the packages of all its versions are removed.`,
+` + moduleUsage + `
+
+Without VERSION, the packages of all its versions are removed.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)
@@ -196,8 +197,9 @@ installed.
 
 A version that is gone upstream stays listed if its package is kept.
 
-MODULE is a module address; without its hostname, one of the first upstream. --all
-stands for every module of which a package is or was kept.`,
+` + moduleUsage + `
+
+--all stands for every module and provider of which a package is or was kept.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {

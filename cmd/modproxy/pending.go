@@ -31,7 +31,7 @@ registry is said to go past modproxy: clients fetch it themselves, whatever the 
 says. --fetch fetches all that is listed, for review: it is kept and recorded in the
 ledger, and still not served.
 
-MODULE is a module address; without its hostname, one of the first upstream.`,
+` + moduleUsage,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)

@@ -38,7 +38,7 @@ that refuses wins over all that allow.
 Without VERSION, print whether the module may be used at all, and which of the
 versions that are listed or kept here are refused, and why. No registry is asked.
 
-MODULE is a module address; without its hostname, one of the first upstream.
+` + moduleUsage + `
 
 Exit code 1 means that the version, or the module, is refused. The mode of the policy
 makes no difference: with "mode: audit" it is served all the same.`,
