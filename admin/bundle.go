@@ -31,10 +31,10 @@ type Sights interface {
 
 // Bundles are what bundles are imported with.
 type Bundles struct {
-	Keys    []string       // whose bundles are taken
-	Signers ledger.Signers // of the releases of providers
-	Scratch string         // a directory
-	Limits  pack.Limits
+	Keys     []string // whose bundles are taken
+	Releases bundle.Releases
+	Scratch  string // a directory
+	Limits   pack.Limits
 }
 
 // Export chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
@@ -179,7 +179,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	}
 	x := bundle.Importer{
 		Trust: trust, Ledger: s.Ledger, Cache: s.Cache, Sights: s.Sights, Gate: s.Gate, Scratch: s.Bundles.Scratch, Limits: s.Bundles.Limits,
-		Signers: s.Bundles.Signers, NewChain: in.NewChain, AllDecisions: in.AllDecisions,
+		Releases: s.Bundles.Releases, NewChain: in.NewChain, AllDecisions: in.AllDecisions,
 	}
 	_, before, err := s.Ledger.Decisions(ctx, 0)
 	if err != nil {

@@ -88,6 +88,11 @@ func CheckKeys(c *config.Config) error {
 	return nil
 }
 
+// releasesOf returns which releases of providers are taken from bundles.
+func releasesOf(c *config.Config) bundle.Releases {
+	return bundle.Releases{Signers: c.Providers.Keys, Unsigned: c.Providers.Unsigned}
+}
+
 // URL returns where this machine finds the proxy.
 func (b *Bundle) URL() string { return b.app.url }
 

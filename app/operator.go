@@ -30,7 +30,7 @@ func (a *App) api() *admin.Server {
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
 		Routing: routes{a.config}, Configurations: a.reader,
 		Bundles: admin.Bundles{
-			Keys: a.config.Bundle.Keys, Signers: a.config.Providers.Keys, Scratch: a.scratch(), Limits: a.limits(),
+			Keys: a.config.Bundle.Keys, Releases: releasesOf(a.config), Scratch: a.scratch(), Limits: a.limits(),
 		},
 	}
 	if a.nested != nil {

@@ -26,12 +26,11 @@ import (
 
 // An Importer takes what bundles have.
 type Importer struct {
-	Trust  note.Verifiers
-	Ledger *ledger.Log
-	// Signers says who may sign the releases of some providers, as in a [ledger.Registry].
-	Signers ledger.Signers
-	Cache   Cache
-	Sights  interface {
+	Trust    note.Verifiers
+	Ledger   *ledger.Log
+	Releases Releases
+	Cache    Cache
+	Sights   interface {
 		// Take records when versions were first listed, as others have seen it.
 		Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error
 	}
@@ -45,6 +44,14 @@ type Importer struct {
 	Limits       pack.Limits // of a package
 	NewChain     bool        // a bundle that begins a chain may be older than what the same ledger has sent before
 	AllDecisions bool        // approvals, and what ends a block or a deprecation, are taken over, too
+}
+
+// Releases says which releases of providers are taken.
+type Releases struct {
+	Signers  ledger.Signers // who may sign those of some providers, as in a [ledger.Registry]
+	Unsigned interface {    // whose need no signature where their registry lists no key; nil has none
+		Covers(m modproxy.Module) bool
+	}
 }
 
 // Cache keeps packages.
@@ -321,7 +328,7 @@ func (x *imports) verify(spool *os.File, e *Entry) error {
 		sum, err = pack.Verify(content(), x.Limits)
 	}
 	if err == nil && sum == e.Sum && e.Versions[0].IsProvider() && !e.isZip() {
-		err = checkRelease(content(), e.Records)
+		err = x.Releases.check(content(), e.Records)
 	}
 	switch {
 	case err == nil && sum != e.Sum:
@@ -332,8 +339,8 @@ func (x *imports) verify(spool *os.File, e *Entry) error {
 	return err
 }
 
-// checkRelease returns an error unless a release of a provider is what its records say.
-func checkRelease(content io.Reader, records []modproxy.Record) error {
+// check returns an error unless a release of a provider is what its records say, and is signed or need not be.
+func (rs Releases) check(content io.Reader, records []modproxy.Record) error {
 	r, err := release.Open(content)
 	if err != nil {
 		return err
@@ -342,6 +349,9 @@ func checkRelease(content io.Reader, records []modproxy.Record) error {
 	for _, rec := range records {
 		if err == nil && facts != rec.Facts {
 			err = wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
+		}
+		if err == nil && r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)) {
+			err = release.Unallowed()
 		}
 	}
 	return err
@@ -356,7 +366,7 @@ func (x *imports) publish(ctx context.Context, e *Entry, i int, spool *os.File) 
 			return wrong("its release was refused, or is not in the bundle")
 		}
 	}
-	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Signers}
+	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
 	if err := book.Compare(ctx, rec); err != nil {
 		return err
 	}

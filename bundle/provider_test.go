@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/release"
 )
 
@@ -62,8 +64,28 @@ func TestSigners(t *testing.T) {
 
 	configured := newSide(t)
 	x := configured.importer(a)
-	x.Signers = signedBy(key)
+	x.Releases.Signers = signedBy(key)
 	if got, err := states(x, t.Context(), b); err != nil || got != "refused refused added" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A release that nobody has signed is refused with its packages, unless its provider may have such releases.
+func TestUnsigned(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keepProvider(toy.At("1.0.0"))
+	x := b.importer(a)
+	x.Releases.Unsigned = nil
+	_, items, err := x.Import(t.Context(), bytes.NewReader(a.export(nil)))
+	must(t, err)
+	if len(items) != 2 || items[0].State != bundle.Refused || items[1].State != bundle.Refused {
+		t.Fatalf("%+v", items)
+	}
+	const want = "the registry lists no key that can be read; if it signs none of its providers, they can be allowed by providers.unsigned"
+	if !strings.Contains(items[0].Reason, want) {
+		t.Errorf("%s", items[0].Reason)
+	}
+	if kept := b.kept(); len(kept) > 0 {
+		t.Errorf("%v is kept", kept)
 	}
 }

@@ -114,7 +114,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	rec, err := r.Ledger.Lookup(ctx, m.SigningKeys())
 	if errors.Is(err, fs.ErrNotExist) {
 		if keys == "" {
-			return nil // upstream, or that of the side that a bundle is from, has looked whether it may be
+			return nil // upstream, or who imports a bundle, has looked whether it may be
 		}
 		rec = keys.Record(m)
 		rec.Source, rec.Time = offered.Source, offered.Time

@@ -63,6 +63,12 @@ type Archive struct {
 	URL    string          `json:"url,omitempty"` // for people: without user information, query and fragment
 }
 
+// Unallowed returns the error of [Verify] about a release without keys, and what an operator can do about it.
+func Unallowed() error {
+	_, err := verify(nil, nil, nil, time.Time{})
+	return fmt.Errorf("%w; if it signs none of its providers, they can be allowed by providers.unsigned", err)
+}
+
 // Key is an OpenPGP key as registries list it (gpg_public_keys).
 type Key struct {
 	ID             string `json:"key_id"`

@@ -80,7 +80,7 @@ func (c *Client) verified(ctx context.Context, m modproxy.Module, d *release.Dow
 	case ok && bad.Reason == release.Future:
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
 	case ok && bad.Reason == release.NoKeys && len(d.Dropped) == 0:
-		err = fmt.Errorf("%w; if it signs none of its providers, they can be allowed by providers.unsigned", err)
+		err = release.Unallowed()
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
