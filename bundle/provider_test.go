@@ -8,9 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
+
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/release"
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/upstream"
 )
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
@@ -88,4 +94,42 @@ func TestUnsigned(t *testing.T) {
 	if kept := b.kept(); len(kept) > 0 {
 		t.Errorf("%v is kept", kept)
 	}
+}
+
+// A release that another key has signed than those that may is refused with its packages, also where unsigned ones are allowed.
+func TestWrongKey(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte("-- providers/acme/toy/1.0.0 --\nplatforms=linux_amd64\n-- providers/acme/toy/1.1.0 --\nplatforms=linux_amd64\nkey=another\nkeys=another\n")))
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile})
+	must(t, err)
+	defer out.Close()
+	client, err := upstream.New(upstream.Config{Egress: out, Fetch: &fetch.Table{}, Providers: upstream.Providers{Scratch: t.TempDir()}})
+	must(t, err)
+	a, signed := newSide(t), modproxy.NewProvider(u.Host, "acme", "toy")
+	var keys []modproxy.Keys
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		v := signed.At(version)
+		p, err := client.Package(t.Context(), v)
+		must(t, err)
+		defer p.Close()
+		zip, err := client.Package(t.Context(), v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}))
+		must(t, err)
+		defer zip.Close()
+		keys = append(keys, p.Facts.Keys)
+		a.keepAs(v, p, p.Facts)
+		a.keepAs(v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
+	}
+	b := a.export(nil)
+	for i, want := range []string{"added added refused refused", "refused refused added added"} {
+		x := newSide(t).importer(a)
+		x.Releases.Signers = signedBy(keys[i])
+		if got, err := states(x, t.Context(), b); err != nil || got != want {
+			t.Errorf("by key %d alone: %q, %v; want %q", i, got, err, want)
+		}
+	}
+	// What is recorded of who signs counts where nothing is configured.
+	recorded := newSide(t)
+	rec := keys[1].Record(signed)
+	rec.Time = long
+	must(t, recorded.log.Add(t.Context(), rec))
+	recorded.wantTake(a, b, "refused refused added added")
 }
