@@ -59,7 +59,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	if err != nil {
 		return nil, err
 	}
-	if b.Registry, err = bundle.Open(b.file, info.Size(), trust); err != nil {
+	if b.Registry, err = bundle.Open(b.file, info.Size(), trust, releasesOf(c)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	known := *c

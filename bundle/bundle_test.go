@@ -300,7 +300,7 @@ func TestAge(t *testing.T) {
 	}
 	whole := a.export(nil)
 	b.wantTake(a, whole, "added added added")
-	opened, err := bundle.Open(bytes.NewReader(whole), int64(len(whole)), a.trust(a))
+	opened, err := bundle.Open(bytes.NewReader(whole), int64(len(whole)), a.trust(a), bundle.Releases{Unsigned: all{}})
 	must(t, err)
 	rules, err := policy.Compile(policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Place: "a", Allow: pattern(t, "*/*/*/*"), MinAge: 7 * 24 * time.Hour}}})
 	must(t, err)
@@ -340,7 +340,7 @@ func TestRegistry(t *testing.T) {
 	a.keep(network.At("1.1.0"), "two")
 	whole := a.export(nil)
 	file := bytes.Clone(whole)
-	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a))
+	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a), bundle.Releases{Unsigned: all{}})
 	must(t, err)
 	if v, err := r.Versions(t.Context(), network); err != nil || len(v.List) != 2 || v.Time.IsZero() {
 		t.Errorf("versions %v, %v", v, err)

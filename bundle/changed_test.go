@@ -16,7 +16,7 @@ func TestRegistryFileChanges(t *testing.T) {
 	a := newSide(t)
 	a.keep(network.At("1.0.0"), "one")
 	file := a.export(nil)
-	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a))
+	r, err := bundle.Open(bytes.NewReader(file), int64(len(file)), a.trust(a), bundle.Releases{Unsigned: all{}})
 	must(t, err)
 	open := func() *modproxy.Package {
 		p, err := r.Package(t.Context(), network.At("1.0.0"))

@@ -21,7 +21,6 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
-	"github.com/modproxy/modproxy/release"
 )
 
 // An Importer takes what bundles have.
@@ -44,14 +43,6 @@ type Importer struct {
 	Limits       pack.Limits // of a package
 	NewChain     bool        // a bundle that begins a chain may be older than what the same ledger has sent before
 	AllDecisions bool        // approvals, and what ends a block or a deprecation, are taken over, too
-}
-
-// Releases says which releases of providers are taken.
-type Releases struct {
-	Signers  ledger.Signers // who may sign those of some providers, as in a [ledger.Registry]
-	Unsigned interface {    // whose need no signature where their registry lists no key; nil has none
-		Covers(m modproxy.Module) bool
-	}
 }
 
 // Cache keeps packages.
@@ -335,24 +326,6 @@ func (x *imports) verify(spool *os.File, e *Entry) error {
 		return wrong("its package has the content %s, and its record says %s", sum, e.Sum)
 	case err != nil && !errors.Is(err, modproxy.ErrInvalid): // of the file
 		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	return err
-}
-
-// check returns an error unless a release of a provider is what its records say, and is signed or need not be.
-func (rs Releases) check(content io.Reader, records []modproxy.Record) error {
-	r, err := release.Open(content)
-	if err != nil {
-		return err
-	}
-	facts, err := r.Facts()
-	for _, rec := range records {
-		if err == nil && facts != rec.Facts {
-			err = wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
-		}
-		if err == nil && r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)) {
-			err = release.Unallowed()
-		}
 	}
 	return err
 }

@@ -133,3 +133,46 @@ func TestWrongKey(t *testing.T) {
 	must(t, recorded.log.Add(t.Context(), rec))
 	recorded.wantTake(a, b, "refused refused added added")
 }
+
+// A bundle that is served as it is gives no release, and no package of it, that an import of it would refuse.
+func TestOpenProvider(t *testing.T) {
+	a := newSide(t)
+	v, linux := toy.At("1.0.0"), modproxy.Platform{OS: "linux", Arch: "amd64"}
+	a.keepProvider(v)
+	a.keepProvider(toy.At("1.1.0"))
+	whole, first := a.export(nil), a.export(nil, v)
+	for _, c := range []struct {
+		name         string
+		file         []byte
+		releases     bundle.Releases
+		release, zip error
+	}{
+		{"all", whole, bundle.Releases{Unsigned: all{}}, nil, nil},
+		{"signed ones", whole, bundle.Releases{}, modproxy.ErrInvalid, modproxy.ErrInvalid},
+		{
+			"those of a key", whole, bundle.Releases{Signers: signedBy("0123456789ABCDEF0123456789ABCDEF01234567"), Unsigned: all{}},
+			modproxy.ErrDenied, modproxy.ErrDenied,
+		},
+		{"no release", a.export(a.head(first), v, v.OfPlatform(linux)), bundle.Releases{Unsigned: all{}}, modproxy.ErrNotFound, modproxy.ErrInvalid},
+	} {
+		r, err := bundle.Open(bytes.NewReader(c.file), int64(len(c.file)), a.trust(a), c.releases)
+		must(t, err)
+		for v, want := range map[modproxy.ModuleVersion]error{v: c.release, v.OfPlatform(linux): c.zip} {
+			if p, err := r.Package(t.Context(), v); !errors.Is(err, want) {
+				t.Errorf("%s: %s: %v, %v; want %v", c.name, v, p, err, want)
+			}
+		}
+	}
+	forged := forge(t, a, a.export(nil, v, v.OfPlatform(linux)), func(l *lie) {
+		for i, p := range l.index.Packages {
+			if _, _, isZip := p.Versions[0].Platform(); isZip {
+				l.packages[i] = []byte("PK of nobody")
+			}
+		}
+	})
+	r, err := bundle.Open(bytes.NewReader(forged), int64(len(forged)), a.trust(a), bundle.Releases{Unsigned: all{}})
+	must(t, err)
+	if p, err := r.Package(t.Context(), v.OfPlatform(linux)); !errors.Is(err, modproxy.ErrChanged) {
+		t.Errorf("another package than that of its release: %v, %v", p, err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -36,12 +37,13 @@ type held struct {
 	pkg    modproxy.Package // without its bytes
 	record modproxy.Record
 	open   func() io.ReadSeekCloser // of its bytes, which are checked as they are read
-	check  func() error             // reads them all, once
+	check  func() error             // reads them all, once, and has what a release must be to be taken
 }
 
 // Open reads all of a bundle but its packages, of which each is checked before it is first served, and again as it is read.
+// Releases of providers are served that an import would take with rs where nothing is recorded, with the packages that they have.
 // Errors are those of [NewReader].
-func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error) {
+func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Registry, error) {
 	in := io.NewSectionReader(file, 0, size)
 	b, err := NewReader(in, trust)
 	if err != nil {
@@ -67,7 +69,16 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers) (*Registry, error)
 			return checker.Open(part{io.NewSectionReader(file, e.at, e.Package.Package.Size)}, e.Package.Package.Digest)
 		}
 		check := sync.OnceValue(func() error {
-			_, err := io.Copy(io.Discard, open())
+			if _, err := io.Copy(io.Discard, open()); err != nil {
+				return fmt.Errorf("the bundle has changed: %w", err)
+			}
+			if !e.Versions[0].IsProvider() || e.isZip() {
+				return nil
+			}
+			err := rs.check(open(), e.Records)
+			for i := 0; i < len(e.Records) && err == nil; i++ {
+				_, err = ledger.CheckPinned(rs.Signers, e.Records[i])
+			}
 			return err
 		})
 		for i := range e.Versions {
@@ -134,12 +145,31 @@ func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modpro
 	if err != nil {
 		return nil, err
 	}
-	if err := h.check(); err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: fmt.Errorf("the bundle has changed: %w", err)}
+	if err = h.check(); err == nil {
+		err = r.checkZip(v, h)
+	}
+	if err != nil {
+		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: err}
 	}
 	p := h.pkg
 	p.ReadSeekCloser = h.open()
 	return &p, nil
+}
+
+// checkZip returns an error if v is the package of a provider for one platform, and its release is not taken or has another there.
+func (r *Registry) checkZip(v modproxy.ModuleVersion, h *held) error {
+	of, platform, isZip := v.Platform()
+	if !isZip {
+		return nil
+	}
+	release := r.held[of]
+	if release == nil {
+		return wrong("its release is not in the bundle")
+	}
+	if err := release.check(); err != nil {
+		return fmt.Errorf("its release: %w", err)
+	}
+	return ledger.CheckArchive(release.record, platform, modproxy.NewSum(h.pkg.Digest))
 }
 
 // part is the part of a file that is a package.

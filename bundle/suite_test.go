@@ -36,7 +36,7 @@ func TestSuite(t *testing.T) {
 		var whole bytes.Buffer
 		x := bundle.Exporter{Registry: from, Ledger: a.log, Sights: a.sights}
 		must(t, write(t, x, &whole, all, nil))
-		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a))
+		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a), bundle.Releases{})
 		must(t, err)
 		return r
 	})

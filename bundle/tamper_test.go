@@ -52,7 +52,7 @@ func TestEveryByte(t *testing.T) {
 			t.Fatalf("%s at byte %d: not a line: %q", what, at, err)
 		}
 		// Where all is in memory, a file is read in another way, up to the packages themselves.
-		if _, err := bundle.Open(bytes.NewReader(b), int64(len(b)), trust); err == nil && what != "flipped" {
+		if _, err := bundle.Open(bytes.NewReader(b), int64(len(b)), trust, bundle.Releases{Unsigned: all{}}); err == nil && what != "flipped" {
 			t.Fatalf("%s at byte %d: it is opened", what, at)
 		}
 	}
@@ -340,7 +340,7 @@ func FuzzReader(f *testing.F) {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, modproxy.ErrInvalid) {
 			t.Fatalf("read: %v", err)
 		}
-		opened, errOpen := bundle.Open(bytes.NewReader(signed), int64(len(signed)), trust)
+		opened, errOpen := bundle.Open(bytes.NewReader(signed), int64(len(signed)), trust, bundle.Releases{Unsigned: all{}})
 		if errOpen == nil && !errors.Is(err, io.EOF) {
 			t.Fatalf("it is opened, and read: %v", err)
 		}

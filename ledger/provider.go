@@ -87,6 +87,11 @@ func (r *Registry) checkArchive(ctx context.Context, v modproxy.ModuleVersion, s
 	if err != nil {
 		return r.failed(ctx, v, err)
 	}
+	return CheckArchive(rec, platform, sum)
+}
+
+// CheckArchive returns an error if the release of a provider, as it was recorded, has another package for a platform.
+func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) error {
 	if was, ok := rec.Zips.Of(platform); !ok {
 		return fmt.Errorf("%w: its release has no package for %s, as it was recorded %s", modproxy.ErrChanged, platform, stamp(rec.Time))
 	} else if want := modproxy.NewSum(was); want != sum {
@@ -103,13 +108,8 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	if _, _, isArchive := offered.Platform(); isArchive || !m.IsProvider() || offered.IsSigningKeys() {
 		return nil
 	}
-	if r.Signers != nil {
-		if pinned, ok := r.Signers.Signers(m); ok && !keys.Meets(pinned) {
-			return fmt.Errorf("%w: its release is signed by %s, and providers.keys in the configuration says that those of %s are signed by %s",
-				modproxy.ErrDenied, nameKeys(keys), m, nameKeys(pinned))
-		} else if ok {
-			return nil
-		}
+	if ok, err := CheckPinned(r.Signers, offered); ok || err != nil {
+		return err
 	}
 	rec, err := r.Ledger.Lookup(ctx, m.SigningKeys())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,6 +134,20 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	other := keys.Record(m)
 	other.Source = offered.Source
 	return r.drifted(ctx, rec, other)
+}
+
+// CheckPinned returns an error if signers, which may be nil, says that others sign the releases of the provider. ok is false where
+// the ledger says who does.
+func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
+	if signers == nil {
+		return false, nil
+	}
+	pinned, ok := signers.Signers(offered.Module)
+	if ok && !offered.Keys.Meets(pinned) {
+		err = fmt.Errorf("%w: its release is signed by %s, and providers.keys in the configuration says that those of %s are signed by %s",
+			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Module, nameKeys(pinned))
+	}
+	return ok, err
 }
 
 func nameKeys(keys modproxy.Keys) string {
