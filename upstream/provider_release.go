@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,11 +22,10 @@ import (
 
 // release fetches the checksums of v and their signature, which d names, verifies them, and packs the release.
 func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (*modproxy.Package, error) {
-	r, signer, err := c.verified(ctx, v.Module, d)
+	r, _, err := c.verified(ctx, v.Module, d)
 	if err != nil {
 		return nil, err
 	}
-	facts := modproxy.Facts{Keys: signer.Keys} // none if it is unsigned
 	sums, err := release.ParseSums(r.Sums)
 	if sums != nil {
 		r.Archives, err = c.archives(ctx, v, d, sums)
@@ -35,16 +33,14 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
 	}
-	zips, others := map[modproxy.Platform]modproxy.Digest{}, sums.Files()
-	for _, a := range r.Archives {
-		zips[a.Platform] = a.Digest
-		delete(others, a.File)
+	facts, err := r.Facts()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
 	}
-	if len(others) > maxOthers {
+	if n := len(sums.Files()) - len(r.Archives); n > maxOthers {
 		return nil, fmt.Errorf("%s: %w: SHA256SUMS: it lists %d other files, more than the %d that are allowed",
-			egress.Redact(d.SumsURL), modproxy.ErrInvalid, len(others), maxOthers)
+			egress.Redact(d.SumsURL), modproxy.ErrInvalid, n, maxOthers)
 	}
-	facts.Zips, facts.Others = modproxy.NewZips(zips), modproxy.NewDigests(slices.Collect(maps.Values(others))...)
 	r.Packages = d.PackagesOf(r.Archives)
 	p, err := r.Pack(c.cfg.Providers.Scratch)
 	if err != nil {
