@@ -30,20 +30,7 @@ func TestClients(t *testing.T) {
 		for _, archive := range archives {
 			t.Run(client+"/"+strings.TrimSuffix(filepath.Base(archive), ".txtar"), func(t *testing.T) {
 				t.Parallel()
-				a, err := txtar.ParseFile(archive)
-				if err != nil {
-					t.Fatal(err)
-				}
-				dir := t.TempDir()
-				for _, f := range a.Files {
-					name := filepath.Join(dir, f.Name)
-					if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(name, f.Data, 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
+				a, dir := unpacked(t, archive)
 				asked, output := install(t, program, dir)
 				files := map[string][]byte{}
 				for _, f := range a.Files {
@@ -95,4 +82,24 @@ func install(t *testing.T, program, dir string) (asked []string, output string) 
 	text, _ := cmd.CombinedOutput() // it fails: there are no modules
 	slices.Sort(asked)
 	return slices.Compact(asked), string(text)
+}
+
+// unpacked returns an archive, and a directory that has its files.
+func unpacked(t *testing.T, archive string) (*txtar.Archive, string) {
+	t.Helper()
+	a, err := txtar.ParseFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, f := range a.Files {
+		name := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, dir
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
@@ -47,20 +46,7 @@ func TestProviders(t *testing.T) {
 		for _, archive := range archives {
 			t.Run(client+"/"+strings.TrimSuffix(filepath.Base(archive), ".txtar"), func(t *testing.T) {
 				t.Parallel()
-				a, err := txtar.ParseFile(archive)
-				if err != nil {
-					t.Fatal(err)
-				}
-				dir := t.TempDir()
-				for _, f := range a.Files {
-					name := filepath.Join(dir, f.Name)
-					if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(name, f.Data, 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
+				_, dir := unpacked(t, archive)
 				reader := &closure.Reader{}
 				starts, wrong, err := reader.Starts(t.Context(), closure.Roots{Dirs: []string{dir}, Clients: []closure.Client{closure.Client(client)}})
 				if err != nil || len(wrong) > 0 {
