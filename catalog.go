@@ -1,0 +1,160 @@
+package modproxy
+
+import (
+	"context"
+	"time"
+)
+
+// Catalog tells which modules a registry has, and what they are: the registry's own API
+// (https://developer.hashicorp.com/terraform/registry/api-docs), beside the module registry protocol. Nothing is installed
+// by what it says.
+//
+// Implementations are safe for concurrent use. What they are given was checked, as for [Registry]. Answers are shared: callers
+// do not change them. Every error is a sentinel of this package or that of the context.
+type Catalog interface {
+	// Details describes one version.
+	//
+	// Errors: [ErrNotFound] when the registry does not describe it, [ErrDenied], [ErrUnavailable].
+	Details(ctx context.Context, v ModuleVersion) (*Details, error)
+
+	// History tells when the versions of m were published. Errors are those of Details.
+	History(ctx context.Context, m Module) (*History, error)
+
+	// Downloads tells how often m was downloaded. Errors are those of Details.
+	Downloads(ctx context.Context, m Module) (*Downloads, error)
+
+	// List lists the modules of one registry that q selects, each with its latest version. Errors are those of Details.
+	List(ctx context.Context, q Query) (*Page, error)
+}
+
+// Answered is when an answer was given, and by whom.
+type Answered struct {
+	Time  time.Time `json:"-"` // when the registry gave it, or it was made
+	Hit   bool      `json:"-"` // it was kept, and not asked for now
+	Stale bool      `json:"-"` // it is older than it should be
+}
+
+// Summary is one version of a module, as lists have it.
+type Summary struct {
+	ModuleVersion `json:"-"`
+	Owner         string    `json:"owner"`
+	Logo          string    `json:"provider_logo_url"` // of the system
+	Description   string    `json:"description"`
+	Source        string    `json:"source"` // the URL of the repository
+	Tag           string    `json:"tag"`
+	Published     time.Time `json:"published_at"` // zero if that is not known
+	Downloads     int64     `json:"downloads"`
+	Verified      bool      `json:"verified"`
+}
+
+// Details describes one version of a module.
+type Details struct {
+	Summary
+	Root        Part         `json:"root"`
+	Submodules  []Part       `json:"submodules"`
+	Examples    []Part       `json:"examples"`
+	Deprecation *Deprecation `json:"deprecation"` // nil for none
+	Answered    `json:"-"`
+}
+
+// Part describes one directory of a module.
+type Part struct {
+	Path      string        `json:"path"` // slash-separated, from the root of the package; empty for the module itself
+	Name      string        `json:"name"`
+	Readme    string        `json:"readme"` // in Markdown
+	Empty     bool          `json:"empty"`  // it has no configuration
+	Inputs    []Input       `json:"inputs"`
+	Outputs   []Output      `json:"outputs"`
+	Calls     []PartCall    `json:"dependencies"` // of modules outside of the package
+	Providers []PartNeed    `json:"provider_dependencies"`
+	Resources []PartManaged `json:"resources"` // no data sources
+}
+
+// Input is a variable.
+type Input struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"` // an expression; "any" if nothing is said
+	Description string `json:"description"`
+	Default     string `json:"default"` // the value as JSON text; empty if there is none
+	Required    bool   `json:"required"`
+}
+
+// Output is an output.
+type Output struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// PartCall is a call of a module.
+type PartCall struct {
+	Name    string `json:"name"`
+	Source  string `json:"source"`
+	Version string `json:"version"` // the constraint; empty for any
+}
+
+// PartNeed is a provider that is required.
+type PartNeed struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Source    string `json:"source"`
+	Version   string `json:"version"` // the constraint; empty for any
+}
+
+// PartManaged is a resource that is managed.
+type PartManaged struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// Deprecation says why a version should not be used any more.
+type Deprecation struct {
+	Reason string `json:"reason"`
+	Link   string `json:"link"`
+}
+
+// History tells about all versions of a module. What a registry does not say is zero.
+type History struct {
+	Module    Module // which it is about
+	Owner     string
+	Logo      string // of the system
+	Source    string // the URL of the repository
+	Downloads int64
+	Verified  bool
+	Versions  []DatedVersion // in no order; canonical versions, each once
+	Answered
+}
+
+// DatedVersion is a version in a [History].
+type DatedVersion struct {
+	Version     string // canonical
+	Published   time.Time
+	Description string
+	Tag         string
+	Source      string
+	Downloads   int64
+}
+
+// Downloads counts the downloads of a module.
+type Downloads struct {
+	Week, Month, Year, Total int64
+	Answered
+}
+
+// Query selects modules of one registry. Fields that are empty select all.
+type Query struct {
+	Host      string // required
+	Namespace string
+	Name      string // with a Namespace only
+	Search    string // words that describe the module
+	System    string
+	Verified  bool // only verified ones
+	Offset    int  // how many to leave out
+	Limit     int  // how many to list at most; positive
+}
+
+// Page is a part of a list.
+type Page struct {
+	Modules []Summary
+	More    bool // there are more behind it, by the registry's count
+	Answered
+}
