@@ -212,6 +212,17 @@ func (all Scopes) Covers(m modproxy.Module) bool {
 	})
 }
 
+// namespaces returns the namespaces of host that the scopes name, in their order, and whether they cover every one.
+func (all Scopes) namespaces(host string) (names []string, every bool) {
+	for _, s := range all {
+		if covers(s.Host, host) {
+			names, every = append(names, s.Namespace), every || s.Namespace == anySegment
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), every
+}
+
 func covers(segment, of string) bool {
 	return segment != "" && (segment == anySegment || segment == of)
 }

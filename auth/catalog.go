@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Catalog tells the principal of the context what Next does. A module that the principal may not read is not found and
+// not listed, and a context without a principal is refused, without asking Next. A list without a module is the same
+// whether there is none or none is for the principal.
+type Catalog struct{ Next modproxy.Catalog }
+
+// Details returns the answer of Next.
+func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	if err := mayRead(ctx, "details", v); err != nil {
+		return nil, err
+	}
+	return c.Next.Details(ctx, v)
+}
+
+// History returns the answer of Next.
+func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	if err := mayRead(ctx, "history", m.At("")); err != nil {
+		return nil, err
+	}
+	return c.Next.History(ctx, m)
+}
+
+// Downloads returns the answer of Next.
+func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+	if err := mayRead(ctx, "downloads", m.At("")); err != nil {
+		return nil, err
+	}
+	return c.Next.Downloads(ctx, m)
+}
+
+// List returns the answer of Next to one who may read everything of the registry. Others get the modules of the
+// namespaces that they may read, one namespace after the other.
+func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
+	p := PrincipalOf(ctx)
+	if p.Kind == Nobody {
+		return nil, &Refused{"the request has no principal"}
+	}
+	namespaces, every := p.Scopes.namespaces(q.Host)
+	if !every && q.Namespace != "" {
+		namespaces = slices.DeleteFunc(namespaces, func(n string) bool { return n != q.Namespace })
+	}
+	var page *modproxy.Page
+	var err error
+	if every {
+		page, err = c.Next.List(ctx, q)
+	} else {
+		page, err = c.some(ctx, p, q, namespaces)
+	}
+	switch {
+	case errors.Is(err, modproxy.ErrNotFound), err == nil && len(page.Modules) == 0 && !page.More:
+		return &modproxy.Page{}, nil
+	case err != nil:
+		return nil, err
+	}
+	return page, nil
+}
+
+const (
+	listSize = 100 // of the pages that Next is asked for, the most that registries give
+	maxPages = 100 // of one namespace
+)
+
+// some lists what p may read of namespaces. It counts no other modules: where a page begins, and whether there is
+// another, would tell of them.
+func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, namespaces []string) (*modproxy.Page, error) {
+	all := &modproxy.Page{Answered: modproxy.Answered{Hit: true}}
+	skip, asked := q.Offset, q
+	for _, asked.Namespace = range namespaces {
+		asked.Offset, asked.Limit = 0, listSize
+		for more := true; more; asked.Offset += listSize {
+			if asked.Offset >= maxPages*listSize {
+				return nil, fmt.Errorf("%w: %s lists more than %d modules of namespace %s", modproxy.ErrUnavailable,
+					q.Host, maxPages*listSize, asked.Namespace)
+			}
+			page, err := c.Next.List(ctx, asked)
+			if errors.Is(err, modproxy.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			all.Hit, all.Stale, more = all.Hit && page.Hit, all.Stale || page.Stale, page.More
+			if all.Time = cmp.Or(all.Time, page.Time); page.Time.Before(all.Time) {
+				all.Time = page.Time
+			}
+			for _, m := range page.Modules {
+				switch {
+				case !p.MayRead(m.Module):
+				case skip > 0:
+					skip--
+				case len(all.Modules) == q.Limit:
+					all.More = true
+					return all, nil
+				default:
+					all.Modules = append(all.Modules, m)
+				}
+			}
+		}
+	}
+	return all, nil
+}
