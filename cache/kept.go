@@ -87,6 +87,49 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 	return p, nil
 }
 
+// Held returns the package of a version that is kept and counts, without its bytes. Nothing is fetched. Errors:
+// [fs.ErrNotExist] when there is none, those of the store.
+func (r *Registry) Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	r.once.Do(r.start)
+	p, err := r.record(ctx, key{v})
+	if err != nil {
+		return nil, err
+	}
+	return p.opened(nil), nil
+}
+
+// OpenHeld opens what Held returns. Errors are its own.
+func (r *Registry) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := r.Held(ctx, v)
+	if err == nil {
+		p.ReadSeekCloser, err = r.Store.Open(ctx, p.Digest, p.Size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Modules yields the modules of which a package is kept, each once.
+func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Module, error] {
+	return func(yield func(modproxy.Module, error) bool) {
+		var last modproxy.Module
+		for rec, err := range r.Store.Records.List(ctx, PackageKind, "") {
+			v, ok := VersionOf(rec.Ref)
+			switch {
+			case err != nil && !errors.Is(err, store.ErrDamaged):
+				yield(modproxy.Module{}, err)
+				return
+			case !ok, v.IsProvider(), v.Module == last:
+				continue
+			}
+			if last = v.Module; !yield(last, nil) {
+				return
+			}
+		}
+	}
+}
+
 // present returns nil if the bytes of p are there, as far as that is known without reading them. Its error is
 // [fs.ErrNotExist] when they are not.
 func (r *Registry) present(ctx context.Context, p *Kept) error {

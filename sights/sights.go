@@ -184,6 +184,11 @@ func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]
 	})
 }
 
+// Recorded returns what is recorded of m, and asks nobody. Errors: [modproxy.ErrUnavailable].
+func (r *Registry) Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+	return r.read(ctx, m)
+}
+
 // Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
 // It has two seconds to answer about versions that it was never asked about; what it answers later counts from then on.
 // Errors: [modproxy.ErrUnavailable].
