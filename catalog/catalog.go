@@ -1,0 +1,242 @@
+// Package catalog answers what tools ask of a registry beside the module registry protocol: which modules there are, and
+// what each version of one is. What no registry answers it makes of the packages that are kept.
+//
+// Invariant: nothing is fetched to describe it. A version is described only if the client of the context may use it, and
+// what is absent and what it may not use look the same.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Catalog describes modules as Next does. What Next does not answer it makes of what is kept. Its fields are set before
+// the first question. It is safe for concurrent use.
+type Catalog struct {
+	Next     modproxy.Catalog // nil: nobody is asked
+	Registry Lister           // lists what the client of the context may use
+	Known    Lister           // lists the same of what is known, and asks nobody
+	Packages Packages
+	Ledger   Ledger
+	Sights   Sights
+	Rules    Rules
+	Reader   Reader
+
+	once       sync.Once
+	parts      *lru.Cache[partsKey, *modproxy.Details]
+	completed  *lru.Cache[completedKey, *modproxy.Details]
+	histories  *lru.Cache[historyKey, *history]
+	describing singleflight.Group
+	turns      chan struct{} // an element for each package that is being described
+	index      index
+}
+
+var _ modproxy.Catalog = (*Catalog)(nil)
+
+// Lister lists versions, see [modproxy.Registry].
+type Lister interface {
+	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+}
+
+// Packages are those that are kept. Nothing is fetched.
+type Packages interface {
+	// Held returns a package without its bytes. Its error is [fs.ErrNotExist] when it is not kept.
+	Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
+	// OpenHeld opens what Held returns. The caller closes it.
+	OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
+	// Modules yields the modules of which one is kept, each once, sorted by their addresses.
+	Modules(ctx context.Context) iter.Seq2[modproxy.Module, error]
+}
+
+// Ledger knows where versions came from. Its error is [fs.ErrNotExist] for a version without a record.
+type Ledger interface {
+	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+}
+
+// Sights knows since when versions are listed, and asks nobody.
+type Sights interface {
+	Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+}
+
+// Rules are those of the operators.
+type Rules interface {
+	// CheckClient returns an error if the client of ctx may not use a version.
+	CheckClient(ctx context.Context, v modproxy.ModuleVersion) error
+	// Deprecation returns what operators say of a version that should not be used any more, or nil.
+	Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error)
+}
+
+// Reader reads packages.
+type Reader interface {
+	// Describe sets what p says of itself, of which the directory p.Subdir is the module. Errors: [modproxy.ErrInvalid] if it
+	// cannot be read, [modproxy.ErrUnavailable].
+	Describe(ctx context.Context, p *modproxy.Package, d *modproxy.Details) error
+}
+
+const (
+	maxParts     = 256 // descriptions in memory
+	maxCompleted = 512
+	maxHistories = 512
+)
+
+func (c *Catalog) start() {
+	c.once.Do(func() {
+		c.parts, _ = lru.New[partsKey, *modproxy.Details](maxParts) // fails for no size only
+		c.completed, _ = lru.New[completedKey, *modproxy.Details](maxCompleted)
+		c.histories, _ = lru.New[historyKey, *history](maxHistories)
+		c.turns = make(chan struct{}, maxDescribing)
+	})
+}
+
+// Details describes a version that is listed, as Next does, or by its kept package.
+//
+// Errors: those of Registry; those of Next when the package is not kept; [modproxy.RetryLater] while it is being read.
+func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	c.start()
+	list, err := c.Registry.Versions(ctx, v.Module)
+	if err != nil {
+		return nil, err
+	}
+	if !lists(list, v.Version) {
+		return nil, wrap("details", v, modproxy.ErrNotFound)
+	}
+	var d *modproxy.Details
+	err = &modproxy.NotKept{ModuleVersion: v}
+	if c.Next != nil {
+		d, err = c.Next.Details(ctx, v)
+	}
+	if err != nil && ctx.Err() == nil {
+		d, err = c.made(ctx, v, err)
+	}
+	if err != nil {
+		return nil, wrap("details", v, err)
+	}
+	return c.complete(ctx, d, v, list)
+}
+
+// lists reports whether a canonical version is in list.
+func lists(list *modproxy.Versions, version string) bool {
+	v, err := modproxy.ParseVersion(version)
+	if err != nil {
+		return false
+	}
+	for _, l := range list.List {
+		if l.Version.Compare(v) == 0 && l.Version.String() == version {
+			return true
+		}
+	}
+	return false
+}
+
+// completedKey is a description with what is added to it.
+type completedKey struct {
+	of          *modproxy.Details
+	published   time.Time
+	source      string
+	deprecation modproxy.Deprecation
+}
+
+// complete returns d with what its registry does not know, or does not say.
+func (c *Catalog) complete(
+	ctx context.Context, d *modproxy.Details, v modproxy.ModuleVersion, list *modproxy.Versions,
+) (*modproxy.Details, error) {
+	deprecation, err := c.Rules.Deprecation(ctx, v)
+	if err != nil {
+		return nil, wrap("details", v, err)
+	}
+	k := completedKey{of: d, published: d.Published, source: d.Source}
+	if deprecation != nil {
+		k.deprecation = *deprecation
+	}
+	if d.Published.IsZero() || d.Source == "" {
+		published, source, err := c.seen(ctx, v, list)
+		if err != nil {
+			return nil, wrap("details", v, err)
+		}
+		if d.Published.IsZero() {
+			k.published = published
+		}
+		if d.Source == "" {
+			k.source = source
+		}
+	}
+	if k.published.Equal(d.Published) && k.source == d.Source && deprecation == nil {
+		return d, nil
+	}
+	if known, ok := c.completed.Get(k); ok {
+		return known, nil
+	}
+	full := *d
+	full.Published, full.Source = k.published, k.source
+	if deprecation != nil {
+		full.Deprecation = deprecation
+	}
+	c.completed.Add(k, &full)
+	return &full, nil
+}
+
+// seen returns since when a version is listed, and where its repository is, as far as that was recorded. The time is never
+// zero.
+func (c *Catalog) seen(ctx context.Context, v modproxy.ModuleVersion, list *modproxy.Versions) (at time.Time, source string, err error) {
+	rec, err := c.Ledger.Lookup(ctx, v)
+	if err != nil && !notExist(err) {
+		return at, "", err
+	}
+	if strings.HasPrefix(rec.Source.URL, "https://") {
+		source = rec.Source.URL
+	}
+	sight, err := c.Sights.Recorded(ctx, v.Module)
+	if err != nil {
+		return at, "", err
+	}
+	return listedSince(sight, v.Version, rec.Time, list.Time), source, nil
+}
+
+// listedSince returns since when a version is listed: what its registry says, when it was seen, or when its module was met.
+// Else one of others counts.
+func listedSince(sight modproxy.Sight, version string, others ...time.Time) time.Time {
+	at := sight.Since(version)
+	if _, seen := sight.Of(version); seen && at.IsZero() {
+		at = sight.Met
+	}
+	for _, other := range append(others, time.Now()) {
+		if at.IsZero() {
+			at = other
+		}
+	}
+	return at.UTC().Truncate(time.Second)
+}
+
+// Downloads counts the downloads of a module as Next does, or none.
+//
+// Errors: those of Registry.
+func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+	list, err := c.Registry.Versions(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if c.Next != nil {
+		d, err := c.Next.Downloads(ctx, m)
+		if err == nil || ctx.Err() != nil {
+			return d, wrap("downloads", m.At(""), err)
+		}
+	}
+	return &modproxy.Downloads{Answered: modproxy.Answered{Time: list.Time, Hit: true}}, nil
+}
+
+// wrap adds the question to err, unless a layer below has.
+func wrap(op string, v modproxy.ModuleVersion, err error) error {
+	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
+		return err
+	}
+	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+}

@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// historyKey is the history of a registry, or nil, and the versions that a client may use.
+type historyKey struct {
+	of       *modproxy.History
+	module   modproxy.Module
+	versions string // the entity tag
+}
+
+// history is an answer that counts for a while.
+type history struct {
+	answer *modproxy.History
+	until  time.Time
+}
+
+const historyFor = 10 * time.Second
+
+// History tells when versions were published as Next does, of those that are listed. What Next does not say is when they
+// were first listed.
+//
+// Errors: those of Registry, and of the records.
+func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	c.start()
+	list, err := c.Registry.Versions(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	var said *modproxy.History
+	if c.Next != nil {
+		if said, err = c.Next.History(ctx, m); err != nil {
+			if ctx.Err() != nil {
+				return nil, wrap("history", m.At(""), err)
+			}
+			said = nil
+		}
+	}
+	k := historyKey{said, m, list.ETag}
+	if known, ok := c.histories.Get(k); ok && time.Now().Before(known.until) {
+		return known.answer, nil
+	}
+	h, err := c.history(ctx, m, list, said)
+	if err != nil {
+		return nil, wrap("history", m.At(""), err)
+	}
+	c.histories.Add(k, &history{h, time.Now().Add(historyFor)})
+	return h, nil
+}
+
+// history returns what is said of the versions in list.
+func (c *Catalog) history(
+	ctx context.Context, m modproxy.Module, list *modproxy.Versions, said *modproxy.History,
+) (*modproxy.History, error) {
+	sight, err := c.Sights.Recorded(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	h := modproxy.History{Module: m, Answered: modproxy.Answered{Time: list.Time, Hit: true}}
+	if said != nil {
+		h = *said
+	}
+	of := map[string]modproxy.DatedVersion{}
+	for _, v := range h.Versions {
+		of[v.Version] = v
+	}
+	h.Versions = make([]modproxy.DatedVersion, 0, len(list.List))
+	for _, l := range list.List {
+		v := of[l.Version.String()]
+		v.Version = l.Version.String()
+		if v.Published.IsZero() {
+			v.Published = listedSince(sight, v.Version, list.Time)
+		}
+		h.Versions = append(h.Versions, v)
+	}
+	if latest, ok := list.Latest(); ok && h.Source == "" {
+		if _, h.Source, err = c.seen(ctx, m.At(latest.String()), list); err != nil {
+			return nil, err
+		}
+	}
+	return &h, nil
+}
