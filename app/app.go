@@ -73,6 +73,8 @@ type App struct {
 	nested     *nested.Registry // nil unless nested sources are rewritten
 	reader     *closure.Reader
 	sights     *sights.Registry
+	catalog    modproxy.Catalog
+	listing    modproxy.Registry // what catalog describes
 	pending    *requests.Log
 	missing    *requests.Log         // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are

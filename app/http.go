@@ -80,6 +80,8 @@ func (a *App) handler() http.Handler {
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
+		Catalog:        a.catalog,
+		Listing:        a.listing,
 		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),

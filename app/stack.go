@@ -110,6 +110,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		layer, at = a.nested, nested.At(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, Observe: a.observePolicy}
+	a.openCatalog(layer)
 	if a.missing != nil {
 		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
 	}
@@ -341,7 +342,7 @@ func (a *App) newAuth(ctx context.Context) error {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
 	a.auth = clients
-	a.Registry = &auth.Registry{Next: a.Registry}
+	a.Registry, a.listing, a.catalog = &auth.Registry{Next: a.Registry}, &auth.Registry{Next: a.listing}, &auth.Catalog{Next: a.catalog}
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 			continue // the client may be told to go on elsewhere
 		}
 		v := q.OfPlatform(a.Platform)
-		url, err := h.fileURL(r, request{kindProviderPackage, v})
+		url, err := h.fileURL(r, request{kind: kindProviderPackage, ModuleVersion: v})
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
 	}
 	for kind, to := range map[kind]*string{kindProviderPackage: &d.URL, kindProviderSums: &d.SumsURL, kindProviderSignature: &d.SignatureURL} {
-		of := request{kind, v}
+		of := request{kind: kind, ModuleVersion: v}
 		if kind == kindProviderPackage {
 			of.ModuleVersion = q.ModuleVersion
 		}

@@ -130,10 +130,10 @@ func (u *Upstreams) parseMirror(_, path string) (request, error) {
 	}
 	m, err := provider(host, parts[0], parts[1])
 	if err != nil || parts[2] == "index.json" {
-		return request{kindMirrorIndex, m.At("")}, err
+		return request{kind: kindMirrorIndex, ModuleVersion: m.At("")}, err
 	}
 	v, err := providerVersion(m, strings.TrimSuffix(parts[2], ".json"), "")
-	return request{kindMirrorVersion, v}, err
+	return request{kind: kindMirrorVersion, ModuleVersion: v}, err
 }
 
 // ofProviders is named, with the status of an answer about another registry: of 403 clients say that they need credentials.

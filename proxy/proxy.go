@@ -27,6 +27,10 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
+	// Catalog describes modules. Nil: only what the protocols ask is answered.
+	Catalog modproxy.Catalog
+	// Listing lists the versions that Catalog describes, as Registry does for clients that install.
+	Listing Listing
 	// Offline tells that the versions that Registry lists of a provider are for the platforms whose packages can be had.
 	Offline bool
 	// Records has the hashes of providers' packages that were fetched. Nil: they are not told.
@@ -63,6 +67,11 @@ type Records interface {
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
+// Listing lists versions, see [modproxy.Registry].
+type Listing interface {
+	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+}
+
 // Process is what a [Handler] asks the process that serves it. Its methods are called concurrently.
 type Process interface {
 	// HasName reports whether host, which a client wrote into a Host header, is a name of the process.
@@ -82,6 +91,8 @@ type Handler struct {
 	admission *admission
 	documents documents
 	releases  *releases // of providers
+	rendered  rendered  // what Catalog says
+	histories http.HandlerFunc
 }
 
 // New makes a Handler.
@@ -95,6 +106,7 @@ func New(cfg Config) *Handler {
 	h.releases = newReleases()
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
+	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
 	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
 	h.router.Path("/.well-known/terraform.json").HandlerFunc(h.reading(h.serveDiscovery))
 	h.router.Path("/-/healthz").HandlerFunc(h.reading(h.serveAlive))
@@ -115,8 +127,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	switch {
-	case strings.Contains(r.URL.Path, "/"+modulesPath):
+	case strings.Contains(r.URL.Path, "/"+modulesPath), strings.HasSuffix(r.URL.Path, "/v1/modules"):
 		h.modules(w, r)
+	case strings.Contains(r.URL.Path, "/"+historyPath):
+		h.histories(w, r)
 	case strings.Contains(r.URL.Path, "/"+providersPath):
 		h.providers(w, r)
 	default:

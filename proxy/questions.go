@@ -39,23 +39,28 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 	}
 	defer release()
 	setListingStatus(w, e, v)
+	h.writeTagged(w, r, v.Document, v.Compressed, v.ETag)
+	return nil
+}
+
+// writeTagged writes a JSON document, as it is or in gzip form, unless the client that sent r has it.
+func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed []byte, etag string) {
 	header := w.Header()
 	header["Vary"] = varyEncoding
-	header["Etag"] = []string{v.ETag}
+	header["Etag"] = []string{etag}
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
-	if matches(r.Header.Get("If-None-Match"), v.ETag) {
+	if matches(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
-		return nil
+		return
 	}
-	body := v.Document
+	body := document
 	if acceptsGzip(r.Header["Accept-Encoding"]) {
 		header["Content-Encoding"] = gzipCoding
-		body = v.Compressed
+		body = compressed
 	}
 	h.writeDocument(w, body)
-	return nil
 }
 
 // setListingStatus tells whether v was kept, and how old it is.

@@ -30,6 +30,7 @@ type Upstreams struct {
 type request struct {
 	kind kind
 	modproxy.ModuleVersion
+	own bool // the namespace says which upstream it is for
 }
 
 // kind is what a request asks for, as the log and the metrics name it.
@@ -47,8 +48,11 @@ const modulesPath = "v1/modules/"
 //
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}/versions
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]/download
+//	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]
+//	[/{host}]/v1/modules/{namespace}/{name}/{system}/downloads/summary
 //	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{file}
 //
+// and those of parseList.
 // Without a host in the path requestHost counts if it is an upstream's, and else the namespace decides.
 func (u *Upstreams) parse(requestHost, path string) (request, error) {
 	if strings.HasSuffix(path, ".tar.gz") {
@@ -56,7 +60,10 @@ func (u *Upstreams) parse(requestHost, path string) (request, error) {
 		if err != nil {
 			return request{}, notFound(err.Error())
 		}
-		return request{kindPackage, v}, u.allowed(v.Host)
+		return request{kind: kindPackage, ModuleVersion: v}, u.allowed(v.Host)
+	}
+	if strings.HasSuffix(path, "/v1/modules") {
+		path += "/"
 	}
 	before, rest, found := strings.Cut(path, "/"+modulesPath)
 	host := strings.TrimPrefix(before, "/")
@@ -67,10 +74,16 @@ func (u *Upstreams) parse(requestHost, path string) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
+	return u.hosted(q, requestHost, before)
+}
+
+// hosted returns q with its upstream: the one that the path names before it, or else the one for a request to requestHost.
+func (u *Upstreams) hosted(q request, requestHost, before string) (_ request, err error) {
 	if before == "" {
+		q.own = u.byName(requestHost) == ""
 		q.Host, err = u.own(requestHost, q.Namespace)
 	} else {
-		q.Host, err = u.named(host)
+		q.Host, err = u.named(strings.TrimPrefix(before, "/"))
 	}
 	return q, err
 }
@@ -82,18 +95,29 @@ func parseQuestion(parts []string) (q request, err error) {
 			return request{}, errEscape
 		}
 	}
-	if len(parts) < 4 || len(parts) > 5 {
+	if len(parts) < 3 {
+		return parseList(parts)
+	}
+	if len(parts) > 5 {
 		return request{}, errQuestion
 	}
 	q.Module = modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}
 	if err := q.Check(); err != nil {
 		return request{}, invalid(err)
 	}
-	q.kind = kind(parts[len(parts)-1])
-	if q.kind != kindDownload && (q.kind != kindVersions || len(parts) == 5) {
+	last := parts[len(parts)-1]
+	switch {
+	case last == string(kindDownload), last == string(kindVersions) && len(parts) == 4:
+		q.kind = kind(last)
+	case len(parts) == 5 && parts[3] == "downloads" && last == "summary":
+		q.kind = kindDownloads
+	case len(parts) == 5:
 		return request{}, errQuestion
+	default:
+		q.kind = kindDetails
 	}
-	if len(parts) == 4 || parts[3] == "latest" { // Checkov asks for "latest" where nothing fits a constraint
+	asksVersion := q.kind == kindDetails && len(parts) == 4 || q.kind == kindDownload && len(parts) == 5
+	if !asksVersion || parts[3] == "latest" { // Checkov asks for "latest" where nothing fits a constraint
 		return q, nil
 	}
 	if q.Version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
@@ -158,5 +182,5 @@ func (u *Upstreams) byName(requestHost string) string {
 
 var (
 	errEscape   = invalid(errors.New("bad percent-encoding in the path"))
-	errQuestion = notFound("want {namespace}/{name}/{system}/versions or {namespace}/{name}/{system}/{version}/download")
+	errQuestion = notFound("want {namespace}/{name}/{system}/versions, …/{version}, …/{version}/download or …/downloads/summary")
 )

@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy"
 )
 
 var sites = Upstreams{
@@ -21,7 +24,11 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	if err != nil {
 		return "not HTTP"
 	}
-	q, err := u.parse(host, target.EscapedPath())
+	parse := u.parse
+	if strings.Contains(path, "/v2/modules/") {
+		parse = u.parseHistory
+	}
+	q, err := parse(host, target.EscapedPath())
 	var bad *requestError
 	switch {
 	case errors.As(err, &bad):
@@ -70,6 +77,37 @@ func TestParse(t *testing.T) {
 		{"", "/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "package registry.terraform.io/a/b/c 1.0.0"},
 		{"", "/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "Not Found"},
 
+		// What the registry's own API has besides.
+		{"", "/v1/modules/a/b/aws", "details registry.terraform.io/a/b/aws "},
+		{"", "/v1/modules/a/b/aws/v1.2", "details registry.terraform.io/a/b/aws 1.2.0"},
+		{"", "/v1/modules/a/b/aws/latest", "details registry.terraform.io/a/b/aws "},
+		{"", "/v1/modules/a/b/aws/newest", "Bad Request"},
+		{"", "/v1/modules/a/b/aws/downloads/summary", "downloads registry.terraform.io/a/b/aws "},
+		{"", "/v1/modules/a/b/aws/1.0.0/summary", "Not Found"},
+		{"", "/v1/modules/a/downloads/summary", "details registry.terraform.io/a/downloads/summary "},
+		{"", "/corp.example:8443/v1/modules/a/b/aws/1.0.0", "details corp.example:8443/a/b/aws 1.0.0"},
+		{"corp.example:8443", "/v1/modules/a/b/aws", "details corp.example:8443/a/b/aws "},
+		{"", "/v2/modules/corp/b/aws", "history corp.example:8443/corp/b/aws "},
+		{"", "/registry.terraform.io/v2/modules/corp/b/aws", "history registry.terraform.io/corp/b/aws "},
+		{"", "/other.example/v2/modules/a/b/aws", "Forbidden"},
+		{"", "/x/y/v2/modules/a/b/aws", "Not Found"},
+		{"", "/v2/modules/a/b", "Not Found"},
+		{"", "/v2/modules/a/b/AWS", "Bad Request"},
+		{"", "/v2/modules/a/%2e%2e/aws", "Bad Request"},
+		{"", "/v1/modules", "list registry.terraform.io// "},
+		{"", "/v1/modules/", "list registry.terraform.io// "},
+		{"", "/corp.example:8443/v1/modules", "list corp.example:8443// "},
+		{"", "/v1/modules/corp", "list corp.example:8443/corp/ "},
+		{"", "/v1/modules/a/b", "list registry.terraform.io/a/b "},
+		{"", "/v1/modules/search", "search registry.terraform.io// "},
+		{"", "/v1/modules/search/b", "list registry.terraform.io/search/b "},
+		{"", "/v1/modules/search/b/aws", "details registry.terraform.io/search/b/aws "},
+		{"", "/v1/modules/a/", "Bad Request"},
+		{"", "/v1/modules/%2e%2e", "Bad Request"},
+		{"", "/v1/modules/..", "Bad Request"},
+		{"", "/v1/modules/a/b%2fc", "Bad Request"},
+		{"", "/v1/modules/%00", "Bad Request"},
+
 		// Oddities.
 		{"", "/v1/modules/..%2f..%2fetc/n/aws/versions", "Bad Request"},
 		{"", "/v1/modules/../n/aws/versions", "Bad Request"},
@@ -87,9 +125,7 @@ func TestParse(t *testing.T) {
 		{"", "/v1/modules/a/n/aws/versions/", "Not Found"},
 		{"", "/v1/modules/a/n/AWS/versions", "Bad Request"},
 		{"", "/v1/modules/" + strings.Repeat("a", 10_000) + "/n/aws/versions", "Bad Request"},
-		{"", "/v1/modules/a/n/aws", "Not Found"},
 		{"", "/v1/modules/a/n/aws/1.0.0/destroy", "Not Found"},
-		{"", "/v1/modules/", "Not Found"},
 		{"", "http://evil.example/v1/modules/a/n/aws/versions", "versions registry.terraform.io/a/n/aws "}, // absolute-form
 	} {
 		if got := parsed(t, &sites, c.host, c.path); got != c.want {
@@ -107,7 +143,7 @@ func TestParse(t *testing.T) {
 
 // A module of a path that is accepted has been through the grammar.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions"} {
+	for _, s := range []string{"/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions", "/v1/modules/a", "/v2/modules/a/b/c"} {
 		f.Add("corp.example:8443", s)
 	}
 	f.Fuzz(func(t *testing.T, host, path string) {
@@ -115,12 +151,18 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q, err := sites.parse(host, target.EscapedPath())
-		if err != nil {
-			return
-		}
-		if err := q.Module.Check(); err != nil || !sites.Hosts[q.Host] {
-			t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
+		for _, parse := range []func(_, _ string) (request, error){sites.parse, sites.parseHistory} {
+			q, err := parse(host, target.EscapedPath())
+			if err != nil {
+				continue
+			}
+			m := q.Module
+			if q.isList() {
+				m = modproxy.Module{Namespace: cmp.Or(m.Namespace, "x"), Name: cmp.Or(m.Name, "x"), System: "x"}
+			}
+			if err := m.Check(); err != nil || !sites.Hosts[q.Host] {
+				t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
+			}
 		}
 	})
 }

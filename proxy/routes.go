@@ -16,7 +16,9 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 	return func(w *response, r *http.Request, e *Event) error {
 		segment, path := auth.CutSegment(r.URL.EscapedPath())
 		q, malformed := parse(r.Host, path)
-		if malformed == nil {
+		if malformed == nil && q.isList() {
+			e.Kind = string(q.kind)
+		} else if malformed == nil {
 			of, platform, ok := q.Platform()
 			if e.Kind, e.Module, e.Version = string(q.kind), q.Module, of.Version; ok {
 				e.Platform = platform.String()
@@ -41,7 +43,10 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 
 // serve answers q.
 func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segment string) error {
-	if q.IsProvider() {
+	switch {
+	case q.kind.isOfCatalog():
+		return h.serveCatalog(w, r, e, q)
+	case q.IsProvider():
 		return h.serveProvider(w, r, e, q, segment)
 	}
 	switch q.kind {

@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/modproxy/modproxy"
+)
+
+// isOfCatalog reports whether k is a question for [Config.Catalog].
+func (k kind) isOfCatalog() bool {
+	switch k {
+	case kindDetails, kindDownloads, kindHistory, kindList, kindSearch:
+		return true
+	}
+	return false
+}
+
+var errNoCatalog = notFound("modules are not described here: want …/versions or …/download")
+
+// serveCatalog answers q from the catalog.
+func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request) error {
+	if h.cfg.Catalog == nil {
+		return errNoCatalog
+	}
+	ctx := r.Context()
+	switch q.kind {
+	case kindList, kindSearch:
+		return h.serveList(w, r, e, q)
+	case kindDetails:
+		return h.serveDetails(w, r, e, q)
+	case kindDownloads:
+		d, err := h.cfg.Catalog.Downloads(ctx, q.Module)
+		if err != nil {
+			return err
+		}
+		text, err := renderDownloads(q.Module, d)
+		if err != nil {
+			return err
+		}
+		return h.writeRendered(w, r, e, d.Answered, text)
+	}
+	history, err := h.cfg.Catalog.History(ctx, q.Module)
+	if err != nil {
+		return err
+	}
+	text, err := h.rendered.get(renderKey{of: history}, func() (any, error) { return historyOf(history), nil })
+	if err != nil {
+		return err
+	}
+	return h.writeRendered(w, r, e, history.Answered, text)
+}
+
+// serveDetails serves the description of a version, or of the latest one.
+func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
+	list, err := h.cfg.Listing.Versions(r.Context(), q.Module)
+	if err != nil {
+		return err
+	}
+	if q.Version == "" {
+		latest, ok := list.Latest()
+		if !ok {
+			return errAbsent
+		}
+		q.Version = latest.String()
+		e.Version = q.Version
+	}
+	d, err := h.cfg.Catalog.Details(r.Context(), q.ModuleVersion)
+	if err != nil {
+		return err
+	}
+	text, err := h.rendered.get(renderKey{d, list.ETag}, func() (any, error) { return detailsOf(d, list), nil })
+	if err != nil {
+		return err
+	}
+	return h.writeRendered(w, r, e, d.Answered, text)
+}
+
+// serveList serves a page of a list.
+func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) error {
+	list, err := parseQuery(q, r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if q.own && list.Namespace != "" {
+		if list.Host, err = h.cfg.Upstreams.own(r.Host, list.Namespace); err != nil {
+			return err
+		}
+	}
+	page, err := h.cfg.Catalog.List(r.Context(), list)
+	if err != nil {
+		return err
+	}
+	shown := make([]summary, 0, len(page.Modules))
+	for _, s := range page.Modules {
+		if !q.own || h.cfg.Upstreams.Own(s.Namespace) == s.Host { // else the name stands for another module here
+			shown = append(shown, summaryOf(&s))
+		}
+	}
+	text, err := render(pageDocument{h.metaOf(r, list, page.More), shown})
+	if err != nil {
+		return err
+	}
+	return h.writeRendered(w, r, e, page.Answered, text)
+}
+
+// metaOf says where the pages before and after that of list are, which r has asked for.
+func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMeta {
+	meta := pageMeta{Limit: list.Limit, Offset: list.Offset}
+	at := func(offset int) string {
+		values := r.URL.Query() // was parsed before
+		values.Set("limit", strconv.Itoa(list.Limit))
+		values.Set("offset", strconv.Itoa(offset))
+		below := ""
+		if base, err := url.Parse(h.origin(r)); err == nil {
+			below = base.EscapedPath()
+		}
+		return below + r.URL.EscapedPath() + "?" + values.Encode()
+	}
+	if more {
+		next := list.Offset + list.Limit
+		meta.Next, meta.NextURL = &next, at(next)
+	}
+	if list.Offset > 0 {
+		before := max(0, list.Offset-list.Limit)
+		meta.Prev, meta.PrevURL = &before, at(before)
+	}
+	return meta
+}
+
+// writeRendered writes a document that was answered by the catalog.
+func (h *Handler) writeRendered(w *response, r *http.Request, e *Event, a modproxy.Answered, text *document) error {
+	release, err := h.documents.hold(text.plain, len(text.compressed))
+	if err != nil {
+		return err
+	}
+	defer release()
+	setListingStatus(w, e, &modproxy.Versions{Hit: a.Hit, Stale: a.Stale, Time: a.Time})
+	h.writeTagged(w, r, text.plain, text.compressed, text.etag)
+	return nil
+}

@@ -1,0 +1,259 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/modproxy/modproxy"
+)
+
+// document is an answer as it is sent.
+type document struct {
+	plain, compressed []byte
+	etag              string
+}
+
+// render returns the document that is v.
+func render(v any) (*document, error) {
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	plain = append(plain, '\n')
+	var compressed bytes.Buffer
+	z := gzip.NewWriter(&compressed)
+	_, _ = z.Write(plain) // to memory
+	_ = z.Close()
+	sum := sha256.Sum256(plain)
+	return &document{plain, compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
+}
+
+// rendered remembers documents by what they were made of, so that one that is asked for often is made once. Its zero value
+// is ready. It is safe for concurrent use.
+type rendered struct {
+	mu    sync.Mutex
+	known *simplelru.LRU[renderKey, *document]
+	bytes int
+}
+
+// renderKey is an answer of the catalog, which is not changed, and the entity tag of the versions that go with it.
+type renderKey struct {
+	of       any
+	versions string
+}
+
+const (
+	maxRendered      = 4096     // documents in memory
+	maxRenderedBytes = 32 << 20 // of these
+)
+
+// get returns the document for k, made by make unless it is known.
+func (c *rendered) get(k renderKey, make func() (any, error)) (*document, error) {
+	c.mu.Lock()
+	if c.known == nil {
+		c.known, _ = simplelru.NewLRU(maxRendered, func(_ renderKey, d *document) { c.bytes -= d.size() })
+	}
+	d, ok := c.known.Get(k)
+	c.mu.Unlock()
+	if ok {
+		return d, nil
+	}
+	v, err := make()
+	if err == nil {
+		d, err = render(v)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known.Remove(k) // Add would not tell of what it replaces
+	c.bytes += d.size()
+	for c.known.Add(k, d); c.bytes > maxRenderedBytes; {
+		c.known.RemoveOldest()
+	}
+	return d, nil
+}
+
+// size counts what d was made of, too, which it holds.
+func (d *document) size() int { return 2*len(d.plain) + len(d.compressed) }
+
+// summary is a version as lists have it, with the names of the registry API
+// (https://developer.hashicorp.com/terraform/registry/api-docs).
+type summary struct {
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	Provider  string    `json:"provider"`
+	Logo      string    `json:"provider_logo_url"`
+	About     string    `json:"description"`
+	Source    string    `json:"source"`
+	Tag       string    `json:"tag"`
+	Published time.Time `json:"published_at"`
+	Downloads int64     `json:"downloads"`
+	Verified  bool      `json:"verified"`
+}
+
+func summaryOf(s *modproxy.Summary) summary {
+	return summary{
+		idOf(s.Module) + "/" + s.Version, s.Owner, s.Namespace, s.Name, s.Version, s.System, s.Logo, s.Description, s.Source,
+		s.Tag, s.Published, s.Downloads, s.Verified,
+	}
+}
+
+// idOf returns the name of a module within its registry.
+func idOf(m modproxy.Module) string { return m.Namespace + "/" + m.Name + "/" + m.System }
+
+type pageDocument struct {
+	Meta    pageMeta  `json:"meta"`
+	Modules []summary `json:"modules"`
+}
+
+type pageMeta struct {
+	Limit   int    `json:"limit"`
+	Offset  int    `json:"current_offset"`
+	Next    *int   `json:"next_offset"`
+	NextURL string `json:"next_url"`
+	Prev    *int   `json:"prev_offset"`
+	PrevURL string `json:"prev_url"`
+}
+
+type detailsDocument struct {
+	summary
+	Root        modproxy.Part         `json:"root"`
+	Submodules  []modproxy.Part       `json:"submodules"`
+	Examples    []modproxy.Part       `json:"examples"`
+	Providers   []string              `json:"providers"`
+	Versions    []string              `json:"versions"`
+	Deprecation *modproxy.Deprecation `json:"deprecation"`
+}
+
+func detailsOf(d *modproxy.Details, list *modproxy.Versions) detailsDocument {
+	return detailsDocument{
+		summaryOf(&d.Summary), filled(d.Root), allFilled(d.Submodules), allFilled(d.Examples), []string{d.System},
+		ascending(list), d.Deprecation,
+	}
+}
+
+// ascending returns the versions of a list, the oldest first.
+func ascending(list *modproxy.Versions) []string {
+	sorted := slices.SortedFunc(func(yield func(modproxy.Version) bool) {
+		for _, l := range list.List {
+			if !yield(l.Version) {
+				return
+			}
+		}
+	}, modproxy.Version.Compare)
+	names := make([]string, len(sorted))
+	for i, v := range sorted {
+		names[i] = v.String()
+	}
+	return names
+}
+
+// filled returns p with empty lists in the place of nil ones, which clients do not expect.
+func filled(p modproxy.Part) modproxy.Part {
+	p.Inputs, p.Outputs, p.Calls = some(p.Inputs), some(p.Outputs), some(p.Calls)
+	p.Providers, p.Resources = some(p.Providers), some(p.Resources)
+	return p
+}
+
+func allFilled(list []modproxy.Part) []modproxy.Part {
+	all := make([]modproxy.Part, len(list))
+	for i, p := range list {
+		all[i] = filled(p)
+	}
+	return all
+}
+
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// What follows is in the form of JSON:API (https://jsonapi.org/format/).
+
+// resource is a thing with an id, which is the same every time.
+type resource struct {
+	Type          string         `json:"type"`
+	ID            string         `json:"id"`
+	Attributes    any            `json:"attributes,omitempty"`
+	Relationships map[string]any `json:"relationships,omitempty"`
+	Links         *resourceLinks `json:"links,omitempty"`
+}
+
+type resourceLinks struct {
+	Self string `json:"self"`
+}
+
+type historyDocument struct {
+	Data     resource   `json:"data"`
+	Included []resource `json:"included"`
+}
+
+type historyAttributes struct {
+	Downloads int64  `json:"downloads"`
+	FullName  string `json:"full-name"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Owner     string `json:"owner-name"`
+	Logo      string `json:"provider-logo-url"`
+	Provider  string `json:"provider-name"`
+	Source    string `json:"source"`
+	Verified  bool   `json:"verified"`
+}
+
+type versionAttributes struct {
+	Created   time.Time `json:"created-at"`
+	About     string    `json:"description"`
+	Downloads int64     `json:"downloads"`
+	Published time.Time `json:"published-at"`
+	Source    string    `json:"source"`
+	Tag       string    `json:"tag"`
+	Updated   time.Time `json:"updated-at"`
+	Version   string    `json:"version"`
+}
+
+func historyOf(h *modproxy.History) historyDocument {
+	m, id := h.Module, idOf(h.Module)
+	var ids []resource
+	included := make([]resource, 0, len(h.Versions))
+	for _, v := range h.Versions {
+		one := resource{Type: "module-versions", ID: id + "/" + v.Version}
+		ids = append(ids, one)
+		one.Attributes = versionAttributes{v.Published, v.Description, v.Downloads, v.Published, v.Source, v.Tag, v.Published, v.Version}
+		one.Links = &resourceLinks{"/v1/modules/" + one.ID}
+		included = append(included, one)
+	}
+	return historyDocument{resource{
+		Type: "modules", ID: id,
+		Attributes:    historyAttributes{h.Downloads, id, m.Name, m.Namespace, h.Owner, h.Logo, m.System, h.Source, h.Verified},
+		Relationships: map[string]any{"module-versions": map[string]any{"data": some(ids)}},
+		Links:         &resourceLinks{"/" + historyPath + id},
+	}, included}
+}
+
+type downloadsAttributes struct {
+	Month int64 `json:"month"`
+	Total int64 `json:"total"`
+	Week  int64 `json:"week"`
+	Year  int64 `json:"year"`
+}
+
+func renderDownloads(m modproxy.Module, d *modproxy.Downloads) (*document, error) {
+	return render(map[string]any{"data": resource{
+		Type: "module-downloads-summary", ID: idOf(m), Attributes: downloadsAttributes{d.Month, d.Total, d.Week, d.Year},
+	}})
+}
