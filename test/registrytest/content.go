@@ -45,7 +45,7 @@ type content struct {
 	repos     map[string]map[string][]file
 	archives  map[string][]file    // by path, extension included
 	providers map[string]*provider // by ns/type
-	other     map[string][]byte    // all else, by its name: .well-known, files, get, meta, v1, v2
+	other     map[string][]byte    // all else, by its name: .well-known, files, get, meta, v1, v2, registry
 }
 
 // entry is one version of a module: where its package is, and how to say so.
@@ -80,10 +80,10 @@ func readContent(files []file) (*content, error) {
 			err = c.addProvider(rest, f)
 		case "archives":
 			err = c.addArchive(rest, f)
-		case ".well-known", "files", "get", "meta", "v1", "v2":
+		case ".well-known", "files", "get", "meta", "v1", "v2", "registry":
 			c.other[f.name] = f.data
 		default:
-			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta, v1, v2 or .well-known at the top")
+			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta, v1, v2, registry or .well-known at the top")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fixture: %s: %w", f.name, err)

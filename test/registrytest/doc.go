@@ -21,6 +21,8 @@
 //	meta/PATH                                    the location that /meta/PATH?terraform-get=1 has in its HTML
 //	v2/modules/NAMESPACE/NAME/SYSTEM             /v2/modules/… itself: the dates of versions
 //	v1/modules/NAMESPACE/NAME/SYSTEM/VERSION     /v1/modules/… itself: the document about that version
+//	v1/PATH.json, registry/PATH.json             /v1/PATH and /registry/PATH, such as v1/modules.json for the list of all modules
+//	v1/modules/search?QUERY.json                 what that query alone is answered; v1/modules/search.json answers all others
 //	.well-known/terraform.json                   the discovery document, if not the obvious one
 //
 // Where a version is, is one line with a location. A line before it may say how

@@ -55,8 +55,10 @@ func kindOf(r *http.Request) Kind {
 		return Versions
 	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "download":
 		return Download
-	case strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/v2/modules/"):
+	case strings.HasPrefix(p, "/v2/modules/"), strings.HasPrefix(p, "/v1/modules/") && strings.Count(p, "/") == 6:
 		return Dates
+	case p == "/v1/modules", strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/registry/docs/"):
+		return Catalog
 	case strings.HasPrefix(p, providersPath) && path.Base(p) == "versions":
 		return ProviderVersions
 	case strings.HasPrefix(p, providersPath):

@@ -138,8 +138,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.releaseFile(w, r)
 	case Archive:
 		s.body(w, r)
-	case Dates:
-		s.dates(w, r)
+	case Dates, Catalog:
+		s.document(w, r)
 	case Get:
 		s.get(w, r)
 	case Git:
@@ -246,14 +246,23 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-func (s *site) dates(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.content.other[strings.TrimPrefix(r.URL.Path, "/")]
-	if !ok || strings.HasPrefix(r.URL.Path, "/v2/") && r.URL.RawQuery != "include=module-versions" {
+// document serves a file by its path with the query, or by the path alone, with .json behind it or not.
+func (s *site) document(w http.ResponseWriter, r *http.Request) {
+	name := strings.Trim(r.URL.Path, "/")
+	if strings.HasPrefix(name, "v2/") && r.URL.RawQuery != "include=module-versions" {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	s.write(w, data)
+	for _, name := range []string{name + "?" + r.URL.RawQuery, name} {
+		for _, extension := range []string{"", ".json"} {
+			if data, ok := s.content.other[name+extension]; ok {
+				w.Header().Set("Content-Type", "application/json")
+				s.write(w, data)
+				return
+			}
+		}
+	}
+	http.NotFound(w, r)
 }
 
 // get answers a ?terraform-get=1 question in a header or in a meta element.
