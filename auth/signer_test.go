@@ -23,9 +23,9 @@ var (
 )
 
 const (
-	vpcPath   = "/corp/v1/modules/acme/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
-	newerPath = "/corp/v1/modules/acme/vpc/aws/1.0.1/vpc-aws-1.0.1.tar.gz"
-	otherPath = "/corp/v1/modules/other/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
+	vpcPath   = "/corp~/v1/modules/acme/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
+	newerPath = "/corp~/v1/modules/acme/vpc/aws/1.0.1/vpc-aws-1.0.1.tar.gz"
+	otherPath = "/corp~/v1/modules/other/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
 )
 
 // slew is by how much the wall clock and the monotonic one may part in a test.
@@ -86,7 +86,7 @@ func (f *signed) signFor(t testing.TB, p auth.Principal, path string, now time.T
 func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	path, err := f.signer.Path(f.token, vpcPath, f.now)
-	if err != nil || !regexp.MustCompile(`^/s_[A-Za-z0-9_-]{72}/corp/v1/modules/`).MatchString(path) {
+	if err != nil || !regexp.MustCompile(`^/s_[A-Za-z0-9_-]{72}/corp~/v1/modules/`).MatchString(path) {
 		t.Fatal(path, err)
 	}
 	segment, rest := auth.CutSegment(path)

@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 		record("net.dots", "./.gitx/y.git", "", installed+"net/modules/x/.gitx/y.git"),
 		record("own", "./.git/x", "", ".git/x"),
 		record("old", "github.com/acme/vpc", "", installed+"old"),
-		record("nested", "https://modules.example.com/x/registry.example.com/v1/modules/acme/vpc/aws/"+nested+"/vpc-aws-"+nested+".tar.gz//.a/b", "", installed+"nested/.a/b"),
+		record("nested", "https://modules.example.com/x/registry.example.com~/v1/modules/acme/vpc/aws/"+nested+"/vpc-aws-"+nested+".tar.gz//.a/b", "", installed+"nested/.a/b"),
 		record("older", "github.com/acme/vpc//aws", "", installed+"older/aws"),
 	), nil)
 	calls, others, err := lock.Read(dir, ".terraform")

@@ -165,7 +165,7 @@ var at = vpc.Made(nested.At(url))
 // address returns what the address of a source in a text names.
 func address(t *testing.T, text string) modproxy.ModuleVersion {
 	t.Helper()
-	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com/v1/modules/acme/vpc/aws/")
+	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com~/v1/modules/acme/vpc/aws/")
 	version, _, _ := strings.Cut(rest, "/")
 	v := vpc.Module.At(version)
 	if _, _, _, isAddress := v.ParseNestedAddress(); !ok || !isAddress {

@@ -104,7 +104,7 @@ type Registry struct {
 }
 
 // form changes whenever something else is made of the same packages.
-const form = "modproxy nested 1"
+const form = "modproxy nested 2"
 
 const (
 	maxPlans    = 4096                    // that are remembered

@@ -24,5 +24,5 @@ func Example() {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/modules/acme/network/aws/1.1.0/download", nil))
 	fmt.Println(w.Code, w.Header().Get("X-Terraform-Get"))
-	// Output: 204 https://modules.example.org/registry.example.com/v1/modules/acme/network/aws/1.1.0/network-aws-1.1.0.tar.gz
+	// Output: 204 https://modules.example.org/registry.example.com~/v1/modules/acme/network/aws/1.1.0/network-aws-1.1.0.tar.gz
 }

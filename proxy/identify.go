@@ -71,6 +71,7 @@ const onlyFiles = "only the path of a package is signed, or of what a provider i
 // explainToken adds to err where a person sets a token: for the host that the path names, or else for the proxy's own.
 func (h *Handler) explainToken(r *http.Request, err error) error {
 	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
+	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
 	if !ok {
 		_, named, _ = strings.Cut(h.origin(r), "://")
 	}

@@ -27,7 +27,8 @@ import (
 const (
 	host    = "registry.example.com"
 	base    = "/" + host + "/v1/modules/acme/network/aws"
-	archive = base + "/1.1.0/network-aws-1.1.0.tar.gz"
+	files   = "/" + host + "~/v1/modules/acme/network/aws"
+	archive = files + "/1.1.0/network-aws-1.1.0.tar.gz"
 )
 
 // scripted lets a test say what a question is answered with.
@@ -213,8 +214,9 @@ func TestPackage(t *testing.T) {
 		t.Errorf("with a query: %s", res.Status)
 	}
 	for _, path := range []string{
-		base + "/1.1/network-aws-1.1.tar.gz", base + "/v1.1.0/network-aws-v1.1.0.tar.gz",
-		base + "/1.1.0/network-aws-1.0.0.tar.gz", base + "/1.1.0/x.tar.gz", base + "/9.9.9/network-aws-9.9.9.tar.gz",
+		files + "/1.1/network-aws-1.1.tar.gz", files + "/v1.1.0/network-aws-v1.1.0.tar.gz",
+		files + "/1.1.0/network-aws-1.0.0.tar.gz", files + "/1.1.0/x.tar.gz", files + "/9.9.9/network-aws-9.9.9.tar.gz",
+		base + "/1.1.0/network-aws-1.1.0.tar.gz",
 	} {
 		if res := get(h, path); res.StatusCode != 404 {
 			t.Errorf("%s: %s", path, res.Status)

@@ -50,7 +50,7 @@ const modulesPath = "v1/modules/"
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]/download
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}[/{version}]
 //	[/{host}]/v1/modules/{namespace}/{name}/{system}/downloads/summary
-//	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{file}
+//	/{host}~{port}/v1/modules/{namespace}/{name}/{system}/{version}/{file}, see [rewrite.PackagePath]
 //
 // and those of parseList.
 // Without a host in the path requestHost counts if it is an upstream's, and else the namespace decides.

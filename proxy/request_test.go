@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 		{"", "/v1/modules/a/b/c/newest/download", "Bad Request"},
 
 		// Packages have one path.
-		{"", "/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "package registry.terraform.io/a/b/c 1.0.0"},
+		{"", "/registry.terraform.io~/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "package registry.terraform.io/a/b/c 1.0.0"},
 		{"", "/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "Not Found"},
 
 		// What the registry's own API has besides.
@@ -143,7 +143,7 @@ func TestParse(t *testing.T) {
 
 // A module of a path that is accepted has been through the grammar.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"/registry.terraform.io/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions", "/v1/modules/a", "/v2/modules/a/b/c"} {
+	for _, s := range []string{"/registry.terraform.io~/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions", "/v1/modules/a", "/v2/modules/a/b/c"} {
 		f.Add("corp.example:8443", s)
 	}
 	f.Fuzz(func(t *testing.T, host, path string) {

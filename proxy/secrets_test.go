@@ -31,7 +31,7 @@ func TestCredentialInAnAddress(t *testing.T) {
 		for _, path := range []string{
 			"/HERE/v1/modules/acme/network/aws/versions", "/" + host + "/v1/modules/HERE/network/aws/versions",
 			"/" + host + "/v1/modules/acme/HERE/aws/versions", "/" + host + "/v1/modules/acme/network/HERE/versions",
-			base + "/HERE/download", base + "/1.0.0-HERE/download", base + "/1.1.0/HERE", base + "/1.1.0/HERE.tar.gz", base + "/HERE/x.tar.gz",
+			base + "/HERE/download", base + "/1.0.0-HERE/download", base + "/1.1.0/HERE", files + "/1.1.0/HERE.tar.gz", files + "/HERE/x.tar.gz",
 			"/v1/modules/HERE/network/aws/1.0.0/download", "/HERE", "/-/HERE", "/x/HERE/v1/modules/",
 		} {
 			out.Reset()

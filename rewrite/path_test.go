@@ -3,6 +3,7 @@ package rewrite_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,14 +14,14 @@ import (
 
 var vpc = modproxy.Module{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}
 
-const vpcPath = "/registry.terraform.io/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz"
+const vpcPath = "/registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz"
 
 func TestParsePackagePath(t *testing.T) {
 	for path, want := range map[string]string{
 		vpcPath: "registry.terraform.io/terraform-aws-modules/vpc/aws 6.6.0",
-		"/127.0.0.1:8443/v1/modules/a/b/c/1.0.0+x.1/b-c-1.0.0+x.1.tar.gz":        "127.0.0.1:8443/a/b/c 1.0.0+x.1",
-		"/127.0.0.1:8443/v1/modules/a/b/c/1.0.0%2Bx.1/b-c-1.0.0%2bx.1.tar.gz":    "127.0.0.1:8443/a/b/c 1.0.0+x.1",
-		"/xn--bcher-kva.example/v1/modules/a/b/c/1.0.0-rc1/b-c-1.0.0-rc1.tar.gz": "xn--bcher-kva.example/a/b/c 1.0.0-rc1",
+		"/127.0.0.1~8443/v1/modules/a/b/c/1.0.0+x.1/b-c-1.0.0+x.1.tar.gz":         "127.0.0.1:8443/a/b/c 1.0.0+x.1",
+		"/127.0.0.1~8443/v1/modules/a/b/c/1.0.0%2Bx.1/b-c-1.0.0%2bx.1.tar.gz":     "127.0.0.1:8443/a/b/c 1.0.0+x.1",
+		"/xn--bcher-kva.example~/v1/modules/a/b/c/1.0.0-rc1/b-c-1.0.0-rc1.tar.gz": "xn--bcher-kva.example/a/b/c 1.0.0-rc1",
 		"":                               "",
 		strings.TrimPrefix(vpcPath, "/"): "",
 		vpcPath + "/":                    "",
@@ -31,6 +32,10 @@ func TestParsePackagePath(t *testing.T) {
 		strings.Replace(vpcPath, "vpc/aws", "../aws", 1):                        "",
 		strings.Replace(vpcPath, "registry.terraform", "Registry.Terraform", 1): "",
 		strings.Replace(vpcPath, "v1", "v2", 1):                                 "",
+		strings.Replace(vpcPath, "~", "", 1):                                    "",
+		strings.Replace(vpcPath, "~", "~443", 1):                                "",
+		strings.Replace(vpcPath, "~", "~~", 1):                                  "",
+		strings.Replace(vpcPath, "~", ":8443~", 1):                              "",
 		strings.Replace(vpcPath, "vpc", "v%zz", 1):                              "",
 		strings.Replace(vpcPath, "vpc", "v%00", 1):                              "",
 	} {
@@ -44,6 +49,35 @@ func TestParsePackagePath(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("ParsePackagePath(%q) = %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
+// repository is what common/lib/dependabot/source.rb of dependabot-core takes for a repository of a host that it knows,
+// anywhere in X-Terraform-Get.
+var repository = regexp.MustCompile(`github\.com[/:][\w.-]+/[\w.-]+|gitlab\.com[/:][^/]+/[^/]+|bitbucket\.org[/:][\w.-]+/[\w.-]+` +
+	`|azure\.com[/:][\w.-]+/([\w.-]+/)?_git/[\w.-]+|(http://|https://|git://|ssh://)git-codecommit.*\.com/v1/repos/`)
+
+func TestPackagePathIsNoRepository(t *testing.T) {
+	if !repository.MatchString("https://modules.example.com/gitlab.com/v1/modules/acme/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz") {
+		t.Fatal("a path in which the host stands as it is, is none")
+	}
+	for _, host := range []string{
+		"github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "git-codecommit.us-east-1.amazonaws.com", "my-github.com", "eu.gitlab.com",
+	} {
+		for _, port := range []string{"", ":8443"} {
+			m := modproxy.Module{Host: host + port, Namespace: "acme", Name: "vpc", System: "aws"}
+			for _, version := range []string{"1.0.0", "1.0.0-gitlab.com", "1.0.0+x.github.com"} {
+				path := rewrite.PackagePath(m.At(version))
+				for _, url := range []string{"https://modules.example.com" + path, "https://modules.example.com:8443/s_AQFrA1fQ" + path + "//modules/x"} {
+					if found := repository.FindString(url); found != "" {
+						t.Errorf("%s has the repository %s", url, found)
+					}
+				}
+				if v, err := rewrite.ParsePackagePath(path); err != nil || v != m.At(version) {
+					t.Errorf("%s is %v, %v", path, v, err)
+				}
+			}
 		}
 	}
 }
@@ -72,10 +106,13 @@ func FuzzPackagePath(f *testing.F) {
 		if got, err := rewrite.ParsePackagePath(rewrite.PackagePath(given)); err != nil || got != given {
 			t.Fatalf("the path of %v is %q, which is %v, %v", given, rewrite.PackagePath(given), got, err)
 		}
+		if found := repository.FindString("https://proxy.example" + rewrite.PackagePath(given) + "//modules/x"); found != "" {
+			t.Fatalf("the path of %v is %q, which has the repository %q", given, rewrite.PackagePath(given), found)
+		}
 	})
 }
 
 func ExamplePackagePath() {
 	fmt.Println(rewrite.PackagePath(vpc.At("6.6.0")))
-	// Output: /registry.terraform.io/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz
+	// Output: /registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz
 }

@@ -1,7 +1,8 @@
 // Package rewrite is a registry whose locations point at this proxy.
 //
 // Invariant: one version of one module has one package path, and every package path names one version of one module.
-// The path ends in .tar.gz and has neither query nor glob, which is the one form that every client takes.
+// The path ends in .tar.gz and has neither query nor glob, which is the one form that every client takes. In no path is a
+// hostname followed by / or :, behind which some tools look for a repository of that host.
 package rewrite
 
 import (
@@ -54,16 +55,17 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 
 // PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:
 //
-//	/{host}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
+//	/{host}~{port}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
-// The module was checked and the version is canonical.
+// The port is empty for a host without one. The module was checked and the version is canonical.
 func PackagePath(v modproxy.ModuleVersion) string {
 	return strings.Join(segments(v), "/")
 }
 
 func segments(v modproxy.ModuleVersion) []string {
+	host, port, _ := strings.Cut(v.Host, ":")
 	file := v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
-	return []string{"", v.Host, "v1", "modules", v.Namespace, v.Name, v.System, v.Version, file}
+	return []string{"", host + "~" + port, "v1", "modules", v.Namespace, v.Name, v.System, v.Version, file}
 }
 
 // ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters
@@ -83,10 +85,14 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 			return bad("bad percent-encoding")
 		}
 	}
-	if host, err := hostname.Parse(hostname.Display(parts[1])); err != nil || host != parts[1] {
+	host, port, _ := strings.Cut(parts[1], "~")
+	if port != "" {
+		host += ":" + port
+	}
+	if normal, err := hostname.Parse(hostname.Display(host)); err != nil || host != normal {
 		return bad("the hostname is not in its normal spelling")
 	}
-	v := modproxy.Module{Host: parts[1], Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
+	v := modproxy.Module{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
 	if err := v.Check(); err != nil {
 		return modproxy.ModuleVersion{}, err
 	}

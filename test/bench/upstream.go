@@ -120,7 +120,7 @@ func (m module) path(question string) string {
 	case "download":
 		return "/" + registryHost + "/v1/modules/" + m.address() + "/" + m.version + "/download"
 	}
-	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s-aws-%s.tar.gz", registryHost, m.address(), m.version, m.name, m.version)
+	return fmt.Sprintf("/%s~/v1/modules/%s/%s/%s-aws-%s.tar.gz", registryHost, m.address(), m.version, m.name, m.version)
 }
 
 // The modules of the hot path, of the stampede and, in many versions, of the bundle.

@@ -13,7 +13,7 @@ import (
 func modulePath(name string) string { return "/up.example.com/v1/modules/acme/" + name + "/aws" }
 
 func packagePath(name, version string) string {
-	return fmt.Sprintf("%s/%s/%s-aws-%s.tar.gz", modulePath(name), version, name, version)
+	return fmt.Sprintf("/up.example.com~/v1/modules/acme/%s/aws/%s/%s-aws-%s.tar.gz", name, version, name, version)
 }
 
 // ask asks modproxy. The header has names and values in turn.

@@ -26,8 +26,8 @@ func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
 	asked := len(world.good["up-a.test"].Requests())
 	for _, host := range lookalikes {
 		p.run(regexp.MustCompile(`[^a-z0-9.]`).ReplaceAllString(host, "_"), func(t *testing.T) {
-			for _, rest := range []string{"versions", "1.0.0/download", "1.0.0/archive-aws-1.0.0.tar.gz"} {
-				a, err := p.send("GET /" + host + "/v1/modules/good/archive/aws/" + rest + " HTTP/1.1\r\nHost: " + "modproxy.test" + "\r\nConnection: close\r\n\r\n")
+			for _, rest := range []string{"/v1/modules/good/archive/aws/versions", "/v1/modules/good/archive/aws/1.0.0/download", "~/v1/modules/good/archive/aws/1.0.0/archive-aws-1.0.0.tar.gz"} {
+				a, err := p.send("GET /" + host + rest + " HTTP/1.1\r\nHost: " + "modproxy.test" + "\r\nConnection: close\r\n\r\n")
 				if err != nil || a.Status != http.StatusForbidden && a.Status != http.StatusBadRequest && a.Status != http.StatusNotFound {
 					t.Errorf("%s: %d, %v: %s", rest, a.Status, err, a.Said())
 				}

@@ -46,7 +46,7 @@ func TestHostIsNotBelieved(t *testing.T) {
 					if bytes.Contains(header.Bytes(), []byte("poison")) || bytes.Contains(a.Body, []byte("poison")) {
 						t.Errorf("GET %s with %v: %s\n%s%.500s", path, round, http.StatusText(a.Status), &header, a.Body)
 					}
-					if to := a.Header.Get("X-Terraform-Get"); to != "" && !strings.HasPrefix(to, "/"+host) && !strings.HasPrefix(to, "/up-a.test/") && !strings.HasPrefix(to, p.url+"/") {
+					if to := a.Header.Get("X-Terraform-Get"); to != "" && !strings.HasPrefix(to, "/"+host) && !strings.HasPrefix(to, "/up-a.test~/") && !strings.HasPrefix(to, p.url+"/") {
 						t.Errorf("GET %s with %v: the package is said to be at %q", path, round, to)
 					}
 				}
@@ -72,12 +72,12 @@ func TestForwardingIsBelievedOfTheTrusted(t *testing.T) {
 		headers []string
 		want    string // the beginning of the location
 	}{
-		"host":     {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "https"}, "https://modules.example/up-a.test/"},
-		"clean":    {nil, p.url + "/up-a.test/"},
-		"last":     {[]string{"X-Forwarded-Host", "poison.example, modules.example"}, "http://modules.example/up-a.test/"},
-		"injected": {[]string{"X-Forwarded-Host", "poison.example/x?", "X-Forwarded-Proto", "https"}, "/up-a.test/"},
-		"user":     {[]string{"X-Forwarded-Host", "u@poison.example"}, "/up-a.test/"},
-		"scheme":   {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "javascript"}, "http://modules.example/up-a.test/"},
+		"host":     {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "https"}, "https://modules.example/up-a.test~/"},
+		"clean":    {nil, p.url + "/up-a.test~/"},
+		"last":     {[]string{"X-Forwarded-Host", "poison.example, modules.example"}, "http://modules.example/up-a.test~/"},
+		"injected": {[]string{"X-Forwarded-Host", "poison.example/x?", "X-Forwarded-Proto", "https"}, "/up-a.test~/"},
+		"user":     {[]string{"X-Forwarded-Host", "u@poison.example"}, "/up-a.test~/"},
+		"scheme":   {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "javascript"}, "http://modules.example/up-a.test~/"},
 	} {
 		p.run(name, func(t *testing.T) {
 			if to := p.ask(http.MethodGet, path, test.headers...).Header.Get("X-Terraform-Get"); !strings.HasPrefix(to, test.want) {

@@ -124,7 +124,7 @@ func TestRegistriesAreNotMixed(t *testing.T) {
 		}
 	})
 	p.run("own-hostname", func(t *testing.T) {
-		if a := p.ask(http.MethodGet, "/v1/modules/same/network/aws/1.0.0/download"); !strings.Contains(a.Header.Get("X-Terraform-Get"), "/up-a.test/") {
+		if a := p.ask(http.MethodGet, "/v1/modules/same/network/aws/1.0.0/download"); !strings.Contains(a.Header.Get("X-Terraform-Get"), "/up-a.test~/") {
 			t.Errorf("%d, %q", a.Status, a.Header.Get("X-Terraform-Get"))
 		}
 	})

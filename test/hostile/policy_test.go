@@ -124,8 +124,8 @@ func TestPolicyHasOneVerdict(t *testing.T) {
 			}
 		}
 		p.gone(t, gateDenied.archive("1.0.0"))
-		p.gone(t, "/up-b.test/v1/modules/GATE/Denied/aws/1.0.0/Denied-aws-1.0.0.tar.gz")
-		p.gone(t, "/up-b.test/v1/modules/gate/denie%64/aws/1.0.0/denied-aws-1.0.0.tar.gz")
+		p.gone(t, "/up-b.test~/v1/modules/GATE/Denied/aws/1.0.0/Denied-aws-1.0.0.tar.gz")
+		p.gone(t, "/up-b.test~/v1/modules/gate/denie%64/aws/1.0.0/denied-aws-1.0.0.tar.gz")
 	})
 	p.run("versions", func(t *testing.T) {
 		for _, version := range []string{
@@ -153,7 +153,7 @@ func TestPolicyHasOneVerdict(t *testing.T) {
 			"/up-b.test/v1/modules/gate/denied/%e2%84%aaws/versions", "/up-b.test/v1/modules/%2a/denied/aws/versions",
 			"/up-b.test/v1/modules/*/*/*/versions", "/up-b.test/v1/modules/gat%3f/denied/aws/versions", "/*/v1/modules/gate/denied/aws/versions",
 			"/up-b.test/v1/modules/gate%2fdenied/aws/versions", "/up-b.test/v1/modules/x/../gate/denied/aws/versions",
-			"/up-b.test/v1/modules/gate/denied/aws/1.0.0/../1.0.0/denied-aws-1.0.0.tar.gz", "/up-b.test%00/v1/modules/gate/denied/aws/versions",
+			"/up-b.test~/v1/modules/gate/denied/aws/1.0.0/../1.0.0/denied-aws-1.0.0.tar.gz", "/up-b.test%00/v1/modules/gate/denied/aws/versions",
 			"/b%c3%bccher.evil.test/v1/modules/gate/other/aws/versions", "/xn--bcher-kva.evil.test/v1/modules/gate/other/aws/versions",
 			"/B%c3%9ccher.Evil.test:443/v1/modules/gate/other/aws/1.0.0/download", "/bu%cc%88cher.evil.test/v1/modules/gate/other/aws/versions",
 			"/other.evil.test/v1/modules/gate/denied/aws/versions",

@@ -54,12 +54,12 @@ func TestPrivatePackages(t *testing.T) {
 			"another scheme": "Token " + ours[7:],
 		} {
 			for _, m := range []module{private, absent, {"nowhere.test", "a", "b", "c"}} {
-				for _, rest := range []string{"versions", "1.0.0/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
+				for _, path := range []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0")} {
 					want := first
 					if who != "" { // that it has shown something is known to who has
 						want = bad
 					}
-					alike(t, name+" "+m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", who), want)
+					alike(t, name+" "+path, p.ask(http.MethodGet, path, "Authorization", who), want)
 				}
 			}
 		}
@@ -71,11 +71,11 @@ func TestPrivatePackages(t *testing.T) {
 			t.Errorf("absent: %d", absent.Status)
 		}
 		for _, m := range []module{private, {"corp.test", "corp", "absent", "aws"}, {"up-b.test", "same", "network", "aws"}, {"corp.test", "corpx", "vpc", "aws"}} {
-			for _, rest := range []string{"versions", "1.0.0/download", "9.9.9/download", fmt.Sprintf("1.0.0/%s-%s-1.0.0.tar.gz", m.name, m.system)} {
-				alike(t, m.path(rest), p.ask(http.MethodGet, m.path(rest), "Authorization", others), absent)
-				head := p.ask(http.MethodHead, m.path(rest), "Authorization", others)
+			for _, path := range []string{m.path("versions"), m.path("1.0.0/download"), m.path("9.9.9/download"), m.archive("1.0.0")} {
+				alike(t, path, p.ask(http.MethodGet, path, "Authorization", others), absent)
+				head := p.ask(http.MethodHead, path, "Authorization", others)
 				if head.Status != absent.Status || len(head.Body) > 0 {
-					t.Errorf("HEAD %s: %d", m.path(rest), head.Status)
+					t.Errorf("HEAD %s: %d", path, head.Status)
 				}
 			}
 		}

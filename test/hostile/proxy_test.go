@@ -279,5 +279,7 @@ func (m module) path(rest string) string {
 
 // archive is the path of the package of one version.
 func (m module) archive(version string) string {
-	return m.path(fmt.Sprintf("%s/%s-%s-%s.tar.gz", version, m.name, m.system, version))
+	host, port, _ := strings.Cut(m.host, ":")
+	file := fmt.Sprintf("%s-%s-%s.tar.gz", m.name, m.system, version)
+	return fmt.Sprintf("/%s~%s/v1/modules/%s/%s/%s/%s/%s", host, port, m.namespace, m.name, m.system, version, file)
 }
