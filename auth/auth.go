@@ -30,13 +30,14 @@ const (
 	ByIssuer              // showed a token that an identity provider signed
 	ByOwner               // has come by a way that only the owner of the data directory has
 	ByAddress             // has an address that nobody can guess, of what a package calls
+	Anonymous             // showed no credential, and asks for what anybody may read
 )
 
 func (k Kind) String() string {
-	if k > ByAddress {
+	if k > Anonymous {
 		k = Nobody
 	}
-	return [...]string{"nobody", "token", "issuer", "operator", "address"}[k]
+	return [...]string{"nobody", "token", "issuer", "operator", "address", "anonymous"}[k]
 }
 
 // Grant is what a principal may do. The zero Grant is nothing.
@@ -259,12 +260,23 @@ type Authenticator struct {
 	Tokens *Tokens  // nil: no token is good
 	JWT    Verifier // nil: no JSON Web Token is good
 	Signer *Signer  // nil: no signed path is good
+	// Anonymous are the scopes of what may be read without a credential, and so with any that is good.
+	Anonymous Scopes
 }
 
 // Identify returns the principal that sent a request with the given header. The credential is a token: a bearer token,
 // as clients show what they have for the registry's host, or the password of basic authentication with any user name,
-// as they show what .netrc has. now is from [time.Now]. Errors: a [*Refused], [modproxy.ErrUnavailable].
+// as they show what .netrc has. now is from [time.Now]. Errors: a [*Refused], also for a request without a credential,
+// [modproxy.ErrUnavailable].
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
+	p, err := a.verify(ctx, header, now)
+	if err == nil && len(a.Anonymous) > 0 {
+		p.Scopes = slices.Concat(p.Scopes, a.Anonymous)
+	}
+	return p, err
+}
+
+func (a *Authenticator) verify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	values := header["Authorization"]
 	if len(values) == 0 {
 		return Principal{}, &Refused{noCredential}
@@ -282,6 +294,17 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 	return Principal{}, &Refused{"not a credential that this proxy knows"}
 }
 
+// Anybody returns the principal that sent a request about m, and whether it needs no credential: the request has none, and
+// m is covered by Anonymous. Without a name m stands for the modules of a namespace, or of a registry, of which some are.
+func (a *Authenticator) Anybody(header http.Header, m modproxy.Module) (Principal, bool) {
+	p := Principal{Kind: Anonymous, Grant: Grant{Scopes: a.Anonymous}}
+	some := m.Host != "" && m.Name == "" && p.MayReadOf(m.Host, m.Namespace)
+	if len(header["Authorization"]) > 0 || !some && !p.MayRead(m) {
+		return Principal{}, false
+	}
+	return p, true
+}
+
 // Still returns nil while p, the principal of a request that goes on, is identified: its token was neither
 // revoked nor has it expired. now is from [time.Now]. Errors are those of Identify.
 func (a *Authenticator) Still(p Principal, now time.Time) error {
@@ -296,8 +319,8 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 }
 
 // Package returns the principal that asks for the package of m at path, in its one spelling. It is identified by the
-// segment before the path, as [CutSegment] returns it, and without one by the header. Errors are those of Identify, and
-// [modproxy.ErrNotFound], with the principal, if it may not read m.
+// segment before the path, as [CutSegment] returns it, and without one by the header, unless Anybody may have it. Errors
+// are those of Identify, and [modproxy.ErrNotFound], with the principal, if it may not read m.
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
@@ -305,11 +328,23 @@ func (a *Authenticator) Package(ctx context.Context, header http.Header, segment
 		}
 		return a.Signer.Redeem(segment, path, m, now)
 	}
+	if p, ok := a.Anybody(header, m); ok {
+		return p, nil
+	}
 	p, err := a.Identify(ctx, header, now)
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
 	return p, err
+}
+
+// Path returns the path at which p, which may read m, finds the package of m that is at path: a signed one, as clients show
+// no credential for packages, unless they need none. now is from [time.Now]. Errors are those of [Signer.Path].
+func (a *Authenticator) Path(p Principal, path string, m modproxy.Module, now time.Time) (string, error) {
+	if a.Signer == nil || a.Anonymous.Covers(m) {
+		return path, nil
+	}
+	return a.Signer.Path(p, path, now)
 }
 
 // credential returns the token in an Authorization header of at most 32 KiB, or "".

@@ -113,6 +113,82 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 	}
 }
 
+// Who shows no credential gets what anybody may read, and nobody else is taken for such a client: a credential that is not
+// good is refused whatever is asked for.
+func TestAnybody(t *testing.T) {
+	f := newSigned(t, auth.SignerConfig{})
+	a := &auth.Authenticator{Tokens: f.tokens, Signer: f.signer, Anonymous: scopes(t, "pub/*", "corp/other")}
+	none, good, bad := http.Header{}, http.Header{"Authorization": {"Bearer " + f.text}}, http.Header{"Authorization": {"Bearer " + f.text + "x"}}
+	all := auth.Authenticator{Anonymous: scopes(t, "*")}
+	for name, c := range map[string]struct {
+		a      *auth.Authenticator
+		header http.Header
+		m      modproxy.Module
+		want   bool
+	}{
+		"a module":                    {a, none, other, true},
+		"of a registry":               {a, none, module("pub", "x"), true},
+		"a provider":                  {a, none, modproxy.NewProvider("corp", "other", "x"), true},
+		"not this one":                {a, none, vpc, false},
+		"not there":                   {a, none, module("pub2", "other"), false},
+		"a namespace":                 {a, none, modproxy.Module{Host: "corp", Namespace: "other"}, true},
+		"not this namespace":          {a, none, modproxy.Module{Host: "corp", Namespace: "acme"}, false},
+		"some of a registry":          {a, none, modproxy.Module{Host: "corp"}, true},
+		"none of a registry":          {a, none, modproxy.Module{Host: "corp2"}, false},
+		"no module":                   {a, none, modproxy.Module{}, false},
+		"no module, and everything":   {&all, none, modproxy.Module{}, true},
+		"with a token":                {a, good, other, false},
+		"with another token":          {a, bad, other, false},
+		"with an empty credential":    {a, http.Header{"Authorization": {""}}, other, false},
+		"with two empty credentials":  {a, http.Header{"Authorization": {"", ""}}, other, false},
+		"nothing is for anybody":      {&auth.Authenticator{}, none, other, false},
+		"nothing, not even a request": {&auth.Authenticator{}, nil, modproxy.Module{}, false},
+	} {
+		p, ok := c.a.Anybody(c.header, c.m)
+		if ok != c.want || ok != (p.Kind == auth.Anonymous) || p.MayRead(vpc) && c.a != &all || p.Admin || p.ID != "" || p.RuleGroups() != nil {
+			t.Errorf("%s: %v, %+v", name, ok, p)
+		}
+	}
+	for name, c := range map[string]struct {
+		header http.Header
+		m      modproxy.Module
+		path   string
+		want   error
+		kind   auth.Kind
+	}{
+		"by nobody":            {none, other, otherPath, nil, auth.Anonymous},
+		"another's":            {none, vpc, vpcPath, modproxy.ErrUnauthorized, auth.Nobody},
+		"with its token":       {good, vpc, vpcPath, nil, auth.ByToken},
+		"with any good token":  {good, other, otherPath, nil, auth.ByToken},
+		"not for this token":   {good, module("corp", "third"), "/x", modproxy.ErrNotFound, auth.ByToken},
+		"with another token":   {bad, other, otherPath, modproxy.ErrUnauthorized, auth.Nobody},
+		"which is not for all": {bad, vpc, vpcPath, modproxy.ErrUnauthorized, auth.Nobody},
+	} {
+		p, err := a.Package(t.Context(), c.header, "", c.path, c.m, f.now)
+		if !errors.Is(err, c.want) || p.Kind != c.kind {
+			t.Errorf("a package %s: %v, %v", name, p, err)
+		}
+	}
+	if p, err := a.Identify(t.Context(), none, f.now); !errors.Is(err, modproxy.ErrUnauthorized) || p.Kind != auth.Nobody {
+		t.Errorf("a client that asks for nothing in particular: %v, %v", p, err)
+	}
+	if err := a.Still(auth.Principal{Kind: auth.Anonymous}, f.now); err != nil {
+		t.Error(err)
+	}
+	// The path of what anybody may read has no secret. So no path is good for longer than that holds.
+	for _, p := range []auth.Principal{f.token, {Kind: auth.Anonymous}} {
+		if path, err := a.Path(p, otherPath, other, f.now); path != otherPath || err != nil {
+			t.Errorf("for %v: %s, %v", p, path, err)
+		}
+	}
+	if path, err := a.Path(f.token, vpcPath, vpc, f.now); err != nil || path != "/"+f.sign(t)+vpcPath {
+		t.Error(path, err)
+	}
+	if path, err := a.Path(auth.Principal{Kind: auth.Anonymous}, vpcPath, vpc, f.now); err == nil {
+		t.Errorf("signed for anybody: %s", path)
+	}
+}
+
 // No header identifies a client but one with its token.
 func FuzzIdentify(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
