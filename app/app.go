@@ -130,7 +130,7 @@ func (a *App) listen() error {
 	}
 	most := connections(c, openFiles())
 	a.listener = netutil.LimitListener(listener, most)
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous {
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
 	if most < c.Limits.Connections {

@@ -107,7 +107,7 @@ func (b *Bundle) Serve(ctx context.Context) error {
 		Upstreams:      upstreamsOf(a.config),
 		PublicURL:      strings.TrimRight(a.config.PublicURL, "/"),
 		Process:        readOnlyProcess{process{a, addresses(a.listener.Addr())}},
-		Local:          !a.config.Anonymous,
+		Local:          !a.config.Anonymous.All,
 		Limits:         proxy.Limits{Requests: a.config.Limits.Requests, Rate: a.config.Limits.Rate},
 		TrustedProxies: a.config.TrustedProxies,
 		Log:            a.log,

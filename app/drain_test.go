@@ -54,7 +54,7 @@ func TestTokensUnprotected(t *testing.T) {
 		"loopback":     {here, func(c *config.Config) {}, false},
 		"TLS":          {anywhere, func(c *config.Config) { c.TLS.CertFile = "cert.pem" }, false},
 		"TLS in front": {anywhere, func(c *config.Config) { c.PublicURL = "https://modules.example.com" }, false},
-		"anonymous":    {anywhere, func(c *config.Config) { c.Auth.Required, c.Anonymous = false, true }, false},
+		"anonymous":    {anywhere, func(c *config.Config) { c.Auth.Required, c.Anonymous.All = false, true }, false},
 	} {
 		config := config.Default()
 		config.Auth.Required = true

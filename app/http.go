@@ -87,7 +87,7 @@ func (a *App) handler() http.Handler {
 		Upstreams:      upstreamsOf(c),
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
-		Local:          a.auth == nil && !c.Anonymous,
+		Local:          a.auth == nil && !c.Anonymous.All,
 		Auth:           a.auth,
 		Operators:      a.operators,
 		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},

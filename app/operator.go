@@ -100,7 +100,7 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 		err = a.openVerdicts(ctx)
 	case admin.Registries:
 		alone := *c
-		alone.Anonymous = true // only this process can ask
+		alone.Anonymous = config.Anonymous{All: true} // only this process can ask
 		a.config = &alone
 		if err = a.open(ctx, nil); err == nil && a.ReadOnly() != nil {
 			err = fmt.Errorf("the data directory is read-only: %w", a.ReadOnly())

@@ -310,7 +310,7 @@ func (r readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Pa
 func (a *App) newAuth(ctx context.Context) error {
 	c := a.config
 	tokens, err := auth.OpenTokens(c.TokensFile())
-	clients := &auth.Authenticator{Tokens: tokens}
+	clients := &auth.Authenticator{Tokens: tokens, Anonymous: c.Anonymous.Scopes}
 	switch {
 	case err == nil && !c.RequiresToken():
 		a.operators = clients

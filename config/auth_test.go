@@ -1,6 +1,9 @@
 package config
 
 import (
+	"bytes"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -25,6 +28,10 @@ func TestWhoIsAsked(t *testing.T) {
 		"trusted_proxies: [127.0.0.1]":        "it has trusted_proxies, which stand in front of it for others",
 		"listen: ':80'\nanonymous: true":      "",
 		"public_url: https://m.example\ntrusted_proxies: [127.0.0.1]\nanonymous: true": "",
+		"anonymous: false":                           "",
+		"anonymous: [a.example/acme]":                "anonymous has scopes, and nothing else may be read without one",
+		"anonymous: ['*']":                           "anonymous has scopes, and nothing else may be read without one",
+		"listen: ':80'\nanonymous: [a.example/acme]": "other machines can reach :80",
 	} {
 		c, err := Load(writeFile(t, "modproxy.yaml", file), nil, nil)
 		if err != nil {
@@ -32,6 +39,50 @@ func TestWhoIsAsked(t *testing.T) {
 		}
 		if got := c.RequiresTokenBecause(); got != because || c.RequiresToken() != (because != "") {
 			t.Errorf("%s: asked %v, because %q; want %q", strings.ReplaceAll(file, "\n", "; "), c.RequiresToken(), got, because)
+		}
+	}
+}
+
+// What anybody may read is true, false or scopes, wherever it is said, and prints as what reads the same.
+func TestAnonymousForms(t *testing.T) {
+	for name, c := range map[string]struct{ file, variable, flag, want string }{
+		"nothing":               {"", "", "", "false"},
+		"all":                   {"anonymous: true", "", "", "true"},
+		"none":                  {"anonymous: false", "", "", "false"},
+		"some":                  {"anonymous: [Registry.Terraform.IO:443/acme, '*/b']", "", "", "[registry.terraform.io/acme */b]"},
+		"some, in lines":        {"anonymous:\n- bücher.example/*\n- '*'", "", "", "[xn--bcher-kva.example/* *]"},
+		"by a variable":         {"anonymous: true", "a.example/*, b.example/c", "", "[a.example/* b.example/c]"},
+		"by a variable in JSON": {"", `["a.example/*"]`, "", "[a.example/*]"},
+		"every scope":           {"", "*", "", "[*]"},
+		"no more":               {"anonymous: [a.example/*]", "false", "", "false"},
+		"all the same":          {"anonymous: [a.example/*]", "0", "true", "true"},
+		"by a flag":             {"anonymous: [a.example/*]", "true", "b.example/*,c.example/d", "[b.example/* c.example/d]"},
+	} {
+		var flags []Flag
+		if c.flag != "" {
+			flags = []Flag{{"anonymous", c.flag}}
+		}
+		got, err := Load(writeFile(t, "modproxy.yaml", c.file), []string{"MODPROXY_ANONYMOUS=" + c.variable}, flags)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text := fmt.Sprint(got.Anonymous.All)
+		if len(got.Anonymous.Scopes) > 0 {
+			text = fmt.Sprint(got.Anonymous.Scopes)
+		}
+		if text != c.want || got.Anonymous.All && got.Anonymous.Scopes != nil {
+			t.Errorf("%s: %+v; want %s", name, got.Anonymous, c.want)
+		}
+		var printed bytes.Buffer
+		if err := got.Print(&printed); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Load(writeFile(t, "again.yaml", printed.String()), nil, nil); err != nil || !reflect.DeepEqual(again.Anonymous, got.Anonymous) {
+			t.Errorf("%s: printed and read again, %+v, %v", name, again, err)
+		}
+		if _, err := got.Describe(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

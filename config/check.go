@@ -166,12 +166,12 @@ func normalise(host string) (string, error) {
 // authentication finds rules about clients that would not count.
 func (k *checker) authentication() {
 	open := ""
-	if k.Anonymous {
+	if k.Anonymous.All {
 		open = fmt.Sprintf("clients show no credential, by anonymous: true (%s)", k.Source("anonymous"))
 	} else if !k.RequiresToken() {
 		open = "clients show no credential on a loopback address: say auth.required: true"
 	}
-	k.failIf(k.Anonymous && k.Auth.Required, "auth.required", "%s", open)
+	k.failIf(k.Anonymous.All && k.Auth.Required, "auth.required", "%s", open)
 	k.failIf(open != "" && len(k.Auth.Issuers) > 0, "auth.issuers", "%s", open)
 	k.failIf(k.Offline && len(k.Auth.Issuers) > 0, "auth.issuers",
 		`modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of "modproxy token create"`)
@@ -207,7 +207,7 @@ func (c *Config) RequiresToken() bool { return c.RequiresTokenBecause() != "" }
 func (c *Config) RequiresTokenBecause() string {
 	loopback, err := parseListen(c.Listen)
 	switch {
-	case c.Anonymous:
+	case c.Anonymous.All:
 		return ""
 	case c.Auth.Required:
 		return "auth.required is true"
@@ -217,6 +217,8 @@ func (c *Config) RequiresTokenBecause() string {
 		return "other machines are told of it: public_url is " + c.PublicURL
 	case len(c.TrustedProxies) > 0:
 		return "it has trusted_proxies, which stand in front of it for others"
+	case len(c.Anonymous.Scopes) > 0:
+		return "anonymous has scopes, and nothing else may be read without one"
 	}
 	return ""
 }

@@ -40,10 +40,12 @@ type Config struct {
 	// -Host and -Proto headers count, or Forwarded if a request has no X-Forwarded-* header. They must overwrite
 	// the headers that they set when clients send them. If any is set, clients have to show a credential.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-	// Anonymous turns authentication off, on any address and behind reverse proxies: everyone who can connect can
+	// Anonymous are the scopes whose modules and providers everyone who can connect can read, without a credential:
+	// [registry.terraform.io/*], where either part may be *. For anything else clients have to show one, on a loopback
+	// address, too. With true instead, authentication is off, on any address and behind reverse proxies: everyone can
 	// read every module that this proxy can.
-	Anonymous bool `yaml:"anonymous" flag:"anonymous" usage:"turn authentication off, wherever it listens"`
-	Auth      Auth `yaml:"auth"`
+	Anonymous Anonymous `yaml:"anonymous" flag:"anonymous" usage:"turn authentication off, wherever it listens, or with =registry.terraform.io/* for what such scopes cover"`
+	Auth      Auth      `yaml:"auth"`
 	// Data is the directory for everything that is kept: ledger, index, packages. It is created if it is missing.
 	Data string `yaml:"data" default:"modproxy-data" check:"required" flag:"data" usage:"{directory} for everything that is kept"`
 	TLS  TLS    `yaml:"tls"`
@@ -77,6 +79,22 @@ type Config struct {
 	sources map[string]string       // by path
 	again   func() (*Config, error) // reads it once more; nil if it was not read, or cannot be
 	open    func(name string) (*os.File, error)
+}
+
+// Anonymous says what clients may read without a credential: true, false or scopes.
+type Anonymous struct {
+	// All is everything: nobody is asked for a credential.
+	All bool
+	// Scopes are what anybody may read, beside what others show a credential for.
+	Scopes auth.Scopes
+}
+
+// MarshalYAML returns what the configuration has for a.
+func (a Anonymous) MarshalYAML() (any, error) {
+	if len(a.Scopes) > 0 {
+		return a.Scopes, nil
+	}
+	return a.All, nil
 }
 
 // Auth says which clients may ask. A token that "modproxy token create" made, or that an issuer signed, may read what

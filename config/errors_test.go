@@ -101,10 +101,16 @@ func TestCheckErrors(t *testing.T) {
 // Rules about who may ask that contradict each other, would not count, or would count
 // for everybody.
 func TestAuthErrors(t *testing.T) {
+	const wantAnonymous = "want true, false, or a list of scopes, such as [registry.terraform.io/*]\n"
 	const asked = "auth:\n  required: true\n  issuers:\n  - url: https://idp.example.com\n    audience: here\n"
 	for name, test := range map[string]struct{ file, want string }{
 		"anonymous and asked": {"anonymous: true\nauth:\n  required: true", "FILE:3: auth.required: clients show no credential, by anonymous: true (FILE:1)\n"},
 		"anonymous, issuers":  {"anonymous: true\nauth:\n  issuers:\n  - {url: https://idp.example.com, audience: here}", "FILE:4: auth.issuers: clients show no credential, by anonymous: true (FILE:1)\n"},
+		"an empty list":       {"anonymous: []", "FILE:1: anonymous: " + wantAnonymous},
+		"one scope":           {"anonymous: a.example/*", "FILE:1: anonymous: " + wantAnonymous},
+		"true as text":        {"anonymous: 'true'", "FILE:1: anonymous: " + wantAnonymous},
+		"keys":                {"anonymous: {a: b}", "FILE:1: anonymous: " + wantAnonymous},
+		"a part of a name":    {"anonymous:\n- a.example/*\n- a.example/b*", "FILE:3: anonymous[1]: invalid: scope \"a.example/b*\": want {host}/{namespace}, as in registry.terraform.io/acme, where either may be * as a whole, or * for everything\n"},
 		"loopback, issuers":   {"auth:\n  issuers: [{url: https://idp.example.com, audience: here}]", "FILE:2: auth.issuers: clients show no credential on a loopback address: say auth.required: true\n"},
 		"short life":          {"auth: {signed_paths: 5s}", "FILE:1: auth.signed_paths: invalid: life of signed paths 5s: want whole seconds, 1m0s to 168h0m0s\n"},
 		"no life":             {"auth: {signed_paths: 0s}", "FILE:1: auth.signed_paths: must be more than 0\n"},

@@ -158,7 +158,11 @@ func ownVariables(variables []string) map[string]string {
 
 // set sets a key to what a variable or flag says. A list is values with commas between them, or YAML, or JSON.
 func (c *Config) set(k Key, name, text string) Error {
-	if k.value.Kind() != reflect.Slice {
+	one := k.value.Kind() != reflect.Slice
+	if k.value.Type() == reflect.TypeFor[Anonymous]() {
+		one = !strings.ContainsAny(text, "/*[") // as scopes have
+	}
+	if one {
 		if err := setText(k.value, text); err != nil {
 			return Error{fmt.Errorf("%s: %w", name, err)}
 		}
@@ -169,7 +173,7 @@ func (c *Config) set(k Key, name, text string) Error {
 	if !isList(k.value.Type()) && !strings.HasPrefix(text, "[") {
 		entries := strings.Split(text, ",")
 		for i, entry := range entries {
-			if entries[i] = strings.TrimSpace(entry); k.value.Type().Elem().Kind() != reflect.Int {
+			if entries[i] = strings.TrimSpace(entry); k.value.Type() != reflect.TypeFor[[]int]() {
 				entries[i] = strconv.Quote(entries[i])
 			}
 		}
@@ -209,7 +213,7 @@ func (c *Config) readFile(name string) ([]byte, error) {
 type Key struct {
 	Path        string // cache.fresh
 	Flag, Usage string // empty unless it has a flag; {dir} in Usage names its value
-	Bool        bool
+	Bool        bool   // the flag alone is true
 	Default     string
 
 	value reflect.Value
@@ -226,7 +230,7 @@ func Keys() []Key { return new(Config).keys() }
 func (c *Config) keys() (keys []Key) {
 	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, _ reflect.Value) {
 		if !isGroup(f.Type) && !strings.Contains(path, "[") {
-			keys = append(keys, Key{path, f.Tag.Get("flag"), f.Tag.Get("usage"), v.Kind() == reflect.Bool, f.Tag.Get("default"), v})
+			keys = append(keys, Key{path, f.Tag.Get("flag"), f.Tag.Get("usage"), v.Kind() == reflect.Bool || v.Type() == reflect.TypeFor[Anonymous](), f.Tag.Get("default"), v})
 		}
 	})
 	return keys

@@ -42,6 +42,11 @@ func setText(v reflect.Value, text string) (err error) {
 		*p, err = ParseScope(text)
 	case *netip.Prefix:
 		*p, err = parseNetwork(text)
+	case *Anonymous:
+		*p = Anonymous{}
+		if p.All, err = strconv.ParseBool(text); err != nil {
+			err = wanted(v)
+		}
 	case *bool:
 		if *p, err = strconv.ParseBool(text); err != nil {
 			err = wanted(v)
@@ -61,6 +66,8 @@ func setText(v reflect.Value, text string) (err error) {
 // wanted returns an error that says what a value of v's type looks like.
 func wanted(v reflect.Value) error {
 	switch v.Interface().(type) {
+	case Anonymous:
+		return errors.New("want true, false, or a list of scopes, such as [registry.terraform.io/*]")
 	case bool:
 		return errors.New("want true or false")
 	case int:
@@ -230,12 +237,17 @@ func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 	case *ast.SequenceNode:
+		if a, ok := v.Addr().Interface().(*Anonymous); ok && len(n.Values) > 0 { // an empty list may be meant as either
+			*a = Anonymous{}
+			d.setList(n, reflect.ValueOf(&a.Scopes).Elem(), path)
+			return
+		}
 		if v.Kind() == reflect.Slice {
 			d.setList(n, v, path)
 			return
 		}
 	case *ast.BoolNode:
-		if v.Kind() == reflect.Bool {
+		if v.Kind() == reflect.Bool || v.Type() == reflect.TypeFor[Anonymous]() {
 			err = setText(v, n.GetToken().Value)
 		}
 	case *ast.IntegerNode:
@@ -246,7 +258,7 @@ func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 		d.set(n.Value, v, path)
 		return
 	case *ast.StringNode:
-		if v.Kind() != reflect.Bool && v.Kind() != reflect.Int { // true and 8 in quotes are text
+		if v.Kind() != reflect.Bool && v.Kind() != reflect.Int && v.Type() != reflect.TypeFor[Anonymous]() { // true and 8 in quotes are text
 			err = setText(v, n.Value)
 		}
 	}

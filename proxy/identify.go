@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// identify returns r with the principal that sent it. It returns r unchanged where clients need no credential.
+// identify returns r with the principal that sent it, which has shown a credential, whatever may be read without one. It
+// returns r unchanged where clients need none.
 func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
 	return identifyBy(h.cfg.Auth, r, e)
 }
@@ -55,6 +57,12 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	case segment != "" && !isFile:
 		return r, &auth.Refused{Why: onlyFiles}
 	case !isFile:
+		if malformed != nil {
+			q.Module = modproxy.Module{} // whose host may be no upstream, which is nothing for everybody
+		}
+		if p, ok := h.cfg.Auth.Anybody(r.Header, q.Module); ok {
+			return withPrincipal(r, e, p), nil
+		}
 		return h.identify(r, e)
 	case segment == "" && q.IsNestedAddress():
 		return withPrincipal(r, e, auth.HasAddress(q.Module)), nil

@@ -67,7 +67,7 @@ func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *h
 		return r, nil, err
 	}
 	asker := modproxy.Asker{Name: client, Shown: client}
-	if p := auth.PrincipalOf(r.Context()); p.Kind != auth.Nobody {
+	if p := auth.PrincipalOf(r.Context()); p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
 		asker.Shown, asker.Groups = p.String(), p.RuleGroups()
 	}
 	return r.WithContext(modproxy.WithAsker(r.Context(), asker)), func() { h.admission.turns.Give(client) }, nil

@@ -122,9 +122,9 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 // fileURL returns the URL of a file, signed where clients are identified: they ask for it without a credential.
 func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
 	path := q.path()
-	if h.cfg.Auth != nil && h.cfg.Auth.Signer != nil {
+	if h.cfg.Auth != nil {
 		var err error
-		if path, err = h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now()); err != nil {
+		if path, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Module, time.Now()); err != nil {
 			return "", err
 		}
 	}

@@ -118,18 +118,19 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	origin, path := h.origin(r), l.URL
-	if h.cfg.Auth != nil && h.cfg.Auth.Signer != nil { // clients send no credential for packages
-		if l.URL, err = h.cfg.Auth.Signer.Path(auth.PrincipalOf(r.Context()), path, time.Now()); err != nil {
+	if h.cfg.Auth != nil {
+		if l.URL, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Module, time.Now()); err != nil {
 			return err
 		}
 	}
+	signed := l.URL != path
 	l.URL = origin + l.URL
 	w.Header()["X-Terraform-Get"] = []string{l.String()}
 	if h.cfg.Auth != nil {
 		// What is signed is one principal's, and OpenTofu is answered in two ways.
 		w.Header()["Cache-Control"] = cachePrivate
 		w.Header().Set("Vary", "Authorization, User-Agent")
-		if l.Kept && l.Subdir == "" && takesCredentials(r) {
+		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
 			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
 			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})
 		}

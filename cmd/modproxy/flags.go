@@ -56,12 +56,25 @@ func addConfigFlags(root *cobra.Command) {
 		switch usage := named.Replace(k.Usage); {
 		case k.Flag == "" || !slices.Contains(wanted, k.Flag) && wanted[0] != "*":
 		case k.Bool:
-			set.Bool(k.Flag, false, usage)
+			set.VarPF(new(optional), k.Flag, "", usage).NoOptDefVal = "true"
 		default:
 			set.String(k.Flag, "", usage)
 		}
 	}
 }
+
+// optional is what a flag says that may stand alone. Package config judges it.
+type optional string
+
+func (o *optional) String() string { return string(*o) }
+
+func (o *optional) Set(s string) error {
+	*o = optional(s)
+	return nil
+}
+
+// Type has it printed like a flag that takes no value.
+func (*optional) Type() string { return "bool" }
 
 // configFile returns the configuration file that the flag names, or else the variable, or an empty string.
 func (env *environment) configFile() string {
