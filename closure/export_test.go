@@ -3,6 +3,7 @@ package closure
 const MaxFile = maxFile
 
 var (
-	Parse = parse
-	Sweep = (*Reader).sweep // which happens now and then
+	Parse    = parse
+	Describe = describe
+	Sweep    = (*Reader).sweep // which happens now and then
 )
