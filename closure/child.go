@@ -17,7 +17,7 @@ import (
 const verb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
-const edition = 4
+const edition = 5
 
 // Bounds of a child.
 const (
@@ -29,7 +29,8 @@ const (
 
 // request is the first line of what a child is given. The files follow.
 type request struct {
-	Edition int `json:"edition"`
+	Edition  int  `json:"edition"`
+	Describe bool `json:"describe,omitempty"` // the module in Options.Dir, and nothing else
 	Options
 }
 
@@ -37,6 +38,7 @@ type request struct {
 type reply struct {
 	Edition       int            `json:"edition"`
 	Configuration *Configuration `json:"configuration,omitempty"`
+	Description   *Description   `json:"description,omitempty"`
 	Error         string         `json:"error,omitempty"` // why the tree cannot be read
 }
 
@@ -80,7 +82,11 @@ func work(r io.Reader, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		answer.Configuration, err = parse(files, asked.Options)
+		if asked.Describe {
+			answer.Description, err = describe(files, asked.Dir)
+		} else {
+			answer.Configuration, err = parse(files, asked.Options)
+		}
 		switch {
 		case errors.Is(err, modproxy.ErrInvalid):
 			answer.Error = err.Error()
@@ -88,9 +94,13 @@ func work(r io.Reader, w io.Writer) error {
 			return err
 		}
 	}
+	most := maxReply
+	if asked.Describe {
+		most = maxDescription
+	}
 	text, err := json.Marshal(answer)
-	if err == nil && len(text) > maxReply {
-		answer = reply{Edition: edition, Error: invalid("more than %d MiB to say", maxReply>>20).Error()}
+	if err == nil && len(text) > most {
+		answer = reply{Edition: edition, Error: invalid("more than %d MiB to say", most>>20).Error()}
 		text, err = json.Marshal(answer)
 	}
 	if err == nil {

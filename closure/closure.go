@@ -15,6 +15,8 @@
 // What is wrong with a file is a [Problem], and the rest is read all the same. What holds a bound fails when it is hit;
 // nothing is cut.
 //
+// [Reader.Describe] reads what registries tell about a module: its variables and outputs, its README, and so on.
+//
 // # Who reads it
 //
 // Parsing HCL that a stranger wrote can end the process: a file of some 100 KiB that is nothing but nested brackets

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
@@ -64,8 +65,8 @@ func (r *Reader) one(ctx context.Context, t Tree, o Options) (*Configuration, er
 	was.Readings = was.Readings[max(0, len(was.Readings)-maxReadings):]
 	if value, err := json.Marshal(was); err == nil && len(value) <= maxKept {
 		rec.Value = value
-		if _, err := r.Store.Records.Put(ctx, rec); err == nil && r.added.Add(1)%sweepEvery == 0 {
-			r.sweep(ctx)
+		if _, err := r.Store.Records.Put(ctx, rec); err == nil {
+			r.recorded(ctx)
 		}
 	}
 	return c, err
@@ -82,16 +83,26 @@ func (r *Reader) lookup(ctx context.Context, d modproxy.Digest) (rec store.Recor
 	return rec, was
 }
 
+// recorded notes that there is another record.
+func (r *Reader) recorded(ctx context.Context) {
+	if r.added.Add(1)%sweepEvery == 0 {
+		r.sweep(ctx)
+	}
+}
+
 // sweep removes the records of packages that are not kept.
 func (r *Reader) sweep(ctx context.Context) {
-	for rec, err := range r.Store.Records.List(ctx, Kind, "") {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
-			return
-		}
-		d, bad := modproxy.ParseDigest(rec.Key)
-		_, gone := r.Store.Blobs.Stat(ctx, d)
-		if err != nil || bad != nil || errors.Is(gone, fs.ErrNotExist) {
-			_ = r.Store.Records.Delete(ctx, rec.Ref, rec.Revision)
+	for _, kind := range []store.Kind{Kind, DescriptionKind} {
+		for rec, err := range r.Store.Records.List(ctx, kind, "") {
+			if err != nil && !errors.Is(err, store.ErrDamaged) {
+				return
+			}
+			digest, _, _ := strings.Cut(rec.Key, "/")
+			d, bad := modproxy.ParseDigest(digest)
+			_, gone := r.Store.Blobs.Stat(ctx, d)
+			if err != nil || bad != nil || errors.Is(gone, fs.ErrNotExist) {
+				_ = r.Store.Records.Delete(ctx, rec.Ref, rec.Revision)
+			}
 		}
 	}
 }

@@ -26,13 +26,14 @@ import (
 type Reader struct {
 	Store *store.Store // keeps what was read of its packages; nil: nothing is kept
 
-	once  sync.Once
-	turns chan struct{} // a child has one
-	added atomic.Int64  // records
+	once       sync.Once
+	turns      chan struct{} // a child has one
+	describing chan struct{} // one that describes has one of these
+	added      atomic.Int64  // records
 }
 
 const (
-	children  = 2                // at a time
+	children  = 2                // at a time, and as many that describe
 	maxWait   = 30 * time.Second // for a child
 	maxStderr = 4 << 10          // bytes that are kept
 )
@@ -79,25 +80,56 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 
 // read has a child read a tree.
 func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
-	r.once.Do(func() { r.turns = make(chan struct{}, children) })
+	done, err := r.turn(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	answer, err := ask(ctx, t, request{Edition: edition, Options: o})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Configuration == nil:
+		return nil, errSilent
+	}
+	return answer.Configuration, nil
+}
+
+// turn waits until there may be another child, until done is called. What clients wait for does not wait for descriptions.
+func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err error) {
+	r.once.Do(func() { r.turns, r.describing = make(chan struct{}, children), make(chan struct{}, children) })
+	turns := r.turns
+	if describe {
+		turns = r.describing
+	}
 	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+var errSilent = fmt.Errorf("%w: the process that reads the configuration says nothing", modproxy.ErrUnavailable)
+
+// ask asks a child about a tree.
+func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	late := fmt.Errorf("%w: reading its configuration takes more than %v", modproxy.ErrUnavailable, maxWait)
 	within, cancel := context.WithTimeoutCause(ctx, maxWait, late)
 	defer cancel()
-	line, err := json.Marshal(request{edition, o})
+	line, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
+	}
+	wanted := func(name string) bool { return isConfiguration(name) || t.root && isRoots(name) }
+	if q.Describe {
+		wanted = func(name string) bool { return describes(q.Dir, name) }
 	}
 	text, err := run(within, func(w io.Writer) error {
 		if _, err := w.Write(append(line, '\n')); err != nil {
 			return err
 		}
-		return t.send(within, w)
+		return t.send(within, w, wanted)
 	})
 	if err != nil {
 		return nil, cmp.Or(context.Cause(within), err)
@@ -111,10 +143,8 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 		return nil, fmt.Errorf("%w: the program is another version by now: restart this one", modproxy.ErrUnavailable)
 	case answer.Error != "":
 		return nil, &unreadable{answer.Error}
-	case answer.Configuration == nil:
-		return nil, fmt.Errorf("%w: the process that reads the configuration says nothing", modproxy.ErrUnavailable)
 	}
-	return answer.Configuration, nil
+	return &answer, nil
 }
 
 // unreadable says why a tree cannot be read, which does not change.
@@ -172,7 +202,7 @@ func death(state *os.ProcessState, stderr string, err error) error {
 	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"):
 		return &unreadable{invalid("reading its configuration takes more than %d MiB of memory", maxMemory).Error()}
 	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
-		return invalid("reading its configuration takes more than %d seconds", maxCPU)
+		return &unreadable{invalid("reading its configuration takes more than %d seconds", maxCPU).Error()}
 	}
 	return fmt.Errorf("%w: the process that reads configurations has died: %w: %.200q", modproxy.ErrUnavailable, err, line)
 }

@@ -48,12 +48,12 @@ func Package(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 	}}
 }
 
-// send writes the configuration files of a tree to a child.
-func (t Tree) send(ctx context.Context, w io.Writer) error {
+// send writes to a child the files of a tree that are wanted.
+func (t Tree) send(ctx context.Context, w io.Writer, wanted func(name string) bool) error {
 	out := tar.NewWriter(w)
 	files, size := 0, int64(0)
 	err := t.each(func(name string, n int64, content io.Reader) error {
-		if !isConfiguration(name) && !(t.root && isRoots(name)) {
+		if !wanted(name) {
 			return ctx.Err()
 		}
 		n = min(n, maxFile+1) // the child refuses it, if a client reads it

@@ -1,0 +1,94 @@
+package closure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/modproxy/modproxy/store"
+)
+
+// DescriptionKind is the kind of the records of descriptions, by the digest of a package and a directory. They are as those of
+// [Kind].
+const DescriptionKind store.Kind = "description"
+
+// described is the value of a record, in gzip.
+type described struct {
+	Edition     int          `json:"edition"`
+	Description *Description `json:"description,omitempty"`
+	Unreadable  string       `json:"unreadable,omitempty"`
+}
+
+// Describe describes the module in a directory of a package, which is its root if dir is empty. That there is none there is no
+// error. Errors are those of Read.
+func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description, error) {
+	dir = path.Clean(dir)
+	ref := store.Ref{Kind: DescriptionKind, Key: t.digest.String() + "/" + dir}
+	if d, err := r.remembered(ctx, ref); d != nil || err != nil {
+		return d, err
+	}
+	done, err := r.turn(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if d, err := r.remembered(ctx, ref); d != nil || err != nil { // by another one, meanwhile
+		return d, err
+	}
+	answer, err := ask(ctx, t, request{Edition: edition, Describe: true, Options: Options{Dir: dir}})
+	now := described{Edition: edition}
+	if cannot, ok := errors.AsType[*unreadable](err); ok {
+		now.Unreadable = cannot.text
+	} else if err != nil {
+		return nil, err
+	} else if now.Description = answer.Description; now.Description == nil {
+		return nil, errSilent
+	}
+	if r.Store != nil && !t.digest.IsZero() {
+		r.remember(ctx, ref, now)
+	}
+	return now.Description, err
+}
+
+// remembered returns what is kept under ref: a description, or the reason why there is none, or neither.
+func (r *Reader) remembered(ctx context.Context, ref store.Ref) (*Description, error) {
+	if r.Store == nil {
+		return nil, nil
+	}
+	rec, err := r.Store.Records.Get(ctx, ref)
+	if err != nil {
+		return nil, nil
+	}
+	var was described
+	unzipped, err := gzip.NewReader(bytes.NewReader(rec.Value))
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(unzipped, 2*maxDescription)).Decode(&was)
+	}
+	switch {
+	case err != nil || was.Edition != edition:
+		return nil, nil
+	case was.Unreadable != "":
+		return nil, &unreadable{was.Unreadable}
+	}
+	return was.Description, nil
+}
+
+// remember keeps what was found out, if that can be.
+func (r *Reader) remember(ctx context.Context, ref store.Ref, now described) {
+	was, _ := r.Store.Records.Get(ctx, ref)
+	rec := store.Record{Ref: ref, Revision: was.Revision}
+	var value bytes.Buffer
+	zipped := gzip.NewWriter(&value)
+	if errors.Join(json.NewEncoder(zipped).Encode(now), zipped.Close()) != nil {
+		return
+	}
+	rec.Value = value.Bytes()
+	if _, err := r.Store.Records.Put(ctx, rec); err == nil {
+		r.recorded(ctx)
+	}
+}
