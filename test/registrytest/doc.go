@@ -59,7 +59,7 @@
 //	signature=empty         a file without content
 //	names=odd               the names of the zips end in OS.ARCH.zip
 //	key=NAME                the key that signs, made from its name (publisher); one whose name begins with
-//	                        "expired" has expired
+//	                        "expired" has expired; rsa is one that old clients read, and another every time
 //	keys=NAME,…             the keys that the registry lists, if not just that one; none for "keys=", a JSON null
 //	                        for "null", half a key for "broken"
 //	platforms=OS_ARCH,…     what there are zips for

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -17,6 +18,9 @@ type pgpKey struct{ *openpgp.Entity }
 
 // newKey makes a key and has it sign itself. A name that begins with "expired" makes one that was good for an hour.
 func newKey(name string) (pgpKey, error) {
+	if name == "rsa" {
+		return rsaKey()
+	}
 	config := pgpConfig(name)
 	if strings.HasPrefix(name, "expired") {
 		config.KeyLifetimeSecs = 3600
@@ -24,6 +28,12 @@ func newKey(name string) (pgpKey, error) {
 	entity, err := openpgp.NewEntity(name, "", name+"@example.com", config)
 	return pgpKey{entity}, err
 }
+
+// rsaKey is a key of the kind that every version of the clients reads. Chance makes it.
+var rsaKey = sync.OnceValues(func() (pgpKey, error) {
+	entity, err := openpgp.NewEntity("rsa", "", "rsa@example.com", &packet.Config{Time: func() time.Time { return modified }})
+	return pgpKey{entity}, err
+})
 
 // pgpConfig has seed in the place of chance and of the clock.
 func pgpConfig(seed string) *packet.Config {
