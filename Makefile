@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench real hostile faults mutants tools clean
+.PHONY: build test check race fuzz bench clients real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -27,6 +27,10 @@ bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/ma
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/bench $(BENCH)
 
+clients: tools ## the programs that ask a registry, in many versions, through modproxy; makes them the first time
+	go run ./test/clients -build
+	go run ./test/clients
+
 real: tools ## every version of real modules, beside what git checks out; REPOS names a directory of bare repositories, REAL has flags
 	go run ./test/real -repos "$(REPOS)" $(REAL)
 
@@ -39,9 +43,10 @@ faults: ## the program killed, without power and without space, hundreds of time
 mutants: ## that the hostile world, and tests of packages, find programs that break a promise
 	test/hostile/mutants/run.sh
 
-tools: ## the OpenTofu and the provider that the tests run; Terraform is taken from PATH
+tools: ## the clients and the provider that the tests run; Terraform is taken from PATH
 	tools/build-tofu.sh
 	tools/build-provider.sh
+	go run ./test/clients -build ci
 
 clean:
 	rm -f modproxy

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// A client is a program that asks a registry, in one version.
+type client struct {
+	name    string // the title of its section in docs/clients.md
+	version string // "" for the one that is on PATH
+	program string // the name of its file
+	always  bool   // it is run with every change, and may not be missing then
+	made    maker  // nil if it cannot be made of Go modules and npm packages
+	run     func(context.Context, *session) error
+}
+
+// clients are all that are run, in the order of the table.
+var clients = func() []*client {
+	all := []*client{
+		{name: "Terraform", program: "terraform", always: true, run: installs("registry.terraform.io")},
+		{name: "OpenTofu", program: "tofu", always: true, run: installs("registry.opentofu.org")},
+	}
+	for _, version := range []string{"1.5.7", "1.6.6", "1.7.5", "1.8.5", "1.9.8", "1.10.5", "1.12.2", "1.13.3", "1.14.9", "1.15.0"} {
+		all = append(all, &client{
+			name: "Terraform", version: version, program: "terraform",
+			made: goModule{path: "github.com/hashicorp/terraform", main: ".", remoteState: true}, run: installs("registry.terraform.io"),
+		})
+	}
+	for _, version := range []string{"1.6.3", "1.8.11", "1.9.4", "1.10.10", "1.11.5"} {
+		all = append(all, &client{
+			name: "OpenTofu", version: version, program: "tofu",
+			made: goModule{path: "github.com/opentofu/opentofu", main: "./cmd/tofu", remoteState: true}, run: installs("registry.opentofu.org"),
+		})
+	}
+	return append(all,
+		&client{name: "Renovate", version: "44.121.2", program: "renovate", made: npm{"renovate"}, run: renovate},
+		&client{
+			name: "terraform-ls", version: "0.39.0", program: "terraform-ls",
+			made: goModule{path: "github.com/hashicorp/terraform-ls", main: "."}, run: completes,
+		},
+		&client{name: "terraform-mcp-server", version: "1.2.0", program: "terraform-mcp-server", run: tells},
+		&client{
+			name: "tfupdate", version: "0.10.2", program: "tfupdate",
+			made: goModule{path: "github.com/minamijoyo/tfupdate", main: "."}, run: tfupdate,
+		},
+		&client{name: "Updatecli", version: "0.120.1", program: "updatecli", run: updatecli},
+	)
+}()
+
+// tools returns the directory of programs that were made.
+func tools() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "modproxy-tools"), err
+}
+
+// built returns where the program is when it was made.
+func (c *client) built() (string, error) {
+	dir, err := tools()
+	return filepath.Join(dir, c.program+"-"+c.version), err
+}
+
+// find returns the path of the program, and its version.
+func (c *client) find() (path, version string, err error) {
+	if c.version == "" {
+		if path, err = rig.FindClient(c.program); err != nil {
+			return "", "", err
+		}
+		out, err := exec.Command(path, "version").Output()
+		return path, versionIn.FindString(string(out)), err
+	}
+	if path, err = c.built(); err != nil {
+		return "", c.version, err
+	}
+	if c.made != nil {
+		path = c.made.file(path)
+	}
+	_, err = os.Stat(path)
+	return path, c.version, err
+}
+
+var versionIn = regexp.MustCompile(`\b\d+\.\d+\.\d+\b`)
+
+// make makes the program, unless it is there or it cannot be made.
+func (c *client) make(ctx context.Context) error {
+	if c.made == nil {
+		return nil
+	}
+	if _, _, err := c.find(); err == nil {
+		return nil
+	}
+	path, err := c.built()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	fmt.Printf("%s %s: making %s\n", c.name, c.version, path)
+	if err := c.made.make(ctx, c.version, path); err != nil {
+		return fmt.Errorf("%s %s: %w", c.name, c.version, err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// The clients that every change is tested with get what they need, with what
+// docs/clients.md tells people to set and nothing else.
+func TestClients(t *testing.T) {
+	if err := rig.DependOnSources(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(t.Context())
+	t.Cleanup(func() { w.close() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		if !c.always {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			program, _, err := c.find()
+			if err != nil {
+				rig.Missing(t, "%s %s: %v", c.name, c.version, err)
+			}
+			asked, err := w.run(t.Context(), c, program)
+			t.Log("asked:", asked)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// read says where what is told of a program comes from that was not run.
+var read = regexp.MustCompile(`^Not run\. As read in the source of \S.* \d+\.\d+\.\d+: `)
+
+// What docs/clients.md says of each program was run, in the versions that it names; or
+// it says that it was not, and from where it is known.
+func TestDocument(t *testing.T) {
+	d, err := readDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := map[string][]string{}
+	for _, c := range clients {
+		run[c.name] = append(run[c.name], c.version)
+		if d[c.name] == nil {
+			t.Errorf("%s has no section", c.name)
+		}
+	}
+	for title, s := range d {
+		versions, known := run[title]
+		if !known {
+			if !read.MatchString(s.status) {
+				t.Errorf("%s was not run; its section begins with %q", title, s.status)
+			}
+			continue
+		}
+		said := strings.Join(versionIn.FindAllString(s.status, -1), " ")
+		if !strings.HasPrefix(s.status, "Run") || said != strings.TrimSpace(strings.Join(versions, " ")) {
+			t.Errorf("%s was run in the versions %q; its section begins with %q", title, versions, s.status)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A document is docs/clients.md by the titles of its sections.
+type document map[string]*section
+
+type section struct {
+	status string // its first paragraph, which says whether it was run
+	blocks []block
+}
+
+// A block is what stands between fences.
+type block struct{ language, text string }
+
+// readDocument reads docs/clients.md of the module that the working directory is in.
+func readDocument() (document, error) {
+	for dir := "."; ; dir = filepath.Join(dir, "..") {
+		text, err := os.ReadFile(filepath.Join(dir, "docs", "clients.md"))
+		if err == nil {
+			return parseDocument(string(text)), nil
+		}
+		if _, end := os.Stat(filepath.Join(dir, "go.mod")); end == nil {
+			return nil, err
+		}
+		if len(dir) > 64 {
+			return nil, fmt.Errorf("the working directory is not in the module: %w", err)
+		}
+	}
+}
+
+func parseDocument(text string) document {
+	d := document{}
+	var now *section
+	var open *block
+	told := false // whether the first paragraph is over
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		language, fence := strings.CutPrefix(line, "```")
+		switch title, heading := strings.CutPrefix(line, "## "); {
+		case open != nil && fence:
+			now.blocks = append(now.blocks, *open)
+			open = nil
+		case open != nil:
+			open.text += line + "\n"
+		case heading:
+			now, told = &section{}, false
+			d[title] = now
+		case now == nil:
+		case fence:
+			open = &block{language: language}
+		case line == "":
+			told = told || now.status != ""
+		case !told:
+			now.status += line + "\n"
+		}
+	}
+	return d
+}
+
+// unused fails if a client's section has a block that its run has not taken.
+func (d document) unused(name string, taken map[int]bool) error {
+	s := d[name]
+	if s == nil {
+		return fmt.Errorf("docs/clients.md has no section %q", name)
+	}
+	for i, b := range s.blocks {
+		if !taken[i] {
+			first, _, _ := strings.Cut(b.text, "\n")
+			return fmt.Errorf("docs/clients.md, %s: the block of %s that begins with %q was not used", name, b.language, first)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	call     = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.1.0\"\n  cidr    = \"10.0.0.0/8\"\n}\n"
+	required = "terraform {\n  required_providers {\n    toy = { source = \"acme/toy\" }\n  }\n}\n"
+)
+
+// installs has Terraform or OpenTofu initialise three configurations: one whose
+// registry the section's CLI configuration leads to the proxy, with a provider; the
+// section's own, whose source names the proxy; and one whose registry the site's name
+// server leads to the proxy.
+func installs(registry string) func(context.Context, *session) error {
+	return func(ctx context.Context, s *session) error {
+		for _, way := range []struct{ dir, code, config string }{
+			{"host", call + required, s.block("hcl", 0)},
+			{"own", s.block("hcl", 1), ""},
+			{"dns", call + required, ""},
+		} {
+			rc, err := s.write(way.dir+".tfrc", way.config)
+			if err != nil {
+				return err
+			}
+			if _, err := s.write(way.dir+"/main.tf", way.code); err != nil {
+				return err
+			}
+			cmd := s.command(ctx, way.dir, "", s.program, "init", "-no-color", "-input=false")
+			cmd.Env = append(cmd.Env, "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+rc)
+			if _, err := output(cmd); err != nil {
+				return fmt.Errorf("%s: %w", way.dir, err)
+			}
+			if err := s.installed(way.dir); err != nil {
+				return fmt.Errorf("%s: %w", way.dir, err)
+			}
+		}
+		return nil
+	}
+}
+
+// installed fails unless the module network is there, in version 1.1.0.
+func (s *session) installed(dir string) error {
+	text, err := os.ReadFile(filepath.Join(s.dir, dir, ".terraform", "modules", "modules.json"))
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Modules []struct{ Key, Version, Dir string }
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	for _, m := range list.Modules {
+		if m.Key == "network" && m.Version == "1.1.0" {
+			_, err := os.Stat(filepath.Join(s.dir, dir, m.Dir, "modules", "peering", "main.tf"))
+			return err
+		}
+	}
+	return fmt.Errorf("version 1.1.0 is not installed: %s", text)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+)
+
+// A maker makes a program in one version.
+type maker interface {
+	make(ctx context.Context, version, path string) error
+	file(path string) string // of the program, below what was made
+}
+
+// goModule makes a program of a Go module, which the checksum database vouches for.
+type goModule struct {
+	path, main string
+	// remoteState has the program made without the backends that keep state at cloud
+	// providers. They are modules of their own, which cannot be had, and most of what
+	// there is to compile; they have no part in installing modules.
+	remoteState bool
+}
+
+func (goModule) file(path string) string { return path }
+
+var (
+	backend  = regexp.MustCompile(`(?m)^.*\bbackend(Azure|Consul|Cos|GCS|Kubernetes|OCI|OSS|Oci|Pg|S3)\b.*\n`)
+	internal = regexp.MustCompile(`(?m)^.*github\.com/\w+/\w+/internal/.*\n`)
+)
+
+func (g goModule) make(ctx context.Context, version, path string) error {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", g.path+"@v"+version)
+	cmd.Dir = os.TempDir() // in no module
+	out, err := cmd.Output()
+	var found struct{ Dir, Error string }
+	if json.Unmarshal(out, &found) != nil || err != nil {
+		return fmt.Errorf("go mod download: %v %s", err, found.Error)
+	}
+	dir, flags := found.Dir, []string{"build", "-trimpath"}
+	if g.remoteState {
+		if dir, err = os.MkdirTemp("", "clients-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if err := os.CopyFS(dir, os.DirFS(found.Dir)); err != nil {
+			return err
+		}
+		for name, lines := range map[string]*regexp.Regexp{"internal/backend/init/init.go": backend, "go.mod": internal} {
+			if err := cut(filepath.Join(dir, name), lines); err != nil {
+				return err
+			}
+		}
+		flags = append(flags, "-mod=mod", "-ldflags=-s -w -X "+g.path+"/version.dev=no")
+	}
+	cmd = exec.CommandContext(ctx, "go", append(flags, "-o", path+".new", g.main)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: %s", err, out[max(0, len(out)-2000):])
+	}
+	return os.Rename(path+".new", path)
+}
+
+// cut cuts lines out of a file.
+func cut(name string, lines *regexp.Regexp) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	rest := lines.ReplaceAll(text, nil)
+	if bytes.Equal(rest, text) {
+		return nil
+	}
+	if err := os.Chmod(name, 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(name, rest, 0o600)
+}
+
+// npm makes a directory with a package of npm, what it needs, and the Node.js that it
+// wants. No script of any package runs.
+type npm struct{ name string }
+
+// node is the package of Node.js.
+var node = "node-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+
+func (n npm) file(path string) string {
+	return filepath.Join(path, "node_modules", n.name, "dist", n.name+".js")
+}
+
+func (n npm) make(ctx context.Context, version, path string) error {
+	for _, dir := range []string{path, path + ".new"} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(path+".new", 0o755); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix=.", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund",
+		n.name+"@"+version, node+"@24")
+	cmd.Dir = path + ".new"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm install: %w: %s", err, out[max(0, len(out)-2000):])
+	}
+	return os.Rename(path+".new", path)
+}

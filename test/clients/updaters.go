@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// older is a configuration of which an update is known.
+const older = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.0.0\"\n}\n"
+
+// renovate has Renovate look for new versions of what is called by way of the site's
+// name server, and by the name of the proxy.
+func renovate(ctx context.Context, s *session) error {
+	for name, text := range map[string]string{
+		"repository/dns/main.tf": older,
+		"repository/own/main.tf": strings.Replace(older, "acme", own+"/acme", 1),
+	} {
+		if _, err := s.write(name, text); err != nil {
+			return err
+		}
+	}
+	config, err := s.write("renovate.json", s.block("json", 0))
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}} {
+		if _, err := output(s.command(ctx, "repository", "", "git", args...)); err != nil {
+			return err
+		}
+	}
+	node := filepath.Join(filepath.Dir(s.program), "..", "..", node, "bin", "node")
+	cmd := s.command(ctx, "repository", "", node, s.program, "--platform=local", "--dry-run=lookup")
+	cmd.Env = append(cmd.Env, "LOG_LEVEL=debug", "LOG_FORMAT=json", "RENOVATE_CONFIG_FILE="+config)
+	out, err := output(cmd)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"dns", "own"} {
+		if err := found(out, dir); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// found fails unless Renovate says in its log that it has found both updates of the
+// module that is called in a directory.
+func found(log, dir string) error {
+	for line := range strings.Lines(log) {
+		var event struct {
+			Msg    string
+			Config struct {
+				Terraform []struct {
+					PackageFile string
+					Deps        []struct {
+						Updates []struct{ NewVersion, ReleaseTimestamp string }
+					}
+				}
+			}
+		}
+		if json.Unmarshal([]byte(line), &event) != nil || event.Msg != "packageFiles with updates" {
+			continue
+		}
+		for _, file := range event.Config.Terraform {
+			if file.PackageFile == dir+"/main.tf" && len(file.Deps) == 1 {
+				got, want := fmt.Sprint(file.Deps[0].Updates), "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
+				if dir == "own" {
+					want = "[{1.1.0 } {2.0.0 }]" // it asks the protocol only, which has no dates
+				}
+				if got != want {
+					return fmt.Errorf("it found %s", got)
+				}
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it found nothing: %s", log[max(0, len(log)-1000):])
+}
+
+// tfupdate has tfupdate say which version is the newest.
+func tfupdate(ctx context.Context, s *session) error {
+	cmd := s.command(ctx, "", s.block("sh", 0), s.program, "release", "latest", "--source-type", "tfregistryModule", "acme/network/aws")
+	out, err := output(cmd)
+	if err == nil && strings.TrimSpace(out) != "2.0.0" {
+		err = fmt.Errorf("the newest version is %q", out)
+	}
+	return err
+}
+
+// updatecli has Updatecli look for the newest version.
+func updatecli(ctx context.Context, s *session) error {
+	manifest, err := s.write("updatecli.yaml", s.block("yaml", 0))
+	if err != nil {
+		return err
+	}
+	// It asks whether there is a newer Updatecli, too, unless it is in CI.
+	out, err := output(s.command(ctx, "", "", s.program, "pipeline", "diff", "--config", manifest))
+	if err == nil && !strings.Contains(out, "2.0.0") {
+		err = fmt.Errorf("it does not find version 2.0.0: %s", out)
+	}
+	return err
+}
+
+// tells has the MCP server find a module, its newest version and its inputs.
+func tells(ctx context.Context, s *session) error {
+	r, err := talkTo(s.command(ctx, "", "", s.program, "stdio", "--toolsets=registry"), false)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	err = r.call("initialize", map[string]any{
+		"protocolVersion": "2025-03-26", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "modproxy", "version": "0"},
+	}, &struct{}{})
+	if err != nil {
+		return err
+	}
+	if err := r.notify("notifications/initialized", map[string]any{}); err != nil {
+		return err
+	}
+	for _, ask := range []struct {
+		tool      string
+		arguments map[string]any
+		want      string
+	}{
+		{"get_module_details", map[string]any{"module_id": "acme/network/aws/1.1.0"}, "The range of addresses."},
+		{"search_modules", map[string]any{"module_query": "network"}, "acme/network/aws"},
+		{
+			"get_latest_module_version",
+			map[string]any{"module_publisher": "acme", "module_name": "network", "module_provider": "aws"}, "2.0.0",
+		},
+	} {
+		var answer struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		if err := r.call("tools/call", map[string]any{"name": ask.tool, "arguments": ask.arguments}, &answer); err != nil {
+			return err
+		}
+		if said := fmt.Sprint(answer.Content); answer.IsError || !strings.Contains(said, ask.want) {
+			return fmt.Errorf("%s: it says %s", ask.tool, said)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	_ "embed"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy/egress/egresstest"
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// own is the name of the proxy in docs/clients.md, and so here.
+const own = "modules.example.com"
+
+// public are the hosts whose names lead to the proxy, as far as clients are concerned.
+var public = []string{"registry.terraform.io", "registry.opentofu.org", "api.opentofu.org"}
+
+//go:embed testdata/upstream.txtar
+var upstream []byte
+
+// A world has what stands in for the public registries, and a modproxy that is built.
+type world struct {
+	dir      string
+	upstream *registrytest.Upstream
+	behind   *httptest.Server // what modproxy reaches others through
+	program  string           // modproxy
+	document document
+}
+
+func newWorld(ctx context.Context) (w *world, err error) {
+	w = &world{}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.document, err = readDocument(); err != nil {
+		return w, err
+	}
+	if w.dir, err = os.MkdirTemp("", "clients-"); err != nil {
+		return w, err
+	}
+	w.upstream, err = registrytest.StartArchive(txtar.Parse(upstream), registrytest.Options{Names: public})
+	if err != nil {
+		return w, err
+	}
+	w.behind = leadTo(w.upstream.Host)
+	if err := registrytest.CA().WriteFiles(w.dir, append(public, own, "localhost", "127.0.0.1")...); err != nil {
+		return w, err
+	}
+	w.program, err = rig.Program(ctx, w.dir)
+	return w, err
+}
+
+// leadTo starts a proxy of a site that connects to an address whatever it is asked for.
+func leadTo(address string) *httptest.Server {
+	return httptest.NewServer(&egresstest.Proxy{Dial: func(string) (net.Conn, error) { return net.Dial("tcp", address) }})
+}
+
+func (w *world) close() error {
+	if w.behind != nil {
+		w.behind.CloseClientConnections() // one that leads on is not idle
+	}
+	var err error
+	if w.upstream != nil {
+		err = w.upstream.Close()
+	}
+	return errors.Join(err, os.RemoveAll(w.dir))
+}
+
+// run runs a client beside a modproxy that has nothing kept, and returns what it has
+// asked of that.
+func (w *world) run(ctx context.Context, c *client, program string) (asked string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s := &session{world: w, client: c, program: program}
+	if s.dir, err = os.MkdirTemp(w.dir, "run-"); err != nil {
+		return "", err
+	}
+	log := filepath.Join(s.dir, "modproxy.log")
+	proxy, err := rig.Start(w.serve(s.dir), log)
+	if err != nil {
+		return "", err
+	}
+	url, err := proxy.URL(ctx)
+	if err == nil {
+		s.site = leadTo(strings.TrimPrefix(url, "https://"))
+		defer s.site.CloseClientConnections()
+		err = c.run(ctx, s)
+	}
+	if stopped := proxy.Stop(); stopped != nil {
+		return "", errors.Join(err, stopped) // its log is whole when it has ended
+	}
+	requests, wrong := requestsIn(proxy.Log())
+	return requests, errors.Join(err, wrong, w.document.unused(c.name, s.taken))
+}
+
+// serve is modproxy under its own name, with what it keeps in a directory.
+func (w *world) serve(dir string) *exec.Cmd {
+	cmd := exec.Command(w.program, "serve")
+	cmd.Dir = w.dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + w.dir, "HTTPS_PROXY=" + w.behind.URL,
+		"MODPROXY_LISTEN=127.0.0.1:0", "MODPROXY_PUBLIC_URL=https://" + own, "MODPROXY_ANONYMOUS=true",
+		"MODPROXY_TLS_CERT_FILE=cert.pem", "MODPROXY_TLS_KEY_FILE=key.pem", "MODPROXY_DATA=" + filepath.Join(dir, "data"),
+		"MODPROXY_EGRESS_ALLOW=127.0.0.0/8", "MODPROXY_EGRESS_PROXY_NAMES=true", "MODPROXY_EGRESS_CA_FILE=ca.pem",
+	}
+	return cmd
+}
+
+// requestsIn returns the kinds of requests in a log, each with how many there were. It
+// fails for an answer that says that modproxy lacks what was asked for.
+func requestsIn(log []byte) (string, error) {
+	count := map[string]int{}
+	var wrong []error
+	for line := range bytes.Lines(log) {
+		var event struct {
+			Kind, Method, Path, Error string
+			Status                    int
+		}
+		if json.Unmarshal(line, &event) != nil || event.Path == "" {
+			continue
+		}
+		kind := event.Kind
+		if kind == "" {
+			kind = event.Path
+		}
+		count[kind]++
+		if event.Status >= 400 {
+			wrong = append(wrong, fmt.Errorf("%s %s: %d %s", event.Method, event.Path, event.Status, event.Error))
+		}
+	}
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		all = append(all, fmt.Sprintf("%s %d", kind, count[kind]))
+	}
+	return strings.Join(all, ", "), errors.Join(wrong...)
+}
+
+// A session is one run of a client.
+type session struct {
+	*world
+	client  *client
+	program string
+	dir     string
+	site    *httptest.Server // the proxy that leads to modproxy
+	taken   map[int]bool     // the blocks of the section that the run has taken
+}
+
+// block returns the block of a language that the client's section has, the nth of
+// them from 0. It is what people are told to set.
+func (s *session) block(language string, n int) string {
+	if s.taken == nil {
+		s.taken = map[int]bool{}
+	}
+	for i, b := range s.document[s.client.name].blocks {
+		if b.language == language {
+			if n == 0 {
+				s.taken[i] = true
+				return b.text
+			}
+			n--
+		}
+	}
+	return ""
+}
+
+// write writes a file of the run, and returns its name.
+func (s *session) write(name, text string) (string, error) {
+	name = filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return "", err
+	}
+	return name, os.WriteFile(name, []byte(text), 0o600)
+}
+
+// command returns a command that reaches every host through the site's proxy and trusts
+// its authority. settings are lines of "export NAME=VALUE".
+func (s *session) command(ctx context.Context, dir, settings, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.WaitDelay = filepath.Join(s.dir, dir), 5*time.Second
+	ca := filepath.Join(s.world.dir, "ca.pem")
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + s.dir, "HTTPS_PROXY=" + s.site.URL,
+		"SSL_CERT_FILE=" + ca, "NODE_EXTRA_CA_CERTS=" + ca, "CHECKPOINT_DISABLE=1",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
+	}
+	for line := range strings.Lines(settings) {
+		if setting, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			cmd.Env = append(cmd.Env, strings.ReplaceAll(setting, "~", s.dir))
+		}
+	}
+	return cmd
+}
+
+// output runs a command and returns what it printed.
+func output(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out[max(0, len(out)-2000):])
+	}
+	return string(out), nil
+}
