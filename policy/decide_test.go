@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,4 +239,23 @@ func TestReservedHostCase(t *testing.T) {
 	loud := vpc
 	loud.Host = "REGISTRY.example.com"
 	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)
+}
+
+// A text that names a reserved namespace tells of it, however it is written.
+func TestReservedInText(t *testing.T) {
+	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{
+		{Namespace: "acme-platform", Hosts: []string{host}}, {Namespace: "corp*"}, {Namespace: "x_*_z"},
+	}}))
+	for text, want := range map[string]bool{
+		"acme-platform": true, "ACME Platform": true, "vpc acme_platform aws": true, "acme/platform/vpc": true, "myacme-platforms": true,
+		"acme  platform": true, "corp": true, "the corporation": true, "x y z": true,
+		"acme": false, "platform": false, "platform acme": false, "vpc": false, "": false,
+	} {
+		if err := g.ReservedIn("public.example.com", text); errors.Is(err, modproxy.ErrDenied) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if err := g.ReservedIn(strings.ToUpper(host), "acme-platform"); err != nil {
+		t.Errorf("at its own host: %v", err)
+	}
 }

@@ -103,6 +103,17 @@ func (g *Gate) Reserved(host, namespace string) error {
 	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
 }
 
+// ReservedIn is Reserved for the namespaces that are named in a text, such as what is searched for.
+func (g *Gate) ReservedIn(host, text string) error {
+	rules := g.Rules()
+	reserve := rules.reservedIn(host, text)
+	if reserve == nil {
+		return nil
+	}
+	m := modproxy.Module{Host: host, Namespace: reserve.Namespace}
+	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
+}
+
 // Follow reads the decisions that were made since it was last called. Verdicts call it when a second has passed; what makes
 // a decision calls it, too. After an error the decisions count that were read before.
 func (g *Gate) Follow(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
@@ -130,8 +131,29 @@ func (r *Rule) check(defaultDeny bool) error {
 
 // reserved returns what keeps a namespace from being asked for at a host, or nil.
 func (r *Rules) reserved(host, namespace string) *Reserve {
+	return r.reserving(host, func(reserved string) bool { return MatchName(reserved, namespace) })
+}
+
+// reservedIn returns what keeps a text from being sent to a host because a namespace is named in it, as a word or a part of one, or
+// nil. Of its characters only letters and digits count: who searches for "acme platform" means acme-platform.
+func (r *Rules) reservedIn(host, text string) *Reserve {
+	return r.reserving(host, func(reserved string) bool { return MatchName("*"+plain(reserved)+"*", plain(text)) })
+}
+
+// plain returns the letters, digits and stars of s.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == '*' {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// reserving returns what is not for a host and keeps a namespace of which matches returns true, or nil.
+func (r *Rules) reserving(host string, matches func(reserved string) bool) *Reserve {
 	for i, reserve := range r.Reserved {
-		if MatchName(reserve.Namespace, namespace) && !slices.Contains(reserve.Hosts, strings.ToLower(host)) {
+		if matches(reserve.Namespace) && !slices.Contains(reserve.Hosts, strings.ToLower(host)) {
 			return &r.Reserved[i]
 		}
 	}
