@@ -40,6 +40,9 @@ type Config struct {
 type Host struct {
 	Modules   string // its modules.v1 base URL; empty means service discovery
 	Providers string // its providers.v1 base URL; likewise
+	// Docs is the base URL of an API like that of https://api.opentofu.org, which describes the modules of this registry. Empty: the
+	// registry does itself. No token is sent there.
+	Docs string
 	// Token is its bearer token. It is sent to https on the registry's hostname and port and to the origins of
 	// Modules and Providers; never anywhere else.
 	Token egress.Secret
@@ -75,7 +78,7 @@ type Client struct {
 // New makes a Client. Its error names the setting that is wrong.
 func New(cfg Config) (*Client, error) {
 	for host, h := range cfg.Hosts {
-		for name, set := range map[string]string{"modules": h.Modules, "providers": h.Providers} {
+		for name, set := range map[string]string{"modules": h.Modules, "providers": h.Providers, "docs": h.Docs} {
 			if _, err := serviceURL(nil, set); err != nil && set != "" {
 				return nil, fmt.Errorf("upstream %s: %s: %w", host, name, err)
 			}
@@ -93,12 +96,13 @@ func New(cfg Config) (*Client, error) {
 }
 
 // question sends one question to a registry, GET of path below the base URL of its service, and calls read with the
-// answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace.
+// answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace,
+// unless it has a query about several.
 func question[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, limit int64,
 	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
 ) (T, error) {
-	namespace, _, _ := strings.Cut(path, "/")
+	namespace := path[:max(0, strings.IndexAny(path, "/?"))]
 	g := c.gate(s)
 	return ask(ctx, g, namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
@@ -114,7 +118,7 @@ func question[T any](
 			"X-Terraform-Version": {"1.11.4"}, // some registries answer only what looks like a client of theirs
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
-			URL: asked.String(), Header: header, Credentials: c.credentials(s.host), Redirects: 5, Attempts: 2, MaxBytes: limit,
+			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -122,7 +126,7 @@ func question[T any](
 		defer res.Body.Close()
 		begin(ctx)
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
-			return answer, c.refusal(s.host, res)
+			return answer, c.refusal(s, res)
 		}
 		document, leave, err := g.receive(ctx, res.Body)
 		defer leave()
@@ -178,11 +182,22 @@ func (c *Client) credentials(host string) []egress.Credential {
 	return bound
 }
 
+// shown returns what is shown to those who offer a service of a registry, see credentials.
+func (c *Client) shown(s serviceOf) []egress.Credential {
+	if s.service == tofuDocs {
+		return nil
+	}
+	return c.credentials(s.host)
+}
+
 // refusal returns what an answer with an unexpected status means.
-func (c *Client) refusal(host string, res *http.Response) error {
-	advice := "set a token for upstream " + host
-	if !c.cfg.Hosts[host].Token.IsZero() {
-		advice = "the token that is set for upstream " + host + " does not open it"
+func (c *Client) refusal(s serviceOf, res *http.Response) error {
+	advice := "set a token for upstream " + s.host
+	switch {
+	case s.service == tofuDocs:
+		advice = "it is what docs says for upstream " + s.host + ", and is shown no token"
+	case !c.cfg.Hosts[s.host].Token.IsZero():
+		advice = "the token that is set for upstream " + s.host + " does not open it"
 	}
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }

@@ -56,7 +56,7 @@ func TestPublished(t *testing.T) {
 		want                string
 		asked               int
 	}{
-		{"v2", module + v2 + docs, "", nil, "1.0.0 2020-02-06T06:26:08Z, 2.0.0 2021-08-05T00:26:33+02:00", 1},
+		{"v2", module + v2 + docs, "", nil, "1.0.0 2020-02-06T06:26:08Z, 2.0.0 2021-08-04T22:26:33Z", 1},
 		{"documents", module + docs, "", nil, "1.0.0 2019-01-02T03:04:05Z, 2.0.0 2021-01-02T03:04:05Z", 3},
 		{"neither", module, "", nil, "", 2},
 		{"a page for everything", module + "-- v2/modules/acme/network/aws --\n<html>\n-- v1/modules/acme/network/aws/v2.0 --\n<html>\n", "", nil, "", 2},

@@ -45,14 +45,21 @@ type discovered struct {
 // base returns the base URL of a registry's service: the configured one, or what remote service discovery says
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
-	if s.service == modulesV2 || s.service == moduleDocs {
+	h := c.cfg.Hosts[s.host]
+	switch s.service {
+	case modulesV2, moduleDocs, moduleLists:
 		base, err := c.base(ctx, serviceOf{s.host, modulesV1})
 		if err == nil && s.service == modulesV2 {
 			return besideV1(base)
 		}
 		return base, err
+	case tofuDocs:
+		base, err := serviceURL(nil, h.Docs)
+		if err != nil {
+			return nil, err
+		}
+		return base.Parse("registry/docs/modules/")
 	}
-	h := c.cfg.Hosts[s.host]
 	if set := map[service]string{modulesV1: h.Modules, providersV1: h.Providers}[s.service]; set != "" {
 		return serviceURL(nil, set)
 	}
@@ -118,7 +125,7 @@ func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
 		// That it offers no services is not to say that there is no such module.
 		return nil, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
 	case res.StatusCode != http.StatusOK:
-		return nil, c.refusal(s.host, res)
+		return nil, c.refusal(serviceOf{s.host, modulesV1}, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services",

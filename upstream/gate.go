@@ -27,7 +27,7 @@ type gate struct {
 	host  string        // of the registry, for people
 	turns *fair.Turns   // by client
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
-	dates chan struct{} // of modules.v1: an element for each module whose dates are asked for
+	slots chan struct{} // of modules.v1 and providers.v1: an element for each question beside the protocol
 	rate  *rate.Limiter
 
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ const (
 	gateShare  = gateTurns * 3 / 4 // of the turns, those of one client
 	gateQueue  = 1024              // questions that wait for a turn
 	gateHeavy  = 2                 // large answers of one registry that are read at a time
-	gateDates  = 4                 // modules whose dates one registry is asked for at a time: most turns are for others
+	gateBeside = 4                 // questions beside the protocol that one registry is asked at a time: most turns are for others
 	gateSpaces = 1024              // namespaces in trouble that are remembered
 	// gateLate bounds the questions whose answers are late, beside those that have a turn. Together those of one
 	// service are no more than egress makes connections.
@@ -56,7 +56,7 @@ func newGate(perSecond int) *gate {
 		host:   "the registry",
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
-		dates:  make(chan struct{}, gateDates),
+		slots:  make(chan struct{}, gateBeside),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
 		spaces: map[string]*outage{},
 	}
@@ -77,6 +77,16 @@ func (c *Client) gate(s serviceOf) *gate {
 		return have
 	}
 	return g
+}
+
+// beside waits until a question beside the protocol may be asked. leave is called when it is answered.
+func (g *gate) beside(ctx context.Context) (leave func(), err error) {
+	select {
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))
+	}
 }
 
 // outages returns those that concern a namespace. It is called with mu held, as all methods that do not take mu are.

@@ -190,7 +190,7 @@ func (c *Client) signed(ctx context.Context, m modproxy.Module, versions []strin
 				_, signer, err = c.verified(ctx, m, d)
 				times[i] = signer.Time
 			}
-			if inTrouble(err) {
+			if inTrouble(ctx, err) {
 				return err
 			}
 			return nil // others may have one

@@ -7,9 +7,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry is a registry that knows the commits and dates of its versions. A [Client] is one.
+// Registry is a registry that describes its modules, and knows the commits and dates of its versions. A [Client] is one.
 type Registry interface {
 	modproxy.Registry
+	modproxy.Catalog
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
@@ -27,6 +28,8 @@ type Router struct {
 type Reserve interface {
 	// Reserved returns why a host must not be asked about a namespace, or nil.
 	Reserved(host, namespace string) error
+	// ReservedIn returns why a host must not be sent a text, because a namespace is named in it, or nil.
+	ReservedIn(host, text string) error
 }
 
 var _ Registry = (*Router)(nil)
@@ -96,4 +99,43 @@ func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []st
 		return nil, err
 	}
 	return next.Published(ctx, m, versions)
+}
+
+// Details implements [modproxy.Catalog].
+func (r *Router) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Details(ctx, v)
+}
+
+// History implements [modproxy.Catalog].
+func (r *Router) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	next, err := r.of(m.Host, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.History(ctx, m)
+}
+
+// Downloads implements [modproxy.Catalog].
+func (r *Router) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+	next, err := r.of(m.Host, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Downloads(ctx, m)
+}
+
+// List implements [modproxy.Catalog]. A search tells the names in it as much as a question about a namespace does.
+func (r *Router) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
+	next, err := r.of(q.Host, q.Namespace)
+	if err == nil && r.Reserve != nil && q.Search != "" {
+		err = r.Reserve.ReservedIn(q.Host, q.Search)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return next.List(ctx, q)
 }

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,9 +36,32 @@ func (r refuses) Published(context.Context, modproxy.Module, []string) (map[stri
 	return nil, r.error
 }
 
+func (r refuses) Details(context.Context, modproxy.ModuleVersion) (*modproxy.Details, error) {
+	return nil, r.error
+}
+
+func (r refuses) History(context.Context, modproxy.Module) (*modproxy.History, error) {
+	return nil, r.error
+}
+
+func (r refuses) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+	return nil, r.error
+}
+
+func (r refuses) List(context.Context, modproxy.Query) (*modproxy.Page, error) { return nil, r.error }
+
 type reserve func(host, namespace string) error
 
 func (r reserve) Reserved(host, namespace string) error { return r(host, namespace) }
+
+func (r reserve) ReservedIn(host, text string) error {
+	for word := range strings.FieldsSeq(text) {
+		if err := r(host, word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // A registry of another kind answers every question about its host, and none about others. What may not be asked reaches none.
 func TestRouter(t *testing.T) {
@@ -57,7 +81,12 @@ func TestRouter(t *testing.T) {
 		_, at := r.PackageAt(t.Context(), v, "0a")
 		_, commit := r.Commit(t.Context(), v)
 		_, dates := r.Published(t.Context(), v.Module, nil)
-		for i, err := range []error{versions, location, content, at, commit, dates} {
+		_, details := r.Details(t.Context(), v)
+		_, history := r.History(t.Context(), v.Module)
+		_, downloads := r.Downloads(t.Context(), v.Module)
+		_, list := r.List(t.Context(), modproxy.Query{Host: host, Namespace: "acme", Limit: 1})
+		_, search := r.List(t.Context(), modproxy.Query{Host: host, Search: "a network of acme", Limit: 1})
+		for i, err := range []error{versions, location, content, at, commit, dates, details, history, downloads, list, search} {
 			if !errors.Is(err, want) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}

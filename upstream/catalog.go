@@ -1,0 +1,120 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+)
+
+// What is beside the module registry protocol. Its troubles say nothing about what the protocol itself asks for.
+const (
+	modulesV2   service = "modules.v2"   // beside modules.v1: documents that follow JSON:API
+	moduleDocs  service = "module.docs"  // below modules.v1: a document about each version, and the count of downloads
+	moduleLists service = "module.lists" // below modules.v1: lists of modules
+	tofuDocs    service = "tofu.docs"    // at another origin: see [Host]
+)
+
+var _ modproxy.Catalog = (*Client)(nil)
+
+// described asks a question about what is beside the protocol, and reads the answer. Its error is [modproxy.ErrNotFound] when the
+// registry describes no such thing, and when it answers with something else, [modproxy.ErrUnavailable].
+func described[T any](
+	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
+) (none T, err error) {
+	leave, err := c.gate(serviceOf{s.host, modulesV1}).beside(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer leave()
+	return question(ctx, c, s, path, maxDocument, func(res *http.Response, _ *url.URL, document []byte) (T, error) {
+		answer, err := read(newReading(res.Request.URL), document)
+		switch {
+		case errors.Is(err, modproxy.ErrNotFound):
+			return none, err
+		case err != nil: // an upstream in trouble says nothing about the module
+			return none, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
+		}
+		return answer, nil
+	})
+}
+
+// Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.
+func (c *Client) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	known := c.spelled.Contains(v.Module.At(""))
+	d, err := c.details(ctx, v)
+	if errors.Is(err, modproxy.ErrNotFound) && !known && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
+		d, err = c.details(ctx, v)
+	}
+	if err != nil {
+		return nil, failed("details", v, err)
+	}
+	d.Time = time.Now()
+	return d, nil
+}
+
+// details asks for the document about v by what is known of the registry's spelling of its version.
+func (c *Client) details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	if c.cfg.Hosts[v.Host].Docs != "" {
+		path := modulePath(v.Module, "v"+url.PathEscape(v.Version)+"/index.json")
+		return described(ctx, c, serviceOf{v.Host, tofuDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
+			return r.docsDetails(document, v)
+		})
+	}
+	spelling, _ := c.spelled.Peek(v)
+	path := modulePath(v.Module, url.PathEscape(cmp.Or(spelling, v.Version)))
+	return described(ctx, c, serviceOf{v.Host, moduleDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
+		return r.details(document, v)
+	})
+}
+
+// History implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there; others have it in /v2/.
+func (c *Client) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	h, err := c.history(ctx, m)
+	if err != nil {
+		return nil, failed("history", m.At(""), err)
+	}
+	h.Time = time.Now()
+	return h, nil
+}
+
+func (c *Client) history(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", (*reading).history
+	if c.cfg.Hosts[m.Host].Docs != "" {
+		s, path, parse = tofuDocs, modulePath(m, "index.json"), (*reading).docsHistory
+	}
+	return described(ctx, c, serviceOf{m.Host, s}, path, func(r *reading, document []byte) (*modproxy.History, error) {
+		return parse(r, document, m)
+	})
+}
+
+// Downloads implements [modproxy.Catalog].
+func (c *Client) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+	d, err := described(ctx, c, serviceOf{m.Host, moduleDocs}, modulePath(m, "downloads/summary"), (*reading).downloads)
+	if err != nil {
+		return nil, failed("downloads", m.At(""), err)
+	}
+	d.Time = time.Now()
+	return d, nil
+}
+
+// List implements [modproxy.Catalog].
+func (c *Client) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
+	wanted := modproxy.Module{Namespace: cmp.Or(q.Namespace, "x"), Name: cmp.Or(q.Name, "x"), System: cmp.Or(q.System, "x")}
+	if err := wanted.Check(); err != nil {
+		return nil, fmt.Errorf("list of %s: %w", q.Host, err)
+	}
+	read := func(r *reading, document []byte) (*modproxy.Page, error) { return r.page(document, q) }
+	page, err := described(ctx, c, serviceOf{q.Host, moduleLists}, listPath(q), read)
+	if err != nil {
+		return nil, fmt.Errorf("list of %s: %w", q.Host, err)
+	}
+	page.Time = time.Now()
+	return page, nil
+}

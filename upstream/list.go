@@ -1,0 +1,88 @@
+package upstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// listPath returns the path of the question for the modules that q selects, below the base URL of modules.v1.
+func listPath(q modproxy.Query) string {
+	query := url.Values{"offset": {strconv.Itoa(q.Offset)}, "limit": {strconv.Itoa(q.Limit)}}
+	if q.System != "" {
+		query.Set("provider", q.System)
+	}
+	if q.Verified {
+		query.Set("verified", "true")
+	}
+	path := q.Namespace
+	switch {
+	case q.Search != "":
+		path = "search"
+		query.Set("q", q.Search)
+		if q.Namespace != "" {
+			query.Set("namespace", q.Namespace)
+		}
+	case q.Name != "":
+		path += "/" + q.Name
+	}
+	return path + "?" + query.Encode()
+}
+
+// page reads a part of a list. What has no address of a module that q selects, and no version, is left out. A registry that says
+// nothing of pages lists all that it has, of which those of q are taken.
+func (r *reading) page(document []byte, q modproxy.Query) (*modproxy.Page, error) {
+	var doc struct {
+		Meta struct {
+			Limit  *int   `json:"limit"`
+			Offset *int   `json:"current_offset"`
+			Next   *int   `json:"next_offset"`
+			URL    string `json:"next_url"`
+		} `json:"meta"`
+		Modules json.RawMessage `json:"modules"`
+	}
+	switch {
+	case !object(document, &doc):
+		return nil, fmt.Errorf("%w: the list of modules is not a JSON object", modproxy.ErrInvalid)
+	case len(doc.Modules) == 0 || doc.Modules[0] != '[':
+		return nil, fmt.Errorf("%w: the registry answers with something else than a list of modules", modproxy.ErrNotFound)
+	}
+	page := &modproxy.Page{Modules: []modproxy.Summary{}}
+	known := map[modproxy.Module]bool{}
+	read := 0
+	for _, text := range r.elements(doc.Modules) {
+		read++
+		var s summary
+		if !object(text, &s) {
+			continue
+		}
+		v := modproxy.Module{Host: q.Host, Namespace: s.Namespace, Name: s.Name, System: s.System}.At(canonical(s.Version))
+		if v.Version == "" || v.Check() != nil || known[v.Module] || !selects(q, v.Module) || q.Verified && !s.Verified {
+			continue
+		}
+		known[v.Module] = true
+		page.Modules = append(page.Modules, r.summary(s, v))
+	}
+	switch pages := doc.Meta.Limit != nil || doc.Meta.Offset != nil; {
+	case !pages:
+		page.Modules = page.Modules[min(q.Offset, len(page.Modules)):]
+	case doc.Meta.Next != nil:
+		page.More = *doc.Meta.Next > q.Offset && read > 0
+	default:
+		page.More = doc.Meta.URL != "" && read > 0
+	}
+	if len(page.Modules) > q.Limit {
+		page.Modules, page.More = page.Modules[:q.Limit:q.Limit], true
+	}
+	return page, r.err
+}
+
+// selects reports whether m is one that q asks for by its address. Not all registries fold case.
+func selects(q modproxy.Query, m modproxy.Module) bool {
+	return (q.Namespace == "" || strings.EqualFold(q.Namespace, m.Namespace)) &&
+		(q.Name == "" || strings.EqualFold(q.Name, m.Name)) && (q.System == "" || strings.EqualFold(q.System, m.System))
+}

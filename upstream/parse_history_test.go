@@ -1,0 +1,113 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+
+// readingOf returns a reading of a document at that URL.
+func readingOf(t testing.TB, from string) *reading { return newReading(parseURL(t, from)) }
+
+const good = `{"type": "module-versions", "attributes": {"version": "1.0.0", "published-at": "2020-02-06T06:26:08Z"}}`
+
+func TestDates(t *testing.T) {
+	for document, want := range map[string]string{
+		`{"included": [` + good + `]}`: "1.0.0 2020-02-06T06:26:08Z",
+		// Of several dates of one version the latest counts, whatever their order.
+		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "v1.0", "published-at": "2021-02-06T06:26:08Z"}}]}`:    "1.0.0 2021-02-06T06:26:08Z",
+		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}, ` + good + `]}`: "1.0.0 2021-02-06T06:26:08Z",
+		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "1.0.0"}}]}`:                                           "1.0.0 2020-02-06T06:26:08Z",
+		// What is wrong with one entry harms no other.
+		`{"data": 1, "included": [` + strings.Join([]string{
+			`null`, `1`, `"x"`, `[]`, `{}`, `{"type": 1}`, `{"type": "module-versions"}`, `{"type": "module-versions", "attributes": []}`,
+			`{"type": "module-versions", "attributes": {"version": 1, "published-at": "2020-02-06T06:26:08Z"}}`,
+			`{"type": "module-versions", "attributes": {"version": "latest", "published-at": "2020-02-06T06:26:08Z"}}`,
+			`{"type": "providers", "attributes": {"version": "2.0.0", "published-at": "2020-02-06T06:26:08Z"}}`,
+			`{"type": "module-versions", "attributes": {"version": "3.0.0", "published-at": ""}}`,
+			`{"type": "module-versions", "attributes": {"version": "4.0.0", "published-at": null}}`,
+			`{"type": "module-versions", "attributes": {"version": "5.0.0", "published-at": 1580970368}}`,
+			`{"type": "module-versions", "attributes": {"version": "6.0.0", "published-at": "yesterday"}}`,
+			`{"type": "module-versions", "attributes": {"version": "7.0.0", "published-at": "2020-02-06"}}`,
+			`{"type": "module-versions", "attributes": {"version": "8.0.0", "published-at": "10000-01-01T00:00:00Z"}}`,
+			`{"type": "module-versions", "attributes": {"version": "9.0.0", "published-at": "9999-12-31T23:59:59-23:59"}}`,
+			`{"type": "module-versions", "attributes": {"version": "9.1.0+modproxy.nested", "published-at": "2020-02-06T06:26:08Z"}}`,
+			good,
+		}, ",") + `]}`: "1.0.0 2020-02-06T06:26:08Z",
+		`{}`: "", `{"included": null}`: "", `{"included": []}`: "", `{"included": 1}`: "", " \n{}": "",
+		``: "error", `<html>`: "error", `[]`: "error", `"x"`: "error", `null`: "error", `{"included": [`: "error",
+	} {
+		h, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(document), vpc)
+		var got []string
+		if err == nil {
+			for version, at := range datesOf(h) {
+				got = append(got, version+" "+at.Format(time.RFC3339))
+			}
+		}
+		if text := strings.Join(got, ", "); (err != nil) != (want == "error") || err == nil && text != want {
+			t.Errorf("%s: %s, %v; want %s", document, text, err, want)
+		}
+	}
+}
+
+// As many versions as a module may have are read within the time that a question has; more are an error.
+func TestManyDates(t *testing.T) {
+	var b strings.Builder
+	for i := range maxElements {
+		fmt.Fprintf(&b, `,{"type":"module-versions","attributes":{"version":"1.%d.0","published-at":"2020-02-06T06:26:08Z"}}`, i)
+	}
+	began := time.Now()
+	h, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(`{"included":[`+b.String()[1:]+`]}`), vpc)
+	if took := time.Since(began); err != nil || len(datesOf(h)) != maxElements || took > 10*time.Second {
+		t.Errorf("%v, in %v", err, took)
+	}
+	if _, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(`{"included":[1`+b.String()+`]}`), vpc); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+func FuzzHistory(f *testing.F) {
+	f.Add([]byte(`{"included": [`+good+`]}`), false)
+	f.Add([]byte(recorded(f, "v2-vpc.json")), false)
+	f.Add([]byte(recorded(f, "docs-index.json")), true)
+	f.Add([]byte(`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0-rc.1+x", "published-at": "9999-12-31T23:59:59-23:59"}}]}`), false)
+	f.Fuzz(func(t *testing.T, document []byte, docs bool) {
+		r := readingOf(t, "https://registry.example.com/v2/modules/acme/vpc/aws")
+		parse := (*reading).history
+		if docs {
+			parse = (*reading).docsHistory
+		}
+		h, err := parse(r, document, vpc)
+		if err != nil {
+			return
+		}
+		isWeb(t, h.Logo, h.Source)
+		isCount(t, h.Downloads)
+		seen := map[string]bool{}
+		for _, v := range h.Versions {
+			again, err := modproxy.CanonicalVersion(v.Version)
+			if again != v.Version || err != nil || seen[v.Version] {
+				t.Errorf("%q, %q, %v", v.Version, again, err)
+			}
+			seen[v.Version] = true
+			isDate(t, v.Published)
+			isWeb(t, v.Source)
+			isCount(t, v.Downloads)
+		}
+		if !slices.IsSortedFunc(h.Versions, func(a, b modproxy.DatedVersion) int { return strings.Compare(a.Version, b.Version) }) {
+			t.Error("the same document may give another answer")
+		}
+		for version, at := range datesOf(h) {
+			if strings.Contains(version, "+") || at.IsZero() {
+				t.Errorf("%q at %v", version, at)
+			}
+		}
+	})
+}
