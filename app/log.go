@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -79,6 +80,8 @@ func (a *App) observe(e cache.Event) {
 		a.metrics.Asked("versions", e.Err)
 	case cache.LocationAsked:
 		a.metrics.Asked("location", e.Err)
+	case cache.DetailsAsked, cache.HistoryAsked, cache.DownloadsAsked, cache.ListAsked:
+		a.metrics.Asked(strings.TrimSuffix(string(e.Kind), "_asked"), e.Err)
 	case cache.FetchStarted:
 		a.metrics.FetchStarted()
 	case cache.FetchEnded:
@@ -95,6 +98,9 @@ func (a *App) observe(e cache.Event) {
 	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
+
+// ObserveCache implements [cache.Observer].
+func (a *App) ObserveCache(e cache.Event) { a.observe(e) }
 
 // observeStore measures and logs what happens to what is kept. It names one of the versions with the same content.
 func (a *App) observeStore(e store.Event) {

@@ -237,8 +237,8 @@ func (a *App) openStore() (err error) {
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{
-			cache.VersionsKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil, requests.Pending: nil, requests.Missing: nil,
-			closure.Kind: nil, closure.DescriptionKind: nil,
+			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil,
+			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}

@@ -25,7 +25,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 	"time"
@@ -117,15 +116,14 @@ const (
 )
 
 func (r *Registry) start() {
-	ending, end := context.WithCancel(context.Background())
-	r.end = end
-	r.asking = &background{ending: ending, limit: maxAsking, of: map[string]int{}}
-	// Those beyond maxFetching find no turn to wait for.
-	r.fetching = &background{ending: ending, limit: 2 * maxFetching, of: map[string]int{}}
+	var endAsking, endFetching context.CancelFunc
+	r.asking, endAsking = newBackground(maxAsking)
+	r.fetching, endFetching = newBackground(2 * maxFetching) // those beyond maxFetching find no turn to wait for
+	r.end = func() { endAsking(); endFetching() }
 	r.turns = newTurns(r.Fetches)
 	r.versions = documents[key, *listing]{
-		source: listings{r}, store: r.Store, work: r.asking, observe: r.observe,
-		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, packages: PackageKind,
+		source: listings{r}, op: "versions", store: r.Store, memory: maxHot, work: r.asking, observe: r.observe,
+		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed,
 	}
 	r.versions.start()
 	r.offered.limit = maxHot
@@ -150,26 +148,7 @@ func (r *Registry) fetches(k key) *fetches[key, *Kept] {
 // Next afterwards; what is kept is still served. The store is closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
-	defer r.end()
-	idle := make(chan struct{})
-	r.asking.close()
-	r.fetching.close()
-	go func() {
-		r.asking.work.Wait()
-		r.fetching.work.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-	}
-	r.end()
-	select {
-	case <-idle:
-	case <-time.After(closeGrace):
-	}
-	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
+	return closeAll(ctx, r.end, r.asking, r.fetching)
 }
 
 // Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
@@ -213,20 +192,25 @@ func concerns(v, kept modproxy.ModuleVersion) bool {
 type Kind string
 
 const (
-	VersionsAsked   Kind = "versions_asked"   // Next was asked; Duration, Err
-	LocationAsked   Kind = "location_asked"   // Next was asked; Duration, Err
-	FetchStarted    Kind = "fetch_started"    // after the fetch had its turn
-	FetchEnded      Kind = "fetch_ended"      // Duration, Bytes, Err
-	StaleServed     Kind = "stale_served"     // a versions document older than Fresh was served
-	VersionDropped  Kind = "version_dropped"  // upstream does not list a version whose package is kept
-	VersionListed   Kind = "version_listed"   // upstream lists such a version again
-	VersionsTrimmed Kind = "versions_gone"    // versions documents were removed to keep to MaxVersions; Bytes
+	VersionsAsked   Kind = "versions_asked"  // Next was asked; Duration, Err
+	LocationAsked   Kind = "location_asked"  // Next was asked; Duration, Err
+	FetchStarted    Kind = "fetch_started"   // after the fetch had its turn
+	FetchEnded      Kind = "fetch_ended"     // Duration, Bytes, Err
+	StaleServed     Kind = "stale_served"    // an answer older than Fresh was served
+	VersionDropped  Kind = "version_dropped" // upstream does not list a version whose package is kept
+	VersionListed   Kind = "version_listed"  // upstream lists such a version again
+	VersionsTrimmed Kind = "versions_gone"   // versions documents were removed to keep to MaxVersions; Bytes
+	DetailsAsked    Kind = "details_asked"   // Next of a Catalog was asked, here and in the next three; Duration, Err
+	HistoryAsked    Kind = "history_asked"
+	DownloadsAsked  Kind = "downloads_asked"
+	ListAsked       Kind = "list_asked"
+	CatalogTrimmed  Kind = "catalog_gone"     // details or histories were removed to keep to MaxKept; Bytes
 	LedgerDisagrees Kind = "ledger_disagrees" // a kept package is not what the ledger says, and is not served; Err
 	LedgerBehind    Kind = "ledger_behind"    // the ledger did not know a kept package, and does now; Err
 	StoreFailed     Kind = "index_failed"     // an answer was served but could not be kept or read; Err
 )
 
-// Event is something that happened in a [Registry]. Fields that its Kind does not mention are zero.
+// Event is something that happened in a [Registry] or a [Catalog]. Fields that its Kind does not mention are zero.
 type Event struct {
 	Kind     Kind
 	Module   modproxy.Module

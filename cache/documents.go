@@ -18,13 +18,15 @@ import (
 // for a while. Its first fields are set before start.
 type documents[K question, V document[V]] struct {
 	source    source[K, V]
-	store     *store.Store
+	op        string       // what is asked for, in errors
+	store     *store.Store // nil: they are in memory only
+	memory    int64        // bytes of documents in memory
 	work      *background
 	fresh     time.Duration
 	maxStale  time.Duration
 	missesFor time.Duration // how long an ErrNotFound of upstream is remembered
 	limit     int64         // bytes of all kept documents; zero: no bound
-	packages  store.Kind    // of the packages whose keys begin with the key of a document
+	trimmed   Kind          // of the event when some were removed to keep to limit
 	observe   func(Event)
 
 	flights flights[K, V]
@@ -77,13 +79,13 @@ const (
 	slowPause    = 30 * time.Second // how long refreshes of a registry are not waited for after one that took longer
 	refreshPause = 5 * time.Second  // after a failed refresh, while stale answers are served
 	maxReading   = 4                // documents that are read from the store at the same time
-	maxHot       = 32 << 20         // bytes of documents in memory
+	maxHot       = 32 << 20         // bytes of versions documents in memory
 	maxTries     = 3                // of something that another process can get in the way of
 	overhead     = 1 << 10          // bytes that a document counts beside its own, which bounds the number of small ones
 )
 
 func (d *documents[K, V]) start() {
-	d.hot.limit = maxHot
+	d.hot.limit = d.memory
 	d.reading = make(chan struct{}, maxReading)
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
@@ -183,6 +185,9 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 // load returns the answer for k that is kept, or nil; or what was seen in memory if that is the same, or newer and
 // could not be kept.
 func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answer[V], error) {
+	if d.store == nil {
+		return seen, nil
+	}
 	rec, err := d.store.Records.Get(ctx, k.ref())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && seen != nil && seen.revision == 0:
@@ -284,10 +289,13 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	if err == nil {
 		return d.keep(ctx, k, v, asked, before.revision), nil
 	}
-	err = k.wrap("versions", settle(late(ctx, err, askTimeout)))
+	err = k.wrap(d.op, settle(late(ctx, err, askTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {
 		missing(err, d.missesFor-took, 0)
 		d.hot.drop(k)
+		if d.store == nil {
+			return v, err
+		}
 		if err := d.store.Records.Delete(ctx, k.ref(), before.revision); err != nil && !errors.Is(err, store.ErrConflict) {
 			d.observe(k.event(StoreFailed, 0, err))
 		}
@@ -303,6 +311,10 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 // when the store fails.
 func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, revision uint64) V {
 	a := newAnswer(v, asked, 0)
+	if d.store == nil {
+		d.remember(k, a)
+		return v
+	}
 	text, err := d.source.encode(v)
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano())), text...)
 	for try := 1; err == nil; try++ {
@@ -329,10 +341,15 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 	if err != nil {
 		d.observe(k.event(StoreFailed, 0, err))
 	}
-	d.missing.drop(k)
-	d.hot.add(k, a, recallFor, a.kept.size())
+	d.remember(k, a)
 	d.source.learn(k, v)
 	return v
+}
+
+// remember remembers a as it is now.
+func (d *documents[K, V]) remember(k K, a *answer[V]) {
+	d.missing.drop(k)
+	d.hot.add(k, a, recallFor, a.kept.size())
 }
 
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.

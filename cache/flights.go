@@ -61,6 +61,37 @@ func (b *background) start(asker string, work func()) error {
 	return nil
 }
 
+func newBackground(limit int) (b *background, end context.CancelFunc) {
+	ending, end := context.WithCancel(context.Background())
+	return &background{ending: ending, limit: limit, of: map[string]int{}}, end
+}
+
+// closeAll waits for what goes on, and ends it by end when ctx ends, which is an error.
+func closeAll(ctx context.Context, end func(), all ...*background) error {
+	defer end()
+	idle := make(chan struct{})
+	for _, b := range all {
+		b.close()
+	}
+	go func() {
+		for _, b := range all {
+			b.work.Wait()
+		}
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	end()
+	select {
+	case <-idle:
+	case <-time.After(closeGrace):
+	}
+	return fmt.Errorf("work of the cache was ended before it was done: %w", ctx.Err())
+}
+
 func (b *background) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

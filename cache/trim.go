@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy/store"
@@ -21,9 +22,9 @@ func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 	d.work.start("", func() { // if not now, then after the next eighth
 		switch bytes, err := d.trimNow(d.work.ending, kind); {
 		case err != nil:
-			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing versions documents: %w", err)})
+			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing documents: %w", err)})
 		case bytes > 0:
-			d.observe(Event{Kind: VersionsTrimmed, Bytes: bytes})
+			d.observe(Event{Kind: d.trimmed, Bytes: bytes})
 		}
 	})
 }
@@ -45,9 +46,11 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead}
 		e.asked, _, _ = splitAsked(rec.Value)
 		e.Value = nil
-		for range d.store.Records.List(ctx, d.packages, rec.Key+"/") {
-			e.used = 1
-			break
+		for p := range d.store.Records.List(ctx, PackageKind, rec.Key) { // that of the version, or those of the module
+			if p.Key == rec.Key || strings.HasPrefix(p.Key, rec.Key+"/") {
+				e.used = 1
+				break
+			}
 		}
 		total += e.size
 		all = append(all, e)

@@ -3,12 +3,10 @@ package cache
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"time"
@@ -327,16 +325,9 @@ func (listings) decode(k key, text []byte) (*listing, error) {
 	if err := json.Unmarshal(header, &h); err != nil {
 		return nil, err
 	}
-	z, err := gzip.NewReader(bytes.NewReader(document))
+	plain, err := inflate(document)
 	if err != nil {
 		return nil, err
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(plain) > maxDocument: // nothing that was kept is: somebody has changed the store
-		return nil, fmt.Errorf("%w: a versions document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
 	}
 	v, err := modproxy.ReadVersions(k.Module, plain)
 	if err != nil {
@@ -346,7 +337,7 @@ func (listings) decode(k key, text []byte) (*listing, error) {
 	return &listing{v, h.Unlisted}, nil
 }
 
-const maxDocument = 64 << 20 // bytes of a kept versions document, well over what upstream may send
+const maxDocument = 64 << 20 // bytes of a kept document, well over what upstream may send
 
 // Refreshed is what a refresh of a module found. Versions are in the order in which they are listed.
 type Refreshed struct {
