@@ -12,7 +12,7 @@ import (
 
 // Catalog tells the principal of the context what Next does. A module that the principal may not read is not found and
 // not listed, and a context without a principal is refused, without asking Next. A list without a module is the same
-// whether there is none or none is for the principal.
+// whether there is none or none is for the principal; who shows no credential is told so where no module can be for it.
 type Catalog struct{ Next modproxy.Catalog }
 
 // Details returns the answer of Next.
@@ -49,6 +49,9 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 	namespaces, every := p.Scopes.namespaces(q.Host)
 	if !every && q.Namespace != "" {
 		namespaces = slices.DeleteFunc(namespaces, func(n string) bool { return n != q.Namespace })
+	}
+	if p.Kind == Anonymous && len(namespaces) == 0 {
+		return nil, &Refused{noCredential}
 	}
 	var page *modproxy.Page
 	var err error

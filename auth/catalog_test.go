@@ -179,6 +179,16 @@ func TestCatalogListsNothing(t *testing.T) {
 			t.Errorf("%s: %d questions were asked", name, next.asked)
 		}
 	}
+	anybody := auth.WithPrincipal(t.Context(), auth.Principal{Kind: auth.Anonymous, Grant: auth.Grant{Scopes: scopes(t, "corp/acme")}})
+	for _, q := range []modproxy.Query{{Host: "corp3"}, {Host: "corp", Namespace: "secret"}, {Host: "corp", Namespace: "nothing"}} {
+		next.asked, q.Limit = 0, 5
+		if page, err := c.List(anybody, q); !errors.Is(err, modproxy.ErrUnauthorized) || next.asked > 0 {
+			t.Errorf("without a credential, %+v: %+v, %v", q, page, err)
+		}
+	}
+	if page, err := c.List(anybody, modproxy.Query{Host: "corp", Limit: 5}); err != nil || len(page.Modules) != 1 {
+		t.Errorf("without a credential, of a registry: %+v, %v", page, err)
+	}
 	next.broken = modproxy.ErrUnavailable
 	if _, err := c.List(ctx, modproxy.Query{Host: "corp", Limit: 5}); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("of a registry that is in trouble: %v", err)
