@@ -117,6 +117,10 @@ func TestWhoMayAsk(t *testing.T) {
 		{"the API by a reader of everything", "/-/api/x", bearer(tokens["reader"]), 404},
 		{"the API by an operator", "/-/api/x", bearer(tokens["operator"]), 200},
 		{"discovery is for everybody", "/.well-known/terraform.json", nil, 200},
+		{"which registries there are is not", "/" + host + "/.well-known/terraform.json", nil, 401},
+		{"nor which not", "/other.example/.well-known/terraform.json", nil, 401},
+		{"discovery of a registry", "/" + host + "/.well-known/terraform.json", bearer(tokens["acme"]), 200},
+		{"discovery of no registry of ours", "/other.example/.well-known/terraform.json", bearer(tokens["acme"]), 403},
 	} {
 		res := get(h, c.path, c.header...)
 		if res.StatusCode != c.status {
@@ -127,6 +131,11 @@ func TestWhoMayAsk(t *testing.T) {
 		}
 		if strings.Contains(res.Header.Get("Cache-Control"), "public") {
 			t.Errorf("%s: anybody may keep it", c.name)
+		}
+	}
+	for name, want := range map[string]string{"modules.example.com": "set TF_TOKEN_modules_example_com", host: "set TF_TOKEN_registry_example_com"} {
+		if text := body(t, get(h, "/v1/modules/acme/network/aws/versions", "Host", name)); !strings.Contains(text, want) {
+			t.Errorf("without a token, as %s: %s; want %s", name, text, want)
 		}
 	}
 	absent, forbidden := get(h, "/"+host+"/v1/modules/other/nothing/aws/versions", bearer(tokens["other"])...), get(h, base+"/versions", bearer(tokens["other"])...)

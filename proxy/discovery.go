@@ -1,16 +1,46 @@
 package proxy
 
-import "net/http"
+import (
+	"cmp"
+	"net/http"
+	"strings"
 
-// serveDiscovery serves the service discovery document. It asks no upstream. Under the name of an upstream it names the
-// URLs of that upstream, which requests to another name of the proxy reach, too.
+	"github.com/gorilla/mux"
+)
+
+// discoveryPath is that of the service discovery document.
+const discoveryPath = "/.well-known/terraform.json"
+
+// serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
+// upstream, whose services it then has.
 func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
-	origin, services := h.origin(r), map[string]string{}
-	if host := h.cfg.Upstreams.byName(r.Host); host != "" {
-		origin += "/" + host
-		services["providers.v1"] = origin + "/" + providersPath
+	base, services := "/", map[string]string{}
+	host := h.cfg.Upstreams.byName(r.Host)
+	// Paths, as public registries have them: clients are where they have asked, and some tools put what stands here behind
+	// the hostname. But a public URL with a path is in the way of paths from the root.
+	if _, at, _ := strings.Cut(h.cfg.PublicURL, "://"); strings.Contains(at, "/") {
+		base = h.cfg.PublicURL + "/"
+		if host != "" {
+			base += host + "/"
+		}
 	}
-	services["modules.v1"] = origin + "/" + modulesPath
+	services["modules.v1"] = base + modulesPath
+	if host != "" { // no provider has the proxy's own hostname
+		services["providers.v1"] = base + providersPath
+	}
 	return writeJSON(w, services)
+}
+
+// serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that are given a URL
+// instead of a hostname. They put paths behind that, so URLs are whole. Which registries there are is not for everybody.
+func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) error {
+	e.Kind = "discovery"
+	host, unknown := h.cfg.Upstreams.named(mux.Vars(r)["registry"])
+	r, err := h.identifyOf(r, e, host)
+	if err := cmp.Or(err, unknown); err != nil {
+		return err
+	}
+	base := h.origin(r) + "/" + host + "/"
+	return writeJSON(w, map[string]string{"modules.v1": base + modulesPath, "providers.v1": base + providersPath})
 }

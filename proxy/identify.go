@@ -74,6 +74,16 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	return r, err
 }
 
+// identifyOf is identify for a request about a registry, of which anybody may read some modules.
+func (h *Handler) identifyOf(r *http.Request, e *Event, host string) (*http.Request, error) {
+	if h.cfg.Auth != nil {
+		if p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host}); ok {
+			return withPrincipal(r, e, p), nil
+		}
+	}
+	return h.identify(r, e)
+}
+
 const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
 // explainToken adds to err where a person sets a token: for the host that the path names, or else for the proxy's own.
@@ -81,9 +91,10 @@ func (h *Handler) explainToken(r *http.Request, err error) error {
 	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
 	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
 	if !ok {
-		_, named, _ = strings.Cut(h.origin(r), "://")
+		_, own, _ := strings.Cut(h.origin(r), "://")
+		named = cmp.Or(h.cfg.Upstreams.byName(r.Host), own)
 	}
-	host, errHost := hostname.Parse(named)
+	host, errHost := hostname.Parse(hostname.Display(named))
 	if errHost != nil {
 		return err
 	}

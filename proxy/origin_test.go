@@ -1,8 +1,9 @@
 package proxy_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy/proxy"
@@ -35,29 +36,46 @@ func TestOrigin(t *testing.T) {
 		if got := res.Header.Get("X-Terraform-Get"); got != c.want+archive {
 			t.Errorf("%v: %q; want %q", c.header, got, c.want+archive)
 		}
-		res = get(h, "/.well-known/terraform.json", c.header...)
-		var services map[string]string
-		modules := c.want + "/v1/modules/"
-		if c.header[1] == host {
-			modules = c.want + "/" + host + "/v1/modules/"
-		}
-		if err := json.Unmarshal([]byte(body(t, res)), &services); err != nil || services["modules.v1"] != modules || res.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%v: discovery %v, %v", c.header, services, err)
+		res = get(h, "/"+host+"/.well-known/terraform.json", c.header...)
+		modules, providers := c.want+"/"+host+"/v1/modules/", c.want+"/"+host+"/v1/providers/"
+		if got, want := body(t, res), fmt.Sprintf(`{"modules.v1":%q,"providers.v1":%q}`+"\n", modules, providers); got != want {
+			t.Errorf("%v: %s; want %s", c.header, got, want)
 		}
 	}
 }
 
-// Under an upstream's name, discovery names that upstream whatever the URL of the proxy is: requests to that URL do
-// not carry the upstream's name.
-func TestDiscoveryUnderAnUpstreamsName(t *testing.T) {
-	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.PublicURL = "https://modules.example.com" })
-	const public, named = `{"modules.v1":"https://modules.example.com`, "https://modules.example.com/" + host
-	for name, want := range map[string]string{
-		host:                  public + "/" + host + `/v1/modules/","providers.v1":"` + named + `/v1/providers/"}`,
-		"modules.example.com": public + `/v1/modules/"}`,
+func TestDiscovery(t *testing.T) {
+	const own, named = `{"modules.v1":"/v1/modules/"}`, `{"modules.v1":"/v1/modules/","providers.v1":"/v1/providers/"}`
+	below := func(base string) string {
+		return fmt.Sprintf(`{"modules.v1":"%sv1/modules/","providers.v1":"%[1]sv1/providers/"}`, base)
+	}
+	for _, c := range []struct{ public, name, path, want string }{
+		{"", "127.0.0.1:8080", "", own},
+		{"", "evil.test", "", own},
+		{"", host, "", named},
+		{"", host + ":443", "", named},
+		{"", "evil.test", "/" + host, below("/" + host + "/")}, // a name that is not known to be ours
+		{"https://modules.example.com", "modules.example.com", "", own},
+		{"https://modules.example.com", host, "", named},
+		{"https://modules.example.com", host, "/" + host, below("https://modules.example.com/" + host + "/")},
+		{"https://modules.example.com", "modules.example.com", "/Registry.Example.COM:443", below("https://modules.example.com/" + host + "/")},
+		{"https://example.com/x", "example.com", "", `{"modules.v1":"https://example.com/x/v1/modules/"}`},
+		{"https://example.com/x", host, "", below("https://example.com/x/" + host + "/")},
+		{"https://example.com/x", "example.com", "/" + host, below("https://example.com/x/" + host + "/")},
+		{"", host, "/other.example", "403"},
+		{"", host, "/-", "400"},
+		{"", host, "/a%2fb", "400"},
+		{"", host, "//" + host, "404"},
+		{"", host, "/x/" + host, "404"},
 	} {
-		if got := body(t, get(h, "/.well-known/terraform.json", "Host", name)); got != want+"\n" {
-			t.Errorf("%s: %s; want %s", name, got, want)
+		h := newHandler(t, func(cfg *proxy.Config, _ *scripted) { cfg.PublicURL = c.public })
+		res := get(h, c.path+"/.well-known/terraform.json", "Host", c.name)
+		got := strings.TrimSuffix(body(t, res), "\n")
+		if res.StatusCode != 200 {
+			got = fmt.Sprint(res.StatusCode)
+		}
+		if got != c.want {
+			t.Errorf("%s as %s, public URL %q: %s; want %s", c.path, c.name, c.public, got, c.want)
 		}
 	}
 }

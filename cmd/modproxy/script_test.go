@@ -10,6 +10,8 @@
 //	upstream NAME down | up                 refuse connections, accept them again
 //	internet NAME                           from now on a proxy of the site leads whatever leaves this machine by https
 //	                                        to NAME, which has a certificate for the two public registries, too
+//	internet proxy                          from now on the client is led to modproxy by https, as by the DNS of a site;
+//	                                        cert.pem is for registry.terraform.io, too
 //	requests NAME KIND N                    NAME saw N requests of KIND ("all" for any) since the last reset; "N+" for at least N
 //	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
 //	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive,
@@ -257,6 +259,6 @@ func setup(env *testscript.Env, name, program string) error {
 	return errors.Join(
 		os.Mkdir(w.path("home"), 0o700),
 		w.writeConfigs(),
-		registrytest.CA().WriteFiles(env.WorkDir, "127.0.0.1", "localhost"),
+		registrytest.CA().WriteFiles(env.WorkDir, "127.0.0.1", "localhost", "registry.terraform.io"),
 	)
 }

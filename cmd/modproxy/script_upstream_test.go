@@ -70,18 +70,23 @@ func (w *world) start(ts *testscript.TestScript, name string, args []string) err
 	return w.writeConfigs()
 }
 
-// runInternet sets the proxies in the environments of the client and of modproxy:
+// runInternet sets the proxies in the environments of the client and, unless it is where they lead, of modproxy:
 // neither uses them for this machine's own addresses.
 func runInternet(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
-	if neg || len(args) != 1 || w.upstreams[args[0]] == nil {
-		ts.Fatalf("usage: internet NAME, of an upstream that was started")
+	if neg || len(args) != 1 || args[0] != "proxy" && w.upstreams[args[0]] == nil {
+		ts.Fatalf("usage: internet NAME, of an upstream that was started, or internet proxy")
 	}
-	to := w.upstreams[args[0]].Host
+	to := ts.Getenv("PROXY_HOST")
+	if u := w.upstreams[args[0]]; u != nil {
+		to = u.Host
+	}
 	site := httptest.NewServer(&egresstest.Proxy{Dial: func(string) (net.Conn, error) { return net.Dial("tcp", to) }})
 	ts.Defer(site.Close)
 	ts.Setenv("HTTPS_PROXY", site.URL)
-	w.env = append(w.env, "HTTPS_PROXY="+site.URL)
+	if args[0] != "proxy" {
+		w.env = append(w.env, "HTTPS_PROXY="+site.URL)
+	}
 }
 
 // turn reads KNOB=VALUE and KIND.KNOB=VALUE. The knobs of a kind that one line
