@@ -83,8 +83,9 @@ var layers = map[string][]string{
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack", "internal/zipfile"},
 	"":              {},
-	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
+	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "conformance", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
 	"static":        {"", "hostname", "release"},
+	"conformance":   {""}, // and net/http: it stands for clients, which egress knows nothing of
 
 	"internal/durable":  {},
 	"internal/filelock": {},

@@ -26,6 +26,7 @@ var verbFlags = map[string][]string{
 	"lock":          {"data"},
 	"missing":       {"data", "offline"},
 	"refresh":       {"data", "offline"},
+	"conformance":   nil,
 	"token create":  {"data", "listen", "public-url", "tls-cert", "tls-key"},
 	"help":          nil,
 	"version":       nil,

@@ -101,7 +101,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 		newPendingCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
 	env.addServerFlags(anywhere...)
 	root.AddCommand(append(anywhere,
-		newConfigCommand(env), newClientConfigCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
+		newConfigCommand(env), newClientConfigCommand(env), newConformanceCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
 		newLockCommand(env), newPolicyCommand(env), newRebuildCommand(env), newServeCommand(env), newTokenCommand(env), newVersionCommand(env))...)
 	addConfigFlags(root)
 	return root

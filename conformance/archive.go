@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/bzip2"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+)
+
+const maxPackage = 1 << 30 // of a package that is looked at, in bytes
+
+// archive is what came of the request for a package.
+type archive struct {
+	*answer        // without its body
+	size    int64  // as it came
+	tooMuch bool   // for this package to look at
+	unread  error  // it could not be unpacked
+	files   []file // what is in it
+}
+
+type file struct {
+	name string
+	mode fs.FileMode
+	link bool
+}
+
+var errXZ = errors.New("xz is not looked at")
+
+// formats are the suffixes by which clients know an archive; more than one may fit.
+var formats = map[string]func(*os.File, int64) ([]file, error){
+	"tar.gz": fromTar(ungzip), "tgz": fromTar(ungzip), "tar.bz2": fromTar(unbzip), "tar.tbz2": fromTar(unbzip),
+	"tar.xz": fromTar(unxz), "txz": fromTar(unxz), "zip": fromZip,
+}
+
+// checkovKnows are the suffixes that Checkov knows.
+var checkovKnows = []string{"zip", "tar.bz2", "tar.gz", "tgz", "tar.xz", "txz"}
+
+// target is a package to fetch by http or https.
+type target struct {
+	url    string // as the client asks for it
+	format string // empty if the client would look for an archive on a page instead
+	subdir string
+}
+
+// target returns what the client fetches; not ok if it is not by http, or the address is wrong.
+func (v *visit) target() (target, bool) {
+	at, ok := v.where()
+	whole, subdir := splitSubdir(at)
+	u, err := url.Parse(whole)
+	if !ok || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return target{}, false
+	}
+	if v.name == checkov {
+		return target{at, checkovFormat(at), ""}, true
+	}
+	t, q := target{subdir: subdir}, u.Query()
+	for suffix := range formats {
+		if strings.HasSuffix(u.Path, "."+suffix) && len(suffix) > len(t.format) {
+			t.format = suffix
+		}
+	}
+	if named := q.Get("archive"); named != "" {
+		if t.format = named; formats[named] == nil {
+			t.format = ""
+		}
+	}
+	if q.Has("archive") || q.Has("checksum") {
+		q.Del("archive")
+		q.Del("checksum")
+	}
+	u.RawQuery = q.Encode() // go-getter sorts it and escapes it anew
+	t.url = u.String()
+	return t, true
+}
+
+// checkovFormat finds the format as Checkov does, which knows no directory behind it and cuts queries at every equals sign.
+func checkovFormat(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	for _, suffix := range checkovKnows {
+		if strings.HasSuffix(u.Path, suffix) {
+			return suffix
+		}
+	}
+	for _, q := range strings.Split(u.RawQuery, "&") {
+		if strings.HasPrefix(q, "archive=") {
+			if named := strings.Split(u.RawQuery, "=")[1]; formats[named] != nil {
+				return named
+			}
+		}
+	}
+	return ""
+}
+
+// fetch returns the package, which is fetched once by all clients that ask alike.
+func (v *visit) fetch() (target, *archive) {
+	t, ok := v.target()
+	if !ok || t.format == "" {
+		return t, nil
+	}
+	key := t.format + " " + v.getter + " " + t.url
+	if v.packages[key] == nil {
+		v.packages[key] = v.download(t)
+	}
+	return t, v.packages[key]
+}
+
+func (v *visit) download(t target) *archive {
+	r, err := v.request(http.MethodGet, ofPackage, t.url)
+	if err != nil {
+		return &archive{answer: &answer{err: err}}
+	}
+	res, err := v.session.client(v.hops(ofPackage)).Do(r)
+	if err != nil {
+		return &archive{answer: &answer{err: brief(err)}}
+	}
+	defer res.Body.Close()
+	p := &archive{answer: &answer{
+		status: res.StatusCode, header: res.Header, url: res.Request.URL, coding: res.Header.Get("Content-Encoding"),
+	}}
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusPartialContent {
+		return p
+	}
+	f, err := os.CreateTemp("", "modproxy-conformance-")
+	if err != nil {
+		p.err = err
+		return p
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	p.size, err = io.Copy(f, io.LimitReader(res.Body, maxPackage+1))
+	switch {
+	case err != nil && v.ctx.Err() == nil:
+		p.err = fmt.Errorf("the package breaks off after %d bytes of %d: %w", p.size, res.ContentLength, err)
+	case err != nil:
+		p.err = context.Cause(v.ctx)
+	case p.size > maxPackage:
+		p.tooMuch = true
+	default:
+		p.read(f, t.format)
+	}
+	return p
+}
+
+// read looks into the package in f.
+func (p *archive) read(f *os.File, format string) {
+	if _, p.unread = f.Seek(0, io.SeekStart); p.unread != nil {
+		return
+	}
+	if p.files, p.unread = formats[format](f, p.size); p.unread != nil {
+		return
+	}
+	for _, f := range p.files {
+		if strings.Contains("/"+f.name+"/", "/../") {
+			p.unread = fmt.Errorf("the name %.80q has \"..\" in it", f.name)
+			return
+		}
+	}
+	if len(p.files) == 0 {
+		p.unread = errors.New("there is no file in it")
+	}
+}
+
+func ungzip(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+func unbzip(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
+func unxz(io.Reader) (io.Reader, error)     { return nil, errXZ }
+
+func fromTar(open func(io.Reader) (io.Reader, error)) func(*os.File, int64) ([]file, error) {
+	return func(f *os.File, _ int64) (files []file, err error) {
+		r, err := open(f)
+		if err != nil {
+			return nil, err
+		}
+		for all := tar.NewReader(r); ; {
+			h, err := all.Next()
+			switch {
+			case err == io.EOF:
+				_, err = io.Copy(io.Discard, r) // to the checksum at its end
+				return files, err
+			case err != nil:
+				return nil, err
+			case h.Typeflag == tar.TypeXGlobalHeader || h.FileInfo().IsDir():
+				continue
+			}
+			files = append(files, file{h.Name, h.FileInfo().Mode(), h.Typeflag != tar.TypeReg})
+		}
+	}
+}
+
+func fromZip(f *os.File, size int64) (files []file, err error) {
+	all, err := zip.NewReader(f, size)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range all.File {
+		if entry.FileInfo().IsDir() {
+			continue
+		}
+		r, err := entry.Open()
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%.80q: %w", entry.Name, err)
+		}
+		files = append(files, file{entry.Name, entry.Mode(), !entry.Mode().IsRegular()})
+	}
+	return files, nil
+}

@@ -1,0 +1,118 @@
+package conformance
+
+import "time"
+
+// Names of the clients.
+const (
+	terraform  = "Terraform"
+	opentofu   = "OpenTofu"
+	terragrunt = "Terragrunt"
+	renovate   = "Renovate"
+	dependabot = "Dependabot"
+	language   = "terraform-ls"
+	assistant  = "terraform-mcp-server"
+	updatecli  = "Updatecli"
+	trivy      = "Trivy"
+	checkov    = "Checkov"
+	tfupdate   = "tfupdate"
+	infracost  = "Infracost"
+)
+
+const (
+	goAgent  = "Go-http-client/1.1"
+	tofuHost = "registry.opentofu.org"
+	docsHost = "api.opentofu.org" // where tools look for what is published at tofuHost
+)
+
+// client is one client: how it asks, and how it reads what must be read before more can be asked.
+type client struct {
+	name, version string // the version that was read
+	repository    string // on GitHub
+
+	agent, getter     string        // User-Agent of requests to the registry, and for packages
+	encoding          string        // Accept-Encoding; empty for none
+	header            string        // X-Terraform-Version
+	discovery, others time.Duration // how long it waits for an answer; 0 for ever
+	redirects         int           // how many discovery may have; 0 for 10
+	based             bool          // it can be told a base URL with a path
+	tokens            int           // which requests have a token: see shows
+	raw               bool          // it sends versions as they are listed, not as Terraform spells them
+
+	// base finds the URL of a path below the one that discovery names; nil for a client that asks at /v1/modules/.
+	base func(v *visit, d *document, path string) (string, error)
+	// location reads the answer to a download; nil for a client that downloads nothing.
+	location func(*answer) (string, error)
+	// resolve makes a location an address to fetch; from is the URL of the download.
+	resolve func(v *visit, from, location string) (string, error)
+}
+
+const (
+	noToken        = iota
+	tokenModules   // for all but discovery and packages
+	tokenEverwhere // for all but packages
+)
+
+func (c *client) shows(p part) bool {
+	return c.tokens == tokenEverwhere && p == ofDiscovery || c.tokens != noToken && p == ofModules
+}
+
+func (c *client) wait(p part) time.Duration {
+	wait := c.others
+	if p == ofDiscovery {
+		wait = c.discovery
+	}
+	if wait == 0 {
+		return patience
+	}
+	return wait
+}
+
+func (c *client) hops(p part) int {
+	if p == ofDiscovery && c.redirects > 0 {
+		return c.redirects
+	}
+	return 10
+}
+
+// clients are what is tried. Where versions of one differ, it is the strictest.
+var clients = []client{
+	{
+		// Discovery as in 1.15, which waits 5 s and not 11; the rest is the same from 1.5 on.
+		name: terraform, version: "1.5–1.15", repository: "hashicorp/terraform", agent: "Terraform/1.11.4", header: "1.11.4",
+		getter: goAgent, encoding: "gzip", discovery: 5 * time.Second, others: 10 * time.Second, redirects: 3, based: true,
+		tokens: tokenEverwhere, base: reference, location: terraformLocation, resolve: relative,
+	}, {
+		name: opentofu, version: "1.6–1.12", repository: "opentofu/opentofu", agent: "OpenTofu/1.12.6", header: "1.12.6",
+		getter: "OpenTofu/1.12.6", encoding: "gzip", discovery: 10 * time.Second, others: 10 * time.Second, based: true,
+		tokens: tokenEverwhere, base: reference, location: tofuLocation, resolve: relative,
+	}, {
+		name: terragrunt, version: "1.1.3", repository: "gruntwork-io/terragrunt", agent: goAgent, getter: goAgent, encoding: "gzip",
+		tokens: tokenEverwhere, raw: true, base: terragruntBase, location: terragruntLocation, resolve: relative,
+	}, {
+		name: renovate, version: "44.121", repository: "renovatebot/renovate", based: true,
+		agent: "RenovateBot/44.121.0 (https://github.com/renovatebot/renovate)", encoding: "gzip",
+		tokens: tokenEverwhere, base: renovateBase,
+	}, {
+		name: dependabot, version: "0.392", repository: "dependabot/dependabot-core", agent: "dependabot-core/0.392.0 excon/1.5.0",
+		tokens: tokenEverwhere, base: dependabotBase, location: dependabotLocation, resolve: relative,
+	}, {
+		name: language, version: "0.39.0", repository: "hashicorp/terraform-ls", agent: goAgent, encoding: "gzip", others: 5 * time.Second,
+	}, {
+		name: assistant, version: "1.2.0", repository: "hashicorp/terraform-mcp-server", agent: "terraform-mcp-server/1.2.0", encoding: "gzip",
+	}, {
+		name: updatecli, version: "0.120.1", repository: "updatecli/updatecli", agent: "updatecli/0.120.1", encoding: "gzip",
+		base: updatecliBase,
+	}, {
+		name: trivy, version: "0.74.0", repository: "aquasecurity/trivy", agent: "trivy/0.74.0", getter: goAgent, encoding: "gzip",
+		others: 5 * time.Second, tokens: tokenModules, location: trivyLocation, resolve: asIs,
+	}, {
+		name: checkov, version: "3.3.13", repository: "bridgecrewio/checkov", agent: "python-requests/2.32.5", getter: "python-requests/2.32.5",
+		encoding: "gzip", tokens: tokenModules, raw: true, base: checkovBase, location: checkovLocation, resolve: checkovResolve,
+	}, {
+		name: tfupdate, version: "0.10.2", repository: "minamijoyo/tfupdate", agent: goAgent, encoding: "gzip", based: true,
+	}, {
+		name: infracost, version: "0.10.45", repository: "infracost/infracost", agent: goAgent, getter: goAgent, encoding: "gzip",
+		discovery: 11 * time.Second, redirects: 3, tokens: tokenEverwhere,
+		base: infracostBase, location: headerLocation, resolve: infracostResolve,
+	},
+}

@@ -1,0 +1,110 @@
+// Package conformance asks a module registry what its clients ask, reads the answers as strictly as each of them does, and
+// tells which client could not work with the registry, and why.
+//
+// Invariant: what a rule says of a client is what the file of that client does, which the rule names. A rule fails only
+// if that client fails, or does something else than its user wants; what a registry need not have never fails, but the
+// tool that does not work without it is named.
+//
+// The package reads answers with parsers of its own, each as lenient as the client that it stands for, and makes every
+// request itself: it is a tool of an operator, on a machine of theirs, as the clients are. What it is sent to, it asks.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Verdict is what comes of a rule for one client.
+type Verdict string
+
+// Verdicts, from good to bad.
+const (
+	Pass    Verdict = "pass"
+	Without Verdict = "n/a"  // the registry does not have what the rule is about, and need not
+	Warn    Verdict = "warn" // the client works, but not as well as it could
+	Fail    Verdict = "fail"
+)
+
+// Rule is what some clients need of a registry.
+type Rule struct {
+	ID    string
+	Wants string            // what must be true
+	Files map[string]string // of the clients that need it, by name: the file that says so, and the function in it
+
+	run func(*visit) Result
+}
+
+// Result is what comes of a rule for one client and module.
+type Result struct {
+	Verdict Verdict `json:"verdict"`
+	Seen    string  `json:"seen"` // what the registry answered
+}
+
+// Finding is a result with what it is about.
+type Finding struct {
+	Client  string `json:"client"`
+	Version string `json:"version"` // of the client
+	Module  string `json:"module"`
+	Rule    string `json:"rule"`
+	Result
+	Wants string `json:"wants"` // see [Rule]
+	File  string `json:"file"`  // with its repository
+}
+
+// Options say which registry is asked, and for what.
+type Options struct {
+	// URL is where the registry is. With a path, only clients are tried that can be told a base URL. Its scheme stands for
+	// https, which clients want.
+	URL *url.URL
+	// Modules are the modules to ask for. The host of one is the name by which clients know the registry: unless URL has a
+	// path, the registry at URL is asked by that name, as if that name led there.
+	Modules []modproxy.Module
+	// Token is shown as each client shows one; clients that can show none get none. It may be empty.
+	Token string
+}
+
+// Run tries every rule with every client and module, one request at a time, and calls each with what came of it: a module
+// after the other, by client and then in the order of [Rules]. The error is that of ctx or each.
+func Run(ctx context.Context, o Options, each func(Finding) error) error {
+	for _, m := range o.Modules {
+		s := newSession(o, m)
+		for i := range clients {
+			v := &visit{session: s, ctx: ctx, client: &clients[i]}
+			for _, rule := range Rules() {
+				file, ok := rule.Files[v.name]
+				if !ok || s.below && !v.based {
+					continue
+				}
+				found := Finding{
+					Client: v.name, Version: v.version, Module: m.String(), Rule: rule.ID,
+					Result: rule.run(v), Wants: rule.Wants, File: v.repository + " " + file,
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := each(found); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func pass(format string, args ...any) Result    { return Result{Pass, fmt.Sprintf(format, args...)} }
+func without(format string, args ...any) Result { return Result{Without, fmt.Sprintf(format, args...)} }
+func warn(format string, args ...any) Result    { return Result{Warn, fmt.Sprintf(format, args...)} }
+func fail(format string, args ...any) Result    { return Result{Fail, fmt.Sprintf(format, args...)} }
+
+// after is the result of a rule that has nothing to look at, because another one has not passed.
+func after(rule string) Result { return without("nothing to look at: see %s", rule) }
+
+// visit is what one client asks for of one module. What it has asked once, it knows.
+type visit struct {
+	*session
+	*client
+	ctx context.Context
+}

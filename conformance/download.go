@@ -1,0 +1,351 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+const locationHeader = "X-Terraform-Get"
+
+// downloadURL is where the client asks for the location of a version; empty as a version for none.
+func (v *visit) downloadURL(version string) (string, bool) {
+	if version == "" {
+		return v.in(v.path() + "/download")
+	}
+	return v.in(v.path() + "/" + version + "/download")
+}
+
+// asksDownload returns the answer to the question for the location of the newest version, and what was asked.
+func (v *visit) asksDownload() (*answer, string) {
+	spelled, canonical, ok := v.newest()
+	if !ok {
+		return nil, ""
+	}
+	if v.raw {
+		canonical = spelled
+	}
+	u, _ := v.downloadURL(canonical)
+	return v.get(ofModules, u), u
+}
+
+func answersDownload(v *visit) Result {
+	a, _ := v.asksDownload()
+	if a == nil {
+		return after("versions.parsable")
+	}
+	location, err := v.location(a)
+	switch {
+	case err == nil:
+		return pass("%s: %s", a, location)
+	case v.name == dependabot && a.err == nil && a.status < 400:
+		return warn("%v: Dependabot finds no release notes", err)
+	}
+	return fail("%v", err)
+}
+
+func terraformLocation(a *answer) (string, error) {
+	if a.err == nil && a.status != http.StatusOK && a.status != http.StatusNoContent {
+		return "", errors.New(a.String())
+	}
+	return headerLocation(a)
+}
+
+func dependabotLocation(a *answer) (string, error) {
+	if a.err == nil && a.status != http.StatusNoContent {
+		return "", errors.New(a.String())
+	}
+	return headerLocation(a)
+}
+
+func checkovLocation(a *answer) (string, error) {
+	if a.err == nil && a.status >= 400 {
+		return "", errors.New(a.String())
+	}
+	return headerLocation(a)
+}
+
+// headerLocation takes the header, whatever the status.
+func headerLocation(a *answer) (string, error) {
+	if a.err != nil {
+		return "", a.err
+	}
+	location := a.header.Get(locationHeader)
+	if location == "" {
+		return "", fmt.Errorf("%s without a header %s", a, locationHeader)
+	}
+	return location, nil
+}
+
+// tofuBody is what OpenTofu decodes.
+type tofuBody struct {
+	Location    string
+	Credentials *bool `json:"use_registry_credentials"`
+}
+
+func tofuLocation(a *answer) (string, error) {
+	if a.err != nil || a.status != http.StatusOK {
+		return terraformLocation(a)
+	}
+	var body tofuBody
+	if err := decode(a.body, &body, true); err != nil {
+		return "", fmt.Errorf("%s, whose body is not the JSON that OpenTofu wants with it: %w", a, err)
+	}
+	if body.Location != "" || body.Credentials != nil {
+		return body.Location, nil
+	}
+	return headerLocation(a)
+}
+
+func terragruntLocation(a *answer) (string, error) {
+	switch {
+	case a.err != nil:
+		return "", a.err
+	case a.status < 200 || a.status > 299:
+		return "", errors.New(a.String())
+	case a.header.Get(locationHeader) != "":
+		return a.header.Get(locationHeader), nil
+	}
+	var body map[string]string
+	if err := json.Unmarshal(a.body, &body); err != nil || body["location"] == "" {
+		return "", fmt.Errorf("%s without a header %s, and its body is no JSON object of strings with a location", a, locationHeader)
+	}
+	return body["location"], nil
+}
+
+func trivyLocation(a *answer) (string, error) {
+	if a.err != nil || a.status != http.StatusOK {
+		return dependabotLocation(a)
+	}
+	var body struct{ Location string }
+	if err := decode(a.body, &body, false); err != nil || body.Location == "" {
+		return "", fmt.Errorf("%s without a location in its body, and Trivy reads the header of a 204 only", a)
+	}
+	return body.Location, nil
+}
+
+// where returns the location of the newest version as an address to fetch; not ok unless it is that which Terraform fetches.
+func (v *visit) where() (string, bool) {
+	location, found, right := v.locates()
+	return found, location != "" && found == right
+}
+
+// locates returns the location of the newest version, the address that the client makes of it, and the one that Terraform does.
+func (v *visit) locates() (location, found, right string) {
+	a, from := v.asksDownload()
+	if a == nil {
+		return "", "", ""
+	}
+	location, err := v.location(a)
+	if err != nil {
+		return "", "", ""
+	}
+	found, _ = v.resolve(v, from, location)
+	right, _ = relative(v, from, location)
+	return location, found, right
+}
+
+func isRelative(location string) bool {
+	return strings.HasPrefix(location, "/") || strings.HasPrefix(location, "./") || strings.HasPrefix(location, "../")
+}
+
+// relative resolves what looks relative against the URL that was asked.
+func relative(_ *visit, from, location string) (string, error) {
+	if !isRelative(location) {
+		return location, nil
+	}
+	base, errBase := url.Parse(from)
+	u, err := url.Parse(location)
+	if err := errors.Join(errBase, err); err != nil {
+		return "", err
+	}
+	return base.ResolveReference(u).String(), nil
+}
+
+// infracostResolve resolves what looks relative against the base URL of modules.
+func infracostResolve(v *visit, from, location string) (string, error) {
+	base, _ := v.in("")
+	if base == "" {
+		base = from
+	}
+	return relative(v, base, location)
+}
+
+// checkovResolve puts the host before what looks relative.
+func checkovResolve(v *visit, _, location string) (string, error) {
+	if !isRelative(location) {
+		return location, nil
+	}
+	return v.root.Scheme + "://" + v.root.Host + location, nil
+}
+
+func asIs(_ *visit, _, location string) (string, error) { return location, nil }
+
+var (
+	forced    = regexp.MustCompile(`^[A-Za-z0-9]+::`)
+	shorthand = regexp.MustCompile(`^(github\.com|bitbucket\.org|gitlab\.com|[^/]*\.amazonaws\.com|www\.googleapis\.com)/|^git@`)
+	module    = regexp.MustCompile(`^([^/]+\.[^/]+/)?[^/.]+/[^/]+/[^/]+$`)
+	// What Trivy takes; http stands for https where the registry has no other.
+	trivyTakes = regexp.MustCompile(`^(github\.com/|bitbucket\.org/|s3:|git@|git:|hg:|https?:|gcs:)`)
+)
+
+// sameAddress fails where the client goes elsewhere than Terraform.
+func sameAddress(v *visit) Result {
+	switch location, found, right := v.locates(); {
+	case location == "":
+		return after("download.location")
+	case found != right:
+		return fail("the location is %q: fetches %q, not %s", location, found, right)
+	default:
+		return pass("%s", found)
+	}
+}
+
+// fetchable fails for addresses that lead the client astray.
+func fetchable(v *visit) Result {
+	at, ok := v.where()
+	if !ok {
+		return after("download.location")
+	}
+	whole, subdir := splitSubdir(at)
+	u, err := url.Parse(whole)
+	switch {
+	case strings.Contains(subdir, "*"):
+		return fail("%s: nobody expands its //%s in what a registry says", at, subdir)
+	case strings.HasPrefix(whole, "file:"):
+		return fail("%s: a file of the client's machine", at)
+	case forced.MatchString(whole) || shorthand.MatchString(whole):
+		if v.name == trivy && !trivyTakes.MatchString(whole) {
+			return fail("%s: Trivy does not fetch that", at)
+		}
+		return pass("%s", at)
+	case module.MatchString(whole):
+		return fail("%s: the address of a module, and not of a package", at)
+	case err != nil || u.Scheme == "" || u.Host == "" && u.Scheme != "file":
+		return fail("%s: no address of a package", at)
+	case v.name == trivy && (!trivyTakes.MatchString(whole) || u.Scheme == "http" && !v.secure(u)):
+		return fail("%s: Trivy does not fetch that", at)
+	case u.User != nil:
+		return warn("an address with a user name or password, which errors of the client show")
+	}
+	return pass("%s", at)
+}
+
+// splitSubdir cuts the directory in a package off its address.
+func splitSubdir(address string) (whole, subdir string) {
+	start := 0
+	if i := strings.Index(address, "://"); i >= 0 {
+		start = i + 3
+	}
+	path, query, asked := strings.Cut(address[start:], "?")
+	path, subdir, _ = strings.Cut(path, "//")
+	if asked {
+		path += "?" + query
+	}
+	return address[:start] + path, subdir
+}
+
+// directMode checks what OpenTofu from 1.12 on fetches by itself, and others by go-getter.
+func directMode(v *visit) Result {
+	a, from := v.asksDownload()
+	var body tofuBody
+	if a == nil || a.err != nil || a.status != http.StatusOK || decode(a.body, &body, true) != nil || body.Credentials == nil {
+		return without("no use_registry_credentials in the answer: packages need no token, or have it in their address")
+	}
+	at, err := relative(v, from, body.Location)
+	if err != nil {
+		return fail("the location is no URL: %q", body.Location)
+	}
+	switch u, err := url.Parse(at); {
+	case err != nil || forced.MatchString(at) || u.Scheme != "http" && u.Scheme != "https":
+		return fail("use_registry_credentials with the location %s, which is no URL of a web server", at)
+	case u.Fragment != "":
+		return fail("use_registry_credentials with the location %s, which has a fragment", at)
+	case *body.Credentials && u.Host != v.root.Host:
+		return fail("use_registry_credentials with the location %s: that host is shown the token", at)
+	}
+	return pass("use_registry_credentials with the location %s", at)
+}
+
+// spelled makes a rule of another way in which a client writes the newest version.
+func spelled(spell func(spelled, canonical string) string, lost string) func(*visit) Result {
+	return func(v *visit) Result {
+		listed, canonical, ok := v.newest()
+		if !ok {
+			return after("versions.parsable")
+		}
+		version := spell(listed, canonical)
+		u, _ := v.downloadURL(version)
+		a := v.get(ofModules, u)
+		location, err := v.location(a)
+		switch {
+		case err == nil:
+			return pass("%s: %s", a, location)
+		case a.err == nil && a.status >= 400 && a.status < 500:
+			return without("%s: %s", a, lost)
+		}
+		return fail("%s", err)
+	}
+}
+
+func absentVersion(v *visit) Result {
+	if _, ok := v.where(); !ok {
+		return after("download.location")
+	}
+	u, _ := v.downloadURL("999.999.999")
+	switch a := v.get(ofModules, u); {
+	case a.err != nil:
+		return fail("%s", a)
+	case a.status == http.StatusNotFound:
+		return pass("%s", a)
+	case a.status < 400 || a.status >= 500 || a.status == http.StatusTooManyRequests:
+		return fail("%s", a)
+	default:
+		return warn("%s: the client does not say that there is no such version", a)
+	}
+}
+
+// stable asks once more.
+func stable(v *visit) Result {
+	first, ok := v.where()
+	if !ok {
+		return after("download.location")
+	}
+	again := *v.session
+	again.answers = map[string]*answer{}
+	if second, _ := (&visit{&again, v.client, v.ctx}).where(); second != first {
+		return warn("%s, then %s: it is fetched each time", first, second)
+	}
+	return pass("the same twice")
+}
+
+// What Dependabot takes for a repository, wherever it stands in a URL (common/lib/dependabot/source.rb).
+var repository = regexp.MustCompile(`github\.com[/:][\w.-]+/[\w.-]+|gitlab\.com[/:][^/]+/[^/]+|bitbucket\.org[/:][\w.-]+/[\w.-]+|` +
+	`azure\.com[/:][\w.-]+/([\w.-]+/)?_git/[\w.-]+|(https?|git|ssh)://git-codecommit.*\.com/v1/repos/`)
+
+func noRepository(v *visit) Result {
+	at, ok := v.where()
+	if !ok {
+		return after("download.location")
+	}
+	whole, _ := splitSubdir(at)
+	u, err := url.Parse(whole)
+	if err != nil || forced.MatchString(whole) || u.Scheme != "http" && u.Scheme != "https" {
+		return pass("%s", at)
+	}
+	if found := repository.FindString(whole); found != "" && !strings.HasPrefix(found, u.Hostname()) {
+		return fail("%s is taken for the repository %q", at, found)
+	}
+	r, err := v.request(http.MethodGet, ofPackage, u.Scheme+"://"+u.Host+"/status")
+	if err != nil {
+		return fail("%v", err)
+	}
+	if a := v.ask(r, v.hops(ofPackage)); a.err == nil && a.status == http.StatusOK && a.header.Get("X-GitHub-Request-Id") != "" {
+		return fail("%s says that it is a GitHub server", r.URL)
+	}
+	return pass("%s", at)
+}

@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+)
+
+func namesArchive(v *visit) Result {
+	at, ok := v.where()
+	if !ok {
+		return after("download.location")
+	}
+	switch t, ok := v.target(); {
+	case !ok:
+		return without("%s: nothing that is fetched by http", at)
+	case t.format == "" && v.name == checkov:
+		return fail("%s: Checkov sees no archive in that", at)
+	case t.format == "":
+		return fail("%s: the client sees no archive in that, and looks for an address on a page there", at)
+	default:
+		return pass("%s: %s", at, t.format)
+	}
+}
+
+// beforePackage says why there is no package to look at; its verdict is empty if there is one.
+func (v *visit) beforePackage() (*archive, target, Result) {
+	t, p := v.fetch()
+	switch {
+	case p == nil:
+		return nil, t, after("package.archive")
+	case p.err != nil || p.status != http.StatusOK && p.status != http.StatusPartialContent:
+		return p, t, after("package.get")
+	case p.tooMuch:
+		return p, t, without("a package of more than %d bytes is not looked at", int64(maxPackage))
+	}
+	return p, t, Result{}
+}
+
+func givesPackage(v *visit) Result {
+	switch t, p := v.fetch(); {
+	case p == nil:
+		return after("package.archive")
+	case p.err != nil:
+		return fail("%s: %v", t.url, p.err)
+	case p.status != http.StatusOK && p.status != http.StatusPartialContent:
+		return fail("%s: %s", t.url, p)
+	default:
+		return pass("%d bytes", p.size)
+	}
+}
+
+func headsPackage(v *visit) Result {
+	t, p := v.fetch()
+	if p == nil || p.err != nil || p.status != http.StatusOK {
+		return after("package.get")
+	}
+	r, err := v.request(http.MethodHead, ofPackage, t.url)
+	if err != nil {
+		return fail("%v", err)
+	}
+	a := v.ask(r, v.hops(ofPackage))
+	switch length := ""; {
+	case a.err != nil || a.status != http.StatusOK:
+		return pass("%s: clients ask without it, then", a)
+	default:
+		length = a.header.Get("Content-Length")
+		switch {
+		case a.header.Get("Accept-Ranges") == "bytes" && length == "0" && p.size > 0:
+			return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client takes it for fetched", p.size)
+		case length != "" && length != p.header.Get("Content-Length") && p.header.Get("Content-Length") != "":
+			return warn("Content-Length %s, and %s with GET", length, p.header.Get("Content-Length"))
+		}
+		return pass("Content-Length %q", length)
+	}
+}
+
+func plainPackage(v *visit) Result {
+	p, _, not := v.beforePackage()
+	switch {
+	case not.Verdict != "":
+		return not
+	case p.coding != "":
+		return fail("Content-Encoding %q: the client decodes it, and then sees no archive", p.coding)
+	}
+	return pass("no Content-Encoding")
+}
+
+func unpacks(v *visit) Result {
+	p, t, not := v.beforePackage()
+	switch {
+	case not.Verdict != "":
+		return not
+	case p.coding != "":
+		return after("package.encoding")
+	case errors.Is(p.unread, errXZ):
+		return without("%v", p.unread)
+	case p.unread != nil:
+		return fail("as %s: %v", t.format, p.unread)
+	}
+	return pass("%d files", len(p.files))
+}
+
+// opened is beforePackage for rules about what is in it.
+func (v *visit) opened() (*archive, target, Result) {
+	p, t, not := v.beforePackage()
+	if not.Verdict == "" && (p.unread != nil || p.coding != "") {
+		not = after("package.unpacks")
+	}
+	return p, t, not
+}
+
+func noLinks(v *visit) Result {
+	p, _, not := v.opened()
+	if not.Verdict != "" {
+		return not
+	}
+	for _, f := range p.files {
+		if f.link {
+			return fail("%.80q is a link or the like: the client makes a file without its content of it", f.name)
+		}
+	}
+	return pass("files and directories only")
+}
+
+func readable(v *visit) Result {
+	p, _, not := v.opened()
+	if not.Verdict != "" {
+		return not
+	}
+	for _, f := range p.files {
+		if mode := f.mode.Perm(); mode != 0 && mode&0o400 == 0 {
+			return fail("%.80q has the mode %04o: its owner cannot read it", f.name, mode)
+		}
+	}
+	return pass("all files")
+}
+
+func hasModule(v *visit) Result {
+	p, t, not := v.opened()
+	if not.Verdict != "" {
+		return not
+	}
+	want := path.Clean("/" + t.subdir)
+	configured := map[string]bool{}
+	there := want == "/"
+	for _, f := range p.files {
+		name := path.Clean("/" + f.name)
+		there = there || strings.HasPrefix(name, want+"/")
+		for _, suffix := range []string{".tf", ".tf.json", ".tofu", ".tofu.json"} {
+			if strings.HasSuffix(name, suffix) {
+				configured[path.Dir(name)] = true
+			}
+		}
+	}
+	switch wrapped := wrapper(p.files); {
+	case !there:
+		return fail("the directory %q of the location is not in the package", t.subdir)
+	case configured[want]:
+		return pass("%q has a configuration", want)
+	case wrapped != "" && configured[wrapped] && want == "/":
+		return fail("the module is in %q of the package, which the location does not say", wrapped)
+	default:
+		return warn("%q has no configuration", want)
+	}
+}
+
+// wrapper returns the directory in which all files are, if it is one.
+func wrapper(files []file) (dir string) {
+	for _, f := range files {
+		first, rest, below := strings.Cut(strings.TrimPrefix(path.Clean("/"+f.name), "/"), "/")
+		if !below || rest == "" || dir != "" && dir != "/"+first {
+			return ""
+		}
+		dir = "/" + first
+	}
+	return dir
+}
