@@ -85,7 +85,7 @@ func (c *client) find() (path, version string, err error) {
 	return path, c.version, err
 }
 
-var versionIn = regexp.MustCompile(`\b\d+\.\d+\.\d+\b`)
+var versionIn = regexp.MustCompile(`\d+\.\d+\.\d+`)
 
 // make makes the program, unless it is there or it cannot be made.
 func (c *client) make(ctx context.Context) error {

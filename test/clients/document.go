@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// A document is docs/clients.md by the titles of its sections.
+// A document is docs/clients.md by the titles of its sections; what is before these has
+// none.
 type document map[string]*section
 
 type section struct {
@@ -35,8 +37,8 @@ func readDocument() (document, error) {
 }
 
 func parseDocument(text string) document {
-	d := document{}
-	var now *section
+	now := &section{}
+	d := document{"": now}
 	var open *block
 	told := false // whether the first paragraph is over
 	for line := range strings.Lines(text) {
@@ -51,7 +53,6 @@ func parseDocument(text string) document {
 		case heading:
 			now, told = &section{}, false
 			d[title] = now
-		case now == nil:
 		case fence:
 			open = &block{language: language}
 		case line == "":
@@ -61,6 +62,11 @@ func parseDocument(text string) document {
 		}
 	}
 	return d
+}
+
+// has reports whether a block of a section has text in it.
+func (d document) has(title, text string) bool {
+	return d[title] != nil && slices.ContainsFunc(d[title].blocks, func(b block) bool { return strings.Contains(b.text, text) })
 }
 
 // unused fails if a client's section has a block that its run has not taken.

@@ -31,7 +31,7 @@ func installs(registry string) func(context.Context, *session) error {
 			if _, err := s.write(way.dir+"/main.tf", way.code); err != nil {
 				return err
 			}
-			cmd := s.command(ctx, way.dir, "", s.program, "init", "-no-color", "-input=false")
+			cmd := s.command(ctx, way.dir, s.block("sh", 0), s.program, "init", "-no-color", "-input=false")
 			cmd.Env = append(cmd.Env, "TF_IN_AUTOMATION=1", "TF_CLI_CONFIG_FILE="+rc)
 			if _, err := output(cmd); err != nil {
 				return fmt.Errorf("%s: %w", way.dir, err)

@@ -33,7 +33,7 @@ func renovate(ctx context.Context, s *session) error {
 	}
 	node := filepath.Join(filepath.Dir(s.program), "..", "..", node, "bin", "node")
 	cmd := s.command(ctx, "repository", "", node, s.program, "--platform=local", "--dry-run=lookup")
-	cmd.Env = append(cmd.Env, "LOG_LEVEL=debug", "LOG_FORMAT=json", "RENOVATE_CONFIG_FILE="+config)
+	cmd.Env = append(cmd.Env, "LOG_LEVEL=debug", "LOG_FORMAT=json", "RENOVATE_CONFIG_FILE="+config, "RENOVATE_REQUIRE_CONFIG=ignored")
 	out, err := output(cmd)
 	if err != nil {
 		return err

@@ -25,6 +25,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
+// token stands for a token in docs/clients.md. Where a client's section has it, modproxy
+// answers nobody without one.
+const token = "mp_…"
+
 // own is the name of the proxy in docs/clients.md, and so here.
 const own = "modules.example.com"
 
@@ -64,6 +68,9 @@ func newWorld(ctx context.Context) (w *world, err error) {
 	if err := registrytest.CA().WriteFiles(w.dir, append(public, own, "localhost", "127.0.0.1")...); err != nil {
 		return w, err
 	}
+	if err := os.WriteFile(filepath.Join(w.dir, "modproxy.yaml"), []byte(w.document[""].blocks[0].text), 0o600); err != nil {
+		return w, err
+	}
 	w.program, err = rig.Program(ctx, w.dir)
 	return w, err
 }
@@ -93,12 +100,17 @@ func (w *world) run(ctx context.Context, c *client, program string) (asked strin
 	if s.dir, err = os.MkdirTemp(w.dir, "run-"); err != nil {
 		return "", err
 	}
-	log := filepath.Join(s.dir, "modproxy.log")
-	proxy, err := rig.Start(w.serve(s.dir), log)
+	private := w.document.has(c.name, token)
+	proxy, err := rig.Start(w.modproxy(s.dir, private, "serve"), filepath.Join(s.dir, "modproxy.log"))
 	if err != nil {
 		return "", err
 	}
 	url, err := proxy.URL(ctx)
+	if err == nil && private {
+		var out []byte
+		out, err = w.modproxy(s.dir, private, "token", "create", "client", "--scope", "*").Output()
+		s.token = strings.TrimSpace(string(out))
+	}
 	if err == nil {
 		s.site = leadTo(strings.TrimPrefix(url, "https://"))
 		defer s.site.CloseClientConnections()
@@ -111,15 +123,19 @@ func (w *world) run(ctx context.Context, c *client, program string) (asked strin
 	return requests, errors.Join(err, wrong, w.document.unused(c.name, s.taken))
 }
 
-// serve is modproxy under its own name, with what it keeps in a directory.
-func (w *world) serve(dir string) *exec.Cmd {
-	cmd := exec.Command(w.program, "serve")
+// modproxy is a command of modproxy, with the configuration that docs/clients.md begins
+// with and what it keeps in a directory. A private one has no anonymous clients.
+func (w *world) modproxy(dir string, private bool, args ...string) *exec.Cmd {
+	cmd := exec.Command(w.program, args...)
 	cmd.Dir = w.dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + w.dir, "HTTPS_PROXY=" + w.behind.URL,
-		"MODPROXY_LISTEN=127.0.0.1:0", "MODPROXY_PUBLIC_URL=https://" + own, "MODPROXY_ANONYMOUS=true",
-		"MODPROXY_TLS_CERT_FILE=cert.pem", "MODPROXY_TLS_KEY_FILE=key.pem", "MODPROXY_DATA=" + filepath.Join(dir, "data"),
+		"MODPROXY_CONFIG=modproxy.yaml", "MODPROXY_LISTEN=127.0.0.1:0", "MODPROXY_DATA=" + filepath.Join(dir, "data"),
+		"MODPROXY_TLS_CERT_FILE=cert.pem", "MODPROXY_TLS_KEY_FILE=key.pem",
 		"MODPROXY_EGRESS_ALLOW=127.0.0.0/8", "MODPROXY_EGRESS_PROXY_NAMES=true", "MODPROXY_EGRESS_CA_FILE=ca.pem",
+	}
+	if private {
+		cmd.Env = append(cmd.Env, "MODPROXY_ANONYMOUS=false")
 	}
 	return cmd
 }
@@ -160,11 +176,12 @@ type session struct {
 	program string
 	dir     string
 	site    *httptest.Server // the proxy that leads to modproxy
+	token   string           // that modproxy wants to see; "" if it wants none
 	taken   map[int]bool     // the blocks of the section that the run has taken
 }
 
 // block returns the block of a language that the client's section has, the nth of
-// them from 0. It is what people are told to set.
+// them from 0, with the token. It is what people are told to set.
 func (s *session) block(language string, n int) string {
 	if s.taken == nil {
 		s.taken = map[int]bool{}
@@ -173,7 +190,7 @@ func (s *session) block(language string, n int) string {
 		if b.language == language {
 			if n == 0 {
 				s.taken[i] = true
-				return b.text
+				return strings.ReplaceAll(b.text, token, s.token)
 			}
 			n--
 		}
