@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/catalog"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
@@ -76,7 +77,12 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	}
 	gate := &policy.Gate{Ledger: b.Registry, Sights: b.Registry}
 	gate.Use(rules)
-	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate}}
+	b.app.listing = &policy.Registry{Next: b.Registry, Gate: gate}
+	b.app.Registry = &rewrite.Registry{Next: b.app.listing}
+	b.app.catalog = &catalog.Catalog{
+		Registry: b.app.listing, Known: b.app.listing, Packages: bundled{b.Registry}, Ledger: b.Registry, Sights: bundled{b.Registry},
+		Rules: verdicts{gate},
+	}
 	return b, nil
 }
 
@@ -104,6 +110,8 @@ func (b *Bundle) Serve(ctx context.Context) error {
 	a := b.app
 	server := newServer(proxy.New(proxy.Config{
 		Registry:       a.Registry,
+		Catalog:        a.catalog,
+		Listing:        a.listing,
 		Upstreams:      upstreamsOf(a.config),
 		PublicURL:      strings.TrimRight(a.config.PublicURL, "/"),
 		Process:        readOnlyProcess{process{a, addresses(a.listener.Addr())}},

@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
 	"github.com/modproxy/modproxy/policy"
@@ -50,4 +53,30 @@ func (g verdicts) Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*m
 		return nil, err
 	}
 	return &modproxy.Deprecation{Reason: decided.Deprecation.Reason, Link: decided.Deprecation.Link}, nil
+}
+
+// bundled is what a bundle has.
+type bundled struct{ *bundle.Registry }
+
+// Recorded implements [catalog.Sights].
+func (b bundled) Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+	return b.Sight(ctx, m)
+}
+
+// Held implements [catalog.Packages].
+func (b bundled) Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := b.OpenHeld(ctx, v)
+	if err == nil {
+		err = p.Close()
+	}
+	return p, err
+}
+
+// OpenHeld implements [catalog.Packages].
+func (b bundled) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := b.Package(ctx, v)
+	if errors.Is(err, modproxy.ErrNotFound) {
+		err = fs.ErrNotExist
+	}
+	return p, err
 }

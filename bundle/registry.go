@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -120,6 +121,18 @@ func (r *Registry) Hosts() []string {
 		hosts[v.Host] = true
 	}
 	return slices.Sorted(maps.Keys(hosts))
+}
+
+// Modules yields the modules that the bundle brings, sorted by their addresses.
+func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
+	return func(yield func(modproxy.Module, error) bool) {
+		all := slices.SortedFunc(maps.Keys(r.lists), func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) })
+		for _, m := range all {
+			if !m.IsProvider() && !yield(m, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Versions lists what the bundle brings of m. The error is [modproxy.ErrNotFound] when that is nothing.

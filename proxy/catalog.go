@@ -11,7 +11,7 @@ import (
 // isOfCatalog reports whether k is a question for [Config.Catalog].
 func (k kind) isOfCatalog() bool {
 	switch k {
-	case kindDetails, kindDownloads, kindHistory, kindList, kindSearch:
+	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch:
 		return true
 	}
 	return false
@@ -21,35 +21,17 @@ var errNoCatalog = notFound("modules are not described here: want …/versions o
 
 // serveCatalog answers q from the catalog.
 func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request) error {
-	if h.cfg.Catalog == nil {
+	switch {
+	case h.cfg.Catalog == nil:
 		return errNoCatalog
-	}
-	ctx := r.Context()
-	switch q.kind {
-	case kindList, kindSearch:
+	case q.isList():
 		return h.serveList(w, r, e, q)
-	case kindDetails:
-		return h.serveDetails(w, r, e, q)
-	case kindDownloads:
-		d, err := h.cfg.Catalog.Downloads(ctx, q.Module)
-		if err != nil {
-			return err
-		}
-		text, err := renderDownloads(q.Module, d)
-		if err != nil {
-			return err
-		}
-		return h.writeRendered(w, r, e, d.Answered, text)
+	case q.kind == kindDownloads:
+		return h.serveDownloads(w, r, e, q)
+	case q.kind == kindHistory, q.kind == kindDocs && q.Version == "":
+		return h.serveHistory(w, r, e, q)
 	}
-	history, err := h.cfg.Catalog.History(ctx, q.Module)
-	if err != nil {
-		return err
-	}
-	text, err := h.rendered.get(renderKey{of: history}, func() (any, error) { return historyOf(history), nil })
-	if err != nil {
-		return err
-	}
-	return h.writeRendered(w, r, e, history.Answered, text)
+	return h.serveDetails(w, r, e, q)
 }
 
 // serveDetails serves the description of a version, or of the latest one.
@@ -70,7 +52,43 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	text, err := h.rendered.get(renderKey{d, list.ETag}, func() (any, error) { return detailsOf(d, list), nil })
+	text, err := h.rendered.get(renderKey{d, q.kind, list.ETag}, func() any {
+		if q.kind == kindDocs {
+			return docsDetailsOf(d)
+		}
+		return detailsOf(d, list)
+	})
+	if err != nil {
+		return err
+	}
+	return h.writeRendered(w, r, e, d.Answered, text)
+}
+
+// serveHistory serves the dates of all versions.
+func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
+	history, err := h.cfg.Catalog.History(r.Context(), q.Module)
+	if err != nil {
+		return err
+	}
+	text, err := h.rendered.get(renderKey{of: history, kind: q.kind}, func() any {
+		if q.kind == kindDocs {
+			return docsOf(history)
+		}
+		return historyOf(history)
+	})
+	if err != nil {
+		return err
+	}
+	return h.writeRendered(w, r, e, history.Answered, text)
+}
+
+// serveDownloads serves how often a module was downloaded.
+func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q request) error {
+	d, err := h.cfg.Catalog.Downloads(r.Context(), q.Module)
+	if err != nil {
+		return err
+	}
+	text, err := render(downloadsOf(q.Module, d))
 	if err != nil {
 		return err
 	}

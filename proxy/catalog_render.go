@@ -23,17 +23,17 @@ type document struct {
 
 // render returns the document that is v.
 func render(v any) (*document, error) {
-	plain, err := json.Marshal(v)
-	if err != nil {
+	var plain, compressed bytes.Buffer
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	plain = append(plain, '\n')
-	var compressed bytes.Buffer
 	z := gzip.NewWriter(&compressed)
-	_, _ = z.Write(plain) // to memory
+	_, _ = z.Write(plain.Bytes()) // to memory
 	_ = z.Close()
-	sum := sha256.Sum256(plain)
-	return &document{plain, compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
+	sum := sha256.Sum256(plain.Bytes())
+	return &document{plain.Bytes(), compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
 }
 
 // rendered remembers documents by what they were made of, so that one that is asked for often is made once. Its zero value
@@ -44,9 +44,11 @@ type rendered struct {
 	bytes int
 }
 
-// renderKey is an answer of the catalog, which is not changed, and the entity tag of the versions that go with it.
+// renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
+// go with it.
 type renderKey struct {
 	of       any
+	kind     kind
 	versions string
 }
 
@@ -56,7 +58,7 @@ const (
 )
 
 // get returns the document for k, made by make unless it is known.
-func (c *rendered) get(k renderKey, make func() (any, error)) (*document, error) {
+func (c *rendered) get(k renderKey, make func() any) (*document, error) {
 	c.mu.Lock()
 	if c.known == nil {
 		c.known, _ = simplelru.NewLRU(maxRendered, func(_ renderKey, d *document) { c.bytes -= d.size() })
@@ -66,10 +68,7 @@ func (c *rendered) get(k renderKey, make func() (any, error)) (*document, error)
 	if ok {
 		return d, nil
 	}
-	v, err := make()
-	if err == nil {
-		d, err = render(v)
-	}
+	d, err := render(make())
 	if err != nil {
 		return nil, err
 	}
@@ -252,8 +251,8 @@ type downloadsAttributes struct {
 	Year  int64 `json:"year"`
 }
 
-func renderDownloads(m modproxy.Module, d *modproxy.Downloads) (*document, error) {
-	return render(map[string]any{"data": resource{
+func downloadsOf(m modproxy.Module, d *modproxy.Downloads) map[string]any {
+	return map[string]any{"data": resource{
 		Type: "module-downloads-summary", ID: idOf(m), Attributes: downloadsAttributes{d.Month, d.Total, d.Week, d.Year},
-	}})
+	}}
 }

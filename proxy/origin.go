@@ -146,5 +146,5 @@ func (h *Handler) checkName(r *http.Request) error {
 
 // hasName reports whether a Host header has a name of the process or of an upstream.
 func (h *Handler) hasName(host string) bool {
-	return h.cfg.Upstreams.byName(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host)
+	return h.cfg.Upstreams.byName(host) != "" || h.cfg.Upstreams.docsAt(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host)
 }

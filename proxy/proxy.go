@@ -93,6 +93,7 @@ type Handler struct {
 	releases  *releases // of providers
 	rendered  rendered  // what Catalog says
 	histories http.HandlerFunc
+	docs      http.HandlerFunc
 }
 
 // New makes a Handler.
@@ -107,6 +108,7 @@ func New(cfg Config) *Handler {
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
 	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
+	h.docs = h.reading(h.serving(h.cfg.Upstreams.parseDocs))
 	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
 	h.router.Path(discoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
 	h.router.Path("/{registry}" + discoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
@@ -132,6 +134,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.modules(w, r)
 	case strings.Contains(r.URL.Path, "/"+historyPath):
 		h.histories(w, r)
+	case strings.HasPrefix(r.URL.Path, docsPath):
+		h.docs(w, r)
 	case strings.Contains(r.URL.Path, "/"+providersPath):
 		h.providers(w, r)
 	default:

@@ -24,6 +24,8 @@ type Upstreams struct {
 	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default. It counts for every
 	// spelling of a namespace but one that it has, too: a name that is private in one case is not asked for elsewhere in another.
 	Namespaces map[string]string
+	// Docs has the upstream whose modules the API at a hostname describes, as api.opentofu.org does.
+	Docs map[string]string
 }
 
 // request is a question of one of the protocols that was checked. The version is empty for versions, and for the latest.
