@@ -73,6 +73,7 @@ type App struct {
 	nested     *nested.Registry // nil unless nested sources are rewritten
 	reader     *closure.Reader
 	sights     *sights.Registry
+	said       *cache.Catalog // of what registries say about modules
 	catalog    modproxy.Catalog
 	listing    modproxy.Registry // what catalog describes
 	pending    *requests.Log
@@ -201,6 +202,9 @@ func (a *App) Close() error {
 	var errs []error
 	if a.nested != nil {
 		a.nested.Close()
+	}
+	if a.said != nil {
+		errs = append(errs, a.said.Close(soon))
 	}
 	if a.Cache != nil {
 		errs = append(errs, a.Cache.Close(soon))

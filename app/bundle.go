@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
@@ -81,7 +82,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	b.app.Registry = &rewrite.Registry{Next: b.app.listing}
 	b.app.catalog = &catalog.Catalog{
 		Registry: b.app.listing, Known: b.app.listing, Packages: bundled{b.Registry}, Ledger: b.Registry, Sights: bundled{b.Registry},
-		Rules: verdicts{gate},
+		Rules: verdicts{gate}, Reader: describer{&closure.Reader{}},
 	}
 	return b, nil
 }

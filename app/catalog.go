@@ -3,21 +3,29 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
 )
 
-// openCatalog makes what describes the modules that layer has. That somebody asks for a description is told to nobody: nothing
-// is to be installed.
-func (a *App) openCatalog(layer modproxy.Registry) {
+// openCatalog makes what describes the modules that layer has, by what describes says, which is nil when nobody is asked.
+// Operators are not told of what is refused: nothing is to be installed.
+func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
+	cfg := a.config.Cache
+	a.said = &cache.Catalog{
+		Next: describes, Store: a.Store, Fresh: cfg.Fresh, MaxStale: cfg.MaxStale, Missing: cfg.Missing, MaxKept: int64(cfg.MaxVersions),
+		Observer: a,
+	}
 	a.listing = &policy.Registry{Next: layer, Gate: a.gate}
 	c := &catalog.Catalog{
-		Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Rules: verdicts{a.gate},
+		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Rules: verdicts{a.gate},
+		Reader: describer{a.reader},
 	}
 	if !a.config.Offline {
 		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate}
@@ -41,6 +49,21 @@ func (known) Location(context.Context, modproxy.ModuleVersion) (modproxy.Locatio
 // Package returns [modproxy.ErrNotFound].
 func (known) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return nil, modproxy.ErrNotFound
+}
+
+// describer describes packages in a child process.
+type describer struct{ reader *closure.Reader }
+
+// Describe implements [catalog.Reader].
+func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modproxy.Details) error {
+	tree := closure.Package(p.Digest, func() (io.ReadCloser, error) { return io.NopCloser(p), nil })
+	said, err := d.reader.Describe(ctx, tree, p.Subdir)
+	if err != nil {
+		return err
+	}
+	of.Root, of.Submodules, of.Examples = said.Root, said.Submodules, said.Examples
+	of.Root.Name = of.Name
+	return nil
 }
 
 // verdicts are those of a gate.

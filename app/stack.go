@@ -65,7 +65,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 			return err
 		}
 	}
-	var reg modproxy.Registry // nil, and nobody is asked, when offline
+	var reg modproxy.Registry      // nil, and nobody is asked, when offline
+	var describes modproxy.Catalog // likewise
 	var sources *nested.Sources
 	if !c.Offline {
 		if err = a.openEgress(listening); err != nil {
@@ -85,7 +86,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		sources = nested.NewSources(router, table)
 		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
 		a.sights.Next, a.sights.Dates = pinned, router
-		reg = a.sights
+		reg, describes = a.sights, router
 		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
 			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
@@ -110,7 +111,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		layer, at = a.nested, nested.At(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, Observe: a.observePolicy}
-	a.openCatalog(layer)
+	a.openCatalog(layer, describes)
 	if a.missing != nil {
 		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
 	}

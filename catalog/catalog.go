@@ -77,8 +77,8 @@ type Rules interface {
 
 // Reader reads packages.
 type Reader interface {
-	// Describe sets what p says of itself, of which the directory p.Subdir is the module. Errors: [modproxy.ErrInvalid] if it
-	// cannot be read, [modproxy.ErrUnavailable].
+	// Describe sets what p, which is open at its start, says of the module in its directory Subdir. Errors: [modproxy.ErrInvalid]
+	// if it cannot be read, [modproxy.ErrUnavailable].
 	Describe(ctx context.Context, p *modproxy.Package, d *modproxy.Details) error
 }
 

@@ -79,9 +79,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details
 		Root:     modproxy.Part{Name: k.Name},
 		Answered: modproxy.Answered{Time: time.Now(), Hit: true},
 	}
-	if c.Reader != nil {
-		err = c.Reader.Describe(ctx, p, d)
-	}
+	err = c.Reader.Describe(ctx, p, d)
 	if errors.Is(err, modproxy.ErrInvalid) { // what is known besides is told all the same
 		d.Root.Readme, err = fmt.Sprintf("modproxy cannot read this module: %v", err), nil
 	}
