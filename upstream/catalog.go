@@ -110,8 +110,7 @@ func (c *Client) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, er
 	if err := wanted.Check(); err != nil {
 		return nil, fmt.Errorf("list of %s: %w", q.Host, err)
 	}
-	read := func(r *reading, document []byte) (*modproxy.Page, error) { return r.page(document, q) }
-	page, err := described(ctx, c, serviceOf{q.Host, moduleLists}, listPath(q), read)
+	page, err := c.list(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", q.Host, err)
 	}

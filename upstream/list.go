@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 )
+
+const maxParts = 10 // answers that one list is made of
 
 // listPath returns the path of the question for the modules that q selects, below the base URL of modules.v1.
 func listPath(q modproxy.Query) string {
@@ -33,9 +36,34 @@ func listPath(q modproxy.Query) string {
 	return path + "?" + query.Encode()
 }
 
+// part is a part of a list, and where the registry says that the next one begins; zero if it does not.
+type part struct {
+	*modproxy.Page
+	next int
+}
+
+// list asks for the modules that q selects. A registry may list fewer at a time than it is asked for.
+func (c *Client) list(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
+	all := &modproxy.Page{Modules: []modproxy.Summary{}}
+	rest := q
+	for range maxParts {
+		read := func(r *reading, document []byte) (part, error) { return r.page(document, rest) }
+		p, err := described(ctx, c, serviceOf{q.Host, moduleLists}, listPath(rest), read)
+		if err != nil {
+			return nil, err
+		}
+		all.Modules, all.More = append(all.Modules, p.Modules...), p.More
+		if !p.More || p.next <= rest.Offset || p.next >= q.Offset+q.Limit {
+			return all, nil
+		}
+		rest.Offset, rest.Limit = p.next, q.Offset+q.Limit-p.next
+	}
+	return nil, fmt.Errorf("%w: %d modules are more than %d answers of the registry have", modproxy.ErrUnavailable, q.Limit, maxParts)
+}
+
 // page reads a part of a list. What has no address of a module that q selects, and no version, is left out. A registry that says
 // nothing of pages lists all that it has, of which those of q are taken.
-func (r *reading) page(document []byte, q modproxy.Query) (*modproxy.Page, error) {
+func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 	var doc struct {
 		Meta struct {
 			Limit  *int   `json:"limit"`
@@ -47,11 +75,11 @@ func (r *reading) page(document []byte, q modproxy.Query) (*modproxy.Page, error
 	}
 	switch {
 	case !object(document, &doc):
-		return nil, fmt.Errorf("%w: the list of modules is not a JSON object", modproxy.ErrInvalid)
+		return part{}, fmt.Errorf("%w: the list of modules is not a JSON object", modproxy.ErrInvalid)
 	case len(doc.Modules) == 0 || doc.Modules[0] != '[':
-		return nil, fmt.Errorf("%w: the registry answers with something else than a list of modules", modproxy.ErrNotFound)
+		return part{}, fmt.Errorf("%w: the registry answers with something else than a list of modules", modproxy.ErrNotFound)
 	}
-	page := &modproxy.Page{Modules: []modproxy.Summary{}}
+	page := part{Page: &modproxy.Page{Modules: []modproxy.Summary{}}}
 	known := map[modproxy.Module]bool{}
 	read := 0
 	for _, text := range r.elements(doc.Modules) {
@@ -71,7 +99,8 @@ func (r *reading) page(document []byte, q modproxy.Query) (*modproxy.Page, error
 	case !pages:
 		page.Modules = page.Modules[min(q.Offset, len(page.Modules)):]
 	case doc.Meta.Next != nil:
-		page.More = *doc.Meta.Next > q.Offset && read > 0
+		page.next = *doc.Meta.Next
+		page.More = page.next > q.Offset && read > 0
 	default:
 		page.More = doc.Meta.URL != "" && read > 0
 	}

@@ -1,0 +1,142 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy"
+)
+
+func TestListPath(t *testing.T) {
+	for want, q := range map[string]modproxy.Query{
+		"?limit=15&offset=0":                               {Limit: 15},
+		"?limit=15&offset=30&provider=aws&verified=true":   {Limit: 15, Offset: 30, System: "aws", Verified: true},
+		"acme?limit=15&offset=0":                           {Limit: 15, Namespace: "acme"},
+		"acme/vpc?limit=15&offset=0":                       {Limit: 15, Namespace: "acme", Name: "vpc"},
+		"search?limit=15&offset=0&q=a+b%26limit%3D9%2F%23": {Limit: 15, Search: "a b&limit=9/#"},
+		"search?limit=1&namespace=acme&offset=0&q=vpc":     {Limit: 1, Search: "vpc", Namespace: "acme"},
+	} {
+		if got := listPath(q); got != want {
+			t.Errorf("%+v: %s; want %s", q, got, want)
+		}
+	}
+}
+
+func TestRecordedList(t *testing.T) {
+	q := modproxy.Query{Host: "registry.terraform.io", Limit: 2}
+	got, err := readingOf(t, "https://registry.terraform.io/v1/modules").page([]byte(recorded(t, "v1-list.json")), q)
+	want := &modproxy.Page{More: true, Modules: []modproxy.Summary{
+		{
+			ModuleVersion: modproxy.Module{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
+			Description:   "balances load", Source: "https://github.com/GoogleCloudPlatform/terraform-google-lb-http",
+			Published: time.Date(2017, 10, 17, 1, 22, 17, 792066000, time.UTC), Downloads: 213, Verified: true,
+		},
+		{
+			ModuleVersion: modproxy.Module{Host: q.Host, Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("1.5.1"),
+			Description:   "makes VPC resources", Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc",
+			Published: time.Date(2017, 11, 23, 10, 48, 9, 400166000, time.UTC), Downloads: 29714, Verified: true,
+		},
+	}}
+	if diff := cmp.Diff(want, got.Page); diff != "" || err != nil || got.next != 2 {
+		t.Errorf("%v, next at %d %s", err, got.next, diff)
+	}
+}
+
+// entries are members of a list of modules acme/NAME/aws.
+func entries(names ...string) string {
+	var list []string
+	for _, name := range names {
+		list = append(list, fmt.Sprintf(`{"namespace": "acme", "name": %q, "provider": "aws", "version": "1.0.0"}`, name))
+	}
+	return strings.Join(list, ",")
+}
+
+// What is no module that was asked for is left out, and what a registry says of its pages counts.
+func TestPages(t *testing.T) {
+	const first, second = `{"meta": {"limit": 2, "current_offset": 0, "next_offset": 2}, `, `{"meta": {"limit": 2, "current_offset": 2}, `
+	for _, c := range []struct {
+		q        modproxy.Query
+		document string
+		want     string
+	}{
+		{modproxy.Query{Limit: 2}, first + `"modules": [` + entries("a", "b") + `]}`, "a b more"},
+		{modproxy.Query{Limit: 2, Offset: 2}, second + `"modules": [` + entries("c") + `]}`, "c"},
+		{modproxy.Query{Limit: 2}, `{"meta": {"limit": 2, "next_url": "/x"}, "modules": [` + entries("a", "b") + `]}`, "a b more"},
+		{modproxy.Query{Limit: 2}, `{"meta": {"limit": 2, "next_offset": "2"}, "modules": [` + entries("a") + `]}`, "a"},
+		// A registry that says that there is always more, and has nothing, has no more.
+		{modproxy.Query{Limit: 2, Offset: 2}, `{"meta": {"limit": 2, "next_offset": 4}, "modules": []}`, ""},
+		{modproxy.Query{Limit: 2, Offset: 2}, `{"meta": {"limit": 2, "next_offset": 2}, "modules": [` + entries("a") + `]}`, "a"},
+		// One that lists all that it has.
+		{modproxy.Query{Limit: 2}, `{"modules": [` + entries("a", "b", "c") + `]}`, "a b more"},
+		{modproxy.Query{Limit: 2, Offset: 2}, `{"modules": [` + entries("a", "b", "c") + `]}`, "c"},
+		{modproxy.Query{Limit: 2, Offset: 9}, `{"modules": [` + entries("a", "b", "c") + `]}`, ""},
+		// One that takes no notice of what is asked for.
+		{modproxy.Query{Limit: 1}, first + `"modules": [` + entries("a", "b") + `]}`, "a more"},
+		{modproxy.Query{Limit: 9, Namespace: "acme", Name: "B"}, `{"modules": [` + entries("a", "b") + `]}`, "b"},
+		{modproxy.Query{Limit: 9, Namespace: "other"}, `{"modules": [` + entries("a", "b") + `]}`, ""},
+		{modproxy.Query{Limit: 9, System: "gcp"}, `{"modules": [` + entries("a", "b") + `]}`, ""},
+		{modproxy.Query{Limit: 9, Verified: true}, `{"modules": [` + entries("a", "b") + `]}`, ""},
+		{modproxy.Query{Limit: 9}, `{"modules": [` + entries("a", "-", "..", "a/b", "A b", "a", "") + `, 1, null, [], {},
+			{"namespace": "acme", "name": "x", "provider": "aws", "version": "latest"}, {"namespace": "acme", "name": "x", "provider": "AWS", "version": "1.0.0"},
+			{"namespace": "acme", "name": "x", "provider": "aws", "version": "1.0.0+modproxy.nested"}, {"namespace": 1, "name": "x", "provider": "aws", "version": "1.0.0"},
+			{"namespace": "acme", "name": "x", "version": "1.0.0"}]}`, "a"},
+		{modproxy.Query{Limit: 9}, `{"meta": [], "modules": []}`, ""},
+		{modproxy.Query{Limit: 9}, `{"modules": null}`, "not found"},
+		{modproxy.Query{Limit: 9}, `{"modules": {}}`, "not found"},
+		{modproxy.Query{Limit: 9}, `{}`, "not found"},
+		{modproxy.Query{Limit: 9}, `[]`, "invalid"},
+		{modproxy.Query{Limit: 9}, `<html>`, "invalid"},
+		{modproxy.Query{Limit: 9}, `{"modules": [` + strings.Repeat("1,", maxElements) + `1]}`, "invalid"},
+	} {
+		page, err := readingOf(t, "https://registry.example.com/v1/modules").page([]byte(c.document), c.q)
+		var got []string
+		switch {
+		case errors.Is(err, modproxy.ErrNotFound):
+			got = []string{"not found"}
+		case errors.Is(err, modproxy.ErrInvalid):
+			got = []string{"invalid"}
+		default:
+			for _, s := range page.Modules {
+				got = append(got, s.Name)
+			}
+			if page.More {
+				got = append(got, "more")
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%+v of %.200s: %s, %v; want %s", c.q, c.document, text, err, c.want)
+		}
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	f.Add([]byte(recorded(f, "v1-list.json")), 0, 15, "")
+	f.Add([]byte(`{"modules": [`+entries("a", "b", "b")+`]}`), 1, 1, "acme")
+	f.Fuzz(func(t *testing.T, document []byte, offset, limit int, namespace string) {
+		if offset < 0 || limit < 1 {
+			return
+		}
+		q := modproxy.Query{Host: "registry.example.com", Namespace: namespace, Offset: offset, Limit: limit}
+		page, err := readingOf(t, "https://registry.example.com/v1/modules").page(document, q)
+		if err != nil {
+			return
+		}
+		known := map[modproxy.Module]bool{}
+		for _, s := range page.Modules {
+			version, err := modproxy.CanonicalVersion(s.Version)
+			if s.Check() != nil || s.Host != q.Host || version != s.Version || err != nil || known[s.Module] {
+				t.Errorf("%v is listed", s.ModuleVersion)
+			}
+			known[s.Module] = true
+			isSummary(t, s)
+		}
+		if len(page.Modules) > limit {
+			t.Errorf("%d modules, and %d were asked for", len(page.Modules), limit)
+		}
+	})
+}
