@@ -21,8 +21,8 @@ import (
 	"github.com/modproxy/modproxy/sights"
 )
 
-// publicRegistries are those at which anybody can have a namespace.
-var publicRegistries = []string{"registry.terraform.io", "registry.opentofu.org"}
+// publicRegistries are those at which anybody can have a namespace, and what describes their modules.
+var publicRegistries = []string{"registry.terraform.io", "registry.opentofu.org", "api.opentofu.org"}
 
 // PolicyOf returns the rules of a configuration, with those of its files. Its error is a [config.Error].
 func PolicyOf(c *config.Config) (*policy.Rules, error) {
@@ -133,7 +133,7 @@ func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong c
 // isPublic reports whether a question to an upstream reaches a registry at which anybody can have a namespace.
 func isPublic(u config.Upstream) bool {
 	hosts := []string{u.Host}
-	for _, base := range []string{u.Modules, u.Providers} {
+	for _, base := range []string{u.Modules, u.Providers, u.Docs} {
 		if at, err := url.Parse(base); err == nil && at.Host != "" {
 			host, _ := hostname.Parse(at.Host)
 			hosts = append(hosts, host)

@@ -134,7 +134,7 @@ func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
 	hosts := map[string]upstream.Host{}
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
-			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Token: u.Token, Rate: u.Rate}
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Docs: u.Docs, Token: u.Token, Rate: u.Rate}
 		}
 	}
 	providers := upstream.Providers{

@@ -55,7 +55,7 @@ func (c *Config) check() Error {
 	k.authentication()
 	k.policy()
 	for i, u := range c.Upstreams {
-		more := u.Modules != "" || u.Providers != "" || !u.Token.IsZero() || u.TokenFile != ""
+		more := u.Modules != "" || u.Providers != "" || u.Docs != "" || !u.Token.IsZero() || u.TokenFile != ""
 		k.failIf(u.Host == "*" && more, fmt.Sprintf("upstreams[%d]", i),
 			`only the rate can be set for "*": a registry with more needs an entry of its own`)
 	}
@@ -193,8 +193,10 @@ func (k *checker) reach() {
 		return
 	}
 	for i, u := range k.Upstreams {
-		if at, err := url.Parse(u.Modules); err == nil && !k.Offline && CheckURL(u.Modules) == nil {
-			k.fail(fmt.Sprintf("upstreams[%d].modules", i), policy.Check(context.Background(), at))
+		for _, set := range [][2]string{{"modules", u.Modules}, {"docs", u.Docs}} {
+			if at, err := url.Parse(set[1]); err == nil && !k.Offline && CheckURL(set[1]) == nil {
+				k.fail(fmt.Sprintf("upstreams[%d].%s", i, set[0]), policy.Check(context.Background(), at))
+			}
 		}
 	}
 }

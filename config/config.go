@@ -127,6 +127,9 @@ type Upstream struct {
 	Modules string `yaml:"modules" check:"url"`
 	// Providers is the registry's providers.v1 base URL, instead of service discovery.
 	Providers string `yaml:"providers" check:"url"`
+	// Docs is the base URL of an API that describes its modules in the registry's place, as https://api.opentofu.org does for
+	// registry.opentofu.org. No token is sent there.
+	Docs string `yaml:"docs" check:"url"`
 	// Token is sent as a bearer token to this registry only.
 	Token egress.Secret `yaml:"token"`
 	// TokenFile is a file to read the token from, instead; a newline at its end is cut.
