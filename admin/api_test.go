@@ -184,6 +184,8 @@ func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Princip
 	return auth.Principal{}, &auth.Refused{Why: "no such"}
 }
 
+func (names) Login(time.Time) *auth.Login { return nil }
+
 func TestRemote(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	api := handler(&admin.Server{Ledger: book}, &auth.Authenticator{JWT: names{

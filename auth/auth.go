@@ -96,14 +96,18 @@ func (p Principal) String() string {
 }
 
 // Refused is the error for clients that are not identified: [modproxy.ErrUnauthorized]. Its text, which they are
-// shown, tells only whether they showed a credential. Why is for the log, and has nothing secret.
-type Refused struct{ Why string }
+// shown, tells only whether they showed a credential, unless Told says more. Why is for the log. Neither has anything
+// secret.
+type Refused struct{ Why, Told string }
 
 const noCredential = "no credential"
 
 func (r *Refused) Error() string {
-	if r.Why == noCredential {
+	switch {
+	case r.Why == noCredential:
 		return "unauthorized: no token was shown"
+	case r.Told != "":
+		return "unauthorized: " + r.Told
 	}
 	return "unauthorized: the token is not known, has expired or was revoked"
 }
@@ -157,7 +161,7 @@ func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
 	p := PrincipalOf(ctx)
 	switch {
 	case p.Kind == Nobody:
-		return &Refused{"the request has no principal"}
+		return &Refused{Why: "the request has no principal"}
 	case !p.MayRead(v.Module):
 		return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}
 	}
@@ -253,6 +257,8 @@ type Verifier interface {
 	// Verify returns the principal that text, a token, is for. Its error is a [*Refused], or
 	// [modproxy.ErrUnavailable] when the principal cannot be known. now is from [time.Now].
 	Verify(ctx context.Context, text string, now time.Time) (Principal, error)
+	// Login returns where people get such tokens, or nil if that is not known. It does not wait.
+	Login(now time.Time) *Login
 }
 
 // Authenticator identifies the clients of requests. It is safe for concurrent use.
@@ -279,19 +285,23 @@ func (a *Authenticator) Identify(ctx context.Context, header http.Header, now ti
 func (a *Authenticator) verify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	values := header["Authorization"]
 	if len(values) == 0 {
-		return Principal{}, &Refused{noCredential}
+		return Principal{}, &Refused{Why: noCredential}
 	}
 	switch text := credential(values[0]); {
 	case len(values) > 1:
-		return Principal{}, &Refused{"more than one credential"}
+		return Principal{}, &Refused{Why: "more than one credential"}
 	case text == "":
-		return Principal{}, &Refused{"neither a bearer token nor basic authentication"}
+		return Principal{}, &Refused{Why: "neither a bearer token nor basic authentication"}
 	case strings.HasPrefix(text, tokenPrefix) && a.Tokens != nil:
 		return a.Tokens.Verify(text, now)
 	case strings.Count(text, ".") == 2 && a.JWT != nil:
 		return a.JWT.Verify(ctx, text, now)
 	}
-	return Principal{}, &Refused{"not a credential that this proxy knows"}
+	refused := &Refused{Why: "not a credential that this proxy knows"}
+	if a.Login(now) != nil { // which many issuers give out tokens by that only they can read
+		refused.Told = "the token is neither one that modproxy has made, nor a JSON Web Token, which the issuer's access tokens have to be"
+	}
+	return Principal{}, refused
 }
 
 // Anybody returns the principal that sent a request about m, and whether it needs no credential: the request has none, and
@@ -313,7 +323,7 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 		_, err := a.Tokens.byID(p.ID, now)
 		return err
 	case p.Kind == ByIssuer && !p.Until.IsZero() && !now.Before(p.Until.Add(maxSkew)):
-		return &Refused{p.String() + " has expired"}
+		return &Refused{Why: p.String() + " has expired"}
 	}
 	return nil
 }
@@ -324,7 +334,7 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
-			return Principal{}, &Refused{"no path is signed here"}
+			return Principal{}, &Refused{Why: "no path is signed here"}
 		}
 		return a.Signer.Redeem(segment, path, m, now)
 	}

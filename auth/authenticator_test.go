@@ -15,7 +15,12 @@ import (
 )
 
 // issuer knows one text.
-type issuer struct{ text string }
+type issuer struct {
+	text  string
+	login *auth.Login
+}
+
+func (i issuer) Login(time.Time) *auth.Login { return i.login }
 
 func (i issuer) Verify(_ context.Context, text string, _ time.Time) (auth.Principal, error) {
 	if text != i.text {
@@ -37,7 +42,7 @@ func refusal(shown bool) string {
 func TestIdentify(t *testing.T) {
 	tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
 	text, _ := create(t, tokens, auth.Token{Name: "ci", Scopes: acme})
-	all := &auth.Authenticator{Tokens: tokens, JWT: issuer{"aa.bb.cc"}}
+	all := &auth.Authenticator{Tokens: tokens, JWT: issuer{text: "aa.bb.cc"}}
 	open := &auth.Authenticator{Tokens: tokens}
 	for name, c := range map[string]struct {
 		a      *auth.Authenticator
@@ -52,7 +57,7 @@ func TestIdentify(t *testing.T) {
 		"JWT in .netrc":          {all, []string{basic("job:aa.bb.cc")}, auth.ByIssuer},
 		"another's JWT":          {all, []string{"Bearer aa.bb.cd"}, auth.Nobody},
 		"a JWT, and no issuer":   {open, []string{"Bearer aa.bb.cc"}, auth.Nobody},
-		"a token, and no tokens": {&auth.Authenticator{JWT: issuer{text}}, []string{"Bearer " + text}, auth.Nobody},
+		"a token, and no tokens": {&auth.Authenticator{JWT: issuer{text: text}}, []string{"Bearer " + text}, auth.Nobody},
 		"nothing":                {all, nil, auth.Nobody},
 		"empty":                  {all, []string{""}, auth.Nobody},
 		"bearer of nothing":      {all, []string{"Bearer "}, auth.Nobody},
@@ -224,4 +229,24 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("%q: %v, %v", s, p, err)
 		}
 	})
+}
+
+// Where people log in, those who come back with a token that only the issuer can read are told.
+func TestOpaqueToken(t *testing.T) {
+	for _, login := range []*auth.Login{nil, {Client: "modproxy"}} {
+		a := &auth.Authenticator{JWT: issuer{login: login}}
+		for _, token := range []string{"opaque", "en.crypt.ed.to.ken"} {
+			_, err := a.Identify(t.Context(), http.Header{"Authorization": {"Bearer " + token}}, time.Now())
+			var refused *auth.Refused
+			if !errors.As(err, &refused) || strings.Contains(err.Error(), "JSON Web Token") != (login != nil) || strings.Contains(err.Error(), token) {
+				t.Errorf("%v: %v", login, err)
+			}
+		}
+		if a.Login(time.Now()) != login {
+			t.Error(a.Login(time.Now()))
+		}
+	}
+	if (*auth.Authenticator)(nil).Login(time.Now()) != nil || (&auth.Authenticator{}).Login(time.Now()) != nil {
+		t.Error("a login without an issuer")
+	}
 }

@@ -44,14 +44,14 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.D
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	p := PrincipalOf(ctx)
 	if p.Kind == Nobody {
-		return nil, &Refused{"the request has no principal"}
+		return nil, &Refused{Why: "the request has no principal"}
 	}
 	namespaces, every := p.Scopes.namespaces(q.Host)
 	if !every && q.Namespace != "" {
 		namespaces = slices.DeleteFunc(namespaces, func(n string) bool { return n != q.Namespace })
 	}
 	if p.Kind == Anonymous && len(namespaces) == 0 {
-		return nil, &Refused{noCredential}
+		return nil, &Refused{Why: noCredential}
 	}
 	var page *modproxy.Page
 	var err error

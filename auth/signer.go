@@ -96,7 +96,7 @@ func (s *Signer) Check() error {
 // [modproxy.ErrUnavailable] while the key cannot be used.
 func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
-		return "", &Refused{"nothing is signed for " + p.String()}
+		return "", &Refused{Why: "nothing is signed for " + p.String()}
 	}
 	keys, err := s.keys.get(now)
 	if err != nil {
@@ -163,28 +163,28 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
-		return Principal{}, &Refused{"not the form of a signed path"}
+		return Principal{}, &Refused{Why: "not the form of a signed path"}
 	}
 	keys, err := s.keys.get(now)
 	if err != nil {
 		return Principal{}, errFile
 	}
 	if !s.signed(keys, &given, path) {
-		return Principal{}, &Refused{"the package path was not signed here"}
+		return Principal{}, &Refused{Why: "the package path was not signed here"}
 	}
 	at := s.keys.clock.Steady(now)
 	if !at.Before(given.expiry()) {
-		return Principal{}, &Refused{"the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
+		return Principal{}, &Refused{Why: "the signed path of " + given.kind().String() + " " + given.id() + " has expired"}
 	}
 	if given.expiry().After(at.Add(2*s.cfg.Life + maxSkew)) {
-		return Principal{}, &Refused{"the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
+		return Principal{}, &Refused{Why: "the package path was signed in the future: the clock was wrong, or auth.signed_paths longer"}
 	}
 	if given.kind() == ByIssuer {
 		one := Grant{Scopes: []Scope{{m.Host, m.Namespace}}}
 		return Principal{Kind: ByIssuer, ID: given.id(), Groups: s.decodeGroups(given.groups), Until: given.expiry(), Grant: one}, nil
 	}
 	if s.cfg.Tokens == nil {
-		return Principal{}, &Refused{"there are no tokens"}
+		return Principal{}, &Refused{Why: "there are no tokens"}
 	}
 	p, err := s.cfg.Tokens.byID(given.id(), now)
 	if err == nil && !p.MayRead(m) {

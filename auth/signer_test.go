@@ -55,7 +55,7 @@ func newSigned(t testing.TB, cfg auth.SignerConfig) *signed {
 	if f.token, err = f.tokens.Verify(f.text, f.now); err != nil {
 		t.Fatal(err)
 	}
-	if f.job, err = (issuer{"a.b.c"}).Verify(t.Context(), "a.b.c", f.now); err != nil {
+	if f.job, err = (issuer{text: "a.b.c"}).Verify(t.Context(), "a.b.c", f.now); err != nil {
 		t.Fatal(err)
 	}
 	return f

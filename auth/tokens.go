@@ -151,7 +151,7 @@ func OpenTokens(path string) (*Tokens, error) {
 func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	id, hash, ok := parseToken(text)
 	if !ok {
-		return Principal{}, &Refused{"not the form of a token"}
+		return Principal{}, &Refused{Why: "not the form of a token"}
 	}
 	set, err := t.file.get(now)
 	if err == nil && set.find(id, hash) == nil { // it may have been made just now
@@ -185,14 +185,14 @@ func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 // principal returns the principal of a live token. r may be nil.
 func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	if r == nil {
-		return Principal{}, &Refused{"no such token"}
+		return Principal{}, &Refused{Why: "no such token"}
 	}
 	p := Principal{Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin}}
 	switch {
 	case !r.Revoked.IsZero():
-		return Principal{}, &Refused{p.String() + " was revoked"}
+		return Principal{}, &Refused{Why: p.String() + " was revoked"}
 	case !r.Live(t.file.clock.Latest(now)):
-		return Principal{}, &Refused{p.String() + " has expired"}
+		return Principal{}, &Refused{Why: p.String() + " has expired"}
 	}
 	return p, nil
 }

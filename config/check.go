@@ -176,8 +176,14 @@ func (k *checker) authentication() {
 	k.failIf(k.Offline && len(k.Auth.Issuers) > 0, "auth.issuers",
 		`modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of "modproxy token create"`)
 	k.fail("auth.signed_paths", auth.SignerConfig{Life: k.Auth.SignedPaths}.Check())
+	login := ""
 	for i, issuer := range k.Auth.Issuers {
-		k.fail(fmt.Sprintf("auth.issuers[%d]", i), issuer.Check())
+		at := fmt.Sprintf("auth.issuers[%d]", i)
+		k.fail(at, issuer.Check())
+		if issuer.Login.IsSet() {
+			k.failIf(login != "", at+".login", "%s has one already, and clients are told of one", login)
+			login = at
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func TestExample(t *testing.T) {
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, name := range []string{"config.go", "../auth/oidc/issuer.go"} {
+	for _, name := range []string{"config.go", "../auth/oidc/issuer.go", "../auth/oidc/login.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -152,26 +152,29 @@ func (e *example) group(indent, path string, v reflect.Value) {
 			e.WriteString(indent + name + ": " + yamlText(field) + "\n")
 		}
 		if isList(f.Type) {
-			e.entry("#"+indent+"  ", f.Type.Elem())
+			e.entry("#"+indent+"  ", "- ", f.Type.Elem())
 		}
 	}
 }
 
-// entry writes an entry of a list of groups, each line behind the indent, which makes
-// it a comment.
-func (e *example) entry(indent string, t reflect.Type) {
+// entry writes an entry of a list of groups, or a group in one with another dash, each
+// line behind the indent, which makes it a comment.
+func (e *example) entry(indent, dash string, t reflect.Type) {
 	v := reflect.New(t).Elem()
-	dash := "- "
 	for f := range t.Fields() {
 		e.comment(indent+"  ", v, f)
 		value := f.Tag.Get("example")
 		if value == "" {
 			value = yamlText(v.FieldByIndex(f.Index))
 		}
-		if isList(f.Type) {
+		switch {
+		case isList(f.Type):
 			e.WriteString(fmt.Sprintf("%s%s%s:\n", indent, dash, keyName(f)))
-			e.entry(indent+"    ", f.Type.Elem())
-		} else {
+			e.entry(indent+"    ", "- ", f.Type.Elem())
+		case isGroup(f.Type):
+			e.WriteString(fmt.Sprintf("%s%s%s:\n", indent, dash, keyName(f)))
+			e.entry(indent+"  ", "  ", f.Type)
+		default:
 			e.WriteString(fmt.Sprintf("%s%s%s: %s\n", indent, dash, keyName(f), value))
 		}
 		dash = "  "
@@ -194,8 +197,8 @@ func TestExampleComments(t *testing.T) {
 	if wrong := c.check(); len(wrong) > 0 {
 		t.Error(wrong)
 	}
-	if len(c.Routes) != 1 || len(c.Mirror) != 1 || len(c.Providers.Keys) != 1 || len(c.Policy.Rules) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 {
-		t.Errorf("%d routes, %d mirrors, %d credentials, %d upstreams, issuers %v; want 1, 1, 1, 3, 1 with 1 group",
+	if len(c.Routes) != 1 || len(c.Mirror) != 1 || len(c.Providers.Keys) != 1 || len(c.Policy.Rules) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 || !c.Auth.Issuers[0].Login.IsSet() {
+		t.Errorf("%d routes, %d mirrors, %d credentials, %d upstreams, issuers %v; want 1, 1, 1, 3, 1 with 1 group and a login",
 			len(c.Routes), len(c.Mirror), len(c.Credentials), len(c.Upstreams), c.Auth.Issuers)
 	}
 }

@@ -28,7 +28,7 @@ func FuzzConfig(f *testing.F) {
 		string(example), "", "# nothing", "listen: :8080\nanonymous: true", "data: \"a\\nb\"", "data: |\n  a\n  b\n", "? data\n: x", "{data: x, log: {level: warn}}",
 		"upstreams: [{host: a.example, token: x, modules: 'https://a.example/'}, {host: '*'}]", "cache: {fresh: 1h1s, memory: 3KiB}",
 		"egress:\n  ports: [22]\n  allow: [a.example, '10.0.0.0/8']", "a: &a [*a]", "<<: {}", "- -\n -", "data: !!binary x", "%YAML 1.2\n---\ndata: x\n...",
-		"auth:\n  required: true\n  issuers:\n  - {url: https://a.example, audience: x, groups: [{name: a, match: [a=b], scopes: ['*', a.example/b]}, {name: b, values: ['#'], match: [c=d], admin: true}]}",
+		"auth:\n  required: true\n  issuers:\n  - {url: https://a.example, audience: x, groups: [{name: a, match: [a=b], scopes: ['*', a.example/b]}, {name: b, values: ['#'], match: [c=d], admin: true}], login: {client: a, scopes: [b], ports: [1024, 1025]}}",
 		"policy:\n  default: deny\n  contact: 'a, #b'\n  reserved: [acme-*]\n  files: [a.yaml]\n  rules:\n  - {allow: 'a.example/*/b/c', versions: '~> 1.2, != 1.3', min_age: 7d, groups: [a], approval: required}\n  - {deny: '*/*/*/x', reason: no}\n  - {allow_locked: ['*.lock']}",
 		"credentials:\n- {host: a.example, username: '\"#', password: x}\nroutes:\n- {namespace: a, upstream: registry.terraform.io}",
 	} {

@@ -63,6 +63,7 @@ auth:
     - name: operators
       match: [user_login=root]
       admin: true
+    login: {client: '#1', scopes: [openid]}
   - {url: https://ci.example.com, audience: modules, algorithms: [EdDSA]}
 cache: {memory: 1536KiB, max_stale: 36h15m}
 `} {

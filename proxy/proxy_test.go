@@ -336,6 +336,8 @@ func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Princip
 	return auth.Principal{}, &auth.Refused{Why: "no such"}
 }
 
+func (names) Login(time.Time) *auth.Login { return nil }
+
 // One entry for each request, whose fields others read by name.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer

@@ -1,5 +1,7 @@
 package oidc
 
+import "github.com/modproxy/modproxy/auth"
+
 // ParseKeys is how many keys of a set sign.
 func ParseKeys(document []byte) (int, error) {
 	keys, err := parseKeys(document)
@@ -12,3 +14,6 @@ func ParseKeys(document []byte) (int, error) {
 }
 
 var ParseDiscovery = parseDiscovery
+
+// LoginAt returns where people log in by a discovery document.
+func LoginAt(l Login, document []byte) (*auth.Login, error) { return l.at(document) }

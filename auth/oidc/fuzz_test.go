@@ -16,6 +16,7 @@ func FuzzDocuments(f *testing.F) {
 	f.Add(must(json.Marshal(set)))
 	f.Add(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: []byte("x")}, {Key: ecKey}}})))
 	f.Add([]byte(`{"issuer":"https://a.example","jwks_uri":"https://a.example/keys"}`))
+	f.Add([]byte(`{"authorization_endpoint":"https://a.example/authorize?p=x","token_endpoint":"https://a.example/token","code_challenge_methods_supported":["S256"]}`))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"","y":""},{"kty":"RSA","n":"AA","e":"AA"},null,1]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		if n, err := oidc.ParseKeys(document); (err == nil) != (0 < n && n <= 50) {
@@ -23,6 +24,13 @@ func FuzzDocuments(f *testing.F) {
 		}
 		if where, err := oidc.ParseDiscovery(document, "https://a.example"); err == nil && !strings.HasPrefix(strings.ToLower(where), "https://") {
 			t.Fatal(where)
+		}
+		login, err := oidc.LoginAt(oidc.Login{Client: "a"}, document)
+		if (err == nil) != (login != nil) {
+			t.Fatal(login, err)
+		}
+		if err == nil && !(strings.HasPrefix(strings.ToLower(login.Authorize), "https://") && strings.HasPrefix(strings.ToLower(login.Token), "https://")) {
+			t.Fatal(login)
 		}
 	})
 }

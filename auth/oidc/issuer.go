@@ -28,6 +28,8 @@ type Issuer struct {
 	// Groups are what the issuer's tokens may do. A token in several groups may do what all of them may. A token
 	// in no group may read nothing.
 	Groups []Group `yaml:"groups"`
+	// Login has people log in at the issuer by "terraform login" and "tofu login". One issuer at most has it.
+	Login Login `yaml:"login" json:"-"`
 }
 
 // Group is the tokens that have one of Values and all of Match. At least one of the two is set.
@@ -70,6 +72,9 @@ func (i *Issuer) Check() error {
 		if wrong := g.wrong(i.GroupsClaim); err == nil && wrong != "" {
 			err = fmt.Errorf("group %.80q: %s", g.Name, wrong)
 		}
+	}
+	if wrong := i.Login.wrong(); err == nil && wrong != "" {
+		err = fmt.Errorf("login: %s", wrong)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: issuer %.200q: %w", modproxy.ErrInvalid, i.URL, err)

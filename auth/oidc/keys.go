@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 const (
@@ -34,7 +35,7 @@ var (
 	errNoKey = errors.New("the issuer has no key that it can be signed with")
 )
 
-// issuer is an Issuer and its keys.
+// issuer is an Issuer and what it publishes.
 type issuer struct {
 	Issuer
 	transport http.RoundTripper
@@ -42,6 +43,7 @@ type issuer struct {
 
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey // replaced as a whole
+	login  *auth.Login       // nil if it is not known; not changed
 	got    time.Time         // when they were fetched
 	tried  time.Time         // when that was last attempted
 	failed bool              // how the last attempt ended
@@ -53,11 +55,12 @@ type attempt struct {
 	issuer *issuer
 	now    time.Time
 	err    error // how it ended
+	signed bool  // one of the keys has signed the token
 }
 
 // VerifySignature returns the payload of a token that one of the keys signed. The verifier has allowed its algorithm.
 func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []byte, err error) {
-	defer func() { a.err = err }()
+	defer func() { a.err, a.signed = err, err == nil }()
 	jws, err := jose.ParseSignedCompact(text, algorithms)
 	if err != nil {
 		return nil, err
@@ -106,9 +109,8 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 	if missing {
 		pause = retryKey
 	}
-	if wanted && i.done == nil && age >= pause {
-		i.tried, i.done = now, make(chan struct{})
-		go i.fetch(now)
+	if wanted {
+		i.start(now, pause)
 	}
 	if done := i.done; done != nil && wanted && (missing || age > maxAge) {
 		i.mu.Unlock()
@@ -122,14 +124,22 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 	return i.keys, i.failed, err
 }
 
+// start starts an attempt to fetch what the issuer publishes, if none runs and the last was as long ago as pause. i.mu is held.
+func (i *issuer) start(now time.Time, pause time.Duration) {
+	if i.done == nil && now.Sub(i.tried) >= pause {
+		i.tried, i.done = now, make(chan struct{})
+		go i.fetch(now)
+	}
+}
+
 // fetch is an attempt. It outlives the request that started it, for the others that wait.
 func (i *issuer) fetch(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
-	keys, err := i.ask(ctx)
+	keys, login, err := i.ask(ctx)
 	i.mu.Lock()
-	if i.failed = err != nil; !i.failed {
-		i.keys, i.got = keys, now
+	if i.failed = keys == nil; !i.failed {
+		i.keys, i.login, i.got = keys, login, now
 	}
 	close(i.done)
 	i.done = nil
@@ -139,8 +149,9 @@ func (i *issuer) fetch(now time.Time) {
 	}
 }
 
-// ask asks the issuer where its keys are, and for them. A panic about what the issuer answered is an error.
-func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
+// ask asks the issuer where its keys are, and for them. With keys, an error says why people cannot log in. A panic about
+// what the issuer answered is an error.
+func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, login *auth.Login, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			keys, err = nil, modproxy.Fault(p)
@@ -152,15 +163,19 @@ func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 		where, err = parseDiscovery(document, i.URL)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return nil, nil, fmt.Errorf("discovery: %w", err)
 	}
+	login, noLogin := i.Login.at(document)
 	if document, err = i.document(ctx, where); err == nil {
 		keys, err = parseKeys(document)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keys: %w", err)
+		return nil, nil, fmt.Errorf("keys: %w", err)
 	}
-	return keys, nil
+	if noLogin != nil {
+		err = fmt.Errorf("login: discovery: %w", noLogin)
+	}
+	return keys, login, err
 }
 
 // document returns a document of the issuer. It follows no redirect.

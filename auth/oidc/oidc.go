@@ -6,7 +6,8 @@
 // lasts. What it counts for is written in this proxy's configuration: a claim gives no right by itself.
 //
 // The issuer is asked for its keys once an hour, and when a token names a key that is not known, at most every
-// ten seconds. While it cannot be asked, the keys that are known go on counting.
+// ten seconds. While it cannot be asked, the keys that are known go on counting. Where people log in at it, it is asked for
+// with the keys, and before there is a token.
 package oidc
 
 import (
@@ -40,13 +41,15 @@ type Config struct {
 	Issuers []Issuer
 	// Transport asks issuers for their keys: by GET, over https, and no redirect is followed. Not nil.
 	Transport http.RoundTripper
-	// Observe, if not nil, is told of an attempt to fetch the keys of an issuer, and why it failed, or nil.
+	// Observe, if not nil, is told of an attempt to fetch the keys of an issuer, and why it failed or nobody can log in
+	// there, or nil.
 	Observe func(issuer string, err error)
 }
 
 // Verifier identifies clients by their tokens. It is safe for concurrent use.
 type Verifier struct {
 	issuers map[string]*issuer
+	login   *issuer // where people log in; may be nil
 	rules   string
 	clock   auth.Clock
 	known   *lru.Cache[[sha256.Size]byte, good] // tokens that were good, by their hash
@@ -58,7 +61,7 @@ type good struct {
 	at        time.Time // with a monotonic reading
 }
 
-// New makes a Verifier. No issuer is asked before there is a token of it. The error is [modproxy.ErrInvalid].
+// New makes a Verifier. No issuer is asked before there is a token of it, or Login is asked. The error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
 	known, _ := lru.New[[sha256.Size]byte, good](maxKnown) // fails for no size but 0
 	rules, err := json.Marshal(cfg.Issuers)
@@ -77,6 +80,9 @@ func New(cfg Config) (*Verifier, error) {
 			i.Algorithms = []string{"RS256", "ES256"}
 		}
 		v.issuers[i.URL] = &issuer{Issuer: i, transport: cfg.Transport, observe: cfg.Observe}
+		if i.Login.IsSet() {
+			v.login = v.issuers[i.URL]
+		}
 	}
 	return v, nil
 }
@@ -100,20 +106,24 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 	if i == nil {
 		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT: no such issuer is configured: %.100q", name)}
 	}
-	p, err := i.verify(ctx, text, now, latest)
+	keys := &attempt{issuer: i, now: now}
+	p, err := i.verify(ctx, text, keys, latest)
 	switch {
 	case errors.Is(err, errKeys) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return auth.Principal{}, fmt.Errorf("%w: the token cannot be checked now: %w", modproxy.ErrUnavailable, err)
 	case err != nil:
-		return auth.Principal{}, &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
+		refused := &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
+		if keys.signed && i.Login.IsSet() { // everybody is told of the issuer, and has this token from it
+			refused.Told = fmt.Sprintf("the token of %s is not good here: %.300s", i.URL, strings.TrimPrefix(err.Error(), "oidc: "))
+		}
+		return auth.Principal{}, refused
 	}
 	v.known.Add(hash, good{p, now})
 	return p, nil
 }
 
-// verify checks all that makes a token good. latest is now in spite of a wall clock that was turned back.
-func (i *issuer) verify(ctx context.Context, text string, now, latest time.Time) (auth.Principal, error) {
-	keys := &attempt{issuer: i, now: now}
+// verify checks all that makes a token good, by keys, at latest: now in spite of a wall clock that was turned back.
+func (i *issuer) verify(ctx context.Context, text string, keys *attempt, latest time.Time) (auth.Principal, error) {
 	verifier := gooidc.NewVerifier(i.URL, keys, &gooidc.Config{
 		ClientID: i.Audience, SupportedSigningAlgs: i.Algorithms,
 		Now: func() time.Time { return latest.Add(-skew) },
