@@ -334,6 +334,7 @@ func (a *App) newAuth(ctx context.Context) error {
 			return err
 		}
 		clients.JWT, paths.Rules = verifier, verifier.Rules()
+		verifier.Login(time.Now()) // asks for it
 		for _, issuer := range c.Auth.Issuers {
 			for _, group := range issuer.Groups {
 				paths.Groups = append(paths.Groups, group.Name)

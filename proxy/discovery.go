@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gorilla/mux"
 )
@@ -12,10 +13,10 @@ import (
 const discoveryPath = "/.well-known/terraform.json"
 
 // serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
-// upstream, whose services it then has.
+// upstream, whose services it then has. Where people log in is the same for all: clients keep a token for each name.
 func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
-	base, services := "/", map[string]string{}
+	base, services := "/", map[string]any{}
 	host := h.cfg.Upstreams.byName(r.Host)
 	// Paths, as public registries have them: clients are where they have asked, and some tools put what stands here behind
 	// the hostname. But a public URL with a path is in the way of paths from the root.
@@ -28,6 +29,9 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	services["modules.v1"] = base + modulesPath
 	if host != "" { // no provider has the proxy's own hostname
 		services["providers.v1"] = base + providersPath
+	}
+	if login := h.cfg.Auth.Login(time.Now()); login != nil {
+		services["login.v1"] = login
 	}
 	return writeJSON(w, services)
 }

@@ -86,7 +86,8 @@ func (h *Handler) identifyOf(r *http.Request, e *Event, host string) (*http.Requ
 
 const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
-// explainToken adds to err where a person sets a token: for the host that the path names, or else for the proxy's own.
+// explainToken adds to err where a person logs in or sets a token: for the upstream that the path or the Host header names, or
+// else for the proxy's own host.
 func (h *Handler) explainToken(r *http.Request, err error) error {
 	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
 	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
@@ -98,8 +99,12 @@ func (h *Handler) explainToken(r *http.Request, err error) error {
 	if errHost != nil {
 		return err
 	}
+	how := "set one in a credentials block for " + host
 	if variable := hostname.TokenVariable(host); variable != "" {
-		return fmt.Errorf("%w: set %s", err, variable)
+		how = "set " + variable
 	}
-	return fmt.Errorf("%w: set one in a credentials block for %s", err, host)
+	if h.cfg.Auth.Login(time.Now()) != nil {
+		how = fmt.Sprintf(`run "terraform login %[1]s" or "tofu login %[1]s", or %[2]s`, host, how)
+	}
+	return fmt.Errorf("%w: %s", err, how)
 }
