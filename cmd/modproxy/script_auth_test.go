@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func runToken(ts *testscript.TestScript, neg bool, args []string) {
 type issuer struct {
 	*httptest.Server
 	key *ecdsa.PrivateKey
+	logins
 }
 
 func runIssuer(ts *testscript.TestScript, neg bool, args []string) {
@@ -47,8 +49,12 @@ func runIssuer(ts *testscript.TestScript, neg bool, args []string) {
 		token, err := w.issuer.sign(args[2:])
 		ts.Check(err)
 		ts.Setenv(args[1], token)
+	case len(args) > 1 && args[0] == "gives" && w.issuer != nil && !neg:
+		w.issuer.mu.Lock()
+		w.issuer.claims = args[1:]
+		w.issuer.mu.Unlock()
 	default:
-		ts.Fatalf("usage: issuer start, issuer sign VARIABLE CLAIM=VALUE…, issuer down")
+		ts.Fatalf("usage: issuer start, issuer sign VARIABLE CLAIM=VALUE…, issuer gives CLAIM=VALUE…|TEXT, issuer down")
 	}
 }
 
@@ -66,11 +72,16 @@ func startIssuer() (*issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &issuer{key: key}
+	i := &issuer{key: key, logins: logins{codes: map[string]url.Values{}}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		json.NewEncoder(w).Encode(map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "code_challenge_methods_supported": []string{"S256"},
+			"authorization_endpoint": i.URL + "/authorize?tenant=one", "token_endpoint": i.URL + "/token",
+		})
 	})
+	mux.HandleFunc("/authorize", i.serveAuthorize)
+	mux.HandleFunc("/token", i.serveToken)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "one", Key: key.Public(), Use: "sig"}}})
 	})

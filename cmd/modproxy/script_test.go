@@ -45,6 +45,8 @@
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
+//	issuer gives CLAIM=VALUE…|TEXT          who logs in from now on gets a token of it, or TEXT for one
+//	login HOST                              run the client's login, and be the browser with its user
 //	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	expand FILE…                            replace $NAME and ${NAME} in files
@@ -102,7 +104,7 @@ func build(t *testing.T) {
 var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 
 // clientLine finds a script's first use of the client.
-var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs) |\$CLIENT`)
+var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login) |\$CLIENT`)
 
 // clientCondition finds what a script does with one of the clients only.
 var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
@@ -201,6 +203,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"requires": requires,
 			"token":    runToken,
 			"issuer":   runIssuer,
+			"login":    runLogin,
 		},
 	})
 }
