@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -185,7 +186,7 @@ func jsonOf(value any) string {
 func (f folder) inspect(dir string) (m *tfconfig.Module, err error) {
 	defer func() {
 		if why := recover(); why != nil {
-			err = invalid("the configuration in %s cannot be described: %v", dir, why)
+			err = invalid("the configuration in %s cannot be described: %.*s", dir, maxReason, fmt.Sprint(why))
 		}
 	}()
 	m, _ = tfconfig.LoadModuleFromFilesystem(f, ".")
