@@ -199,6 +199,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"sametree": sametree,
 			"tree":     tree,
 			"get":      get,
+			"answers":  answers,
 			"expand":   expand,
 			"requires": requires,
 			"token":    runToken,
