@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,8 +27,8 @@ type logins struct {
 	codes  map[string]url.Values // that were given out, with what they were asked for by
 }
 
-// redirects are the redirect URIs that the issuer's client has, and all that it answers.
-var redirects = regexp.MustCompile(`^http://localhost:2[0-9]{4}/login$`)
+// redirects are the redirect URIs that the issuer's client has, also with the answer to it.
+var redirects = regexp.MustCompile(`^http://localhost:2[0-9]{4}/login(\?code=|$)`)
 
 // serveAuthorize answers a browser whose user is known to the issuer, and agrees.
 func (i *issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
@@ -97,29 +98,34 @@ func runLogin(ts *testscript.TestScript, neg bool, args []string) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fmt.Fprintln(ts.Stdout(), lines.Text())
 		if where := strings.TrimSpace(lines.Text()); strings.HasPrefix(where, "https://") && strings.Contains(where, "code_challenge") {
-			page, err := browse(ctx, where)
-			if err != nil || !strings.Contains(page, "authentication code") {
+			if err := browse(ctx, where); err != nil {
 				cancel() // it would wait for ever
-				fmt.Fprintln(ts.Stdout(), page, err)
+				fmt.Fprintln(ts.Stdout(), err)
 			}
 		}
 	}
 	check(ts, neg, cmd.Wait())
 }
 
-// browse returns the page that a browser ends at.
-func browse(ctx context.Context, where string) (string, error) {
+// browse goes where a browser would be led to, which has to be the client. Terraform ends at once when it has the code, and
+// may not answer.
+func browse(ctx context.Context, where string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return "", err
+		return err
 	}
 	answer, err := (&http.Client{Transport: roundTrip(send)}).Do(r)
+	if at := (*url.Error)(nil); errors.As(err, &at) && redirects.MatchString(at.URL) {
+		return nil
+	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer answer.Body.Close()
-	page, err := io.ReadAll(answer.Body)
-	return string(page), err
+	if page, err := io.ReadAll(answer.Body); !redirects.MatchString(answer.Request.URL.String()) {
+		return fmt.Errorf("%s: %s: %s (%v)", answer.Request.URL, answer.Status, page, err)
+	}
+	return nil
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
