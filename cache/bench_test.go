@@ -147,3 +147,20 @@ func BenchmarkKeep(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkDetailsHit(b *testing.B) {
+	c := newCatalog((&storetest.Memory{}).Handle())
+	c.Next = &says{saying: saying{number: 1}}
+	b.Cleanup(func() { closeCatalog(b, c) })
+	if _, err := c.Details(b.Context(), vpc.At("1.0.0")); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if d, err := c.Details(b.Context(), vpc.At("1.0.0")); err != nil || !d.Hit {
+				b.Error(err)
+			}
+		}
+	})
+}

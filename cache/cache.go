@@ -1,4 +1,4 @@
-// Package cache is a registry that keeps what another registry answers.
+// Package cache is a registry that keeps what another registry answers, and a catalog that keeps what another catalog does.
 //
 // Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
 // are those that its record names. A kept package whose sum is not the ledger's is not served.
@@ -18,7 +18,7 @@
 // Several caches may share a store. A record that is remembered in memory is read again after three seconds.
 //
 // The parts do not know modules: documents keeps answers that get old, and fetches brings what never changes.
-// [Registry] is made of one of each.
+// [Registry] is made of one of each, and [Catalog] of documents.
 package cache
 
 import (

@@ -80,7 +80,7 @@ func (a answers[K, T]) decode(k K, text []byte) (*said[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := sentence[T]{Value: new(T)}
+	var kept sentence[T]
 	if err := json.Unmarshal(plain, &kept); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-// Package upstream asks remote registries of modules and providers: a [modproxy.Registry] whose answers come over the network.
+// Package upstream asks remote registries of modules and providers: a [modproxy.Registry] and [modproxy.Catalog] whose answers come
+// over the network.
 //
 // Invariant: what it answers is what a client that asked the registry itself would have been told, or would have
 // installed. Nothing is kept beyond what spares a registry the same question twice in a row: the service discovery
