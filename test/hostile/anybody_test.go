@@ -1,0 +1,377 @@
+//go:build linux
+
+package hostile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// walked is told what anybody may read, and wants a token for the rest.
+const walked = `
+upstreams: [{host: open.evil.test}, {host: shut.evil.test}, {host: up-a.test}]
+routes: [{namespace: inside, upstream: shut.evil.test}]
+anonymous: [open.evil.test/public]
+auth: {required: true, signed_paths: 1m}
+egress: {ca_file: CA}
+log: {level: debug}
+shutdown: 5s
+`
+
+// houses are the registries with their namespaces, each of which has the module net and the provider toy.
+var houses = map[string][]string{
+	"open.evil.test": {"public", "mine", "theirs"},
+	"shut.evil.test": {"inside", "closed"},
+}
+
+// asker is one that asks. It may read what its scopes, if any, cover, and what anybody may.
+type asker struct {
+	name, header string
+	scope        string
+	unknown      bool // shows nothing that is good
+}
+
+func (who asker) reads(host, namespace string) bool {
+	covers := []string{host + "/" + namespace, host + "/*"}
+	return !who.unknown && (slices.Contains(covers, who.scope) || slices.Contains(covers, "open.evil.test/public"))
+}
+
+// What there is and what there is not, to who may not read it, are the same bytes: for every asker, in every question, at
+// every registry. Nobody but who has no credential is taken for one, and that one reads what is for anybody and nothing else.
+func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
+	p := startOwn(t, walked)
+	upstreams := map[string]*registrytest.Upstream{}
+	for host, namespaces := range houses {
+		u := registrytest.New(t, house(namespaces))
+		upstreams[host] = u
+		strangerAt(t, host, listing(u, namespaces))
+	}
+	revoked := p.token("revoked", "--scope", "*")
+	p.verb("token", "revoke", "revoked")
+	askers := []asker{
+		{name: "nobody"},
+		{name: "mine", header: p.token("mine", "--scope", "open.evil.test/mine"), scope: "open.evil.test/mine"},
+		{name: "shut", header: p.token("shut", "--scope", "shut.evil.test/*"), scope: "shut.evil.test/*"},
+		{name: "operator", header: p.token("admin", "--admin")},
+		{name: "bad", header: "Bearer mp_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52), unknown: true},
+		{name: "revoked", header: revoked, unknown: true},
+		{name: "no token", header: "Basic Og==", unknown: true},
+	}
+	for path := module.path; !eventually(func() bool {
+		return p.ask(http.MethodGet, path(module{"open.evil.test", "public", "net", "aws"}, "versions"), "Authorization", revoked).Status == http.StatusUnauthorized
+	}); {
+		t.Fatal("a revoked token is good")
+	}
+	w := &walk{p: p, faces: map[string]rig.Answer{}}
+	w.p.run("cold", func(t *testing.T) { w.forbidden(t, askers) })
+	for host, u := range upstreams {
+		if asked := u.Requests(); len(asked) > 0 {
+			t.Errorf("%s was asked what nobody might ask for: %v", host, asked)
+		}
+	}
+	w.p.run("all", func(t *testing.T) {
+		for _, m := range w.modules() {
+			for _, q := range w.questions(m) {
+				if strings.HasSuffix(q.name, " record") && !w.exists(m) { // see everything
+					continue
+				}
+				if a := p.ask(q.method, q.path, q.headers...); (a.Status >= 300) == w.exists(m) && q.kept {
+					t.Errorf("%s of %v, to who may read everything: %d %s", q.name, m, a.Status, a.Said())
+				}
+			}
+		}
+	})
+	for _, round := range []string{"kept", "again"} {
+		w.p.run(round, func(t *testing.T) { w.everything(t, askers) })
+		w.p.run("lists-"+round, func(t *testing.T) { w.lists(t, askers) })
+	}
+	w.p.run("others", func(t *testing.T) { w.others(t, askers) })
+}
+
+// walk asks every question.
+type walk struct {
+	p     *proxy
+	faces map[string]rig.Answer // the first answer of those that have to be alike
+}
+
+// question is a request about a module.
+type question struct {
+	name, method, path string
+	headers            []string
+	kept               bool // of what is there, it has an answer
+}
+
+// modules are what is there, and what is not.
+func (w *walk) modules() (all []module) {
+	for _, host := range slices.Sorted(maps.Keys(houses)) {
+		for _, namespace := range append(houses[host], "nowhere", "publicly") {
+			all = append(all, module{host, namespace, "net", "aws"}, module{host, namespace, "absent", "aws"})
+		}
+	}
+	return all
+}
+
+func (w *walk) exists(m module) bool {
+	return m.name == "net" && slices.Contains(houses[m.host], m.namespace)
+}
+
+func (w *walk) questions(m module) (all []question) {
+	of := "/v1/modules/" + m.namespace + "/" + m.name + "/" + m.system
+	toy := m.namespace + "/toy"
+	if m.name == "absent" {
+		toy = m.namespace + "/absent"
+	}
+	provider, mirror := "/"+m.host+"/v1/providers/"+toy+"/", "/-/mirror/"+m.host+"/"+toy+"/"
+	file := "terraform-provider-" + toy[len(m.namespace)+1:] + "_1.0.0_"
+	paths := map[string]string{
+		"versions": m.path("versions"), "download": m.path("1.0.0/download"), "download of the latest": m.path("download"),
+		"download of no version": m.path("9.9.9/download"), "package": m.archive("1.0.0"), "package of no version": m.archive("9.9.9"),
+		"details of the latest": "/" + m.host + of, "details": m.path("1.0.0"), "details of no version": m.path("9.9.9"),
+		"downloads": m.path("downloads/summary"), "history": "/" + m.host + "/v2/modules/" + of[len("/v1/modules/"):] + "?include=module-versions",
+		"provider versions": provider + "versions", "provider download": provider + "1.0.0/download/linux/amd64",
+		"provider sums": provider + "1.0.0/" + file + "SHA256SUMS", "provider package": provider + "1.0.0/linux_amd64/" + file + "linux_amd64.zip",
+		"mirror index": mirror + "index.json", "mirror version": mirror + "1.0.0.json",
+		"record": "/-/sumdb/modproxy/lookup/" + m.host + "/" + m.namespace + "/" + m.name + "/aws@v1.0.0",
+	}
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		kept := !strings.Contains(name, "no version") && name != "provider sums"
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			all = append(all, question{method + " " + name, method, paths[name], nil, kept})
+		}
+	}
+	for _, rest := range []string{"/versions", "/1.0.0/download", "/1.0.0", ""} {
+		all = append(all, question{"under its name: " + rest, http.MethodGet, of + rest, []string{"Host", m.host}, true})
+	}
+	return all
+}
+
+// may reports whether an asker may have what a question is about. Records are for operators, and for nobody without a token.
+func (w *walk) may(who asker, m module, q question) bool {
+	if strings.HasSuffix(q.name, " record") && (who.header == "" || who.name == "operator") {
+		return who.name == "operator"
+	}
+	return who.reads(m.host, m.namespace)
+}
+
+func (w *walk) ask(who asker, q question) rig.Answer {
+	return w.p.ask(q.method, q.path, append([]string{"Authorization", who.header}, q.headers...)...)
+}
+
+// forbidden asks what the askers may not.
+func (w *walk) forbidden(t *testing.T, askers []asker) {
+	w.each(askers, func(who asker, m module, q question) {
+		if !w.may(who, m, q) {
+			w.refused(t, who, m, q)
+		}
+	})
+}
+
+func (w *walk) each(askers []asker, f func(asker, module, question)) {
+	for _, who := range askers {
+		for _, m := range w.modules() {
+			for _, q := range w.questions(m) {
+				f(who, m, q)
+			}
+		}
+	}
+}
+
+// refused wants the answer to a question that all get who may not ask it, or ask for what is not there.
+func (w *walk) refused(t *testing.T, who asker, m module, q question) {
+	t.Helper()
+	status, kind := http.StatusNotFound, "absent"
+	switch {
+	case who.unknown:
+		status, kind = http.StatusUnauthorized, "unknown"
+	case who.header == "":
+		status, kind = http.StatusUnauthorized, "nobody"
+	}
+	a := w.ask(who, q)
+	if a.Status != status {
+		t.Errorf("%s of %v, by %s: %d %s; want %d", q.name, m, who.name, a.Status, a.Said(), status)
+		return
+	}
+	w.alike(t, kind+" "+q.name, fmt.Sprintf("%s of %v, by %s", q.name, m, who.name), a)
+}
+
+// alike wants that answers of one kind cannot be told apart.
+func (w *walk) alike(t *testing.T, kind, what string, a rig.Answer) {
+	t.Helper()
+	if _, ok := w.faces[kind]; !ok {
+		w.faces[kind] = a
+	}
+	alike(t, what, a, w.faces[kind])
+}
+
+// everything asks every question.
+func (w *walk) everything(t *testing.T, askers []asker) {
+	w.each(askers, func(who asker, m module, q question) {
+		isThere := w.exists(m) && !strings.Contains(q.name, "no version")
+		switch {
+		case !w.may(who, m, q):
+			w.refused(t, who, m, q)
+		case !isThere && strings.HasSuffix(q.name, " record"): // which is answered by the server of such records
+		case q.kept || !isThere:
+			if a := w.ask(who, q); (a.Status < 300) != isThere {
+				t.Errorf("%s of %v, by %s: %d %s", q.name, m, who.name, a.Status, a.Said())
+			} else if a.Status == http.StatusNotFound {
+				w.alike(t, "absent "+q.name, fmt.Sprintf("%s of %v, by %s", q.name, m, who.name), a)
+			}
+		}
+	})
+}
+
+// page is a list.
+type page struct {
+	Meta struct {
+		Next *int `json:"next_offset"`
+	}
+	Modules []struct{ Namespace string }
+}
+
+// lists wants that lists have what may be read, and that no page tells of more.
+func (w *walk) lists(t *testing.T, askers []asker) {
+	for _, who := range askers {
+		for _, m := range w.modules() {
+			n := m.namespace
+			for _, l := range []list{
+				{m.host, "?", "", ""}, {m.host, "?namespace=" + n, n, ""}, {m.host, "/" + n + "?", n, ""},
+				{m.host, "/" + n + "/" + m.name + "?", n, m.name}, {m.host, "/search?q=" + m.name, "", m.name},
+				{m.host, "/search?q=" + m.name + "&namespace=" + n, n, m.name}, {m.host, "/search?q=canary-" + n, "", "canary-" + n},
+			} {
+				w.list(t, who, l, "/"+m.host+"/v1/modules")
+				w.list(t, who, l, "/v1/modules", "Host", m.host)
+			}
+		}
+	}
+}
+
+// list is of the modules of a registry, or of one namespace, that have a word about them.
+type list struct{ host, query, namespace, word string }
+
+func (l list) has(namespace string) bool {
+	return (l.namespace == "" || l.namespace == namespace) && strings.Contains("net canary-"+namespace, l.word)
+}
+
+// list wants that a list, page by page, has what an asker may read of it.
+func (w *walk) list(t *testing.T, who asker, l list, base string, headers ...string) {
+	t.Helper()
+	may := func(namespace string) bool { return who.reads(l.host, namespace) }
+	var want, got []string
+	for _, namespace := range houses[l.host] {
+		if may(namespace) && l.has(namespace) {
+			want = append(want, namespace)
+		}
+	}
+	refused := who.unknown || who.header == "" && (!slices.ContainsFunc(houses[l.host], may) || l.namespace != "" && !may(l.namespace))
+	for offset, more := 0, true; more; offset++ {
+		path := fmt.Sprintf("%s%s&limit=1&offset=%d", base, l.query, offset)
+		what := path + " by " + who.name
+		a := w.p.ask(http.MethodGet, path, append(headers, "Authorization", who.header)...)
+		if refused != (a.Status == http.StatusUnauthorized) || !refused && a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", what, a.Status, a.Said())
+			return
+		}
+		if refused || len(want) == 0 {
+			w.alike(t, fmt.Sprint("list ", refused, who.unknown), what, a)
+			return
+		}
+		var page struct {
+			Meta struct {
+				Next *int `json:"next_offset"`
+			}
+			Modules []struct{ Namespace string }
+		}
+		if err := json.Unmarshal(a.Body, &page); err != nil || len(page.Modules) != 1 {
+			t.Errorf("%s: %s, %v", what, a.Body, err)
+			return
+		}
+		got, more = append(got, page.Modules[0].Namespace), page.Meta.Next != nil
+		for _, namespace := range houses[l.host] {
+			if strings.Contains(string(a.Body), "canary-"+namespace) && !may(namespace) && !strings.Contains(l.query, "canary-"+namespace) {
+				t.Errorf("%s tells of %s: %s", what, namespace, a.Body)
+			}
+		}
+	}
+	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("%s%s by %s: %v; want %v", base, l.query, who.name, got, want)
+	}
+}
+
+// others wants that what tells of more than a module is not for who shows no credential.
+func (w *walk) others(t *testing.T, askers []asker) {
+	for _, path := range []string{
+		"/", "/-/metrics", "/-/sumdb/key", "/-/sumdb/modproxy/supported", "/-/sumdb/modproxy/latest", "/-/sumdb/modproxy/tile/8/0/000.p/1",
+		"/-/sumdb/modproxy/tile/8/data/000.p/1", "/-/api/packages", "/-/api/ledger/records", "/-/api/pending",
+		"/gone.evil.test/v1/modules/public/net/aws/versions", "/open.evil.test/v1/modules/public/net/aws/1.0.0/1.0.0",
+		"/v1/modules/public", "/v1/modules/inside/net/aws/versions", "/shut.evil.test/v1/modules/%2e%2e/x/y/versions",
+	} {
+		for _, who := range askers {
+			a := w.p.ask(http.MethodGet, path, "Authorization", who.header)
+			inScope := path == "/v1/modules/public"
+			if (who.unknown || who.header == "" && !inScope) != (a.Status == http.StatusUnauthorized) {
+				t.Errorf("%s by %s: %d %s", path, who.name, a.Status, a.Said())
+			}
+		}
+	}
+}
+
+// house is a registry with modules and providers in some namespaces.
+func house(namespaces []string) *txtar.Archive {
+	all := &txtar.Archive{}
+	add := func(name, data string) { all.Files = append(all.Files, txtar.File{Name: name, Data: []byte(data)}) }
+	for _, n := range namespaces {
+		at, canary := n+"/net/aws", "canary-"+n
+		add("modules/"+at+"/1.0.0", "/archives/"+n+".zip\n")
+		add("archives/"+n+".zip/main.tf", "# "+canary+"\n")
+		add("providers/"+n+"/toy/1.0.0", "")
+		details := fmt.Sprintf(`"namespace":%q,"name":"net","provider":"aws","version":"1.0.0","description":%q,"published_at":"2020-01-01T00:00:00Z","root":{},"submodules":[],"versions":["1.0.0"]`, n, canary)
+		add("v1/modules/"+at+".json", fmt.Sprintf(`{"id":"%s/1.0.0",%s}`, at, details))
+		add("v1/modules/"+at+"/1.0.0.json", fmt.Sprintf(`{"id":"%s/1.0.0",%s}`, at, details))
+		add("v1/modules/"+at+"/downloads/summary.json", fmt.Sprintf(`{"data":{"type":"module-downloads-summary","id":%q,"attributes":{"month":1,"total":4,"week":1,"year":2}}}`, at))
+		add("v2/modules/"+at, fmt.Sprintf(`{"data":{"type":"modules","id":"1","attributes":{"downloads":1,"full-name":%q,"name":"net","namespace":%q,"provider-name":"aws"}},`+
+			`"included":[{"type":"module-versions","id":"2","attributes":{"version":"1.0.0","published-at":"2020-01-01T00:00:00Z","description":%q}}]}`, at, n, canary))
+	}
+	return all
+}
+
+// listing is a registry that lists its modules as registries do, for next, which has all else.
+func listing(next http.Handler, namespaces []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		parts, query := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v1/modules"), "/"), "/"), r.URL.Query()
+		if !strings.HasPrefix(r.URL.Path, "/v1/modules") || len(parts) > 2 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		namespace, search := parts[0], query.Get("q")
+		if namespace == "" || namespace == "search" {
+			namespace = query.Get("namespace")
+		}
+		limit, _ := strconv.Atoi(query.Get("limit"))
+		offset, _ := strconv.Atoi(query.Get("offset"))
+		var found []string
+		for _, n := range namespaces {
+			if (namespace == "" || namespace == n) && strings.Contains("net canary-"+n, search) && (len(parts) == 1 || parts[1] == "net") {
+				found = append(found, fmt.Sprintf(`{"id":"%s/net/aws/1.0.0","owner":"","namespace":%[1]q,"name":"net","version":"1.0.0","provider":"aws","description":"canary-%[1]s","source":"","tag":"","published_at":"2020-01-01T00:00:00Z","downloads":1,"verified":false}`, n))
+			}
+		}
+		meta := fmt.Sprintf(`"limit":%d,"current_offset":%d`, limit, offset)
+		if len(found) > offset+limit {
+			meta += fmt.Sprintf(`,"next_offset":%d,"next_url":"/v1/modules?offset=%[1]d"`, offset+limit)
+		}
+		found = found[min(offset, len(found)):min(offset+limit, len(found))]
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"meta":{%s},"modules":[%s]}`, meta, strings.Join(found, ","))
+	}
+}
