@@ -17,7 +17,7 @@ type client struct {
 	version string // "" for the one that is on PATH
 	program string // the name of its file
 	always  bool   // it is run with every change, and may not be missing then
-	made    maker  // nil if it cannot be made of Go modules and npm packages
+	made    maker  // nil if it cannot be made of Go modules and npm packages: it is run if somebody has put it there, or on PATH
 	run     func(context.Context, *session) error
 }
 
@@ -40,6 +40,7 @@ var clients = func() []*client {
 		})
 	}
 	return append(all,
+		&client{name: "Terragrunt", version: "1.1.3", program: "terragrunt", run: terragrunt},
 		&client{name: "Renovate", version: "44.121.2", program: "renovate", made: npm{"renovate"}, run: renovate},
 		&client{
 			name: "terraform-ls", version: "0.39.0", program: "terraform-ls",
@@ -81,8 +82,11 @@ func (c *client) find() (path, version string, err error) {
 	if c.made != nil {
 		path = c.made.file(path)
 	}
-	_, err = os.Stat(path)
-	return path, c.version, err
+	if _, err = os.Stat(path); err == nil || c.made != nil {
+		return path, c.version, err
+	}
+	path, err = exec.LookPath(c.program)
+	return path, "on PATH", err
 }
 
 var versionIn = regexp.MustCompile(`\d+\.\d+\.\d+`)

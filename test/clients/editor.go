@@ -51,7 +51,8 @@ func completes(ctx context.Context, s *session) error {
 		for _, item := range offered.Items {
 			labels = append(labels, item.Label+" ("+item.Detail+")")
 		}
-		want := []string{"cidr (required, string)", "zones (optional, list of string)"}
+		// It knows types that need no parentheses.
+		want := []string{"cidr (required, string)", "zones (optional, any type)"}
 		missing := slices.DeleteFunc(want, func(label string) bool { return slices.Contains(labels, label) })
 		if len(missing) == 0 {
 			return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 const (
@@ -42,6 +44,28 @@ func installs(registry string) func(context.Context, *session) error {
 		}
 		return nil
 	}
+}
+
+// terragrunt has Terragrunt fetch the sources of the section's blocks, and run Terraform there.
+func terragrunt(ctx context.Context, s *session) error {
+	terraform, err := rig.FindClient("terraform")
+	if err != nil {
+		return err
+	}
+	settings := s.block("sh", 0) + "export TG_TF_PATH=" + terraform + "\n"
+	for _, way := range []struct{ dir, code string }{{"own", s.block("hcl", 0)}, {"dns", s.block("hcl", 1)}} {
+		if _, err := s.write(way.dir+"/terragrunt.hcl", way.code); err != nil {
+			return err
+		}
+		if _, err := output(s.command(ctx, way.dir, settings, s.program, "init", "--non-interactive")); err != nil {
+			return fmt.Errorf("%s: %w", way.dir, err)
+		}
+		fetched, err := filepath.Glob(filepath.Join(s.dir, way.dir, ".terragrunt-cache", "*", "*", "modules", "peering", "main.tf"))
+		if err != nil || len(fetched) != 1 {
+			return fmt.Errorf("%s: it has fetched %q: %v", way.dir, fetched, err)
+		}
+	}
+	return nil
 }
 
 // installed fails unless the module network is there, in version 1.1.0.
