@@ -41,9 +41,9 @@ var clients = func() []*client {
 	}
 	return append(all,
 		&client{name: "Terragrunt", version: "1.1.3", program: "terragrunt", run: terragrunt},
-		&client{name: "Renovate", version: "44.121.2", program: "renovate", made: npm{"renovate"}, run: renovate},
+		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate},
 		&client{
-			name: "terraform-ls", version: "0.39.0", program: "terraform-ls",
+			name: "terraform-ls", version: "0.39.0", program: "terraform-ls", always: true,
 			made: goModule{path: "github.com/hashicorp/terraform-ls", main: "."}, run: completes,
 		},
 		&client{name: "terraform-mcp-server", version: "1.2.0", program: "terraform-mcp-server", run: tells},

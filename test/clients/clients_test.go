@@ -48,8 +48,9 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := map[string][]string{}
+	run, always := map[string][]string{}, map[string]bool{}
 	for _, c := range clients {
+		always[c.name] = always[c.name] || c.always
 		run[c.name] = append(run[c.name], c.version)
 		if d[c.name] == nil {
 			t.Errorf("%s has no section", c.name)
@@ -65,7 +66,10 @@ func TestDocument(t *testing.T) {
 			continue
 		}
 		said := strings.Join(versionIn.FindAllString(s.status, -1), " ")
-		if !strings.HasPrefix(s.status, "Run") || said != strings.TrimSpace(strings.Join(versions, " ")) {
+		if how := "Run with every change "; strings.HasPrefix(s.status, how) != always[title] {
+			t.Errorf("%s: want %q at the beginning if it is, not %q", title, how, s.status)
+		}
+		if !strings.HasPrefix(s.status, "Run ") || said != strings.TrimSpace(strings.Join(versions, " ")) {
 			t.Errorf("%s was run in the versions %q; its section begins with %q", title, versions, s.status)
 		}
 	}
