@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,6 +38,10 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request
 // serveDetails serves the description of a version, or of the latest one.
 func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
 	list, err := h.cfg.Listing.Versions(r.Context(), q.Module)
+	if h.respells(r.Context(), &q.Module, err) {
+		e.Module = q.Module
+		list, err = h.cfg.Listing.Versions(r.Context(), q.Module)
+	}
 	if err != nil {
 		return err
 	}
@@ -64,9 +69,27 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
+// respells sets m to the one module that its name stands for where case does not count, if err says that it is not kept and
+// nobody is asked, and reports whether there is one. Some tools fold what they look for, as public registries do.
+func (h *Handler) respells(ctx context.Context, m *modproxy.Module, err error) bool {
+	if !as[*modproxy.NotKept](err) {
+		return false
+	}
+	page, err := h.cfg.Catalog.List(ctx, modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2})
+	if err != nil || len(page.Modules) != 1 || page.More || page.Modules[0].Module == *m {
+		return false
+	}
+	*m = page.Modules[0].Module
+	return true
+}
+
 // serveHistory serves the dates of all versions.
 func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
 	history, err := h.cfg.Catalog.History(r.Context(), q.Module)
+	if h.respells(r.Context(), &q.Module, err) {
+		e.Module = q.Module
+		history, err = h.cfg.Catalog.History(r.Context(), q.Module)
+	}
 	if err != nil {
 		return err
 	}
