@@ -203,11 +203,12 @@ func (a *App) Close() error {
 	if a.nested != nil {
 		a.nested.Close()
 	}
-	if a.said != nil {
-		errs = append(errs, a.said.Close(soon))
-	}
 	if a.Cache != nil {
 		errs = append(errs, a.Cache.Close(soon))
+	}
+	if a.said != nil {
+		cancel()
+		_ = a.said.Close(soon) // what it still asks is asked again
 	}
 	if a.egress != nil {
 		errs = append(errs, a.egress.Close())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
@@ -56,13 +58,18 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 // upstreamsOf returns which registry a request is for.
 func upstreamsOf(c *config.Config) proxy.Upstreams {
 	upstreams := proxy.Upstreams{
-		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{},
+		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{}, Docs: map[string]string{},
 	}
 	for _, u := range c.Upstreams {
 		if u.Host == "*" {
 			upstreams.Any = true
 		} else {
 			upstreams.Hosts[u.Host] = true
+		}
+		if docs, err := url.Parse(u.Docs); err == nil && docs.Host != "" {
+			if host, err := hostname.Parse(docs.Host); err == nil {
+				upstreams.Docs[host] = u.Host
+			}
 		}
 	}
 	for _, r := range c.Routes {

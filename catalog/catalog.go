@@ -83,6 +83,8 @@ type Reader interface {
 }
 
 const (
+	soon = time.Second // how long Next is waited for if there is something else to say
+
 	maxParts     = 256 // descriptions in memory
 	maxCompleted = 512
 	maxHistories = 512
@@ -109,18 +111,31 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if !lists(list, v.Version) {
 		return nil, wrap("details", v, modproxy.ErrNotFound)
 	}
-	var d *modproxy.Details
-	err = &modproxy.NotKept{ModuleVersion: v}
-	if c.Next != nil {
-		d, err = c.Next.Details(ctx, v)
-	}
-	if err != nil && ctx.Err() == nil {
-		d, err = c.made(ctx, v, err)
-	}
+	d, err := c.described(ctx, v)
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
 	return c.complete(ctx, d, v, list)
+}
+
+// described describes a version as Next does, or if that does not answer soon, by its kept package. Without one, Next is
+// waited for.
+func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	if c.Next == nil {
+		return c.made(ctx, v, &modproxy.NotKept{ModuleVersion: v})
+	}
+	wait, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	d, err := c.Next.Details(wait, v)
+	if err == nil {
+		return d, nil
+	}
+	late := wait.Err() != nil
+	d, errMade := c.made(ctx, v, err)
+	if late && errMade == err && ctx.Err() == nil {
+		return c.Next.Details(ctx, v)
+	}
+	return d, errMade
 }
 
 // lists reports whether a canonical version is in list.

@@ -34,10 +34,11 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 	}
 	var said *modproxy.History
 	if c.Next != nil {
-		if said, err = c.Next.History(ctx, m); err != nil {
-			if ctx.Err() != nil {
-				return nil, wrap("history", m.At(""), err)
-			}
+		said, err = c.Next.History(ctx, m)
+		switch {
+		case ctx.Err() != nil:
+			return nil, wrap("history", m.At(""), err)
+		case err != nil:
 			said = nil
 		}
 	}
