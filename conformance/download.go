@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 const locationHeader = "X-Terraform-Get"
@@ -309,11 +310,17 @@ func absentVersion(v *visit) Result {
 	}
 }
 
-// stable asks once more.
+// stable asks once more; in another second, if there may be a time in the query.
 func stable(v *visit) Result {
 	first, ok := v.where()
 	if !ok {
 		return after("download.location")
+	}
+	if strings.Contains(first, "?") {
+		select {
+		case <-time.After(1100 * time.Millisecond):
+		case <-v.ctx.Done():
+		}
 	}
 	again := *v.session
 	again.answers = map[string]*answer{}
