@@ -16,11 +16,16 @@ import (
 	"strings"
 )
 
-const maxPackage = 1 << 30 // of a package that is looked at, in bytes
+// Bounds of a package that is looked at, in bytes.
+const (
+	maxPackage  = 1 << 30
+	maxUnpacked = 16 << 30
+)
 
 // archive is what came of the request for a package.
 type archive struct {
 	*answer        // without its body
+	came    bool   // with a status that the client takes
 	size    int64  // as it came
 	tooMuch bool   // for this package to look at
 	unread  error  // it could not be unpacked
@@ -41,6 +46,9 @@ var formats = map[string]func(*os.File, int64) ([]file, error){
 	"tar.xz": fromTar(unxz), "txz": fromTar(unxz), "zip": fromZip,
 }
 
+// sniffed is the format of a package that OpenTofu fetches directly: it looks what it is.
+const sniffed = "what it looks like"
+
 // checkovKnows are the suffixes that Checkov knows.
 var checkovKnows = []string{"zip", "tar.bz2", "tar.gz", "tgz", "tar.xz", "txz"}
 
@@ -49,6 +57,8 @@ type target struct {
 	url    string // as the client asks for it
 	format string // empty if the client would look for an archive on a page instead
 	subdir string
+	direct bool // OpenTofu fetches it itself,
+	token  bool // and shows its token
 }
 
 // target returns what the client fetches; not ok if it is not by http, or the address is wrong.
@@ -59,8 +69,11 @@ func (v *visit) target() (target, bool) {
 	if !ok || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return target{}, false
 	}
+	if body := v.answersDirectly(); body != nil {
+		return target{url: at, format: sniffed, direct: true, token: *body.Credentials}, true
+	}
 	if v.name == checkov {
-		return target{at, checkovFormat(at), ""}, true
+		return target{url: at, format: checkovFormat(at)}, true
 	}
 	t, q := target{subdir: subdir}, u.Query()
 	for suffix := range formats {
@@ -121,6 +134,17 @@ func (v *visit) download(t target) *archive {
 	if err != nil {
 		return &archive{answer: &answer{err: err}}
 	}
+	if t.direct {
+		ctx, cancel := context.WithTimeoutCause(v.ctx, v.others, fmt.Errorf("OpenTofu waits %s for all of it", v.others))
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Header.Set("Accept", "application/zip, application/x-tar; *;q=0.1")
+		r.Header.Set("Accept-Encoding", "identity, gzip, *;q=0.1")
+		r.Header.Set("X-Terraform-Version", v.header)
+		if t.token && v.token != "" {
+			r.Header.Set("Authorization", "Bearer "+v.token)
+		}
+	}
 	res, err := v.session.client(v.hops(ofPackage)).Do(r)
 	if err != nil {
 		return &archive{answer: &answer{err: brief(err)}}
@@ -129,7 +153,8 @@ func (v *visit) download(t target) *archive {
 	p := &archive{answer: &answer{
 		status: res.StatusCode, header: res.Header, url: res.Request.URL, coding: res.Header.Get("Content-Encoding"),
 	}}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusPartialContent {
+	p.came = res.StatusCode == http.StatusOK || res.StatusCode == http.StatusPartialContent || t.direct && res.StatusCode/100 == 2
+	if !p.came {
 		return p
 	}
 	f, err := os.CreateTemp("", "modproxy-conformance-")
@@ -141,10 +166,10 @@ func (v *visit) download(t target) *archive {
 	defer f.Close()
 	p.size, err = io.Copy(f, io.LimitReader(res.Body, maxPackage+1))
 	switch {
-	case err != nil && v.ctx.Err() == nil:
+	case err != nil && r.Context().Err() == nil:
 		p.err = fmt.Errorf("the package breaks off after %d bytes of %d: %w", p.size, res.ContentLength, err)
 	case err != nil:
-		p.err = context.Cause(v.ctx)
+		p.err = context.Cause(r.Context())
 	case p.size > maxPackage:
 		p.tooMuch = true
 	default:
@@ -156,6 +181,13 @@ func (v *visit) download(t target) *archive {
 // read looks into the package in f.
 func (p *archive) read(f *os.File, format string) {
 	if _, p.unread = f.Seek(0, io.SeekStart); p.unread != nil {
+		return
+	}
+	if format == sniffed {
+		format = sniff(f)
+	}
+	if formats[format] == nil {
+		p.unread = errors.New("it looks like no archive")
 		return
 	}
 	if p.files, p.unread = formats[format](f, p.size); p.unread != nil {
@@ -182,6 +214,7 @@ func fromTar(open func(io.Reader) (io.Reader, error)) func(*os.File, int64) ([]f
 		if err != nil {
 			return nil, err
 		}
+		r = &bounded{r, maxUnpacked}
 		for all := tar.NewReader(r); ; {
 			h, err := all.Next()
 			switch {
@@ -198,6 +231,32 @@ func fromTar(open func(io.Reader) (io.Reader, error)) func(*os.File, int64) ([]f
 	}
 }
 
+// sniff returns the format of what is in f, empty if it is not one of those that OpenTofu knows.
+func sniff(f *os.File) string {
+	magic := make([]byte, 6)
+	n, _ := f.ReadAt(magic, 0)
+	for format, begin := range map[string]string{"zip": "PK\x03\x04", "tgz": "\x1f\x8b", "tar.bz2": "BZh", "txz": "\xfd7zXZ\x00"} {
+		if strings.HasPrefix(string(magic[:n]), begin) {
+			return format
+		}
+	}
+	return ""
+}
+
+// bounded fails where there is more to read.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("there are more than %d bytes in it", int64(maxUnpacked))
+	}
+	return n, err
+}
+
 func fromZip(f *os.File, size int64) (files []file, err error) {
 	all, err := zip.NewReader(f, size)
 	if err != nil {
@@ -209,7 +268,7 @@ func fromZip(f *os.File, size int64) (files []file, err error) {
 		}
 		r, err := entry.Open()
 		if err == nil {
-			_, err = io.Copy(io.Discard, r)
+			_, err = io.Copy(io.Discard, &bounded{r, maxUnpacked})
 			err = errors.Join(err, r.Close())
 		}
 		if err != nil {

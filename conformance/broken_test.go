@@ -10,14 +10,14 @@ import (
 )
 
 var (
-	discoverers = []string{terraform, opentofu, terragrunt, renovate, dependabot, updatecli, checkov, infracost}
-	bySvchost   = []string{terraform, opentofu, infracost}
-	getters     = []string{terraform, opentofu, terragrunt, trivy, infracost}
-	fetchers    = []string{terraform, opentofu, terragrunt, trivy, checkov, infracost}
-	protocol    = []string{terraform, opentofu}
-	listers     = []string{terraform, opentofu, terragrunt, renovate, dependabot, trivy, checkov, infracost}
+	discoverers = []string{terraform, opentofu, tofuOld, terragrunt, renovate, dependabot, updatecli, checkov, infracost}
+	bySvchost   = []string{terraform, opentofu, tofuOld, infracost}
+	getters     = []string{terraform, opentofu, tofuOld, terragrunt, trivy, infracost}
+	fetchers    = []string{terraform, opentofu, tofuOld, terragrunt, trivy, checkov, infracost}
+	protocol    = []string{terraform, opentofu, tofuOld}
+	listers     = []string{terraform, opentofu, tofuOld, terragrunt, renovate, dependabot, trivy, checkov, infracost}
 	askers      = []string{
-		terraform, opentofu, terragrunt, renovate, dependabot, language, updatecli, trivy, checkov, tfupdate, infracost,
+		terraform, opentofu, tofuOld, terragrunt, renovate, dependabot, language, updatecli, trivy, checkov, tfupdate, infracost,
 	}
 )
 
@@ -146,18 +146,18 @@ var brokenRegistries = []struct {
 	{"a branch for a version", only(fails("versions.parsable", dependabot, infracost), warns("versions.parsable", protocol...)), "",
 		versions(`"versions": [`, `"versions": [{"version": "main"}, `)},
 	{"no repository", only(lacks("versions.source", renovate)), "", versions(source, "acme/network/aws")},
-	{"an empty list for what is absent", only(fails("versions.absent", terraform, opentofu, renovate, dependabot)), "",
+	{"an empty list for what is absent", only(fails("versions.absent", terraform, opentofu, tofuOld, renovate, dependabot)), "",
 		at("/v1/modules/acme/"+absent+"/aws/versions", `{"modules": []}`)},
-	{"403 for what is absent", only(warns("versions.absent", terraform, opentofu, renovate, dependabot)), "",
+	{"403 for what is absent", only(warns("versions.absent", terraform, opentofu, tofuOld, renovate, dependabot)), "",
 		answers("/v1/modules/acme/"+absent+"/aws/versions", http.StatusForbidden)},
 
 	{"no location", only(
-		fails("download.location", terraform, opentofu, terragrunt, trivy, checkov, infracost), warns("download.location", dependabot),
+		fails("download.location", terraform, opentofu, tofuOld, terragrunt, trivy, checkov, infracost), warns("download.location", dependabot),
 		fails("download.v", terragrunt),
 		fails("download.latest", checkov), fails("download.unversioned", trivy),
 	), "", func(r registry) { r.downloads(status(http.StatusNoContent)) }},
 	{"a header without JSON", only(
-		fails("download.location", opentofu, trivy), warns("download.location", dependabot),
+		fails("download.location", opentofu, tofuOld, trivy), warns("download.location", dependabot),
 		fails("download.unversioned", trivy),
 	), "", edited(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })},
 	{"JSON without a header", only(
@@ -181,6 +181,10 @@ var brokenRegistries = []struct {
 			elsewhere := strings.Replace(q.Host, "127.0.0.1", "localhost", 1)
 			says(`{"location": "http://`+elsewhere+packagePath+`", "use_registry_credentials": true}`)(w, q)
 		})},
+	{"a text for OpenTofu", only(fails("package.unpacks", opentofu)), "", func(r registry) {
+		r["/text"] = says("no archive")
+		r.forOpenTofu(`{"location": "/text", "use_registry_credentials": false}`)
+	}},
 	{"versions as they are spelled", only(fails("download.location", terragrunt, checkov),
 		lacks("download.v", terragrunt), lacks("download.latest", checkov), lacks("download.unversioned", trivy)), "", func(r registry) {
 		versions(`"1.1.0"`, `"1.1"`)(r)

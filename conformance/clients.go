@@ -6,6 +6,7 @@ import "time"
 const (
 	terraform  = "Terraform"
 	opentofu   = "OpenTofu"
+	tofuOld    = "OpenTofu 1.11"
 	terragrunt = "Terragrunt"
 	renovate   = "Renovate"
 	dependabot = "Dependabot"
@@ -27,6 +28,7 @@ const (
 // client is one client: how it asks, and how it reads what must be read before more can be asked.
 type client struct {
 	name, version string // the version that was read
+	like          string // the client whose rules it has, if it is an older version of it
 	repository    string // on GitHub
 
 	agent, getter     string        // User-Agent of requests to the registry, and for packages
@@ -36,6 +38,7 @@ type client struct {
 	redirects         int           // how many discovery may have; 0 for 10
 	based             bool          // it can be told a base URL with a path
 	tokens            int           // which requests have a token: see shows
+	direct            bool          // it fetches packages itself where it is told to show its token
 	raw               bool          // it sends versions as they are listed, not as Terraform spells them
 
 	// base finds the URL of a path below the one that discovery names; nil for a client that asks at /v1/modules/.
@@ -47,13 +50,13 @@ type client struct {
 }
 
 const (
-	noToken        = iota
-	tokenModules   // for all but discovery and packages
-	tokenEverwhere // for all but packages
+	noToken         = iota
+	tokenModules    // for all but discovery and packages
+	tokenEverywhere // for all but packages
 )
 
 func (c *client) shows(p part) bool {
-	return c.tokens == tokenEverwhere && p == ofDiscovery || c.tokens != noToken && p == ofModules
+	return c.tokens == tokenEverywhere && p == ofDiscovery || c.tokens != noToken && p == ofModules
 }
 
 func (c *client) wait(p part) time.Duration {
@@ -80,21 +83,25 @@ var clients = []client{
 		// Discovery as in 1.15, which waits 5 s and not 11; the rest is the same from 1.5 on.
 		name: terraform, version: "1.5–1.15", repository: "hashicorp/terraform", agent: "Terraform/1.11.4", header: "1.11.4",
 		getter: goAgent, encoding: "gzip", discovery: 5 * time.Second, others: 10 * time.Second, redirects: 3, based: true,
-		tokens: tokenEverwhere, base: reference, location: terraformLocation, resolve: relative,
+		tokens: tokenEverywhere, base: reference, location: terraformLocation, resolve: relative,
 	}, {
-		name: opentofu, version: "1.6–1.12", repository: "opentofu/opentofu", agent: "OpenTofu/1.12.6", header: "1.12.6",
+		name: opentofu, version: "1.12", repository: "opentofu/opentofu", agent: "OpenTofu/1.12.6", header: "1.12.6",
 		getter: "OpenTofu/1.12.6", encoding: "gzip", discovery: 10 * time.Second, others: 10 * time.Second, based: true,
-		tokens: tokenEverwhere, base: reference, location: tofuLocation, resolve: relative,
+		tokens: tokenEverywhere, base: reference, location: tofuLocation, resolve: relative, direct: true,
+	}, {
+		name: tofuOld, like: opentofu, version: "1.6–1.11", repository: "opentofu/opentofu", agent: "OpenTofu/1.11.5",
+		header: "1.11.5", getter: "OpenTofu/1.11.5", encoding: "gzip", discovery: 10 * time.Second, others: 10 * time.Second,
+		based: true, tokens: tokenEverywhere, base: reference, location: tofuLocation, resolve: relative,
 	}, {
 		name: terragrunt, version: "1.1.3", repository: "gruntwork-io/terragrunt", agent: goAgent, getter: goAgent, encoding: "gzip",
-		tokens: tokenEverwhere, raw: true, base: terragruntBase, location: terragruntLocation, resolve: relative,
+		tokens: tokenEverywhere, raw: true, base: terragruntBase, location: terragruntLocation, resolve: relative,
 	}, {
 		name: renovate, version: "44.121", repository: "renovatebot/renovate", based: true,
 		agent: "RenovateBot/44.121.0 (https://github.com/renovatebot/renovate)", encoding: "gzip",
-		tokens: tokenEverwhere, base: renovateBase,
+		tokens: tokenEverywhere, base: renovateBase,
 	}, {
 		name: dependabot, version: "0.392", repository: "dependabot/dependabot-core", agent: "dependabot-core/0.392.0 excon/1.5.0",
-		tokens: tokenEverwhere, base: dependabotBase, location: dependabotLocation, resolve: relative,
+		tokens: tokenEverywhere, base: dependabotBase, location: dependabotLocation, resolve: relative,
 	}, {
 		name: language, version: "0.39.0", repository: "hashicorp/terraform-ls", agent: goAgent, encoding: "gzip", others: 5 * time.Second,
 	}, {
@@ -112,7 +119,7 @@ var clients = []client{
 		name: tfupdate, version: "0.10.2", repository: "minamijoyo/tfupdate", agent: goAgent, encoding: "gzip", based: true,
 	}, {
 		name: infracost, version: "0.10.45", repository: "infracost/infracost", agent: goAgent, getter: goAgent, encoding: "gzip",
-		discovery: 11 * time.Second, redirects: 3, tokens: tokenEverwhere,
+		discovery: 11 * time.Second, redirects: 3, tokens: tokenEverywhere,
 		base: infracostBase, location: headerLocation, resolve: infracostResolve,
 	},
 }

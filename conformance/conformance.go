@@ -10,9 +10,11 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
+	"regexp"
 
 	"github.com/modproxy/modproxy"
 )
@@ -70,34 +72,51 @@ type Options struct {
 // after the other, by client and then in the order of [Rules]. The error is that of ctx or each.
 func Run(ctx context.Context, o Options, each func(Finding) error) error {
 	for _, m := range o.Modules {
-		s := newSession(o, m)
-		for i := range clients {
-			v := &visit{session: s, ctx: ctx, client: &clients[i]}
-			for _, rule := range Rules() {
-				file, ok := rule.Files[v.name]
-				if !ok || s.below && !v.based {
-					continue
-				}
-				found := Finding{
-					Client: v.name, Version: v.version, Module: m.String(), Rule: rule.ID,
-					Result: rule.run(v), Wants: rule.Wants, File: v.repository + " " + file,
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if err := each(found); err != nil {
-					return err
-				}
+		if err := newSession(o, m).run(ctx, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) run(ctx context.Context, each func(Finding) error) error {
+	for i := range clients {
+		v := &visit{session: s, ctx: ctx, client: &clients[i]}
+		for _, rule := range Rules() {
+			file, ok := rule.Files[cmp.Or(v.like, v.name)]
+			if !ok || s.below && !v.based {
+				continue
+			}
+			found := Finding{
+				Client: v.name, Version: v.version, Module: s.Module.String(), Rule: rule.ID,
+				Result: rule.run(v), Wants: rule.Wants, File: v.repository + " " + file,
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := each(found); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func pass(format string, args ...any) Result    { return Result{Pass, fmt.Sprintf(format, args...)} }
-func without(format string, args ...any) Result { return Result{Without, fmt.Sprintf(format, args...)} }
-func warn(format string, args ...any) Result    { return Result{Warn, fmt.Sprintf(format, args...)} }
-func fail(format string, args ...any) Result    { return Result{Fail, fmt.Sprintf(format, args...)} }
+func pass(format string, args ...any) Result    { return saw(Pass, format, args) }
+func without(format string, args ...any) Result { return saw(Without, format, args) }
+func warn(format string, args ...any) Result    { return saw(Warn, format, args) }
+func fail(format string, args ...any) Result    { return saw(Fail, format, args) }
+
+var (
+	query    = regexp.MustCompile(`\?[^\s"?,]+`)
+	userinfo = regexp.MustCompile(`://[^\s"/@]*@`)
+)
+
+// saw leaves out what may be secret in the URLs that a registry names.
+func saw(v Verdict, format string, args []any) Result {
+	seen := query.ReplaceAllLiteralString(fmt.Sprintf(format, args...), "?…")
+	return Result{v, userinfo.ReplaceAllLiteralString(seen, "://…@")}
+}
 
 // after is the result of a rule that has nothing to look at, because another one has not passed.
 func after(rule string) Result { return without("nothing to look at: see %s", rule) }

@@ -4,9 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -126,6 +128,18 @@ func (r registry) downloads(h http.HandlerFunc) {
 	}
 }
 
+// forOpenTofu answers downloads of OpenTofu 1.12 with a body.
+func (r registry) forOpenTofu(body string) {
+	others := r[modulePath+"/1.1.0/download"]
+	r.downloads(func(w http.ResponseWriter, q *http.Request) {
+		if q.UserAgent() == "OpenTofu/1.12.6" {
+			says(body)(w, q)
+			return
+		}
+		others(w, q)
+	})
+}
+
 // verdicts tries a registry and returns the clients that each rule does not pass for, by verdict and rule.
 func verdicts(t *testing.T, r registry, m modproxy.Module, token string) (found map[Verdict]map[string][]string, said string) {
 	t.Helper()
@@ -144,7 +158,7 @@ func verdicts(t *testing.T, r registry, m modproxy.Module, token string) (found 
 			return nil
 		}
 		found[f.Verdict][f.Rule] = append(found[f.Verdict][f.Rule], f.Client)
-		if f.Verdict != Pass {
+		if f.Verdict != Pass || strings.Contains(f.Seen, "…") {
 			said += fmt.Sprintln(f.Client, f.Rule, f.Verdict, f.Seen)
 		}
 		return nil
@@ -191,7 +205,7 @@ func TestToken(t *testing.T) {
 		t.Errorf("with a token, and 403 without:\n%s", said)
 	}
 	found, said = verdicts(t, guarded(http.StatusUnauthorized), network, "")
-	if len(found[Fail]["versions.answer"]) != 11 {
+	if len(found[Fail]["versions.answer"]) != 12 {
 		t.Errorf("without a token:\n%s", said)
 	}
 	r := good()
@@ -202,11 +216,26 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// OpenTofu from 1.12 on shows its token where it is told to, and looks what a package is.
+func TestDirect(t *testing.T) {
+	r := good()
+	r["/private"] = withToken(r[packagePath], http.StatusUnauthorized)
+	r.forOpenTofu(`{"location": "/private", "use_registry_credentials": true}`)
+	found, said := verdicts(t, r, network, "secret")
+	if len(found[Fail]) > 0 || !slices.Equal(found[Pass]["download.direct"], []string{opentofu}) {
+		t.Error(said)
+	}
+	if found, said = verdicts(t, r, network, ""); !slices.Equal(found[Fail]["package.get"], []string{opentofu}) {
+		t.Error(said)
+	}
+}
+
 // Every rule detects a registry that is wrong in just that, and no other rule mistakes it.
 func TestBroken(t *testing.T) {
 	seen := map[string]bool{"auth.token": true, "auth.stranger": true} // see TestToken
 	for _, test := range brokenRegistries {
 		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			r, m := good(), network
 			m.Host = test.host
 			test.breaks(r)
@@ -241,7 +270,9 @@ func TestBroken(t *testing.T) {
 func TestRules(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range clients {
-		names[c.name] = true
+		if names[c.name] = true; c.like != "" && !names[c.like] {
+			t.Errorf("%s is like %s, which is not before it", c.name, c.like)
+		}
 	}
 	type pair struct{ rule, client string }
 	once := map[pair]bool{}
@@ -252,6 +283,15 @@ func TestRules(t *testing.T) {
 			}
 			once[pair{rule.ID, name}] = true
 		}
+	}
+}
+
+// Registries sign the addresses of packages: what is seen may be shown to others.
+func TestSecrets(t *testing.T) {
+	r := good()
+	r.leads("http://user:secret@{host}" + packagePath + "?token=secret&archive=tar.gz")
+	if _, said := verdicts(t, r, network, ""); !strings.Contains(said, "://…@") || !strings.Contains(said, "?…") || strings.Contains(said, "secret") {
+		t.Error(said)
 	}
 }
 
@@ -277,7 +317,47 @@ func TestBelow(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(tried)); !slices.Equal(got, []string{opentofu, renovate, terraform, tfupdate}) {
+	if got := slices.Sorted(maps.Keys(tried)); !slices.Equal(got, []string{opentofu, tofuOld, renovate, terraform, tfupdate}) {
 		t.Errorf("tried: %q", got)
 	}
+}
+
+// Whatever a registry answers, there is a verdict for every client, with its words.
+func FuzzRun(f *testing.F) {
+	location := "http://registry.example.com" + packagePath
+	f.Add(discovered, versioned, location, `{}`, described, "")
+	f.Add(`{"modules.v1":"?#"}`, `{"modules":[{"versions":[{"version":"1"}]}]}`, "git::x//*", `{"location":"://","use_registry_credentials":true}`, "[]", "PK")
+	var now registry
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { now.ServeHTTP(w, q) }))
+	f.Cleanup(server.Close)
+	u, _ := url.Parse(server.URL)
+	m := network
+	m.Host = "registry.example.com"
+	f.Fuzz(func(t *testing.T, discovery, versions, location, body, details, archive string) {
+		if strings.Contains(location+body, "?") {
+			t.Skip("waits for another second")
+		}
+		now = registry{
+			doc: says(discovery), modulePath + "/versions": says(versions), packagePath: says(archive), modulePath: says(details),
+			detailsAt: says(details), datesAt: says(details), "/v1/modules": says(details), "/v1/modules/search": says(details),
+		}
+		now.downloads(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("X-Terraform-Get", location)
+			io.WriteString(w, body)
+		})
+		s := newSession(Options{URL: u, Token: "secret"}, m)
+		s.transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, u.Host)
+		}
+		s.transport.Proxy = nil
+		defer s.transport.CloseIdleConnections()
+		if err := s.run(t.Context(), func(f Finding) error {
+			if f.Seen == "" || !slices.Contains([]Verdict{Pass, Without, Warn, Fail}, f.Verdict) {
+				t.Errorf("%+v", f)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

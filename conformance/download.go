@@ -250,17 +250,23 @@ func splitSubdir(address string) (whole, subdir string) {
 	return address[:start] + path, subdir
 }
 
-// directMode checks what OpenTofu from 1.12 on fetches by itself, and others by go-getter.
-func directMode(v *visit) Result {
-	a, from := v.asksDownload()
+// answersDirectly returns the body of an answer that has OpenTofu from 1.12 on fetch the package by itself, or nil.
+func (v *visit) answersDirectly() *tofuBody {
 	var body tofuBody
-	if a == nil || a.err != nil || a.status != http.StatusOK || decode(a.body, &body, true) != nil || body.Credentials == nil {
-		return without("no use_registry_credentials in the answer: packages need no token, or have it in their address")
+	a, _ := v.asksDownload()
+	if !v.direct || a == nil || a.err != nil || a.status != http.StatusOK || decode(a.body, &body, true) != nil || body.Credentials == nil {
+		return nil
 	}
-	at, err := relative(v, from, body.Location)
-	if err != nil {
-		return fail("the location is no URL: %q", body.Location)
+	return &body
+}
+
+// directMode checks where it is fetched.
+func directMode(v *visit) Result {
+	body := v.answersDirectly()
+	if body == nil {
+		return without("no use_registry_credentials in the answer: the package is shown no token")
 	}
+	_, at, _ := v.locates()
 	switch u, err := url.Parse(at); {
 	case err != nil || forced.MatchString(at) || u.Scheme != "http" && u.Scheme != "https":
 		return fail("use_registry_credentials with the location %s, which is no URL of a web server", at)

@@ -30,7 +30,7 @@ func (v *visit) beforePackage() (*archive, target, Result) {
 	switch {
 	case p == nil:
 		return nil, t, after("package.archive")
-	case p.err != nil || p.status != http.StatusOK && p.status != http.StatusPartialContent:
+	case p.err != nil || !p.came:
 		return p, t, after("package.get")
 	case p.tooMuch:
 		return p, t, without("a package of more than %d bytes is not looked at", int64(maxPackage))
@@ -44,7 +44,7 @@ func givesPackage(v *visit) Result {
 		return after("package.archive")
 	case p.err != nil:
 		return fail("%s: %v", t.url, p.err)
-	case p.status != http.StatusOK && p.status != http.StatusPartialContent:
+	case !p.came:
 		return fail("%s: %s", t.url, p)
 	default:
 		return pass("%d bytes", p.size)
@@ -53,8 +53,11 @@ func givesPackage(v *visit) Result {
 
 func headsPackage(v *visit) Result {
 	t, p := v.fetch()
-	if p == nil || p.err != nil || p.status != http.StatusOK {
+	if p == nil || p.err != nil || !p.came {
 		return after("package.get")
+	}
+	if t.direct {
+		return without("OpenTofu asks without it")
 	}
 	r, err := v.request(http.MethodHead, ofPackage, t.url)
 	if err != nil {
@@ -77,11 +80,11 @@ func headsPackage(v *visit) Result {
 }
 
 func plainPackage(v *visit) Result {
-	p, _, not := v.beforePackage()
+	p, t, not := v.beforePackage()
 	switch {
 	case not.Verdict != "":
 		return not
-	case p.coding != "":
+	case p.coding != "" && !t.direct:
 		return fail("Content-Encoding %q: the client decodes it, and then sees no archive", p.coding)
 	}
 	return pass("no Content-Encoding")

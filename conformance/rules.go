@@ -134,7 +134,7 @@ var rules = []Rule{
 	}, directMode},
 	{"download.v", "a version is found with a v before it, too", files{
 		terragrunt: "internal/getter/tfr.go",
-	}, spelled(func(_, canonical string) string { return "v" + canonical }, "Terragrunt asks for a version as it is written, and finds ?version=v1.2.3 nowhere")},
+	}, spelled(func(_, canonical string) string { return "v" + canonical }, "Terragrunt asks for a version as it is written, and does not find it with a v")},
 	{"download.latest", "the version latest is found", files{
 		checkov: ckRegistry + "_find_best_version",
 	}, spelled(func(string, string) string { return "latest" }, "Checkov reads no module that is called without a version")},
