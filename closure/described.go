@@ -37,9 +37,6 @@ func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description
 		return nil, err
 	}
 	defer done()
-	if d, err := r.remembered(ctx, ref); d != nil || err != nil { // by another one, meanwhile
-		return d, err
-	}
 	answer, err := ask(ctx, t, request{Edition: edition, Describe: true, Options: Options{Dir: dir}})
 	now := described{Edition: edition}
 	if cannot, ok := errors.AsType[*unreadable](err); ok {
