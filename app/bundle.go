@@ -104,7 +104,9 @@ func releasesOf(c *config.Config) bundle.Releases {
 func (b *Bundle) URL() string { return b.app.url }
 
 // ClientConfig returns what clients have to know.
-func (b *Bundle) ClientConfig() string { return ClientConfig(b.app.BaseURL(), "", false, b.app.config) }
+func (b *Bundle) ClientConfig() string {
+	return ClientConfig(b.app.BaseURL(), "", false, b.app.config, nil)
+}
 
 // Serve answers clients until ctx ends.
 func (b *Bundle) Serve(ctx context.Context) error {

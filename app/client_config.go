@@ -5,6 +5,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 )
@@ -21,6 +22,9 @@ var clientConfigText = template.Must(template.New("").Parse(
 #
 # A host block stands in for everything that the host says of itself. Clients show
 # the token for the host to every URL in it, so all of them are this proxy's.
+{{- if .Login}} Those of
+# login.v1 are the issuer's, and no token is shown to them.
+{{- end}}
 #
 {{- if .Mirror}}
 # Providers come from a network mirror, one URL for all hosts. Clients verify no
@@ -37,6 +41,10 @@ var clientConfigText = template.Must(template.New("").Parse(
 # This proxy wants a token, which "modproxy token create" makes. Clients show it for
 # the host that stands in the source address: with the lines below, or where the
 # host has no port, with a variable.
+{{- if .Login}} People get one by "terraform login HOST"
+# or "tofu login HOST", unless TF_CLI_CONFIG_FILE is set: what a login stores is beside
+# the other files.
+{{- end}}
 {{- end}}
 {{range .Hosts}}
 {{- if .Warn}}
@@ -46,6 +54,18 @@ host "{{.Name}}" {
   services = {
     "modules.v1"   = "{{.Base}}modules/"
     "providers.v1" = "{{.Base}}providers/"
+    {{- with $.Login}}
+    "login.v1" = {
+      client      = {{printf "%q" .Client}}
+      grant_types = ["{{index .GrantTypes 0}}"]
+      authz       = {{printf "%q" .Authorize}}
+      token       = {{printf "%q" .Token}}
+      ports       = [{{index .Ports 0}}, {{index .Ports 1}}]
+      {{- with .Scopes}}
+      scopes      = [{{range $i, $scope := .}}{{if $i}}, {{end}}{{printf "%q" $scope}}{{end}}]
+      {{- end}}
+    }
+    {{- end}}
   }
 }
 {{- if $.Asks}}
@@ -89,10 +109,13 @@ provider_installation {
 
 // ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
 // proxy at the URL base for the modules and providers of the upstreams: for providers as a network mirror, if mirror is set, and
-// base must be https then. The upstream of any name has no block.
-func ClientConfig(base, tool string, mirror bool, c *config.Config) string {
+// base must be https then. People log in at login, unless it is nil. The upstream of any name has no block.
+func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.Login) string {
 	base = strings.TrimRight(base, "/")
 	values := map[string]any{"Tool": tool, "Asks": c.RequiresToken()}
+	if login != nil {
+		values["Login"] = login
+	}
 	var hosts []map[string]any
 	var ports, mirrored []string
 	for _, u := range c.Upstreams {

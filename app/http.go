@@ -176,7 +176,7 @@ func (p process) Home(base string) string {
 	if base == "" {
 		return text + "It does not know the address that you see it under: set public_url.\n"
 	}
-	return text + ClientConfig(base, "", false, p.app.config)
+	return text + ClientConfig(base, "", false, p.app.config, p.app.auth.Login(time.Now()))
 }
 
 const sumDBPath = "/-/sumdb/"

@@ -20,7 +20,6 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
@@ -328,8 +327,7 @@ func (a *App) newAuth(ctx context.Context) error {
 	}
 	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
 	if len(c.Auth.Issuers) > 0 {
-		transport := a.egress.Transport(oidc.MaxDocument)
-		verifier, err := oidc.New(oidc.Config{Issuers: c.Auth.Issuers, Transport: transport, Observe: a.observeIssuer})
+		verifier, err := a.newVerifier(a.observeIssuer)
 		if err != nil {
 			return err
 		}

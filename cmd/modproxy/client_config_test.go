@@ -41,7 +41,7 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 					c := config.Default()
 					c.Auth.Required = asks
 					c.Upstreams = []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
-					all, want := urls.FindAllString(app.ClientConfig(base, tool, mirror, c), -1), 2*(len(c.Upstreams)-1)
+					all, want := urls.FindAllString(app.ClientConfig(base, tool, mirror, c, nil), -1), 2*(len(c.Upstreams)-1)
 					if mirror {
 						want++
 					}

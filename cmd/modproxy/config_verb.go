@@ -80,7 +80,7 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
 modules and providers of every upstream. Source addresses stay unchanged.
 With --providers mirror, a network mirror stands for the upstreams where providers
-are installed; it must be https.`,
+are installed; it must be https. Where people log in at an issuer, it is asked where.`,
 		RunE: func(*cobra.Command, []string) error {
 			if tool != "" && !slices.Contains(tools, tool) {
 				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
@@ -102,7 +102,11 @@ are installed; it must be https.`,
 			if mirror && !strings.HasPrefix(base, "https://") {
 				return fmt.Errorf("clients want https for a network mirror, and %s is not: name another --url, or set public_url", base)
 			}
-			return env.printf("%s", app.ClientConfig(base, tool, mirror, c))
+			login, err := app.LoginOf(c)
+			if err != nil {
+				fmt.Fprintf(env.stderr, "warning: nobody can log in with these host blocks: %v\n", err)
+			}
+			return env.printf("%s", app.ClientConfig(base, tool, mirror, c, login))
 		},
 	}
 	addFlag(cmd, &base, "url", "`URL` under which clients see this proxy (public_url, else listen)", parseURL)

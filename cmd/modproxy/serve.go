@@ -92,7 +92,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 	if a.ReadOnly() != nil {
 		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
 	}
-	b.WriteString(app.ClientConfig(a.BaseURL(), "", false, c))
+	b.WriteString(app.ClientConfig(a.BaseURL(), "", false, c, nil)) // where people log in is not known yet
 	if c.PublicURL == "" && listensEverywhere(c.Listen) {
 		b.WriteString("\nOther machines cannot use localhost: set public_url to the URL that clients use.\n")
 	}
