@@ -68,7 +68,7 @@ const (
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
 	cfg       Config
-	found     *lru.Cache[serviceOf, discovered]
+	found     *lru.Cache[string, discovered] // by host
 	finding   singleflight.Group
 	located   *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
 	spelled   *expirable.LRU[modproxy.ModuleVersion, string]            // see spelling
@@ -91,7 +91,7 @@ func New(cfg Config) (*Client, error) {
 		spelled: expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife),
 	}
 	c.described = expirable.NewLRU[modproxy.ModuleVersion, *release.Download](maxDescribed, nil, locationLife)
-	c.found, _ = lru.New[serviceOf, discovered](maxRemembered)
+	c.found, _ = lru.New[string, discovered](maxRemembered)
 	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
 	return c, nil
 }

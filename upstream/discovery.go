@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
@@ -31,15 +33,13 @@ type serviceOf struct {
 	service
 }
 
-// String returns a name that no other service of a host has: no host has a space.
-func (s serviceOf) String() string { return string(s.service) + " " + s.host }
-
-// discovered is what service discovery found for one service of a host.
+// discovered is what service discovery found out about a host.
 type discovered struct {
-	base  *url.URL  // with a trailing slash; nil if unknown
-	at    time.Time // when base was found
-	err   error     // of the last try, nil if it succeeded
-	tried time.Time // for the last time
+	final    *url.URL                   // of the document, behind redirects
+	services map[string]json.RawMessage // nil if unknown
+	at       time.Time                  // when that was found
+	err      error                      // of the last try, nil if it succeeded
+	tried    time.Time                  // for the last time
 }
 
 // base returns the base URL of a registry's service: the configured one, or what remote service discovery says
@@ -64,35 +64,23 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 		return serviceURL(nil, set)
 	}
 	now := time.Now()
-	known, _ := c.found.Get(s)
-	switch {
-	case known.base != nil && now.Sub(known.at) < discoveryLife:
-		return known.base, nil
-	case known.err != nil && now.Sub(known.tried) < discoveryPause:
-		return usable(known, now)
+	known, _ := c.found.Get(s.host)
+	if err := known.err; err != nil && now.Sub(known.tried) < discoveryPause || known.fresh(s.service, now) {
+		return known.usable(s.service, now)
 	}
-	answer := shared(ctx, &c.finding, s.String(), discoveryTimeout, func(ctx context.Context) (any, error) {
-		u, err := c.discover(ctx, s)
-		found := discovered{base: u, at: time.Now()}
-		if err != nil {
-			found, _ = c.found.Get(s)
-			if found.base != nil && found.at.After(now) { // another one was sooner
-				return found.base, nil
-			}
-			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
-		}
-		c.found.Add(s, found)
-		return usable(found, now)
-	})
+	answer := c.look(ctx, s.host)
 	late := time.After(lateAfter)
 	for {
 		select {
 		case r := <-answer:
-			u, _ := r.Val.(*url.URL)
-			return u, r.Err
+			found, _ := r.Val.(discovered)
+			if r.Err != nil {
+				return nil, r.Err
+			}
+			return found.usable(s.service, now)
 		case <-late:
-			c.finding.Forget(s.String()) // the next question may find it sooner
-			if u, err := usable(known, now); u != nil {
+			c.finding.Forget(s.host) // the next question may find it sooner
+			if u, err := known.usable(s.service, now); u != nil {
 				return u, err
 			}
 		case <-ctx.Done():
@@ -101,68 +89,105 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 }
 
-// usable returns what d gives: its URL, stale if need be, or its error.
-func usable(d discovered, now time.Time) (*url.URL, error) {
-	if d.base != nil && now.Sub(d.at) < discoveryStale {
-		return d.base, nil
+// look asks a host for its discovery document, once for all that want it, and keeps what that says. The result is a
+// [discovered], which may be stale or have an error only.
+func (c *Client) look(ctx context.Context, host string) <-chan singleflight.Result {
+	began := time.Now()
+	return shared(ctx, &c.finding, host, discoveryTimeout, func(ctx context.Context) (any, error) {
+		found, err := c.discover(ctx, host)
+		if err != nil {
+			found, _ = c.found.Get(host)
+			if found.services != nil && found.at.After(began) { // another one was sooner
+				return found, nil
+			}
+			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
+		}
+		c.found.Add(host, found)
+		return found, nil
+	})
+}
+
+// fresh reports whether d says about a service what need not be asked for again: that there is none may change soon.
+func (d discovered) fresh(s service, now time.Time) bool {
+	if d.services == nil {
+		return false
+	}
+	life := discoveryLife
+	if _, err := d.url(s); err != nil {
+		life = discoveryPause
+	}
+	return now.Sub(d.at) < life
+}
+
+// usable returns what d gives: the URL of a service, stale if need be, or an error.
+func (d discovered) usable(s service, now time.Time) (*url.URL, error) {
+	if d.services != nil && now.Sub(d.at) < discoveryStale {
+		return d.url(s)
 	}
 	return nil, d.err
 }
 
-// discover asks a host for its discovery document and reads a service from it, as terraform-svchost's disco.go does.
-func (c *Client) discover(ctx context.Context, s serviceOf) (*url.URL, error) {
+// discover asks a host for its discovery document, as terraform-svchost's disco.go does.
+func (c *Client) discover(ctx context.Context, host string) (d discovered, err error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
-		URL: "https://" + s.host + "/.well-known/terraform.json", Header: http.Header{"Accept": {"application/json"}},
-		Credentials: c.credentials(s.host), Redirects: 3, Attempts: 2, MaxBytes: maxDiscovery,
+		URL: "https://" + host + "/.well-known/terraform.json", Header: http.Header{"Accept": {"application/json"}},
+		Credentials: c.credentials(host), Redirects: 3, Attempts: 2, MaxBytes: maxDiscovery,
 	})
 	if err != nil {
-		return nil, fetch.Outgoing(err)
+		return d, fetch.Outgoing(err)
 	}
 	defer res.Body.Close()
 	where := egress.Redact(res.Request.URL)
 	switch {
 	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
 		// That it offers no services is not to say that there is no such module.
-		return nil, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
+		return d, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
 	case res.StatusCode != http.StatusOK:
-		return nil, c.refusal(serviceOf{s.host, modulesV1}, res)
+		return d, c.refusal(serviceOf{host, modulesV1}, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services",
+		return d, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services",
 			modproxy.ErrUnavailable, where)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fetch.Outgoing(err)
+		return d, fetch.Outgoing(err)
 	}
-	u, err := parseDiscovery(res.Request.URL, body, s.service)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", where, err)
-	}
-	return u, err
+	return parseDiscovery(res.Request.URL, body)
 }
 
-// parseDiscovery reads a service's base URL from a discovery document that came from final. Its error is
-// [modproxy.ErrUnavailable]: the registry cannot be used as it is, which says nothing about what it has. But a
+// parseDiscovery reads a discovery document that came from final. Its error is [modproxy.ErrUnavailable]: the registry
+// cannot be used as it is, which says nothing about what it has.
+func parseDiscovery(final *url.URL, document []byte) (discovered, error) {
+	d := discovered{final: final, at: time.Now()}
+	if err := json.Unmarshal(document, &d.services); err != nil || d.services == nil {
+		return discovered{}, fmt.Errorf("%w: %s: the discovery document is not a JSON object", modproxy.ErrUnavailable, egress.Redact(final))
+	}
+	return d, nil
+}
+
+// url returns the base URL of a service. Its error is [modproxy.ErrUnavailable], as that of parseDiscovery. But a
 // registry that offers no providers.v1 has no providers: that is [modproxy.ErrNotFound].
-func parseDiscovery(final *url.URL, document []byte, s service) (u *url.URL, err error) {
-	var services map[string]json.RawMessage
-	if err := json.Unmarshal(document, &services); err != nil || services == nil {
-		return nil, fmt.Errorf("%w: the discovery document is not a JSON object", modproxy.ErrUnavailable)
-	}
+func (d discovered) url(s service) (*url.URL, error) {
 	var value string
-	switch raw, ok := services[string(s)]; {
+	failed, err := modproxy.ErrUnavailable, error(nil)
+	var u *url.URL
+	switch raw, ok := d.services[string(s)]; {
 	case !ok && s == providersV1:
-		return nil, fmt.Errorf("%w: the host does not offer providers.v1: it has no providers", modproxy.ErrNotFound)
+		failed, err = modproxy.ErrNotFound, errors.New("the host does not offer providers.v1: it has no providers")
 	case !ok:
-		return nil, fmt.Errorf("%w: the host does not offer modules.v1: it is no module registry", modproxy.ErrUnavailable)
+		err = errors.New("the host does not offer modules.v1: it is no module registry")
 	case json.Unmarshal(raw, &value) != nil:
-		return nil, fmt.Errorf("%w: %s: not a string", modproxy.ErrUnavailable, s)
+		err = fmt.Errorf("%s: not a string", s)
+	default:
+		if u, err = serviceURL(d.final, value); err != nil {
+			err = fmt.Errorf("%s: %w", s, err)
+		}
 	}
-	if u, err = serviceURL(final, value); err != nil {
-		err = fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, s, err)
+	if err != nil {
+		return nil, fmt.Errorf("service discovery: %w: %s: %w", failed, egress.Redact(d.final), err)
 	}
-	return u, err
+	return u, nil
 }
 
 // serviceURL reads a service's base URL, relative to base unless that is nil, with a slash at its end and no query.

@@ -33,7 +33,11 @@ func TestParseDiscovery(t *testing.T) {
 		`{"modules.v2":"/v2/modules/"}`:                                  "",
 		`{}`:                                                             "", `[]`: "", `null`: "", ``: "", `<html>`: "",
 	} {
-		got, err := parseDiscovery(final, []byte(document), modulesV1)
+		var got *url.URL
+		d, err := parseDiscovery(final, []byte(document))
+		if err == nil {
+			got, err = d.url(modulesV1)
+		}
 		if want == "" {
 			if !errors.Is(err, modproxy.ErrUnavailable) {
 				t.Errorf("%s: %v, %v; want ErrUnavailable", document, got, err)
@@ -51,7 +55,11 @@ func FuzzParseDiscovery(f *testing.F) {
 		if err != nil || base.Scheme != "https" || base.Host == "" || base.Opaque != "" {
 			return
 		}
-		u, err := parseDiscovery(base, document, modulesV1)
+		d, err := parseDiscovery(base, document)
+		if err != nil {
+			return
+		}
+		u, err := d.url(modulesV1)
 		if err != nil {
 			return
 		}
