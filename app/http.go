@@ -92,6 +92,7 @@ func (a *App) handler() http.Handler {
 		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
+		Others:         a.others,
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
 		Local:          a.auth == nil && !c.Anonymous.All,

@@ -82,6 +82,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
 		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
 		router := &upstream.Router{Default: client, Reserve: a.gate}
+		a.others = router
 		sources = nested.NewSources(router, table)
 		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
 		a.sights.Next, a.sights.Dates = pinned, router

@@ -27,7 +27,7 @@ func (r here) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.
 }
 
 // guarded returns a handler that identifies clients, and a token for each namespace.
-func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
+func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry, set ...func(*proxy.Config)) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
 	t.Helper()
 	dir := t.TempDir()
 	kept, err := auth.OpenTokens(filepath.Join(dir, "tokens.json"))
@@ -52,6 +52,9 @@ func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry) (h ht
 		c.Auth = &auth.Authenticator{Tokens: kept, Signer: signer}
 		say := func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }
 		c.Mounts = []proxy.Mount{{Method: "GET", Path: "/-/public", Public: true, Handle: say}, {Method: "GET", Path: "/-/api/x", Handle: say}}
+		for _, change := range set {
+			change(c)
+		}
 	})
 	return h, tokens, kept
 }

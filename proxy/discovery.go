@@ -13,7 +13,8 @@ import (
 const discoveryPath = "/.well-known/terraform.json"
 
 // serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
-// upstream, whose services it then has. Where people log in is the same for all: clients keep a token for each name.
+// upstream, whose services it then has, also others than those of a registry. Where people log in is the same for all: clients
+// keep a token for each name.
 func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
@@ -24,6 +25,11 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 		base = h.cfg.PublicURL + "/"
 		if host != "" {
 			base += host + "/"
+		}
+	}
+	for name, at := range h.others(r.Context(), host) {
+		if base == "/" || strings.HasPrefix(at, "https://") {
+			services[name] = at
 		}
 	}
 	services["modules.v1"] = base + modulesPath

@@ -37,6 +37,8 @@ type Config struct {
 	Records Records
 	// Upstreams says which registry a request is for.
 	Upstreams Upstreams
+	// Others knows what upstreams offer besides. Nil: nothing.
+	Others Others
 	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the
 	// host of the request, if that is a name of the proxy, and are relative otherwise.
 	PublicURL string
@@ -119,7 +121,7 @@ func New(cfg Config) *Handler {
 		h.mount(m)
 	}
 	h.router.Path("/").HandlerFunc(h.reading(h.serveHome))
-	h.router.NotFoundHandler = h.reading(h.serveNothing)
+	h.router.NotFoundHandler = h.reading(h.serveOther)
 	return h
 }
 

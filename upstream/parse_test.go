@@ -59,6 +59,19 @@ func FuzzParseDiscovery(f *testing.F) {
 		if err != nil {
 			return
 		}
+		for name, at := range d.others(base.Host, Host{}) {
+			u, err := base.Parse(at)
+			if err != nil || u.Scheme != "https" || u.User != nil || strings.HasPrefix(name, "login.") {
+				t.Fatalf("%q gave %s: %q", document, name, at)
+			}
+			elsewhere := !strings.HasPrefix(at, "/")
+			if own := strings.EqualFold(u.Hostname(), base.Hostname()); own == elsewhere && !strings.HasPrefix(at, "//") { // which is no plain path
+				t.Fatalf("%q gave %s: %q", document, name, at)
+			}
+			if !elsewhere && overlaps(at, []string{"/v1/modules/"}) {
+				t.Fatalf("%q gave %s: %q", document, name, at)
+			}
+		}
 		u, err := d.url(modulesV1)
 		if err != nil {
 			return

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -14,6 +16,8 @@ type Registry interface {
 	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
+	Others(ctx context.Context, host string) map[string]string
+	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
 
 // Router is the registry of all hosts: it passes each question to the one of the module's host. It is the seam for a
@@ -126,6 +130,31 @@ func (r *Router) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Do
 		return nil, err
 	}
 	return next.Downloads(ctx, m)
+}
+
+// Others implements [Registry].
+func (r *Router) Others(ctx context.Context, host string) map[string]string {
+	next, err := r.of(host, "")
+	if err != nil {
+		return nil
+	}
+	return next.Others(ctx, host)
+}
+
+// Document implements [Registry]. A path tells the names in it as much as a question about a namespace does.
+func (r *Router) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
+	next, err := r.of(host, "")
+	if err == nil && r.Reserve != nil {
+		text, errEscape := url.QueryUnescape(path)
+		if errEscape != nil {
+			return "", nil, fmt.Errorf("%w: escapes in %.80q", modproxy.ErrInvalid, path)
+		}
+		err = r.Reserve.ReservedIn(host, text)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return next.Document(ctx, host, path)
 }
 
 // List implements [modproxy.Catalog]. A search tells the names in it as much as a question about a namespace does.

@@ -50,6 +50,14 @@ func (r refuses) Downloads(context.Context, modproxy.Module) (*modproxy.Download
 
 func (r refuses) List(context.Context, modproxy.Query) (*modproxy.Page, error) { return nil, r.error }
 
+func (r refuses) Others(context.Context, string) map[string]string {
+	return map[string]string{"of": r.Error()}
+}
+
+func (r refuses) Document(context.Context, string, string) (string, []byte, error) {
+	return "", nil, r.error
+}
+
 type reserve func(host, namespace string) error
 
 func (r reserve) Reserved(host, namespace string) error { return r(host, namespace) }
@@ -86,10 +94,14 @@ func TestRouter(t *testing.T) {
 		_, downloads := r.Downloads(t.Context(), v.Module)
 		_, list := r.List(t.Context(), modproxy.Query{Host: host, Namespace: "acme", Limit: 1})
 		_, search := r.List(t.Context(), modproxy.Query{Host: host, Search: "a network of acme", Limit: 1})
-		for i, err := range []error{versions, location, content, at, commit, dates, details, history, downloads, list, search} {
+		_, _, document := r.Document(t.Context(), host, "/search/?q=a+%61cme")
+		for i, err := range []error{versions, location, content, at, commit, dates, details, history, downloads, list, search, document} {
 			if !errors.Is(err, want) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}
+		}
+		if of := r.Others(t.Context(), host)["of"]; of != want.Error() && want != never {
+			t.Errorf("%q: other services of %s", host, of)
 		}
 	}
 }

@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/modproxy/modproxy/auth"
+)
+
+// Others knows what the hosts of upstreams offer beside modules and providers, for clients that a site's DNS has led here.
+type Others interface {
+	// Others returns the services of a host by their names: the URL of one on another host, and of one on the host itself
+	// its path, if that is no path of a registry protocol. It does not wait long.
+	Others(ctx context.Context, host string) map[string]string
+	// Document returns the document at a path of a host, with a query perhaps, and its media type. It shows the host no
+	// credential.
+	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
+}
+
+// plainPath matches paths that no program takes for another one: without escapes, dots at the beginning of a segment,
+// empty segments, and parameters.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_~@+,=-][A-Za-z0-9._~@+,=-]*)+/?$`)
+
+// others returns the services of host that clients are told of. Where clients show tokens, these are of this proxy, and
+// no other host must be shown them.
+func (h *Handler) others(ctx context.Context, host string) map[string]string {
+	if h.cfg.Others == nil || host == "" {
+		return nil
+	}
+	all := map[string]string{}
+	for name, at := range h.cfg.Others.Others(ctx, host) {
+		if plainPath.MatchString(at) && !strings.HasPrefix(at+"/", "/-/") || h.cfg.Auth == nil && strings.HasPrefix(at, "https://") {
+			all[name] = at
+		}
+	}
+	return all
+}
+
+// serveOther serves a document of a service of the upstream whose name r was sent to, for a client that may read modules of
+// that upstream. Of r the path and the query are passed on, and nothing else.
+func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
+	host, path := h.cfg.Upstreams.byName(r.Host), r.URL.EscapedPath()
+	below := false
+	for _, at := range h.others(r.Context(), host) {
+		below = below || path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")
+	}
+	if !below || !plainPath.MatchString(path) {
+		return h.serveNothing(w, r, e)
+	}
+	e.Kind = "relayed"
+	r, refused := h.identifyOf(r, e, host)
+	r, leave, err := h.admit(r, e, patience)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if refused != nil {
+		return refused
+	}
+	if h.cfg.Auth != nil && !auth.PrincipalOf(r.Context()).MayReadOf(host, "") {
+		return errAbsent
+	}
+	if r.URL.RawQuery != "" {
+		path += "?" + r.URL.RawQuery
+	}
+	if auth.Redact(path) != path {
+		return invalid(errors.New("there is a token in the URL, which is not passed on"))
+	}
+	mediaType, content, err := h.cfg.Others.Document(r.Context(), host, path)
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("Content-Type", mediaType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header["Cache-Control"] = cachePrivate
+	w.Write(content) // a client that is gone does not matter
+	return nil
+}

@@ -1,0 +1,121 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// offering is a host with services beside those of a registry.
+type offering struct {
+	services map[string]string
+	asked    []string
+}
+
+func (o *offering) Others(_ context.Context, of string) map[string]string {
+	if of != host {
+		return nil
+	}
+	return o.services
+}
+
+func (o *offering) Document(_ context.Context, of, path string) (string, []byte, error) {
+	o.asked = append(o.asked, of+path)
+	if path == "/notes/none" {
+		return "", nil, modproxy.ErrNotFound
+	}
+	return "text/plain", []byte("hello"), nil
+}
+
+func newOffering() *offering {
+	return &offering{services: map[string]string{
+		"motd.v1": "/api/motd", "notes.v1": "/notes/", "far.v1": "https://far.example/x",
+		"modules.v1": "/evil/", "providers.v1": "https://evil.example/", // which ours come before
+		"elsewhere.v1": "//evil.example/x", "dots.v1": "/a/../v1/", "escaped.v1": "/a%2fb/", "operating.v1": "/-/", "plain.v1": "http://far.example/",
+		"well.v1": "/.well-known/", "root.v1": "/", "script.v1": "javascript:alert(1)",
+	}}
+}
+
+func offered(t *testing.T, h http.Handler, name string) map[string]string {
+	t.Helper()
+	services := map[string]string{}
+	if err := json.Unmarshal([]byte(body(t, get(h, "/.well-known/terraform.json", "Host", name))), &services); err != nil {
+		t.Fatal(err)
+	}
+	return services
+}
+
+// Under an upstream's name, clients are told what it offers besides, and get its documents.
+func TestOthers(t *testing.T) {
+	o := newOffering()
+	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.Others = o })
+	want := map[string]string{
+		"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "motd.v1": "/api/motd", "notes.v1": "/notes/", "far.v1": "https://far.example/x",
+	}
+	if got := offered(t, h, host); !maps.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	if got := offered(t, h, "127.0.0.1:8080"); len(got) != 1 {
+		t.Errorf("of the proxy's own hostname: %v", got)
+	}
+	header := []string{"Host", host, "Authorization", "Bearer x", "Cookie", "a=b"}
+	for path, status := range map[string]int{
+		"/api/motd": 200, "/api/motd/x": 200, "/api/motd?a=b": 200, "/notes/": 200, "/notes/a/b.json": 200, "/notes/none": 404,
+		"/api/motdx": 404, "/api/": 404, "/notes": 404, "/status": 404, "/notes/../v1/x": 404, "/notes/%2e%2e/x": 404, "/notes/a%2fb": 404,
+		"/notes//x": 404, "/notes/.git/config": 404, "/notes/..;/x": 404, "/notes/a%5cb": 404, "/NOTES/x": 404, "//notes/x": 404, "/-/x": 404,
+		"/notes/v1/modules/a/b/c/versions": 403, "/notes/v1/providers/a/b/versions": 409, "/.well-known/x": 404, "/": 404,
+		"/notes/x?t=mp_aaaaaaaaaaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": 400,
+	} {
+		o.asked = nil
+		res := get(h, path, header...)
+		if res.StatusCode != status {
+			t.Errorf("%s: %s; want %d", path, res.Status, status)
+		}
+		passed := slices.Contains(o.asked, host+path)
+		if passed != (status == 200 || path == "/notes/none") || len(o.asked) > 1 {
+			t.Errorf("%s: the host was asked for %q", path, o.asked)
+		}
+		if status == 200 && (body(t, res) != "hello" || res.Header.Get("Content-Type") != "text/plain" || res.Header.Get("X-Content-Type-Options") != "nosniff") {
+			t.Errorf("%s: %v", path, res.Header)
+		}
+	}
+	o.asked = nil
+	if res := do(h, "POST", "/api/motd", header...); res.StatusCode != 405 || len(o.asked) > 0 {
+		t.Errorf("POST: %s", res.Status)
+	}
+	if res := get(h, "/api/motd", "Host", "127.0.0.1:8080"); res.StatusCode != 404 || len(o.asked) > 0 {
+		t.Errorf("under the proxy's own hostname: %s", res.Status)
+	}
+	if res := do(h, "HEAD", "/api/motd", header...); res.StatusCode != 200 {
+		t.Errorf("HEAD: %s", res.Status)
+	}
+}
+
+// Where clients show tokens of this proxy, they are not sent elsewhere, and only who may read modules of a host is passed on.
+func TestOthersWithTokens(t *testing.T) {
+	o := newOffering()
+	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) { c.Others = o })
+	want := map[string]string{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "motd.v1": "/api/motd", "notes.v1": "/notes/"}
+	if got := offered(t, h, host); !maps.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	for name, status := range map[string]int{"": 401, "acme": 200, "reader": 200, "operator": 404} {
+		o.asked = nil
+		header := []string{"Host", host}
+		if name != "" {
+			header = append(header, bearer(tokens[name])...)
+		}
+		if res := get(h, "/api/motd", header...); res.StatusCode != status || (len(o.asked) == 1) != (status == 200) {
+			t.Errorf("as %q: %s; want %d", name, res.Status, status)
+		}
+	}
+	if res := get(h, "/status", "Host", host); res.StatusCode != 404 {
+		t.Errorf("what is nowhere: %s", res.Status)
+	}
+}

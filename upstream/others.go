@@ -1,0 +1,150 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+)
+
+// others are the services of a host beside those of a registry.
+const others service = "others"
+
+const (
+	othersWait = time.Second // for a document of a host that was not asked before
+	maxOther   = 1 << 20     // bytes of what Document returns
+)
+
+// Others returns the services that a host offers beside those of a registry, by their names: the URL of one on another
+// host, and of one on the host itself its path, as which [Client.Document] has it. It waits about a second when the host
+// is asked for the first time; later it returns what is known, and has the host asked when that is old.
+func (c *Client) Others(ctx context.Context, host string) map[string]string {
+	now := time.Now()
+	known, asked := c.found.Get(host)
+	old := now.Sub(known.at) >= discoveryLife && now.Sub(known.tried) >= discoveryPause
+	if old {
+		answer := c.look(ctx, host)
+		if !asked {
+			select {
+			case r := <-answer:
+				known, _ = r.Val.(discovered)
+			case <-time.After(othersWait):
+			case <-ctx.Done():
+			}
+		}
+	}
+	if known.services == nil || now.Sub(known.at) >= discoveryStale {
+		return nil
+	}
+	return known.others(host, c.cfg.Hosts[host])
+}
+
+// needToken begin the names of services that are nothing without the client's token for the host, which is never passed
+// on: login.v1 leads to it, and cloud.go, backend.go and login.go of both clients show it to the others.
+var needToken = []string{"login.", "logout.", "tfe.", "state.", "cloudplugin.", "stacksplugin."}
+
+// serviceName matches the names of services (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
+var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]*\.v[0-9]+(\.[0-9]+)*$`)
+
+// others is Others, of what is known of a host. What leads to paths of registry protocols is left out: rules that refuse
+// modules hold for these.
+func (d discovered) others(host string, set Host) map[string]string {
+	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/"}
+	for _, s := range []service{modulesV1, providersV1} {
+		if u, err := d.url(s); err == nil {
+			taken = append(taken, u.Path)
+		}
+	}
+	for _, s := range []string{set.Modules, set.Providers} {
+		if u, err := url.Parse(s); err == nil && s != "" {
+			taken = append(taken, u.Path)
+		}
+	}
+	own, all := egress.Origin(&url.URL{Scheme: "https", Host: host}), map[string]string{}
+	for name, raw := range d.services {
+		var value string
+		if name == string(modulesV1) || name == string(providersV1) || !serviceName.MatchString(name) || json.Unmarshal(raw, &value) != nil || value == "" {
+			continue
+		}
+		begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		u, err := url.Parse(value)
+		if err != nil {
+			continue
+		}
+		u = d.final.ResolveReference(u)
+		switch {
+		case u.Scheme != "https" || u.Host == "" || u.User != nil || u.Opaque != "":
+		case egress.Origin(u) == own:
+			if u.RawQuery == "" && !overlaps(u.EscapedPath(), taken) && !slices.ContainsFunc(needToken, begins) {
+				all[name] = u.EscapedPath()
+			}
+		case !strings.EqualFold(u.Hostname(), (&url.URL{Host: host}).Hostname()): // whose other ports clients do not find here
+			all[name] = u.String()
+		}
+	}
+	return all
+}
+
+// overlaps reports whether one of paths is a part of another, in whatever case.
+func overlaps(path string, paths []string) bool {
+	fold := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, "/")) + "/" }
+	path = fold(path)
+	return slices.ContainsFunc(paths, func(other string) bool {
+		return strings.HasPrefix(path, fold(other)) || strings.HasPrefix(fold(other), path)
+	})
+}
+
+// document is what Document returns.
+type document struct {
+	mediaType string
+	content   []byte
+}
+
+// Document returns what a host has at an escaped path, with a query perhaps, and its media type: JSON or plain text, whole.
+// The path is below one of Others. Nothing is shown that proves who asks.
+func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
+	s := serviceOf{host, others}
+	g := c.gate(s)
+	leave, err := g.beside(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer leave()
+	d, err := ask(ctx, g, "", func(ctx context.Context) (d document, err error) {
+		res, err := c.cfg.Egress.Get(ctx, egress.Request{
+			URL: "https://" + host + path, Header: http.Header{"Accept": {"application/json, text/plain"}},
+			Redirects: 3, Attempts: 2, MaxBytes: maxOther,
+		})
+		if err != nil {
+			return d, fetch.Outgoing(err)
+		}
+		defer res.Body.Close()
+		begin(ctx)
+		if res.StatusCode != http.StatusOK {
+			return d, fetch.Refusal(res, egress.Redact(res.Request.URL), "modproxy passes no token on")
+		}
+		if d.mediaType, _, err = mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || !isDocument(d.mediaType) {
+			return d, fmt.Errorf("%w: %s answered neither JSON nor plain text", modproxy.ErrInvalid, egress.Redact(res.Request.URL))
+		}
+		content, leave, err := g.receive(ctx, res.Body)
+		defer leave()
+		d.content = content
+		return d, fetch.Outgoing(err)
+	})
+	return d.mediaType, d.content, err
+}
+
+func isDocument(mediaType string) bool {
+	return mediaType == "application/json" || mediaType == "text/plain" ||
+		strings.HasPrefix(mediaType, "application/") && strings.HasSuffix(mediaType, "+json")
+}

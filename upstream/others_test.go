@@ -1,0 +1,96 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+var othersFixture = txtar.Parse([]byte(`
+-- .well-known/terraform.json --
+{
+  "modules.v1": "/api/registry/v1/modules/", "providers.v1": "/v1/providers/",
+  "motd.v1": "/files/motd", "notes.v1": "{url}/files/notes/", "notes.v1.1": "../files/notes/",
+  "versions.v1": "https://checkpoint.example/v1/versions/", "far.v1": "//far.example/x", "tfe.v3": "https://tfe.example/api/v2/",
+  "login.v1": {"client": "cli", "authz": "/authz", "token": "/token"}, "login.v2": "/login", "tfe.v2": "/api/v2/", "tfe.v2.1": "/api/v2/",
+  "state.v2": "/api/v2/", "cloudplugin.v1": "/plugin/", "stacksplugin.v1": "/stacks/", "logout.v1": "/logout",
+  "root.v1": "/", "empty.v1": "", "api.v1": "/API/registry", "below.v1": "/api/registry/v1/modules/x", "v1.v1": "/v1/", "dates.v1": "/v2",
+  "port.v1": "https://127.0.0.1:1/x", "plain.v1": "http://far.example/x", "user.v1": "https://u:p@far.example/", "query.v1": "/files/motd?x",
+  "file.v1": "file:///etc/passwd", "number.v1": 1, "nothing.v1": null, "bad.v1": "%zz", "Upper.v1": "/files/", "noversion": "/files/"
+}
+-- files/motd --
+{"msg":"welcome"}
+-- files/notes/one --
+one
+`))
+
+// What a host offers beside modules and providers is told, but for what cannot work here, and for what leads to modules.
+func TestOthers(t *testing.T) {
+	u := registrytest.New(t, othersFixture)
+	c := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret("secret")}})
+	want := map[string]string{
+		"motd.v1": "/files/motd", "notes.v1": "/files/notes/", "notes.v1.1": "/files/notes/",
+		"versions.v1": "https://checkpoint.example/v1/versions/", "far.v1": "https://far.example/x", "tfe.v3": "https://tfe.example/api/v2/",
+	}
+	if got := c.Others(t.Context(), u.Host); !maps.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	mediaType, content, err := c.Document(t.Context(), u.Host, "/files/notes/one?a=b")
+	if err != nil || mediaType != "text/plain" || strings.TrimSpace(string(content)) != "one" {
+		t.Errorf("%s %q, %v", mediaType, content, err)
+	}
+	for _, r := range u.Requests() {
+		if r.Kind == registrytest.Archive && (r.Header.Get("Authorization") != "" || r.Path != "/files/notes/one?a=b") {
+			t.Errorf("asked for %s with %v", r.Path, r.Header)
+		}
+	}
+	if n := u.Count(registrytest.Discovery); n != 1 {
+		t.Errorf("asked %d times for what the host offers", n)
+	}
+	for _, c := range []struct {
+		name  string
+		knobs registrytest.Knobs
+		want  error
+	}{
+		{"a page", registrytest.Knobs{Type: "text/html"}, modproxy.ErrInvalid},
+		{"absent", registrytest.Knobs{Status: 404}, modproxy.ErrNotFound},
+		{"not for everybody", registrytest.Knobs{Status: 401}, modproxy.ErrDenied},
+		{"in trouble", registrytest.Knobs{Status: 500}, modproxy.ErrUnavailable},
+	} {
+		u.Set(registrytest.Archive, c.knobs)
+		client := newClient(t, u, nil)
+		if _, content, err := client.Document(t.Context(), u.Host, "/files/motd"); !errors.Is(err, c.want) || content != nil {
+			t.Errorf("%s: %q, %v; want %v", c.name, content, err, c.want)
+		}
+	}
+}
+
+// A host that does not answer is waited for once, and for a second.
+func TestOthersDoNotWait(t *testing.T) {
+	u := registrytest.New(t, othersFixture)
+	c := newClient(t, u, nil)
+	u.Set(registrytest.Discovery, registrytest.Knobs{Hold: true})
+	began := time.Now()
+	if got := c.Others(t.Context(), u.Host); got != nil || time.Since(began) > 4*time.Second {
+		t.Errorf("%v after %v", got, time.Since(began))
+	}
+	u.Set(registrytest.Discovery, registrytest.Knobs{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for len(c.Others(ctx, u.Host)) == 0 {
+		if ctx.Err() != nil {
+			t.Fatal("nothing is told of a host that answers again")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
