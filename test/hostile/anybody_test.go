@@ -20,7 +20,7 @@ import (
 
 // walked is told what anybody may read, and wants a token for the rest.
 const walked = `
-upstreams: [{host: open.evil.test}, {host: shut.evil.test}, {host: up-a.test}]
+upstreams: [{host: open.evil.test}, {host: shut.evil.test, docs: https://docs.evil.test}, {host: up-a.test}]
 routes: [{namespace: inside, upstream: shut.evil.test}]
 anonymous: [open.evil.test/public]
 auth: {required: true, signed_paths: 1m}
@@ -82,6 +82,9 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	}
 	w.p.run("all", func(t *testing.T) {
 		for _, m := range w.modules() {
+			if w.exists(m) {
+				p.mustInstall(m, "1.0.0") // from which it is described
+			}
 			for _, q := range w.questions(m) {
 				if strings.HasSuffix(q.name, " record") && !w.exists(m) { // see everything
 					continue
@@ -148,6 +151,12 @@ func (w *walk) questions(m module) (all []question) {
 		kept := !strings.Contains(name, "no version") && name != "provider sums"
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			all = append(all, question{method + " " + name, method, paths[name], nil, kept})
+		}
+	}
+	if m.host == "shut.evil.test" {
+		for _, rest := range []string{"/index.json", "/v1.0.0/index.json", "/v9.9.9/index.json"} {
+			name := "docs " + strings.Replace(rest, "v9.9.9", "of no version", 1)
+			all = append(all, question{name, http.MethodGet, "/registry/docs" + strings.TrimPrefix(of, "/v1") + rest, []string{"Host", "docs.evil.test"}, rest != "/v9.9.9/index.json"})
 		}
 	}
 	for _, rest := range []string{"/versions", "/1.0.0/download", "/1.0.0", ""} {
@@ -315,11 +324,12 @@ func (w *walk) others(t *testing.T, askers []asker) {
 		"/", "/-/metrics", "/-/sumdb/key", "/-/sumdb/modproxy/supported", "/-/sumdb/modproxy/latest", "/-/sumdb/modproxy/tile/8/0/000.p/1",
 		"/-/sumdb/modproxy/tile/8/data/000.p/1", "/-/api/packages", "/-/api/ledger/records", "/-/api/pending",
 		"/gone.evil.test/v1/modules/public/net/aws/versions", "/open.evil.test/v1/modules/public/net/aws/1.0.0/1.0.0",
+		"/open.evil.test/.well-known/terraform.json", "/shut.evil.test/.well-known/terraform.json", "/gone.evil.test/.well-known/terraform.json",
 		"/v1/modules/public", "/v1/modules/inside/net/aws/versions", "/shut.evil.test/v1/modules/%2e%2e/x/y/versions",
 	} {
 		for _, who := range askers {
 			a := w.p.ask(http.MethodGet, path, "Authorization", who.header)
-			inScope := path == "/v1/modules/public"
+			inScope := path == "/v1/modules/public" || path == "/open.evil.test/.well-known/terraform.json"
 			if (who.unknown || who.header == "" && !inScope) != (a.Status == http.StatusUnauthorized) {
 				t.Errorf("%s by %s: %d %s", path, who.name, a.Status, a.Said())
 			}
