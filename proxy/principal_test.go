@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -48,4 +50,44 @@ func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 	if n := strings.Count(out.String(), `"principal":"token other (`); n != 2 {
 		t.Errorf("%d of 2 requests are logged with who sent them: %s", n, &out)
 	}
+}
+
+// Clients that show no credential are told apart by their addresses, and are in no group.
+func TestAnybodyIsAnAddress(t *testing.T) {
+	var askers []modproxy.Asker
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
+			anybody := auth.Scopes{{Host: host, Namespace: "acme"}}
+			c.Auth, c.Registry = &auth.Authenticator{Anonymous: anybody}, &auth.Registry{Next: &overheard{c.Registry, &askers}}
+			c.Limits.Rate = 1
+		})
+		for _, c := range []struct {
+			from  string
+			after time.Duration
+		}{{"192.0.2.1:1", 0}, {"192.0.2.2:1", 0}, {"192.0.2.1:2", time.Second}} {
+			start := time.Now()
+			if res := get(h, base+"/versions", "Test-From", c.from); res.StatusCode != 200 || time.Since(start) != c.after {
+				t.Errorf("%s: %s after %v; want 200 after %v", c.from, res.Status, time.Since(start), c.after)
+			}
+		}
+		if res := get(h, "/"+host+"/v1/modules/other/network/aws/versions"); res.StatusCode != 401 {
+			t.Errorf("what is not for anybody: %s", res.Status)
+		}
+	})
+	for i, want := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+		if a := askers[i]; a.Name != want || a.Shown != want || a.Groups != nil {
+			t.Errorf("%+v has asked; want %s", a, want)
+		}
+	}
+}
+
+// overheard remembers who asks for versions.
+type overheard struct {
+	modproxy.Registry
+	by *[]modproxy.Asker
+}
+
+func (o *overheard) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	*o.by = append(*o.by, modproxy.AskerOf(ctx))
+	return o.Registry.Versions(ctx, m)
 }
