@@ -12,43 +12,52 @@ import (
 const older = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.0.0\"\n}\n"
 
 // renovate has Renovate look for new versions of what is called by way of the site's
-// name server, and by the name of the proxy.
+// name server, and by the name of the proxy; and then with the section's second
+// configuration, where only the proxy's own name leads to it.
 func renovate(ctx context.Context, s *session) error {
 	for name, text := range map[string]string{
-		"repository/dns/main.tf": older,
-		"repository/own/main.tf": strings.Replace(older, "acme", own+"/acme", 1),
+		"repository/dns/main.tf":  older,
+		"repository/tofu/main.tf": strings.Replace(older, "acme", "registry.opentofu.org/acme", 1),
+		"repository/own/main.tf":  strings.Replace(older, "acme", own+"/acme", 1),
 	} {
 		if _, err := s.write(name, text); err != nil {
 			return err
 		}
-	}
-	config, err := s.write("renovate.json", s.block("json", 0))
-	if err != nil {
-		return err
 	}
 	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}} {
 		if _, err := output(s.command(ctx, "repository", "", "git", args...)); err != nil {
 			return err
 		}
 	}
-	node := filepath.Join(filepath.Dir(s.program), "..", "..", node, "bin", "node")
-	cmd := s.command(ctx, "repository", "", node, s.program, "--platform=local", "--dry-run=lookup")
-	cmd.Env = append(cmd.Env, "LOG_LEVEL=debug", "LOG_FORMAT=json", "RENOVATE_CONFIG_FILE="+config, "RENOVATE_REQUIRE_CONFIG=ignored")
-	out, err := output(cmd)
-	if err != nil {
-		return err
-	}
-	for _, dir := range []string{"dns", "own"} {
-		if err := found(out, dir); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
+	const undated = "[{1.1.0 } {2.0.0 }]" // the protocol has no dates
+	dated := "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
+	for n, want := range []map[string]string{
+		{"dns": dated, "tofu": dated, "own": undated},
+		{"dns": undated, "own": undated},
+	} {
+		config, err := s.write(fmt.Sprintf("renovate%d.json", n), s.block("json", n))
+		if err != nil {
+			return err
+		}
+		node := filepath.Join(filepath.Dir(s.program), "..", "..", node, "bin", "node")
+		cmd := s.command(ctx, "repository", "", node, s.program, "--platform=local", "--dry-run=lookup", "--require-config=ignored")
+		cmd.Env = append(cmd.Env, "LOG_LEVEL=debug", "LOG_FORMAT=json", "RENOVATE_CONFIG_FILE="+config)
+		out, err := output(cmd)
+		if err != nil {
+			return err
+		}
+		for dir, want := range want {
+			if got := found(out, dir); got != want {
+				return fmt.Errorf("configuration %d, %s: it found %s: %s", n, dir, got, out[max(0, len(out)-1000):])
+			}
 		}
 	}
 	return nil
 }
 
-// found fails unless Renovate says in its log that it has found both updates of the
-// module that is called in a directory.
-func found(log, dir string) error {
+// found returns the updates that Renovate says in its log that it has found for the
+// module that is called in a directory, each with its date.
+func found(log, dir string) string {
 	for line := range strings.Lines(log) {
 		var event struct {
 			Msg    string
@@ -66,18 +75,11 @@ func found(log, dir string) error {
 		}
 		for _, file := range event.Config.Terraform {
 			if file.PackageFile == dir+"/main.tf" && len(file.Deps) == 1 {
-				got, want := fmt.Sprint(file.Deps[0].Updates), "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
-				if dir == "own" {
-					want = "[{1.1.0 } {2.0.0 }]" // it asks the protocol only, which has no dates
-				}
-				if got != want {
-					return fmt.Errorf("it found %s", got)
-				}
-				return nil
+				return fmt.Sprint(file.Deps[0].Updates)
 			}
 		}
 	}
-	return fmt.Errorf("it found nothing: %s", log[max(0, len(log)-1000):])
+	return "nothing"
 }
 
 // tfupdate has tfupdate say which version is the newest.
