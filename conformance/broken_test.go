@@ -231,7 +231,7 @@ var brokenRegistries = []struct {
 			io.WriteString(w, "half")
 		}
 	}},
-	{"an empty HEAD", only(fails("package.head", getters...)), "", func(r registry) {
+	{"an empty HEAD", only(fails("package.head", terraform, tofuOld, terragrunt, infracost)), "", func(r registry) {
 		h := r[packagePath]
 		r[packagePath] = func(w http.ResponseWriter, q *http.Request) {
 			if q.Method == http.MethodHead {

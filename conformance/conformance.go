@@ -83,8 +83,8 @@ func (s *session) run(ctx context.Context, each func(Finding) error) error {
 	for i := range clients {
 		v := &visit{session: s, ctx: ctx, client: &clients[i]}
 		for _, rule := range Rules() {
-			file, ok := rule.Files[cmp.Or(v.like, v.name)]
-			if !ok || s.below && !v.based {
+			file := cmp.Or(rule.Files[v.name], rule.Files[v.like])
+			if file == "" || s.below && !v.based {
 				continue
 			}
 			found := Finding{

@@ -350,7 +350,8 @@ func noRepository(v *visit) Result {
 	if err != nil || forced.MatchString(whole) || u.Scheme != "http" && u.Scheme != "https" {
 		return pass("%s", at)
 	}
-	if found := repository.FindString(whole); found != "" && !strings.HasPrefix(found, u.Hostname()) {
+	found := repository.FindString(whole)
+	if host, _, _ := strings.Cut(strings.ReplaceAll(found, ":", "/"), "/"); found != "" && !strings.HasSuffix(u.Hostname(), host) {
 		return fail("%s is taken for the repository %q", at, found)
 	}
 	r, err := v.request(http.MethodGet, ofPackage, u.Scheme+"://"+u.Host+"/status")

@@ -56,9 +56,6 @@ func headsPackage(v *visit) Result {
 	if p == nil || p.err != nil || !p.came {
 		return after("package.get")
 	}
-	if t.direct {
-		return without("OpenTofu asks without it")
-	}
 	r, err := v.request(http.MethodHead, ofPackage, t.url)
 	if err != nil {
 		return fail("%v", err)

@@ -127,7 +127,7 @@ var rules = []Rule{
 	}, sameAddress},
 	{"download.address", "it is an address that the client fetches", files{
 		terraform: "internal/getmodules/getter.go", opentofu: "internal/getmodules/getter.go", terragrunt: "internal/getter/tfr.go",
-		trivy: "pkg/iac/scanners/terraform/parser/resolvers/remote.go Resolve", infracost: "internal/hcl/modules/package.go",
+		trivy: "pkg/iac/scanners/terraform/parser/resolvers/remote.go Resolve", infracost: "internal/hcl/modules/fetch.go",
 	}, fetchable},
 	{"download.direct", "what the token is shown to is this registry", files{
 		opentofu: "internal/registry/client.go preparePackageLocationDirect",
@@ -152,8 +152,11 @@ var rules = []Rule{
 	{"package.archive", "the client knows the package for an archive", with(byGetter("go-getter client.go Get"), checkov,
 		ckRegistry+"_get_archive_extension"), namesArchive},
 	{"package.get", "it is answered with 200 and comes whole, without a token", with(byGetter(getterHTTP+"GetFile"), checkov,
-		"checkov/terraform/module_loading/loaders/registry_loader.py RegistryGetter"), givesPackage},
-	{"package.head", "HEAD does not say that it is empty", byGetter(getterHTTP + "GetFile, until go-getter 1.8.2"), headsPackage},
+		"checkov/common/goget/registry/get_registry.py do_get"), givesPackage},
+	{"package.head", "HEAD does not say that it is empty", files{
+		terraform: getterHTTP + "GetFile, until 1.14", tofuOld: getterHTTP + "GetFile", terragrunt: getterHTTP + "GetFile",
+		infracost: getterHTTP + "GetFile",
+	}, headsPackage},
 	{"package.encoding", "it has no Content-Encoding", byGetter(getterHTTP + "GetFile"), plainPackage},
 	{"package.unpacks", "it unpacks", with(byGetter(getterUntar), checkov, "checkov/common/util/file_utils.py extract_tar_archive"), unpacks},
 	{"package.links", "there are no links in it", byGetter(getterUntar), noLinks},
