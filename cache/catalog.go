@@ -114,9 +114,11 @@ func startCatalog[K question, V document[V]](c *Catalog, d *documents[K, V], obs
 	d.start()
 }
 
-// Close is as [Registry.Close].
+// Close ends the questions that go on: nothing depends on their answers. Nothing is asked of Next afterwards; what is kept is still
+// served. The store is closed after it. Its error is that they have not ended when ctx does.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.once.Do(c.start)
+	c.end()
 	return closeAll(ctx, c.end, c.asking)
 }
 

@@ -336,3 +336,23 @@ func TestCatalogHasABound(t *testing.T) {
 		equal(t, "asked", f.next.asked(), asked)
 	})
 }
+
+// Nobody waits for questions at the end, and what is kept is served after it.
+func TestCatalogClose(t *testing.T) {
+	aboutEach(t, func(t *testing.T, f *described) {
+		f.said(t, vpc)
+		f.next.change(func(s *saying) { s.delay = time.Minute })
+		other := vpc
+		other.Name = "other"
+		f.said(t, other) // in vain
+		began := time.Now()
+		if err := f.Close(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		equal(t, "kept", f.said(t, vpc), "1 hit")
+		if _, _, _, err := f.ask(f.Catalog, t.Context(), other); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("not kept: %v", err)
+		}
+		equal(t, "asked", f.next.asked(), 2)
+	})
+}

@@ -205,7 +205,8 @@ type Cache struct {
 	// part may be *.
 	Pinned auth.Scopes `yaml:"pinned"`
 	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
-	// without a kept package go first, least recently requested first.
+	// without a kept package go first, least recently requested first. What registries say of modules and versions, beside what
+	// there is, has the same bound.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
 	// Memory is the memory that packages may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
@@ -234,7 +235,8 @@ type Policy struct {
 	FirstContact string `yaml:"first_contact" default:"wait"`
 	// Reserved are namespaces of your own, in which * stands for anything (acme, acme-*). Neither modules nor providers
 	// in them are asked for at the public registries, registry.terraform.io and registry.opentofu.org, but only at the
-	// registry that a route names for them, or if there is none, at the other upstreams. So it is in audit mode, too.
+	// registry that a route names for them, or if there is none, at the other upstreams. A search with the name of one is not
+	// sent there. So it is in audit mode, too.
 	Reserved []string `yaml:"reserved"`
 	// Rules are allow and deny rules. The policy is read again when this file changes, or one that it names, and on
 	// SIGHUP. If there is a mistake in it then, it stays as it was.
