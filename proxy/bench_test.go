@@ -15,11 +15,12 @@ func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 // BenchmarkServeHTTP answers requests from what is in memory.
 func BenchmarkServeHTTP(b *testing.B) {
-	h := newHandler(b, nil)
+	h := describing(b, &told{}, nil)
 	etag := get(h, base+"/versions").Header.Get("Etag")
 	for _, c := range []struct{ name, method, path, header, value string }{
 		{"versions", "GET", base + "/versions", "Accept-Encoding", "gzip"},
 		{"unchanged", "GET", base + "/versions", "If-None-Match", etag},
+		{"details", "GET", base + "/1.1.0", "Accept-Encoding", "gzip"},
 		{"download", "GET", base + "/1.1.0/download", "", ""},
 		{"package", "GET", archive, "", ""},
 		{"package head", "HEAD", archive, "", ""},

@@ -1,0 +1,389 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/catalog"
+)
+
+var (
+	network = modproxy.Module{Host: "registry.example.com", Namespace: "Acme", Name: "network", System: "aws"}
+	met     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+// site is all that a Catalog knows, and a registry that says something, each in the way that a test wants.
+type site struct {
+	versions map[modproxy.Module][]string
+	refused  map[modproxy.ModuleVersion]bool
+	held     map[modproxy.ModuleVersion]bool
+	sources  map[modproxy.ModuleVersion]string
+
+	late      time.Duration // of what the registry says
+	err       error         // instead of what it says
+	said      *modproxy.Details
+	page      *modproxy.Page
+	bad       error         // of reading a package
+	reading   time.Duration // how long that takes
+	mu        sync.Mutex
+	described int // packages
+	listed    int // how often the kept modules were
+}
+
+func newCatalog(s *site) *catalog.Catalog {
+	return &catalog.Catalog{Next: s, Registry: lister{s}, Known: lister{s}, Packages: s, Ledger: s, Sights: s, Rules: s, Reader: s}
+}
+
+type lister struct{ *site }
+
+func (s lister) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	var entries []string
+	for _, v := range s.versions[m] {
+		if !s.refused[m.At(v)] {
+			entries = append(entries, fmt.Sprintf(`{"version":%q}`, v))
+		}
+	}
+	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[` + strings.Join(entries, ",") + `]}]}`))
+}
+
+// says waits as the cache does: the question goes on when a client waits no more.
+func (s *site) says(ctx context.Context) error {
+	select {
+	case <-time.After(s.late):
+		return s.err
+	case <-ctx.Done():
+		return &modproxy.RetryLater{After: time.Now(), Err: ctx.Err()}
+	}
+}
+
+func (s *site) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	return s.said, s.says(ctx)
+}
+
+func (s *site) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "9.9.9"}, {Version: "1.0.0", Published: met.Add(-time.Hour)}}}, s.says(ctx)
+}
+
+func (s *site) Downloads(ctx context.Context, _ modproxy.Module) (*modproxy.Downloads, error) {
+	return &modproxy.Downloads{Total: 3}, s.says(ctx)
+}
+
+func (s *site) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, error) {
+	return s.page, s.says(ctx)
+}
+
+func (s *site) Held(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	if !s.held[v] {
+		return nil, fs.ErrNotExist
+	}
+	return &modproxy.Package{ReadSeekCloser: empty{strings.NewReader("")}}, nil
+}
+
+func (s *site) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return s.Held(ctx, v)
+}
+
+type empty struct{ *strings.Reader }
+
+func (empty) Close() error { return nil }
+
+func (s *site) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
+	s.mu.Lock()
+	s.listed++
+	s.mu.Unlock()
+	return func(yield func(modproxy.Module, error) bool) {
+		byAddress := func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) }
+		for _, m := range slices.SortedFunc(func(each func(modproxy.Module) bool) {
+			for m := range s.versions {
+				if !each(m) {
+					return
+				}
+			}
+		}, byAddress) {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *site) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+	if source, ok := s.sources[v]; ok {
+		return modproxy.Record{ModuleVersion: v, Source: modproxy.Source{URL: source}, Time: met}, nil
+	}
+	return modproxy.Record{}, fs.ErrNotExist
+}
+
+func (s *site) Recorded(context.Context, modproxy.Module) (modproxy.Sight, error) {
+	return modproxy.Sight{Met: met, Versions: map[string]modproxy.VersionSight{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
+}
+
+func (s *site) CheckClient(_ context.Context, v modproxy.ModuleVersion) error {
+	if s.refused[v] {
+		return modproxy.ErrDenied
+	}
+	return nil
+}
+
+func (s *site) Deprecation(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error) {
+	if v.Version == "1.1.0" {
+		return &modproxy.Deprecation{Reason: "use 1.0"}, nil
+	}
+	return nil, nil
+}
+
+func (s *site) Describe(_ context.Context, _ *modproxy.Package, d *modproxy.Details) error {
+	time.Sleep(s.reading)
+	s.mu.Lock()
+	s.described++
+	s.mu.Unlock()
+	d.Root.Readme = "kept"
+	return s.bad
+}
+
+func (s *site) with(versions ...string) *site {
+	s.versions = map[modproxy.Module][]string{network: versions}
+	s.held = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+	return s
+}
+
+func TestDetailsFirstOfTheRegistry(t *testing.T) {
+	said := &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: network.At("1.0.0"), Source: "https://example.com", Published: met.AddDate(-1, 0, 0)}}
+	s := (&site{said: said}).with("1.0.0", "1.1.0")
+	c := newCatalog(s)
+	if d, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || d != said {
+		t.Error(d, err) // which is as it was said: what is made of it is remembered by its address
+	}
+	for _, absent := range []string{"2.0.0", "1.0.0+x"} {
+		if _, err := c.Details(t.Context(), network.At(absent)); !errors.Is(err, modproxy.ErrNotFound) {
+			t.Error(absent, err)
+		}
+	}
+	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+	if _, err := c.Details(t.Context(), network.At("1.0.0")); !errors.Is(err, modproxy.ErrNotFound) {
+		t.Error(err)
+	}
+	d, err := c.Details(t.Context(), network.At("1.1.0"))
+	if err != nil || d.Deprecation == nil || d.Deprecation.Reason != "use 1.0" || said.Deprecation != nil {
+		t.Error(d, err)
+	}
+	if again, _ := c.Details(t.Context(), network.At("1.1.0")); again != d {
+		t.Error("it is made again")
+	}
+}
+
+func TestDetailsOfWhatIsKept(t *testing.T) {
+	for name, err := range map[string]error{"absent": modproxy.ErrNotFound, "down": modproxy.ErrUnavailable, "closed": modproxy.ErrDenied} {
+		s := (&site{err: err, sources: map[modproxy.ModuleVersion]string{network.At("1.0.0"): "https://git.example.com/a"}}).with("1.0.0", "1.1.0")
+		c := newCatalog(s)
+		d, errKept := c.Details(t.Context(), network.At("1.0.0"))
+		if errKept != nil || d.Root.Readme != "kept" || d.Source != "https://git.example.com/a" || !d.Published.Equal(met) || !d.Hit {
+			t.Errorf("%s: %+v, %v", name, d, errKept)
+		}
+		if again, _ := c.Details(t.Context(), network.At("1.0.0")); again != d || s.described != 1 {
+			t.Errorf("%s: it is made again", name)
+		}
+		if _, errOther := c.Details(t.Context(), network.At("1.1.0")); !errors.Is(errOther, err) {
+			t.Errorf("%s: %v", name, errOther)
+		}
+	}
+	s := (&site{}).with("1.0.0", "1.1.0")
+	c := newCatalog(s)
+	c.Next = nil
+	if d, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || d.Source != "" {
+		t.Error(d, err)
+	}
+	if _, err := c.Details(t.Context(), network.At("1.1.0")); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+func TestDetailsOfWhatCannotBeRead(t *testing.T) {
+	s := (&site{err: modproxy.ErrNotFound, bad: fmt.Errorf("%w: nested", modproxy.ErrInvalid)}).with("1.0.0")
+	d, err := newCatalog(s).Details(t.Context(), network.At("1.0.0"))
+	if err != nil || !strings.Contains(d.Root.Readme, "cannot read this module: invalid: nested") || d.Published.IsZero() {
+		t.Error(d, err)
+	}
+	s.bad = modproxy.ErrUnavailable
+	if _, err := newCatalog(s).Details(t.Context(), network.At("1.0.0")); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// A client waits a second for a registry when there is a package, and as long as the registry is waited for when there is none.
+func TestDetailsOfALateRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := &modproxy.Details{Summary: modproxy.Summary{Source: "https://example.com", Published: met}}
+		s := (&site{said: said, late: 2 * time.Second}).with("1.0.0", "1.2.0")
+		c := newCatalog(s)
+		began := time.Now()
+		d, err := c.Details(t.Context(), network.At("1.0.0"))
+		if took := time.Since(began); err != nil || d.Root.Readme != "kept" || took != time.Second {
+			t.Error(d, err, took)
+		}
+		if d, err := c.Details(t.Context(), network.At("1.2.0")); err != nil || d != said {
+			t.Error(d, err)
+		}
+	})
+}
+
+// A package is read once for all that wait, who are told to come back when it takes long; then it is there.
+func TestDetailsAreReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&site{err: modproxy.ErrNotFound, reading: 5 * time.Second}).with("1.0.0")
+		c := newCatalog(s)
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() {
+				var later *modproxy.RetryLater
+				if _, err := c.Details(t.Context(), network.At("1.0.0")); !errors.As(err, &later) {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		time.Sleep(3 * time.Second)
+		if _, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || s.described != 1 {
+			t.Error(err, s.described)
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	s := (&site{}).with("1.0.0", "1.1.0", "1.2.0")
+	h, err := newCatalog(s).History(t.Context(), network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range h.Versions {
+		got = append(got, v.Version+" "+v.Published.Format(time.RFC3339))
+	}
+	if want := "1.0.0 2026-01-02T02:04:05Z, 1.1.0 2026-01-02T04:04:05Z"; !strings.HasPrefix(strings.Join(got, ", "), want) || len(got) != 3 || h.Versions[2].Published.IsZero() {
+		t.Error(got)
+	}
+	s.err = modproxy.ErrUnavailable
+	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.1.0"): true}
+	h, err = newCatalog(s).History(t.Context(), network)
+	if err != nil || len(h.Versions) != 2 || !h.Versions[0].Published.Equal(met) || !h.Hit {
+		t.Error(h, err)
+	}
+	if d, err := newCatalog(s).Downloads(t.Context(), network); err != nil || d.Total != 0 {
+		t.Error(d, err)
+	}
+}
+
+func ids(p *modproxy.Page) string {
+	var all []string
+	for _, m := range p.Modules {
+		all = append(all, m.Namespace+"/"+m.Name+"@"+m.Version)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestListOfWhatIsKept(t *testing.T) {
+	s := &site{err: modproxy.ErrNotFound, versions: map[modproxy.Module][]string{}}
+	for _, name := range []string{"a/vpc", "a/vpn", "b/vpc", "c/dns"} {
+		namespace, name, _ := strings.Cut(name, "/")
+		s.versions[modproxy.Module{Host: network.Host, Namespace: namespace, Name: name, System: "aws"}] = []string{"1.0.0", "1.1.0"}
+	}
+	other := modproxy.Module{Host: "other.example.com", Namespace: "a", Name: "vpc", System: "aws"}
+	s.versions[other] = []string{"1.0.0"}
+	hidden := modproxy.Module{Host: network.Host, Namespace: "a", Name: "vpn", System: "aws"}
+	s.refused = map[modproxy.ModuleVersion]bool{hidden.At("1.0.0"): true, hidden.At("1.1.0"): true}
+	c := newCatalog(s)
+	for _, one := range []struct {
+		want string
+		modproxy.Query
+	}{
+		{"a/vpc@1.1.0 b/vpc@1.1.0 c/dns@1.1.0", modproxy.Query{Limit: 3}},
+		{"a/vpc@1.1.0 b/vpc@1.1.0 and more", modproxy.Query{Limit: 2}},
+		{"b/vpc@1.1.0 c/dns@1.1.0", modproxy.Query{Limit: 2, Offset: 1}},
+		{"", modproxy.Query{Limit: 2, Offset: 3}},
+		{"a/vpc@1.1.0", modproxy.Query{Limit: 9, Search: "VPC A/"}},
+		{"a/vpc@1.1.0 b/vpc@1.1.0", modproxy.Query{Limit: 9, Search: "vpc aws"}},
+		{"", modproxy.Query{Limit: 9, Verified: true}},
+		{"", modproxy.Query{Limit: 9, System: "google"}},
+		{"b/vpc@1.1.0", modproxy.Query{Limit: 9, Namespace: "B", Name: "VPC"}},
+		{"c/dns@1.1.0", modproxy.Query{Limit: 9, Namespace: "c"}},
+	} {
+		q, want := one.Query, one.want
+		q.Host = network.Host
+		page, err := c.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ids(page)
+		if page.More {
+			got += " and more"
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", q, got, want)
+		}
+	}
+	if s.listed != 1 {
+		t.Errorf("what is kept was listed %d times", s.listed)
+	}
+	if _, err := c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 1, Offset: 10_001}); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// What is kept is listed behind a client's back, and seldom.
+func TestListIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&site{err: modproxy.ErrNotFound}).with("1.0.0")
+		c := newCatalog(s)
+		list := func() string {
+			page, err := c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return ids(page)
+		}
+		first := list()
+		m := network
+		m.Name = "other"
+		s.versions[m] = []string{"2.0.0"}
+		time.Sleep(2 * time.Second)
+		if got := list(); got != first || s.listed != 1 {
+			t.Error(got, s.listed)
+		}
+		time.Sleep(2 * time.Second)
+		if got := list(); got != first || s.listed != 2 {
+			t.Error(got, s.listed)
+		}
+		if got := list(); got != first+" Acme/other@2.0.0" || s.listed != 2 {
+			t.Error(got, s.listed)
+		}
+	})
+}
+
+func TestListOfTheRegistry(t *testing.T) {
+	m := network
+	m.Name = "hidden"
+	s := (&site{}).with("1.0.0", "1.1.0")
+	s.versions[m] = []string{"1.0.0"}
+	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.1.0"): true, m.At("1.0.0"): true}
+	s.page = &modproxy.Page{More: true, Modules: []modproxy.Summary{
+		{ModuleVersion: m.At("1.0.0")}, {ModuleVersion: network.At("1.1.0"), Description: "A network", Tag: "v1.1.0", Downloads: 5},
+	}}
+	page, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 2})
+	if err != nil || ids(page) != "Acme/network@1.0.0" || !page.More {
+		t.Fatal(page, err)
+	}
+	if got := page.Modules[0]; got.Description != "A network" || got.Downloads != 5 || got.Tag != "" || !got.Published.Equal(met) {
+		t.Errorf("%+v", got)
+	}
+}
