@@ -49,7 +49,8 @@ type Grant struct {
 // MayRead reports whether one of the scopes covers m.
 func (g Grant) MayRead(m modproxy.Module) bool { return g.Scopes.Covers(m) }
 
-// MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any.
+// MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any, and if it is
+// [AnySegment], of every one.
 func (g Grant) MayReadOf(host, namespace string) bool {
 	return slices.ContainsFunc(g.Scopes, func(s Scope) bool {
 		return covers(s.Host, host) && (namespace == "" || covers(s.Namespace, namespace))
@@ -168,8 +169,8 @@ func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
 	return nil
 }
 
-// anySegment is the segment that equals every segment.
-const anySegment = "*"
+// AnySegment is the segment that equals every segment.
+const AnySegment = "*"
 
 // Scope covers the modules of one registry and namespace. Each segment is equal byte for byte, or "*" for every; there
 // are no patterns inside a segment. The zero Scope covers nothing.
@@ -179,12 +180,12 @@ type Scope struct {
 }
 
 // Everything is the scope that covers every module.
-var Everything = Scope{anySegment, anySegment}
+var Everything = Scope{AnySegment, AnySegment}
 
 // ParseScope reads host/namespace, of which each may be "*", or "*" alone for every module. The host is normalised
 // already: lower case, no port 443. Its error is [modproxy.ErrInvalid].
 func ParseScope(s string) (Scope, error) {
-	if s == anySegment {
+	if s == AnySegment {
 		return Everything, nil
 	}
 	host, namespace, ok := strings.Cut(s, "/")
@@ -199,9 +200,9 @@ func ParseScope(s string) (Scope, error) {
 func (s Scope) valid() bool {
 	m := modproxy.Module{Namespace: s.Namespace, Name: "a", System: "a"}
 	// A host need not be exact: another string equals no module's host.
-	host := s.Host == anySegment || s.Host != "" && len(s.Host) <= 259 && strings.IndexByte("-.:", s.Host[0]) < 0 &&
+	host := s.Host == AnySegment || s.Host != "" && len(s.Host) <= 259 && strings.IndexByte("-.:", s.Host[0]) < 0 &&
 		strings.Trim(s.Host, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
-	return host && (s.Namespace == anySegment || m.Check() == nil)
+	return host && (s.Namespace == AnySegment || m.Check() == nil)
 }
 
 // Scopes are several scopes.
@@ -221,7 +222,7 @@ func (all Scopes) Covers(m modproxy.Module) bool {
 func (all Scopes) namespaces(host string) (names []string, every bool) {
 	for _, s := range all {
 		if covers(s.Host, host) {
-			names, every = append(names, s.Namespace), every || s.Namespace == anySegment
+			names, every = append(names, s.Namespace), every || s.Namespace == AnySegment
 		}
 	}
 	slices.Sort(names)
@@ -229,13 +230,13 @@ func (all Scopes) namespaces(host string) (names []string, every bool) {
 }
 
 func covers(segment, of string) bool {
-	return segment != "" && (segment == anySegment || segment == of)
+	return segment != "" && (segment == AnySegment || segment == of)
 }
 
 // String returns what [ParseScope] reads.
 func (s Scope) String() string {
 	if s == Everything {
-		return anySegment
+		return AnySegment
 	}
 	return s.Host + "/" + s.Namespace
 }

@@ -27,7 +27,8 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 			base += host + "/"
 		}
 	}
-	for name, at := range h.others(r.Context(), host) {
+	_, others := h.others(r, e, host)
+	for name, at := range others {
 		if base == "/" || strings.HasPrefix(at, "https://") {
 			services[name] = at
 		}
@@ -47,7 +48,10 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
 	host, unknown := h.cfg.Upstreams.named(mux.Vars(r)["registry"])
-	r, err := h.identifyOf(r, e, host)
+	if unknown != nil {
+		host = "" // which is nothing for everybody
+	}
+	r, err := h.identifyOf(r, e, host, "")
 	if err := cmp.Or(err, unknown); err != nil {
 		return err
 	}

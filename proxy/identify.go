@@ -74,10 +74,10 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	return r, err
 }
 
-// identifyOf is identify for a request about a registry, of which anybody may read some modules.
-func (h *Handler) identifyOf(r *http.Request, e *Event, host string) (*http.Request, error) {
+// identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it.
+func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (*http.Request, error) {
 	if h.cfg.Auth != nil {
-		if p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host}); ok {
+		if p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host, Namespace: namespace}); ok {
 			return withPrincipal(r, e, p), nil
 		}
 	}

@@ -24,45 +24,47 @@ type Others interface {
 // empty segments, and parameters.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_~@+,=-][A-Za-z0-9._~@+,=-]*)+/?$`)
 
-// others returns the services of host that clients are told of. Where clients show tokens, these are of this proxy, and
-// no other host must be shown them.
-func (h *Handler) others(ctx context.Context, host string) map[string]string {
+// others returns the services of host that the client that sent r is told of, and r with its principal. Where clients show
+// tokens, these are of this proxy, and no other host must be shown them; and what a host has besides may tell of any of its
+// modules, so it is for those who may read them all.
+func (h *Handler) others(r *http.Request, e *Event, host string) (*http.Request, map[string]string) {
 	if h.cfg.Others == nil || host == "" {
-		return nil
+		return r, nil
+	}
+	if h.cfg.Auth != nil {
+		identified, err := h.identifyOf(r, e, host, auth.AnySegment)
+		if err != nil || !auth.PrincipalOf(identified.Context()).MayReadOf(host, auth.AnySegment) {
+			return r, nil
+		}
+		r = identified
 	}
 	all := map[string]string{}
-	for name, at := range h.cfg.Others.Others(ctx, host) {
+	for name, at := range h.cfg.Others.Others(r.Context(), host) {
 		if plainPath.MatchString(at) && !strings.HasPrefix(at+"/", "/-/") || h.cfg.Auth == nil && strings.HasPrefix(at, "https://") {
 			all[name] = at
 		}
 	}
-	return all
+	return r, all
 }
 
-// serveOther serves a document of a service of the upstream whose name r was sent to, for a client that may read modules of
-// that upstream. Of r the path and the query are passed on, and nothing else.
+// serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed
+// on, and nothing else.
 func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	host, path := h.cfg.Upstreams.byName(r.Host), r.URL.EscapedPath()
 	below := false
-	for _, at := range h.others(r.Context(), host) {
+	r, all := h.others(r, e, host)
+	for _, at := range all {
 		below = below || path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")
 	}
 	if !below || !plainPath.MatchString(path) {
 		return h.serveNothing(w, r, e)
 	}
 	e.Kind = "relayed"
-	r, refused := h.identifyOf(r, e, host)
 	r, leave, err := h.admit(r, e, patience)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if refused != nil {
-		return refused
-	}
-	if h.cfg.Auth != nil && !auth.PrincipalOf(r.Context()).MayReadOf(host, "") {
-		return errAbsent
-	}
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -16,9 +17,11 @@ import (
 type offering struct {
 	services map[string]string
 	asked    []string
+	offered  int // how often it was asked for the services
 }
 
 func (o *offering) Others(_ context.Context, of string) map[string]string {
+	o.offered++
 	if of != host {
 		return nil
 	}
@@ -97,25 +100,44 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Where clients show tokens of this proxy, they are not sent elsewhere, and only who may read modules of a host is passed on.
+// Where clients show tokens of this proxy, they are not sent elsewhere. What a host has besides may tell of any of its modules:
+// to those who may not read them all there is no such thing, and the host is not asked.
 func TestOthersWithTokens(t *testing.T) {
 	o := newOffering()
-	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) { c.Others = o })
-	want := map[string]string{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "motd.v1": "/api/motd", "notes.v1": "/notes/"}
-	if got := offered(t, h, host); !maps.Equal(got, want) {
-		t.Errorf("%v; want %v", got, want)
-	}
-	for name, status := range map[string]int{"": 401, "acme": 200, "reader": 200, "operator": 404} {
-		o.asked = nil
+	anybody := auth.Scopes{{Host: host, Namespace: "acme"}, {Host: "open.example", Namespace: auth.AnySegment}}
+	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) {
+		c.Others, c.Auth.Anonymous = o, anybody
+		c.Upstreams.Hosts["open.example"] = true
+	})
+	own := map[string]string{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/"}
+	all := map[string]string{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "motd.v1": "/api/motd", "notes.v1": "/notes/"}
+	for name, all := range map[string]map[string]string{"": own, "acme": own, "reader": all, "operator": own, "nobody's": own} {
+		o.asked, o.offered = nil, 0
 		header := []string{"Host", host}
 		if name != "" {
 			header = append(header, bearer(tokens[name])...)
 		}
-		if res := get(h, "/api/motd", header...); res.StatusCode != status || (len(o.asked) == 1) != (status == 200) {
-			t.Errorf("as %q: %s; want %d", name, res.Status, status)
+		services := map[string]string{}
+		if err := json.Unmarshal([]byte(body(t, get(h, "/.well-known/terraform.json", header...))), &services); err != nil || !maps.Equal(services, all) {
+			t.Errorf("to %q: %v, %v; want %v", name, services, err, all)
+		}
+		there, absent := get(h, "/api/motd", header...), get(h, "/api/none", header...)
+		if mayRead := len(all) > len(own); (there.StatusCode == 200) != mayRead || (len(o.asked) == 1) != mayRead || (o.offered > 0) != mayRead || !mayRead && body(t, there) != body(t, absent) {
+			t.Errorf("to %q: %s, %s; asked for %v, and %d times for services", name, there.Status, absent.Status, o.asked, o.offered)
 		}
 	}
-	if res := get(h, "/status", "Host", host); res.StatusCode != 404 {
-		t.Errorf("what is nowhere: %s", res.Status)
+	if get(h, "/api/motd", "Host", "open.example"); o.offered == 0 {
+		t.Error("nobody is told of what a host has whose modules are for everybody")
+	}
+}
+
+// Which registries there are is for nobody who may read modules of one, but not of each.
+func TestDiscoveryOfRegistriesForAnybody(t *testing.T) {
+	h, _, _ := guarded(t, plain, func(c *proxy.Config) { c.Auth.Anonymous = auth.Scopes{{Host: auth.AnySegment, Namespace: "acme"}} })
+	if res := get(h, "/"+host+"/.well-known/terraform.json"); res.StatusCode != 200 {
+		t.Errorf("of one: %s", res.Status)
+	}
+	if res := get(h, "/gone.example/.well-known/terraform.json"); res.StatusCode != 401 {
+		t.Errorf("of none: %s", res.Status)
 	}
 }
