@@ -51,6 +51,7 @@ var clients = func() []*client {
 			name: "tfupdate", version: "0.10.2", program: "tfupdate",
 			made: goModule{path: "github.com/minamijoyo/tfupdate", main: "."}, run: tfupdate,
 		},
+		&client{name: "Infracost", version: "0.10.45", program: "infracost", run: infracost},
 		&client{name: "Updatecli", version: "0.120.1", program: "updatecli", run: updatecli},
 	)
 }()
