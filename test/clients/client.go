@@ -19,6 +19,7 @@ type client struct {
 	always  bool   // it is run with every change, and may not be missing then
 	made    maker  // nil if it cannot be made of Go modules and npm packages: it is run if somebody has put it there, or on PATH
 	run     func(context.Context, *session) error
+	kept    bool // it gets the same of what is kept, where no registry describes modules
 }
 
 // clients are all that are run, in the order of the table.
@@ -41,12 +42,12 @@ var clients = func() []*client {
 	}
 	return append(all,
 		&client{name: "Terragrunt", version: "1.1.3", program: "terragrunt", run: terragrunt},
-		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate},
+		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate, kept: true},
 		&client{
 			name: "terraform-ls", version: "0.39.0", program: "terraform-ls", always: true,
-			made: goModule{path: "github.com/hashicorp/terraform-ls", main: "."}, run: completes,
+			made: goModule{path: "github.com/hashicorp/terraform-ls", main: "."}, run: completes, kept: true,
 		},
-		&client{name: "terraform-mcp-server", version: "1.2.0", program: "terraform-mcp-server", run: tells},
+		&client{name: "terraform-mcp-server", version: "1.2.0", program: "terraform-mcp-server", run: tells, kept: true},
 		&client{
 			name: "tfupdate", version: "0.10.2", program: "tfupdate",
 			made: goModule{path: "github.com/minamijoyo/tfupdate", main: "."}, run: tfupdate,
@@ -68,7 +69,7 @@ func (c *client) built() (string, error) {
 	return filepath.Join(dir, c.program+"-"+c.version), err
 }
 
-// find returns the path of the program, and its version.
+// find returns the path of the program, and its version; no path with an error.
 func (c *client) find() (path, version string, err error) {
 	if c.version == "" {
 		if path, err = rig.FindClient(c.program); err != nil {
@@ -83,11 +84,14 @@ func (c *client) find() (path, version string, err error) {
 	if c.made != nil {
 		path = c.made.file(path)
 	}
-	if _, err = os.Stat(path); err == nil || c.made != nil {
-		return path, c.version, err
+	if _, err = os.Stat(path); err == nil {
+		return path, c.version, nil
 	}
-	path, err = exec.LookPath(c.program)
-	return path, "on PATH", err
+	if c.made == nil {
+		path, err = exec.LookPath(c.program)
+		return path, "on PATH", err
+	}
+	return "", c.version, err
 }
 
 var versionIn = regexp.MustCompile(`\d+\.\d+\.\d+`)

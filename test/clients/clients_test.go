@@ -10,17 +10,22 @@ import (
 
 // The clients that every change is tested with get what they need, with what
 // docs/clients.md tells people to set and nothing else.
-func TestClients(t *testing.T) {
+func TestClients(t *testing.T) { runAll(t, false) }
+
+// Clients that want modules described are told the same of the packages that are kept.
+func TestKept(t *testing.T) { runAll(t, true) }
+
+func runAll(t *testing.T, kept bool) {
 	if err := rig.DependOnSources(); err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorld(t.Context())
+	w, err := newWorld(t.Context(), kept)
 	t.Cleanup(func() { w.close() })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range clients {
-		if !c.always {
+		if !c.always || kept && !c.kept {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -62,29 +62,31 @@ func run(ctx context.Context, making bool, names []string) error {
 		}
 		return errors.Join(failed...)
 	}
-	w, err := newWorld(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.close()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "client\tversion\tasked\tverdict")
+	fmt.Fprintln(table, "client\tversion\tmodules are described\tasked\tverdict")
 	wrong := 0
-	for _, c := range chosen {
-		program, version, err := c.find()
+	for _, kept := range []bool{false, true} {
+		w, err := newWorld(ctx, kept)
+		defer w.close()
 		if err != nil {
-			if len(names) > 0 {
+			return err
+		}
+		for _, c := range chosen {
+			if kept && !c.kept {
+				continue
+			}
+			asked, verdict := "", "ok"
+			program, version, err := c.find()
+			if err != nil {
+				verdict = "not run: " + err.Error()
+			} else if asked, err = w.run(ctx, c, program); err != nil {
+				verdict = strings.Join(strings.Fields(err.Error()), " ")
+			}
+			if err != nil && (program != "" || len(names) > 0) {
 				wrong++
 			}
-			fmt.Fprintf(table, "%s\t%s\t\tnot run: %v\n", c.name, version, err)
-			continue
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.name, version, w, asked, verdict)
 		}
-		asked, err := w.run(ctx, c, program)
-		verdict := "ok"
-		if err != nil {
-			verdict, wrong = strings.Join(strings.Fields(err.Error()), " "), wrong+1
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.name, version, asked, verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -30,7 +31,7 @@ func renovate(ctx context.Context, s *session) error {
 		}
 	}
 	const undated = "[{1.1.0 } {2.0.0 }]" // the protocol has no dates
-	dated := "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
+	const dated = "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
 	for n, want := range []map[string]string{
 		{"dns": dated, "tofu": dated, "own": undated},
 		{"dns": undated, "own": undated},
@@ -47,13 +48,19 @@ func renovate(ctx context.Context, s *session) error {
 			return err
 		}
 		for dir, want := range want {
-			if got := found(out, dir); got != want {
+			got := found(out, dir)
+			if s.kept { // the dates are those on which modproxy saw the versions first
+				got, want = date.ReplaceAllString(got, "date"), date.ReplaceAllString(want, "date")
+			}
+			if got != want {
 				return fmt.Errorf("configuration %d, %s: it found %s: %s", n, dir, got, out[max(0, len(out)-1000):])
 			}
 		}
 	}
 	return nil
 }
+
+var date = regexp.MustCompile(`\d+-\d\d-\d\dT[0-9:.]+Z`)
 
 // found returns the updates that Renovate says in its log that it has found for the
 // module that is called in a directory, each with its date.

@@ -41,14 +41,15 @@ var upstream []byte
 // A world has what stands in for the public registries, and a modproxy that is built.
 type world struct {
 	dir      string
+	kept     bool // nobody describes modules, and modproxy has a package of each version
 	upstream *registrytest.Upstream
 	behind   *httptest.Server // what modproxy reaches others through
 	program  string           // modproxy
 	document document
 }
 
-func newWorld(ctx context.Context) (w *world, err error) {
-	w = &world{}
+func newWorld(ctx context.Context, kept bool) (w *world, err error) {
+	w = &world{kept: kept}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -60,7 +61,14 @@ func newWorld(ctx context.Context) (w *world, err error) {
 	if w.dir, err = os.MkdirTemp("", "clients-"); err != nil {
 		return w, err
 	}
-	w.upstream, err = registrytest.StartArchive(txtar.Parse(upstream), registrytest.Options{Names: public})
+	fixture := txtar.Parse(upstream)
+	if kept {
+		fixture.Files = slices.DeleteFunc(fixture.Files, func(f txtar.File) bool {
+			top, _, _ := strings.Cut(f.Name, "/")
+			return top == "v1" || top == "v2" || top == "registry"
+		})
+	}
+	w.upstream, err = registrytest.StartArchive(fixture, registrytest.Options{Names: public})
 	if err != nil {
 		return w, err
 	}
@@ -73,6 +81,14 @@ func newWorld(ctx context.Context) (w *world, err error) {
 	}
 	w.program, err = rig.Program(ctx, w.dir)
 	return w, err
+}
+
+// String says by whom modules are described.
+func (w *world) String() string {
+	if w.kept {
+		return "by modproxy"
+	}
+	return "by the registry"
 }
 
 // leadTo starts a proxy of a site that connects to an address whatever it is asked for.
@@ -110,6 +126,10 @@ func (w *world) run(ctx context.Context, c *client, program string) (asked strin
 		var out []byte
 		out, err = w.modproxy(s.dir, private, "token", "create", "client", "--scope", "*").Output()
 		s.token = strings.TrimSpace(string(out))
+	}
+	if err == nil && w.kept {
+		const m = "registry.terraform.io/acme/network/aws@"
+		_, err = output(w.modproxy(s.dir, private, "mirror", m+"1.0.0", m+"1.1.0", m+"2.0.0"))
 	}
 	if err == nil {
 		s.site = leadTo(strings.TrimPrefix(url, "https://"))
