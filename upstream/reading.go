@@ -43,6 +43,9 @@ func object(text []byte, v any) bool {
 // elements yields the elements of a list, or the members of an object with their names. What is neither has none.
 func (r *reading) elements(text json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
+		if len(text) == 0 {
+			return
+		}
 		in := json.NewDecoder(bytes.NewReader(text))
 		opening, _ := in.Token()
 		if opening != json.Delim('[') && opening != json.Delim('{') {
