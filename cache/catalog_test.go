@@ -315,6 +315,7 @@ func TestCatalogHasABound(t *testing.T) {
 		for i := range 200 {
 			m := vpc
 			m.Name = fmt.Sprintf("m%d", i)
+			time.Sleep(time.Second) // the others are newer
 			f.said(t, m)
 			synctest.Wait()
 		}

@@ -132,6 +132,16 @@ func TestPublishedInTrouble(t *testing.T) {
 	}
 }
 
+// Who gives up does not learn that there are no dates.
+func TestPublishedGivenUp(t *testing.T) {
+	u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := newClient(t, u, nil).Published(ctx, networkOf(u), []string{"1.0.0"}); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("%s, %v", said(got), err)
+	}
+}
+
 // The registry's token goes with the questions, and nowhere else.
 func TestPublishedShowsToken(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(module+v2)))
