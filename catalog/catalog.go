@@ -6,8 +6,10 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
 	"strings"
 	"sync"
@@ -32,9 +34,10 @@ type Catalog struct {
 	Reader   Reader
 
 	once       sync.Once
+	silent     *lru.Cache[modproxy.ModuleVersion, time.Time] // of which Next has just said nothing, and until when that counts
 	parts      *lru.Cache[partsKey, *modproxy.Details]
-	completed  *lru.Cache[completedKey, *modproxy.Details]
-	histories  *lru.Cache[historyKey, *history]
+	completed  *lru.Cache[completedKey, remembered[modproxy.Details]]
+	histories  *lru.Cache[historyKey, remembered[modproxy.History]]
 	describing singleflight.Group
 	turns      chan struct{} // an element for each package that is being described
 	index      index
@@ -83,8 +86,11 @@ type Reader interface {
 }
 
 const (
-	soon = time.Second // how long Next is waited for if there is something else to say
+	soon        = time.Second      // how long Next is waited for if there is something else to say
+	silentFor   = 3 * time.Second  // how long a question that Next did not answer is not asked again
+	completeFor = 10 * time.Second // how long what was recorded counts without being looked up
 
+	maxSilent    = 4096
 	maxParts     = 256 // descriptions in memory
 	maxCompleted = 512
 	maxHistories = 512
@@ -92,9 +98,10 @@ const (
 
 func (c *Catalog) start() {
 	c.once.Do(func() {
-		c.parts, _ = lru.New[partsKey, *modproxy.Details](maxParts) // fails for no size only
-		c.completed, _ = lru.New[completedKey, *modproxy.Details](maxCompleted)
-		c.histories, _ = lru.New[historyKey, *history](maxHistories)
+		c.silent, _ = lru.New[modproxy.ModuleVersion, time.Time](maxSilent) // fails for no size only
+		c.parts, _ = lru.New[partsKey, *modproxy.Details](maxParts)
+		c.completed, _ = lru.New[completedKey, remembered[modproxy.Details]](maxCompleted)
+		c.histories, _ = lru.New[historyKey, remembered[modproxy.History]](maxHistories)
 		c.turns = make(chan struct{}, maxDescribing)
 	})
 }
@@ -124,6 +131,11 @@ func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	if c.Next == nil {
 		return c.made(ctx, v, &modproxy.NotKept{ModuleVersion: v})
 	}
+	if until, ok := c.silent.Get(v); ok && time.Now().Before(until) {
+		if d, err := c.made(ctx, v, fs.ErrNotExist); !notExist(err) {
+			return d, err
+		}
+	}
 	wait, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	d, err := c.Next.Details(wait, v)
@@ -132,7 +144,10 @@ func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	}
 	late := wait.Err() != nil
 	d, errMade := c.made(ctx, v, err)
-	if late && errMade == err && ctx.Err() == nil {
+	switch {
+	case errMade == nil:
+		c.silent.Add(v, time.Now().Add(silentFor))
+	case late && errMade == err && ctx.Err() == nil:
 		return c.Next.Details(ctx, v)
 	}
 	return d, errMade
@@ -152,12 +167,16 @@ func lists(list *modproxy.Versions, version string) bool {
 	return false
 }
 
-// completedKey is a description with what is added to it.
+// completedKey is a description with what operators say of the version.
 type completedKey struct {
 	of          *modproxy.Details
-	published   time.Time
-	source      string
 	deprecation modproxy.Deprecation
+}
+
+// remembered is an answer that counts for a while.
+type remembered[T any] struct {
+	answer *T
+	until  time.Time
 }
 
 // complete returns d with what its registry does not know, or does not say.
@@ -165,38 +184,35 @@ func (c *Catalog) complete(
 	ctx context.Context, d *modproxy.Details, v modproxy.ModuleVersion, list *modproxy.Versions,
 ) (*modproxy.Details, error) {
 	deprecation, err := c.Rules.Deprecation(ctx, v)
+	switch {
+	case err != nil:
+		return nil, wrap("details", v, err)
+	case deprecation == nil && d.Source != "" && !d.Published.IsZero():
+		return d, nil
+	}
+	k := completedKey{of: d}
+	full := *d
+	if deprecation != nil {
+		k.deprecation, full.Deprecation = *deprecation, deprecation
+	}
+	known, ok := c.completed.Get(k)
+	if ok && time.Now().Before(known.until) {
+		return known.answer, nil
+	}
+	published, source, err := c.seen(ctx, v, list)
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
-	k := completedKey{of: d, published: d.Published, source: d.Source}
-	if deprecation != nil {
-		k.deprecation = *deprecation
+	if d.Published.IsZero() {
+		full.Published = published
 	}
-	if d.Published.IsZero() || d.Source == "" {
-		published, source, err := c.seen(ctx, v, list)
-		if err != nil {
-			return nil, wrap("details", v, err)
-		}
-		if d.Published.IsZero() {
-			k.published = published
-		}
-		if d.Source == "" {
-			k.source = source
-		}
+	full.Source = cmp.Or(d.Source, source)
+	answer := &full
+	if ok && known.answer.Published.Equal(full.Published) && known.answer.Source == full.Source {
+		answer = known.answer // of which what was made is remembered
 	}
-	if k.published.Equal(d.Published) && k.source == d.Source && deprecation == nil {
-		return d, nil
-	}
-	if known, ok := c.completed.Get(k); ok {
-		return known, nil
-	}
-	full := *d
-	full.Published, full.Source = k.published, k.source
-	if deprecation != nil {
-		full.Deprecation = deprecation
-	}
-	c.completed.Add(k, &full)
-	return &full, nil
+	c.completed.Add(k, remembered[modproxy.Details]{answer, time.Now().Add(completeFor)})
+	return answer, nil
 }
 
 // seen returns since when a version is listed, and where its repository is, as far as that was recorded. The time is never

@@ -14,14 +14,6 @@ type historyKey struct {
 	versions string // the entity tag
 }
 
-// history is an answer that counts for a while.
-type history struct {
-	answer *modproxy.History
-	until  time.Time
-}
-
-const historyFor = 10 * time.Second
-
 // History tells when versions were published as Next does, of those that are listed. What Next does not say is when they
 // were first listed.
 //
@@ -50,7 +42,7 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 	if err != nil {
 		return nil, wrap("history", m.At(""), err)
 	}
-	c.histories.Add(k, &history{h, time.Now().Add(historyFor)})
+	c.histories.Add(k, remembered[modproxy.History]{h, time.Now().Add(completeFor)})
 	return h, nil
 }
 

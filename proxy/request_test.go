@@ -166,3 +166,23 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A query that is accepted is within all bounds, and names nothing but what the grammar allows.
+func FuzzParseQuery(f *testing.F) {
+	for _, s := range []string{"q='net'&offset=0", "limit=1000&provider=AWS&verified=true", "namespace=a&q=%22x%22", "offset=-1", "limit=%zz"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		for _, q := range []request{{kind: kindSearch}, {kind: kindList}} {
+			list, err := parseQuery(q, raw)
+			if err != nil {
+				continue
+			}
+			named := modproxy.Module{Namespace: cmp.Or(list.Namespace, "x"), Name: cmp.Or(list.Name, "x"), System: cmp.Or(list.System, "x")}
+			if named.Check() != nil || list.Limit < 1 || list.Limit > maxLimit || list.Offset < 0 || len(list.Search) > maxSearch ||
+				strings.ContainsAny(list.Search, `"'`) {
+				t.Fatalf("%q: %+v", raw, list)
+			}
+		}
+	})
+}
