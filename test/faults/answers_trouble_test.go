@@ -66,7 +66,7 @@ func (x *trouble) host() string { return x.name + ".test" }
 
 // path is a path of the rig's registry at this one.
 func (x *trouble) path(path string) string {
-	return strings.Replace(path, "/up.example.com/", "/"+x.host()+"/", 1)
+	return strings.Replace(path, "/up.example.com", "/"+x.host(), 1)
 }
 
 // certificate has a key.
