@@ -114,6 +114,9 @@ func question[T any](
 		if err != nil {
 			return answer, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 		}
+		if strings.HasPrefix(path, "?") { // of the service itself, which the public registry has without a slash
+			asked.Path = strings.TrimSuffix(asked.Path, "/")
+		}
 		header := http.Header{
 			"Accept":              {"application/json"},
 			"X-Terraform-Version": {"1.11.4"}, // some registries answer only what looks like a client of theirs

@@ -248,7 +248,7 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 
 // document serves a file by its path with the query, or by the path alone, with .json behind it or not.
 func (s *site) document(w http.ResponseWriter, r *http.Request) {
-	name := strings.Trim(r.URL.Path, "/")
+	name := strings.TrimPrefix(r.URL.Path, "/")
 	if strings.HasPrefix(name, "v2/") && r.URL.RawQuery != "include=module-versions" {
 		http.NotFound(w, r)
 		return
