@@ -19,7 +19,8 @@ type client struct {
 	always  bool   // it is run with every change, and may not be missing then
 	made    maker  // nil if it cannot be made of Go modules and npm packages: it is run if somebody has put it there, or on PATH
 	run     func(context.Context, *session) error
-	kept    bool // it gets the same of what is kept, where no registry describes modules
+	without string // the kind of request that it sends without its token, and does without an answer to
+	kept    bool   // it gets the same of what is kept, where no registry describes modules
 }
 
 // clients are all that are run, in the order of the table.
@@ -53,6 +54,7 @@ var clients = func() []*client {
 			made: goModule{path: "github.com/minamijoyo/tfupdate", main: "."}, run: tfupdate,
 		},
 		&client{name: "Infracost", version: "0.10.45", program: "infracost", run: infracost},
+		&client{name: "Terrascan", version: "1.19.9", program: "terrascan", run: terrascan, without: "provider_versions"},
 		&client{name: "Updatecli", version: "0.120.1", program: "updatecli", run: updatecli},
 	)
 }()

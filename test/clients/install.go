@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/modproxy/modproxy/test/rig"
 )
@@ -81,6 +82,27 @@ func infracost(ctx context.Context, s *session) error {
 		return fmt.Errorf("it has fetched %q: %v: %s", fetched, err, out)
 	}
 	return nil
+}
+
+// terrascan has Terrascan say what it reads in a configuration, with what that calls.
+func terrascan(ctx context.Context, s *session) error {
+	rc, err := s.write("terraformrc", s.block("hcl", 0))
+	if err != nil {
+		return err
+	}
+	if _, err := s.write("own/main.tf", s.block("hcl", 1)); err != nil {
+		return err
+	}
+	if _, err := s.write("policies/none.rego", ""); err != nil {
+		return err
+	}
+	settings := "export TF_CLI_CONFIG_FILE=" + rc + "\nexport GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore\n" // as its releases are linked
+	cmd := s.command(ctx, "own", settings, s.program, "scan", "--iac-type=terraform", "--policy-path=../policies", "--config-only", "--output=json")
+	out, err := output(cmd)
+	if err == nil && !strings.Contains(out, "toy_gate") {
+		err = fmt.Errorf("it does not read the module: %s", out)
+	}
+	return err
 }
 
 // installed fails unless the module network is there, in version 1.1.0.

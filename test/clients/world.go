@@ -139,7 +139,7 @@ func (w *world) run(ctx context.Context, c *client, program string) (asked strin
 	if stopped := proxy.Stop(); stopped != nil {
 		return "", errors.Join(err, stopped) // its log is whole when it has ended
 	}
-	requests, wrong := requestsIn(proxy.Log())
+	requests, wrong := c.requestsIn(proxy.Log())
 	return requests, errors.Join(err, wrong, w.document.unused(c.name, s.taken))
 }
 
@@ -162,7 +162,7 @@ func (w *world) modproxy(dir string, private bool, args ...string) *exec.Cmd {
 
 // requestsIn returns the kinds of requests in a log, each with how many there were. It
 // fails for an answer that says that modproxy lacks what was asked for.
-func requestsIn(log []byte) (string, error) {
+func (c *client) requestsIn(log []byte) (string, error) {
 	count := map[string]int{}
 	var wrong []error
 	for line := range bytes.Lines(log) {
@@ -178,7 +178,7 @@ func requestsIn(log []byte) (string, error) {
 			kind = event.Path
 		}
 		count[kind]++
-		if event.Status >= 400 {
+		if event.Status >= 400 && (event.Status != 401 || kind != c.without) {
 			wrong = append(wrong, fmt.Errorf("%s %s: %d %s", event.Method, event.Path, event.Status, event.Error))
 		}
 	}
