@@ -30,13 +30,12 @@ const (
 	Fail    Verdict = "fail"
 )
 
-// Rule is what some clients need of a registry.
-type Rule struct {
-	ID    string
-	Wants string            // what must be true
-	Files map[string]string // of the clients that need it, by name: the file that says so, and the function in it
-
-	run func(*visit) Result
+// rule is what some clients need of a registry.
+type rule struct {
+	id    string
+	wants string // what must be true
+	files files  // of the clients that need it
+	run   func(*visit) Result
 }
 
 // Result is what comes of a rule for one client and module.
@@ -52,7 +51,7 @@ type Finding struct {
 	Module  string `json:"module"`
 	Rule    string `json:"rule"`
 	Result
-	Wants string `json:"wants"` // see [Rule]
+	Wants string `json:"wants"` // what must be true
 	File  string `json:"file"`  // with its repository
 }
 
@@ -69,7 +68,7 @@ type Options struct {
 }
 
 // Run tries every rule with every client and module, one request at a time, and calls each with what came of it: a module
-// after the other, by client and then in the order of [Rules]. The error is that of ctx or each.
+// after the other, by client and then in the order in which clients meet the rules. The error is that of ctx or each.
 func Run(ctx context.Context, o Options, each func(Finding) error) error {
 	for _, m := range o.Modules {
 		if err := newSession(o, m).run(ctx, each); err != nil {
@@ -82,14 +81,14 @@ func Run(ctx context.Context, o Options, each func(Finding) error) error {
 func (s *session) run(ctx context.Context, each func(Finding) error) error {
 	for i := range clients {
 		v := &visit{session: s, ctx: ctx, client: &clients[i]}
-		for _, rule := range Rules() {
-			file := cmp.Or(rule.Files[v.name], rule.Files[v.like])
+		for _, r := range rules {
+			file := cmp.Or(r.files[v.name], r.files[v.like])
 			if file == "" || s.below && !v.based {
 				continue
 			}
 			found := Finding{
-				Client: v.name, Version: v.version, Module: s.Module.String(), Rule: rule.ID,
-				Result: rule.run(v), Wants: rule.Wants, File: v.repository + " " + file,
+				Client: v.name, Version: v.version, Module: s.Module.String(), Rule: r.id,
+				Result: r.run(v), Wants: r.wants, File: v.repository + " " + file,
 			}
 			if err := ctx.Err(); err != nil {
 				return err

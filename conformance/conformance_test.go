@@ -259,9 +259,9 @@ func TestBroken(t *testing.T) {
 			seen[w.rule] = true
 		}
 	}
-	for _, rule := range Rules() {
-		if !seen[rule.ID] {
-			t.Errorf("nothing breaks %s", rule.ID)
+	for _, r := range rules {
+		if !seen[r.id] {
+			t.Errorf("nothing breaks %s", r.id)
 		}
 	}
 }
@@ -276,12 +276,12 @@ func TestRules(t *testing.T) {
 	}
 	type pair struct{ rule, client string }
 	once := map[pair]bool{}
-	for _, rule := range Rules() {
-		for name, file := range rule.Files {
-			if !names[name] || file == "" || rule.Wants == "" || once[pair{rule.ID, name}] {
-				t.Errorf("%s for %s", rule.ID, name)
+	for _, r := range rules {
+		for name, file := range r.files {
+			if !names[name] || file == "" || r.wants == "" || once[pair{r.id, name}] {
+				t.Errorf("%s for %s", r.id, name)
 			}
-			once[pair{rule.ID, name}] = true
+			once[pair{r.id, name}] = true
 		}
 	}
 }

@@ -61,19 +61,17 @@ func headsPackage(v *visit) Result {
 		return fail("%v", err)
 	}
 	a := v.ask(r, v.hops(ofPackage))
-	switch length := ""; {
-	case a.err != nil || a.status != http.StatusOK:
+	if a.err != nil || a.status != http.StatusOK {
 		return pass("%s: clients ask without it, then", a)
-	default:
-		length = a.header.Get("Content-Length")
-		switch {
-		case a.header.Get("Accept-Ranges") == "bytes" && length == "0" && p.size > 0:
-			return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client takes it for fetched", p.size)
-		case length != "" && length != p.header.Get("Content-Length") && p.header.Get("Content-Length") != "":
-			return warn("Content-Length %s, and %s with GET", length, p.header.Get("Content-Length"))
-		}
-		return pass("Content-Length %q", length)
 	}
+	length, whole := a.header.Get("Content-Length"), p.header.Get("Content-Length")
+	switch {
+	case a.header.Get("Accept-Ranges") == "bytes" && length == "0" && p.size > 0:
+		return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client takes it for fetched", p.size)
+	case length != "" && whole != "" && length != whole:
+		return warn("Content-Length %s, and %s with GET", length, whole)
+	}
+	return pass("Content-Length %q", length)
 }
 
 func plainPackage(v *visit) Result {

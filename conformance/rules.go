@@ -1,16 +1,11 @@
 package conformance
 
-import "slices"
-
 // What several rules want, for clients that see to it in different ways.
 const (
 	wantsShape    = "the answer has the members that the client reads, in their types"
 	wantsVersions = "every version is one by the rules of hashicorp/go-version"
 	wantsDetails  = "a version is described, in the types that the client decodes"
 )
-
-// Rules returns all rules, in the order in which clients meet them.
-func Rules() []Rule { return slices.Clone(rules) }
 
 // Where clients read what they are told.
 const (
@@ -31,7 +26,8 @@ const (
 	getterUntar = "go-getter decompress_tar.go untar, decompress_zip.go"
 )
 
-type files = map[string]string
+// files are files of clients, by the names of these: each says what its client needs, with the function in it.
+type files map[string]string
 
 // The clients that fetch packages by go-getter.
 func byGetter(file string) files {
@@ -43,7 +39,8 @@ func with(all files, name, file string) files {
 	return all
 }
 
-var rules = []Rule{
+// rules are all rules, in the order in which clients meet them.
+var rules = []rule{
 	{"discovery.answer", "/.well-known/terraform.json is a JSON object with modules.v1, at once", files{
 		terraform: svchost, opentofu: svchost, terragrunt: tgHelpers + "GetModuleRegistryURLBasePath", renovate: reModule + "base.ts",
 		dependabot: dbClient + "services", updatecli: upRegistry + "registry.go discoverURL", checkov: ckRegistry + "_determine_tf_api_endpoints",
