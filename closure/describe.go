@@ -170,7 +170,7 @@ func sorted[From, To any](all map[string]*From, convert func(*From) (To, bool)) 
 	return list
 }
 
-// jsonOf returns a value that was JSON.
+// jsonOf returns the JSON of a value, or nothing if it has none.
 func jsonOf(value any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -24,8 +24,8 @@ type described struct {
 	Unreadable  string       `json:"unreadable,omitempty"`
 }
 
-// Describe describes the module in a directory of a package, which is its root if dir is empty. That there is none there is no
-// error. Errors are those of Read.
+// Describe describes the module in a directory of a package, which is its root if dir is empty. Where there is no module, the
+// description is empty. Errors are those of Read.
 func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description, error) {
 	dir = path.Clean(dir)
 	ref := store.Ref{Kind: DescriptionKind, Key: t.digest.String() + "/" + dir}
