@@ -57,7 +57,7 @@ Exit code 0 means that no rule fails, 1 that one does.`,
 			}
 			return verdict(env, all)
 		},
-	}, `print JSON, one verdict in a line: {"client": …, "module": …, "rule": …, "verdict": …, "seen": …, "wants": …, "file": …}`)
+	}, `print JSON, one verdict in a line: {"client": …, "version": …, "module": …, "rule": …, "verdict": …, "seen": …, "wants": …, "file": …}`)
 	addFlag(cmd, &base, "url", "`URL` of the registry", parseURL)
 	cmd.Flags().StringArrayVar(&modules, "module", nil, "`ADDRESS` of a module that the registry has; may be repeated")
 	addFlag(cmd, &tokenFile, "token-file", "`file` with a token, which is shown as each client shows one", parseFile)
