@@ -65,9 +65,10 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 		{name: "revoked", header: revoked, unknown: true},
 		{name: "no token", header: "Basic Og==", unknown: true},
 	}
-	for path := module.path; !eventually(func() bool {
-		return p.ask(http.MethodGet, path(module{"open.evil.test", "public", "net", "aws"}, "versions"), "Authorization", revoked).Status == http.StatusUnauthorized
-	}); {
+	versions := module{"open.evil.test", "public", "net", "aws"}.path("versions")
+	if !eventually(func() bool {
+		return p.ask(http.MethodGet, versions, "Authorization", revoked).Status == http.StatusUnauthorized
+	}) {
 		t.Fatal("a revoked token is good")
 	}
 	w := &walk{p: p, faces: map[string]rig.Answer{}}
@@ -238,7 +239,7 @@ func (w *walk) everything(t *testing.T, askers []asker) {
 	})
 }
 
-// page is a list.
+// page is a part of a list.
 type page struct {
 	Meta struct {
 		Next *int `json:"next_offset"`
@@ -293,17 +294,12 @@ func (w *walk) list(t *testing.T, who asker, l list, base string, headers ...str
 			w.alike(t, fmt.Sprint("list ", refused, who.unknown), what, a)
 			return
 		}
-		var page struct {
-			Meta struct {
-				Next *int `json:"next_offset"`
-			}
-			Modules []struct{ Namespace string }
-		}
-		if err := json.Unmarshal(a.Body, &page); err != nil || len(page.Modules) != 1 {
+		var now page
+		if err := json.Unmarshal(a.Body, &now); err != nil || len(now.Modules) != 1 {
 			t.Errorf("%s: %s, %v", what, a.Body, err)
 			return
 		}
-		got, more = append(got, page.Modules[0].Namespace), page.Meta.Next != nil
+		got, more = append(got, now.Modules[0].Namespace), now.Meta.Next != nil
 		for _, namespace := range houses[l.host] {
 			if strings.Contains(string(a.Body), "canary-"+namespace) && !may(namespace) && !strings.Contains(l.query, "canary-"+namespace) {
 				t.Errorf("%s tells of %s: %s", what, namespace, a.Body)
