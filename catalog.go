@@ -137,6 +137,7 @@ type DatedVersion struct {
 // Downloads counts the downloads of a module.
 type Downloads struct {
 	Week, Month, Year, Total int64
+	Versions                 map[string]int64 // the total of each, by canonical version; nil if that is not known
 	Answered
 }
 

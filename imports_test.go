@@ -61,6 +61,7 @@ var layers = map[string][]string{
 	"policy":        {"", "hostname", "store"},
 	"sights":        {"", "store"},
 	"requests":      {"", "store"},
+	"downloads":     {"", "store"},
 	"fair":          {},
 	"proxy":         {"", "hostname", "rewrite", "auth", "fair", "release"},
 	"cache":         {"", "fair", "store"},

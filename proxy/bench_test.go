@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/proxy"
 )
 
 // nowhere is a writer that keeps nothing but the header.
@@ -15,7 +18,7 @@ func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 // BenchmarkServeHTTP answers requests from what is in memory.
 func BenchmarkServeHTTP(b *testing.B) {
-	h := describing(b, &told{}, nil)
+	h := describing(b, &told{}, func(c *proxy.Config) { c.Registry = &downloads.Registry{Next: c.Registry} })
 	etag := get(h, base+"/versions").Header.Get("Etag")
 	for _, c := range []struct{ name, method, path, header, value string }{
 		{"versions", "GET", base + "/versions", "Accept-Encoding", "gzip"},

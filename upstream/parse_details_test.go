@@ -274,7 +274,7 @@ func TestDownloadsOfNothing(t *testing.T) {
 		`{"data": {"attributes": 1}}`: modproxy.ErrNotFound, `{"data": {"attributes": {"week": -1, "total": "x"}}}`: nil,
 	} {
 		d, err := readingOf(t, "https://registry.example.com/").downloads([]byte(document))
-		if !errors.Is(err, want) || err == nil && *d != (modproxy.Downloads{}) {
+		if !errors.Is(err, want) || err == nil && !cmp.Equal(*d, modproxy.Downloads{}) {
 			t.Errorf("%s: %+v, %v; want %v", document, d, err, want)
 		}
 	}

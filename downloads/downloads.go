@@ -1,0 +1,223 @@
+// Package downloads counts how often clients were told where a package is, which is how often they downloaded a module.
+//
+// Invariant: what is counted has happened, and is counted once, by whichever process. Less may be counted than has happened: a
+// process that is killed loses what it counted in the last seconds, a record that is damaged begins anew, and beyond the bounds
+// nothing is counted. Nobody waits for the counting, and nothing depends on it.
+//
+// [Registry] is the layer that counts. It belongs where only clients ask. The records are in a store, one for each module that
+// was downloaded, and need no blobs: they are not evicted.
+package downloads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// Kind is the kind of the records.
+const Kind store.Kind = "module-downloads"
+
+// Registry answers what Next does, and counts the locations of modules. Those of providers are not counted. It is safe for
+// concurrent use; several processes may share the records.
+type Registry struct {
+	Next     modproxy.Registry
+	Records  store.Records
+	Observer Observer // may be nil
+
+	mu      sync.Mutex
+	waiting map[modproxy.Module]map[string]int64 // by folded module and version: what is not recorded yet
+	held    int                                  // versions in waiting
+
+	recording sync.RWMutex // held while a record and what waits for it may not be added up
+}
+
+var _ modproxy.Registry = (*Registry)(nil)
+
+// Observer is told what fails.
+type Observer interface {
+	// ObserveDownloads is told why counts are recorded later, or lost.
+	ObserveDownloads(err error)
+}
+
+const (
+	recordEvery = 10 * time.Second
+	maxWritten  = 128              // modules each time: every one is a change of the store, which is flushed
+	maxWaiting  = 4096             // versions that wait to be recorded; others are not counted
+	lastWrite   = 10 * time.Second // how long the end may take
+	maxTries    = 16               // to change a record that others change, too
+)
+
+// Versions returns the answer of Next.
+func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	return r.Next.Versions(ctx, m)
+}
+
+// Location returns the answer of Next, and counts it.
+func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	l, err := r.Next.Location(ctx, v)
+	if err == nil && !v.IsProvider() {
+		r.count(v)
+	}
+	return l, err
+}
+
+// Package returns the answer of Next.
+func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	return r.Next.Package(ctx, v)
+}
+
+// count counts a download. It does not wait for the store.
+func (r *Registry) count(v modproxy.ModuleVersion) {
+	m := v.Module.Folded()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	versions := r.waiting[m]
+	n, known := versions[v.Version]
+	switch {
+	case !known && r.held >= maxWaiting:
+		return
+	case !known:
+		r.held++
+	}
+	if versions == nil {
+		if r.waiting == nil {
+			r.waiting = map[modproxy.Module]map[string]int64{}
+		}
+		versions = map[string]int64{}
+		r.waiting[m] = versions
+	}
+	versions[v.Version] = n + 1
+}
+
+// Run records what is counted, every ten seconds until ctx ends, and then the rest.
+func (r *Registry) Run(ctx context.Context) {
+	tick := time.NewTicker(recordEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.write(context.WithoutCancel(ctx), maxWritten)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+			defer cancel()
+			r.write(last, maxWaiting)
+			return
+		}
+	}
+}
+
+// write records what was counted of no more than most modules.
+func (r *Registry) write(ctx context.Context, most int) {
+	r.mu.Lock()
+	var some []modproxy.Module
+	for m := range r.waiting {
+		if len(some) < most {
+			some = append(some, m)
+		}
+	}
+	r.mu.Unlock()
+	for _, m := range some {
+		if err := r.record(ctx, m); err != nil {
+			if r.Observer != nil {
+				r.Observer.ObserveDownloads(fmt.Errorf("%s and others: %w", m, err))
+			}
+			return
+		}
+	}
+}
+
+// record adds what was counted of m to what is recorded.
+func (r *Registry) record(ctx context.Context, m modproxy.Module) error {
+	r.recording.Lock()
+	defer r.recording.Unlock()
+	more := r.waitingOf(m)
+	for range maxTries {
+		c, revision, err := r.load(ctx, m)
+		if err != nil {
+			return err
+		}
+		c.add(more, time.Now())
+		text, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		_, err = r.Records.Put(ctx, store.Record{Ref: refOf(m), Value: text, Revision: revision})
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil { // it may be recorded all the same
+			if _, now, errNow := r.load(ctx, m); errNow == nil && now == revision {
+				return err
+			}
+		}
+		r.forget(m, more)
+		return err
+	}
+	return fmt.Errorf("%w: the record of its downloads changes all the time", modproxy.ErrUnavailable)
+}
+
+// waitingOf returns what was counted of m and is not recorded.
+func (r *Registry) waitingOf(m modproxy.Module) map[string]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.waiting[m])
+}
+
+// forget takes back what was counted of m.
+func (r *Registry) forget(m modproxy.Module, counted map[string]int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	versions := r.waiting[m]
+	for version, n := range counted {
+		if versions[version] -= n; versions[version] == 0 {
+			delete(versions, version)
+			r.held--
+		}
+	}
+	if len(versions) == 0 {
+		delete(r.waiting, m)
+	}
+}
+
+// load returns what is recorded of m; what is damaged is as if it were not there.
+func (r *Registry) load(ctx context.Context, m modproxy.Module) (c counts, revision uint64, err error) {
+	rec, err := r.Records.Get(ctx, refOf(m))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
+		return c, 0, nil
+	case err != nil:
+		return c, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	case json.Unmarshal(rec.Value, &c) != nil:
+		return counts{}, rec.Revision, nil
+	}
+	return c, rec.Revision, nil
+}
+
+// Downloads returns what was counted of m: what is recorded, and what this process has not recorded yet. Its week has seven
+// days, its month 30 and its year 365, with today. Errors: [modproxy.ErrUnavailable].
+func (r *Registry) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+	m = m.Folded()
+	r.recording.RLock()
+	defer r.recording.RUnlock()
+	c, _, err := r.load(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	c.add(r.waitingOf(m), now)
+	return &modproxy.Downloads{
+		Week: c.since(now, 7), Month: c.since(now, 30), Year: c.since(now, 365), Total: c.Total, Versions: c.Versions,
+		Answered: modproxy.Answered{Time: now, Hit: true},
+	}, nil
+}
+
+// refOf names the record of m, and of what differs from it in case only.
+func refOf(m modproxy.Module) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }
