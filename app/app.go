@@ -33,6 +33,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
@@ -78,6 +79,7 @@ type App struct {
 	catalog    modproxy.Catalog
 	listing    modproxy.Registry // what catalog describes
 	pending    *requests.Log
+	counts     *downloads.Registry
 	missing    *requests.Log         // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
@@ -177,6 +179,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.followRules(idling, reload) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })
+	idle.Go(func() { a.counts.Run(answering) })
 	if a.missing != nil {
 		idle.Go(func() { a.missing.Run(answering) })
 	}

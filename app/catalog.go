@@ -24,8 +24,8 @@ func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
 	}
 	a.listing = &policy.Registry{Next: layer, Gate: a.gate}
 	c := &catalog.Catalog{
-		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Rules: verdicts{a.gate},
-		Reader: describer{a.reader},
+		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Counts: a.counts,
+		Rules: verdicts{a.gate}, Reader: describer{a.reader},
 	}
 	if !a.config.Offline {
 		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate}

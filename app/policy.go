@@ -247,3 +247,6 @@ func (a *App) observeSights(m modproxy.Module, err error) {
 }
 
 func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", zap.Error(err)) }
+
+// ObserveDownloads implements [downloads.Observer].
+func (a *App) ObserveDownloads(err error) { a.log.Warn("downloads_failed", zap.Error(err)) }

@@ -23,6 +23,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
@@ -111,9 +112,13 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		layer, at = a.nested, nested.At(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, Observe: a.observePolicy}
+	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
 	a.openCatalog(layer, describes)
 	if a.missing != nil {
 		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
+	}
+	if locked == nil { // else no count could be recorded
+		a.counts.Next, a.Registry = a.Registry, a.counts
 	}
 	a.Registry = &rewrite.Registry{Next: a.Registry, At: at}
 	return a.newAuth(ctx)
@@ -239,7 +244,7 @@ func (a *App) openStore() (err error) {
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil,
-			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil,
+			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil, downloads.Kind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}

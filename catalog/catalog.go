@@ -30,6 +30,7 @@ type Catalog struct {
 	Packages Packages
 	Ledger   Ledger
 	Sights   Sights
+	Counts   Counts // nil: nothing is counted here
 	Rules    Rules
 	Reader   Reader
 
@@ -38,6 +39,7 @@ type Catalog struct {
 	parts      *lru.Cache[partsKey, *modproxy.Details]
 	completed  *lru.Cache[completedKey, remembered[modproxy.Details]]
 	histories  *lru.Cache[historyKey, remembered[modproxy.History]]
+	counts     *lru.Cache[modproxy.Module, *modproxy.Downloads]
 	describing singleflight.Group
 	turns      chan struct{} // an element for each package that is being described
 	index      index
@@ -102,6 +104,7 @@ func (c *Catalog) start() {
 		c.parts, _ = lru.New[partsKey, *modproxy.Details](maxParts)
 		c.completed, _ = lru.New[completedKey, remembered[modproxy.Details]](maxCompleted)
 		c.histories, _ = lru.New[historyKey, remembered[modproxy.History]](maxHistories)
+		c.counts, _ = lru.New[modproxy.Module, *modproxy.Downloads](maxCounts)
 		c.turns = make(chan struct{}, maxDescribing)
 	})
 }
@@ -187,7 +190,7 @@ func (c *Catalog) complete(
 	switch {
 	case err != nil:
 		return nil, wrap("details", v, err)
-	case deprecation == nil && d.Source != "" && !d.Published.IsZero():
+	case deprecation == nil && d.Source != "" && !d.Published.IsZero() && (d.Downloads > 0 || c.Counts == nil):
 		return d, nil
 	}
 	k := completedKey{of: d}
@@ -207,8 +210,11 @@ func (c *Catalog) complete(
 		full.Published = published
 	}
 	full.Source = cmp.Or(d.Source, source)
+	if full.Downloads, err = c.total(ctx, v.Module, d.Downloads); err != nil {
+		return nil, err
+	}
 	answer := &full
-	if ok && known.answer.Published.Equal(full.Published) && known.answer.Source == full.Source {
+	if ok && known.answer.Published.Equal(full.Published) && known.answer.Source == full.Source && known.answer.Downloads == full.Downloads {
 		answer = known.answer // of which what was made is remembered
 	}
 	c.completed.Add(k, remembered[modproxy.Details]{answer, time.Now().Add(completeFor)})
@@ -245,23 +251,6 @@ func listedSince(sight modproxy.Sight, version string, others ...time.Time) time
 		}
 	}
 	return at.UTC().Truncate(time.Second)
-}
-
-// Downloads counts the downloads of a module as Next does, or none.
-//
-// Errors: those of Registry.
-func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
-	list, err := c.Registry.Versions(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	if c.Next != nil {
-		d, err := c.Next.Downloads(ctx, m)
-		if err == nil || ctx.Err() != nil {
-			return d, wrap("downloads", m.At(""), err)
-		}
-	}
-	return &modproxy.Downloads{Answered: modproxy.Answered{Time: list.Time, Hit: true}}, nil
 }
 
 // wrap adds the question to err, unless a layer below has.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,7 +16,7 @@ type historyKey struct {
 }
 
 // History tells when versions were published as Next does, of those that are listed. What Next does not say is when they
-// were first listed.
+// were first listed, and how often they were downloaded here.
 //
 // Errors: those of Registry, and of the records.
 func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
@@ -58,6 +59,13 @@ func (c *Catalog) history(
 	if said != nil {
 		h = *said
 	}
+	counted := &modproxy.Downloads{}
+	if h.Downloads == 0 {
+		if counted, err = c.counted(ctx, m); err != nil {
+			return nil, err
+		}
+		h.Downloads = counted.Total
+	}
 	of := map[string]modproxy.DatedVersion{}
 	for _, v := range h.Versions {
 		of[v.Version] = v
@@ -69,6 +77,7 @@ func (c *Catalog) history(
 		if v.Published.IsZero() {
 			v.Published = listedSince(sight, v.Version, list.Time)
 		}
+		v.Downloads = cmp.Or(v.Downloads, counted.Versions[v.Version])
 		h.Versions = append(h.Versions, v)
 	}
 	if latest, ok := list.Latest(); ok && h.Source == "" {

@@ -65,6 +65,10 @@ func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Pa
 			if s.Published.IsZero() {
 				s.Published = page.Time.UTC()
 			}
+			var err error
+			if s.Downloads, err = c.total(ctx, s.Module, s.Downloads); err != nil {
+				return err
+			}
 			may[i] = &s
 			return nil
 		})
@@ -98,7 +102,10 @@ func latest(ctx context.Context, of Lister, m modproxy.Module) (*modproxy.Versio
 func (c *Catalog) summary(ctx context.Context, v modproxy.ModuleVersion, list *modproxy.Versions) (*modproxy.Summary, error) {
 	s := &modproxy.Summary{ModuleVersion: v}
 	var err error
-	s.Published, s.Source, err = c.seen(ctx, v, list)
+	if s.Published, s.Source, err = c.seen(ctx, v, list); err != nil {
+		return nil, err
+	}
+	s.Downloads, err = c.total(ctx, v.Module, 0)
 	return s, err
 }
 
