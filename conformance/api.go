@@ -287,7 +287,7 @@ func searches(v *visit) Result {
 	return v.lists(fmt.Sprintf("/search?q='%s'&offset=0", url.PathEscape(v.Name)), v.path())
 }
 
-// lists asks for a list, which must have a module if it is not empty.
+// lists asks for a list, and looks for the module want in it, unless that is empty.
 func (v *visit) lists(query, want string) Result {
 	var list assistantList
 	not := v.optional(ofModules, v.root.String()+"/v1/modules"+query, "the assistant finds no modules", &list)

@@ -27,8 +27,8 @@ type archive struct {
 	*answer        // without its body
 	came    bool   // with a status that the client takes
 	size    int64  // as it came
-	tooMuch bool   // for this package to look at
-	unread  error  // it could not be unpacked
+	tooMuch bool   // it is larger than maxPackage
+	unread  error  // why it could not be unpacked
 	files   []file // what is in it
 }
 

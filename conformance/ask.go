@@ -19,7 +19,7 @@ import (
 
 const (
 	maxDocument = 32 << 20         // of a JSON document that is read, in bytes
-	patience    = 15 * time.Second // for one answer; no client waits longer for a document
+	patience    = 15 * time.Second // for one answer; clients that give up do so before
 )
 
 // session asks one registry for one module.
@@ -31,7 +31,7 @@ type session struct {
 
 	transport *http.Transport
 	answers   map[string]*answer  // by what was asked
-	packages  map[string]*archive // by URL and User-Agent
+	packages  map[string]*archive // by format, User-Agent and URL
 }
 
 func newSession(o Options, m modproxy.Module) *session {
@@ -45,7 +45,7 @@ func newSession(o Options, m modproxy.Module) *session {
 		Module: m, root: &root, below: root.Path != "", token: o.Token,
 		answers: map[string]*answer{}, packages: map[string]*archive{},
 	}
-	// The registry has its own name, and that of the second API of OpenTofu's.
+	// What leads to the registry: its name, and for OpenTofu's that of its second API.
 	known := map[string]bool{address(&root): true, address(&url.URL{Scheme: root.Scheme, Host: docsHost}): m.Host == tofuHost}
 	s.transport = &http.Transport{
 		DisableCompression: true, // what is compressed is looked at

@@ -6,7 +6,7 @@
 // tool that does not work without it is named.
 //
 // The package reads answers with parsers of its own, each as lenient as the client that it stands for, and makes every
-// request itself: it is a tool of an operator, on a machine of theirs, as the clients are. What it is sent to, it asks.
+// request itself. It goes wherever a registry sends its clients: run it on a machine where these might run.
 package conformance
 
 import (

@@ -175,7 +175,7 @@ var rules = []rule{
 		renovate:   reModule + "schema.ts TerraformModuleV2Response",
 		dependabot: "terraform/lib/dependabot/terraform/package/package_details_fetcher.rb fetch_tag_and_release_date_from_module",
 	}, datesVersions},
-	{"api.docs", "so they have in the second API of OpenTofu's registry", files{
+	{"api.docs", "the second API of OpenTofu's registry has the versions that are listed", files{
 		renovate: reModule + "schema.ts OpenTofuModuleDocsResponse",
 	}, tofuDocs},
 	{"api.list", "modules are listed", files{assistant: mcpTools + "search_modules.go"}, listsModules},
