@@ -121,7 +121,7 @@ func verdict(env *environment, all []conformance.Finding) error {
 		n[conformance.Pass], n[conformance.Fail], n[conformance.Warn], n[conformance.Without])
 	if failed := n[conformance.Fail]; failed > 0 {
 		first := all[slices.IndexFunc(all, func(f conformance.Finding) bool { return f.Verdict == conformance.Fail })]
-		return fmt.Errorf("%s, the first for %s: %s: %s", count(failed, "rule")+" failed", first.Client, first.Wants, first.Seen)
+		return fmt.Errorf("rules fail %s, the first time %s for %s: %s", count(failed, "time"), first.Rule, first.Client, first.Seen)
 	}
 	return nil
 }
