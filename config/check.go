@@ -199,7 +199,7 @@ func (k *checker) reach() {
 		return
 	}
 	for i, u := range k.Upstreams {
-		for _, set := range [][2]string{{"modules", u.Modules}, {"docs", u.Docs}} {
+		for _, set := range [][2]string{{"modules", u.Modules}, {"providers", u.Providers}, {"docs", u.Docs}} {
 			if at, err := url.Parse(set[1]); err == nil && !k.Offline && CheckURL(set[1]) == nil {
 				k.fail(fmt.Sprintf("upstreams[%d].%s", i, set[0]), policy.Check(context.Background(), at))
 			}

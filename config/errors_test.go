@@ -78,6 +78,7 @@ func TestCheckErrors(t *testing.T) {
 		"modules":             {"upstreams: [{host: a.example, modules: /v1/modules/}]", "FILE:1: upstreams[0].modules: want an absolute URL, such as https://modules.example.com\n"},
 		"docs":                {"upstreams: [{host: a.example, docs: api.opentofu.org}]", "FILE:1: upstreams[0].docs: want an absolute URL, such as https://modules.example.com\n"},
 		"docs of nobody":      {"upstreams: [{host: a.example, docs: 'https://10.0.0.1/'}]", "FILE:1: upstreams[0].docs: destination not allowed: 10.0.0.1:443 is private-use (RFC 1918); egress.allow can except it\n"},
+		"providers of nobody": {"upstreams: [{host: a.example, providers: 'https://10.0.0.1/'}]", "FILE:1: upstreams[0].providers: destination not allowed: 10.0.0.1:443 is private-use (RFC 1918); egress.allow can except it\n"},
 		"docs of everybody":   {"upstreams: [{host: '*', docs: 'https://api.opentofu.org'}]", "FILE:1: upstreams[0]: only the rate can be set for \"*\": a registry with more needs an entry of its own\n"},
 		"both tokens":         {"upstreams: [{host: a.example, token: x, token_file: y}]", "FILE:1: upstreams[0].token: token and token_file are both set\n"},
 		"route":               {"routes: [{namespace: a/b, upstream: a.example}]", "FILE:1: routes[0].namespace: invalid: namespace \"a/b\": want 1 to 64 letters, digits, - and _, with a letter or digit at both ends\nFILE:1: routes[0].upstream: \"a.example\" is not one of the upstreams\n"},
