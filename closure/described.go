@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// DescriptionKind is the kind of the records of descriptions, by the digest of a package and a directory. They are as those of
-// [Kind].
+// DescriptionKind is the kind of the records of descriptions, by the digest of a package and a directory. They come and go as
+// those of [Kind] do.
 const DescriptionKind store.Kind = "description"
 
 // described is the value of a record, in gzip.
@@ -24,7 +24,7 @@ type described struct {
 	Unreadable  string       `json:"unreadable,omitempty"`
 }
 
-// Describe describes the module in a directory of a package, which is its root if dir is empty. Where there is no module, the
+// Describe describes the module in a directory of a package; dir is empty for its root. Where there is no module, the
 // description is empty. Errors are those of Read.
 func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description, error) {
 	dir = path.Clean(dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// answers fails unless a document has all that is in a recorded one, but for some members. It may have more members, and lists
-// of things with a name may have another order, and no more of them.
+// answers fails unless a document has all that is in a recorded one, but for some members. It may have more members. A list
+// of things with names may be in another order, and must not have more of them.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 2 && args[2] != "but" {
 		ts.Fatalf("usage: answers DOCUMENT RECORDED [but MEMBER…]")

@@ -45,7 +45,7 @@ func (who asker) reads(host, namespace string) bool {
 }
 
 // What there is and what there is not, to who may not read it, are the same bytes: for every asker, in every question, at
-// every registry. Nobody but who has no credential is taken for one, and that one reads what is for anybody and nothing else.
+// every registry. Only who shows no credential is taken for nobody, and reads what is for anybody and nothing else.
 func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	p := startOwn(t, walked)
 	upstreams := map[string]*registrytest.Upstream{}
