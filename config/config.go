@@ -127,8 +127,8 @@ type Upstream struct {
 	Modules string `yaml:"modules" check:"url"`
 	// Providers is the registry's providers.v1 base URL, instead of service discovery.
 	Providers string `yaml:"providers" check:"url"`
-	// Docs is the base URL of an API that describes its modules in the registry's place, as https://api.opentofu.org does for
-	// registry.opentofu.org. No token is sent there.
+	// Docs is the base URL of an API that describes its modules in the registry's place, as https://api.opentofu.org
+	// does for registry.opentofu.org. No token is sent there.
 	Docs string `yaml:"docs" check:"url"`
 	// Token is sent as a bearer token to this registry only.
 	Token egress.Secret `yaml:"token"`
@@ -205,8 +205,8 @@ type Cache struct {
 	// part may be *.
 	Pinned auth.Scopes `yaml:"pinned"`
 	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
-	// without a kept package go first, least recently requested first. What registries say of modules and versions, beside what
-	// there is, has the same bound.
+	// without a kept package go first, least recently requested first. What else registries tell about
+	// modules has a bound of the same size.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
 	// Memory is the memory that packages may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
