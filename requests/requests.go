@@ -46,6 +46,8 @@ type Log struct {
 	// passed over.
 	Observe func(error)
 
+	writing sync.Mutex // held while what was taken is recorded
+
 	mu       sync.Mutex
 	fresh    map[modproxy.ModuleVersion]Request // not recorded yet, by folded version
 	over     bool                               // some were passed over since none waited
@@ -137,10 +139,12 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// Write records what was seen.
+// Write records what was seen, and returns when all of it is recorded.
 func (l *Log) Write(ctx context.Context) error { return l.write(ctx, maxFresh) }
 
 func (l *Log) write(ctx context.Context, most int) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	var errs []error
 	added := 0
 	for key, more := range l.take(most) {

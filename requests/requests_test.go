@@ -49,6 +49,33 @@ func write(t testing.TB, r *requests.Log) {
 	}
 }
 
+// held puts records when release is closed.
+type held struct {
+	store.Records
+	putting chan struct{}
+	release chan struct{}
+}
+
+func (h held) Put(ctx context.Context, rec store.Record) (uint64, error) {
+	h.putting <- struct{}{}
+	<-h.release
+	return h.Records.Put(ctx, rec)
+}
+
+// What was seen before Write is recorded behind it, also what was being recorded already.
+func TestWriteWaits(t *testing.T) {
+	records := held{new(storetest.Memory).Records(), make(chan struct{}), make(chan struct{})}
+	r := &requests.Log{Kind: requests.Pending, Records: records}
+	r.See(vpc.At("1.0.0"), asker("a"))
+	var writes sync.WaitGroup
+	writes.Go(func() { write(t, r) })
+	<-records.putting
+	time.AfterFunc(50*time.Millisecond, func() { close(records.release) })
+	write(t, r)
+	equal(t, "recorded", len(requested(t, r)), 1)
+	writes.Wait()
+}
+
 // Requests are recorded every second, and when it ends: who asked, when first, when last, how often.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
