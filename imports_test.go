@@ -19,7 +19,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":           {"proxy"},
 	"go.etcd.io/bbolt":                              {"store/disk"},
 	"github.com/hashicorp/go-retryablehttp":         {"egress"},
-	"github.com/hashicorp/golang-lru":               {"cache", "store", "upstream", "proxy", "auth/oidc", "policy", "sights", "nested", "catalog"},
+	"github.com/hashicorp/golang-lru":               {"internal/memory", "store", "upstream", "proxy", "auth/oidc", "policy", "sights", "nested", "catalog"},
 	"github.com/coreos/go-oidc":                     {"auth/oidc"},
 	"github.com/go-jose/go-jose":                    {"auth/oidc"},
 	"golang.org/x/time":                             {"upstream", "proxy"},
@@ -47,7 +47,7 @@ var homes = map[string][]string{
 }
 
 // anywhere are the packages of ours that all others may import.
-var anywhere = []string{"internal/durable", "internal/filelock", "internal/spool"}
+var anywhere = []string{"internal/durable", "internal/filelock", "internal/memory", "internal/spool"}
 
 // layers are the packages that meet in the root package and in app only, with what each of
 // them may import besides. The program itself prints what app and admin tell it.
@@ -90,6 +90,7 @@ var layers = map[string][]string{
 
 	"internal/durable":  {},
 	"internal/filelock": {},
+	"internal/memory":   {},
 	"internal/spool":    {},
 	"internal/zipfile":  {},
 }

@@ -51,7 +51,7 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Module, entries []modpr
 	r.once.Do(r.start)
 	k := keyOf(m)
 	defer r.Forget(k.ModuleVersion)
-	defer r.versions.hot.drop(k)
+	defer r.versions.hot.Drop(k)
 	for try := 1; ; try++ {
 		rec, err := r.Store.Records.Get(ctx, k.ref())
 		before := &answer[*listing]{kept: noListing(m), asked: time.Unix(0, 0)}

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -92,12 +93,12 @@ type Registry struct {
 
 	renewals flights[key, *Kept] // of releases
 
-	located memory[key, modproxy.Location] // of packages that are being fetched
-	records memory[key, *Kept]             // of packages, for recallFor
-	missing memory[key, error]             // versions that Next does not have
-	looked  memory[key, bool]              // releases that were asked for again, for renewPause
-	offered memory[key, *listing]          // what is listed offline, for recallFor
-	offers  flights[key, *listing]         // what is to be listed offline
+	located memory.Cache[key, modproxy.Location] // of packages that are being fetched
+	records memory.Cache[key, *Kept]             // of packages, for recallFor
+	missing memory.Cache[key, error]             // versions that Next does not have
+	looked  memory.Cache[key, bool]              // releases that were asked for again, for renewPause
+	offered memory.Cache[key, *listing]          // what is listed offline, for recallFor
+	offers  flights[key, *listing]               // what is to be listed offline
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -110,9 +111,8 @@ const (
 	closeGrace = time.Second             // for background work to notice that it was ended
 	maxHold    = 24 * time.Hour          // the longest RetryLater that is obeyed
 
-	maxAsking   = 1024     // questions under way
-	maxFetching = 1024     // fetches under way and waiting their turn
-	maxKnown    = 16 << 10 // of each thing remembered in memory
+	maxAsking   = 1024 // questions under way
+	maxFetching = 1024 // fetches under way and waiting their turn
 )
 
 func (r *Registry) start() {
@@ -126,7 +126,7 @@ func (r *Registry) start() {
 		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed,
 	}
 	r.versions.start()
-	r.offered.limit = maxHot
+	r.offered.Limit = maxHot
 	r.packages = fetches[key, *Kept]{
 		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
@@ -169,15 +169,15 @@ func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.once.Do(r.start)
 	match := func(k key) bool { return v.Module == (modproxy.Module{}) || concerns(v, k.ModuleVersion) }
-	r.located.remove(match)
-	r.records.remove(match)
-	r.missing.remove(match)
-	r.looked.remove(match)
-	r.packages.failed.remove(match)
-	r.zips.failed.remove(match)
-	r.offered.remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })
+	r.located.Remove(match)
+	r.records.Remove(match)
+	r.missing.Remove(match)
+	r.looked.Remove(match)
+	r.packages.failed.Remove(match)
+	r.zips.failed.Remove(match)
+	r.offered.Remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })
 	if v.Version == "" {
-		r.versions.missing.remove(match)
+		r.versions.missing.Remove(match)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -30,12 +31,12 @@ type documents[K question, V document[V]] struct {
 	observe   func(Event)
 
 	flights flights[K, V]
-	hot     memory[K, *answer[V]]
-	reading chan struct{}        // one for each document that is being read from the store
-	held    memory[K, error]     // RetryLater of upstream
-	missing memory[K, error]     // ErrNotFound of upstream
-	slow    memory[string, bool] // registries that answer late
-	grown   atomic.Int64         // bytes that were put since the documents were last trimmed
+	hot     memory.Cache[K, *answer[V]]
+	reading chan struct{}              // one for each document that is being read from the store
+	held    memory.Cache[K, error]     // RetryLater of upstream
+	missing memory.Cache[K, error]     // ErrNotFound of upstream
+	slow    memory.Cache[string, bool] // registries that answer late
+	grown   atomic.Int64               // bytes that were put since the documents were last trimmed
 }
 
 // source asks for documents, and knows their form in a store.
@@ -85,7 +86,7 @@ const (
 )
 
 func (d *documents[K, V]) start() {
-	d.hot.limit = d.memory
+	d.hot.Limit = d.memory
 	d.reading = make(chan struct{}, maxReading)
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
@@ -114,8 +115,8 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 
 // refused returns why upstream is not asked for k, or nil.
 func (d *documents[K, V]) refused(k K) error {
-	for _, known := range []*memory[K, error]{&d.missing, &d.held} {
-		if err, ok := known.get(k); ok {
+	for _, known := range []*memory.Cache[K, error]{&d.missing, &d.held} {
+		if err, ok := known.Get(k); ok {
 			return err
 		}
 	}
@@ -126,15 +127,15 @@ func (d *documents[K, V]) refused(k K) error {
 // A client that installs ten modules does not wait ten times for a registry that is down.
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.again.Load()
-	if _, held := d.held.get(k); !held && (again == nil || !time.Now().Before(*again)) {
+	if _, held := d.held.Get(k); !held && (again == nil || !time.Now().Before(*again)) {
 		call, err := d.ask(ctx, k, a)
-		if _, slow := d.slow.get(k.registry()); err == nil && !slow { // else the next question finds the answer
+		if _, slow := d.slow.Get(k.registry()); err == nil && !slow { // else the next question finds the answer
 			v, err := call.within(ctx, soon-time.Since(call.began))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
 			case time.Since(call.began) >= soon:
-				d.slow.add(k.registry(), true, slowPause, 0)
+				d.slow.Add(k.registry(), true, slowPause, 0)
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 // every recallFor; while that fails, it counts. Few documents are read at the same time, because that takes several
 // times their size: the error is [modproxy.RetryLater] when it is not k's turn within patience.
 func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
-	if a, ok := d.hot.get(k); ok {
+	if a, ok := d.hot.Get(k); ok {
 		return a, nil
 	}
 	var crowded error
@@ -158,14 +159,14 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	case <-ctx.Done():
 		crowded = context.Cause(ctx)
 	}
-	seen, ok := d.hot.get(k)
+	seen, ok := d.hot.Get(k)
 	switch {
 	case ok, seen != nil && crowded != nil && ctx.Err() != nil:
 		return seen, nil
 	case crowded != nil && seen == nil:
 		return nil, retrySoon(crowded)
 	}
-	remember := d.hot.begin(k)
+	remember := d.hot.Begin(k)
 	a := seen
 	if crowded == nil {
 		var err error
@@ -175,7 +176,7 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 		}
 	}
 	if a == nil {
-		d.hot.drop(k)
+		d.hot.Drop(k)
 		return nil, nil
 	}
 	remember(a, recallFor, a.kept.size())
@@ -233,7 +234,7 @@ func splitAsked(value []byte) (asked time.Time, rest []byte, err error) {
 // ask asks upstream for k, unless that is under way. What is kept is before, or nil.
 func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*call[V], error) {
 	return d.flights.join(ctx, d.work, modproxy.AskerOf(ctx).Name, k, func(ctx context.Context) (none V, err error) {
-		if a, ok := d.hot.get(k); ok && a.fresh(d.fresh) {
+		if a, ok := d.hot.Get(k); ok && a.fresh(d.fresh) {
 			return a.kept, nil
 		}
 		if err := d.refused(k); err != nil {
@@ -271,20 +272,20 @@ func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (
 func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v V, err error) {
 	ctx, cancel := d.work.detach(ctx, askTimeout)
 	defer cancel()
-	if a, ok := d.hot.get(k); ok {
+	if a, ok := d.hot.Get(k); ok {
 		before = a
 	} else if before == nil {
 		before = &answer[V]{}
 	}
-	missing := d.missing.begin(k)
+	missing := d.missing.Begin(k)
 	asked := time.Now()
 	v, err = d.source.ask(ctx, k, before.kept)
 	took := time.Since(asked)
 	switch {
 	case took >= soon:
-		d.slow.add(k.registry(), true, slowPause, 0)
+		d.slow.Add(k.registry(), true, slowPause, 0)
 	case err == nil:
-		d.slow.drop(k.registry())
+		d.slow.Drop(k.registry())
 	}
 	if err == nil {
 		return d.keep(ctx, k, v, asked, before.revision), nil
@@ -292,7 +293,7 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	err = k.wrap(d.op, settle(late(ctx, err, askTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {
 		missing(err, d.missesFor-took, 0)
-		d.hot.drop(k)
+		d.hot.Drop(k)
 		if d.store == nil {
 			return v, err
 		}
@@ -301,7 +302,7 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 		}
 		return v, err
 	}
-	d.held.add(k, err, holdFor(err), 0)
+	d.held.Add(k, err, holdFor(err), 0)
 	again := time.Now().Add(refreshPause)
 	before.again.Store(&again)
 	return v, err
@@ -348,8 +349,8 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 
 // remember remembers a as it is now.
 func (d *documents[K, V]) remember(k K, a *answer[V]) {
-	d.missing.drop(k)
-	d.hot.add(k, a, recallFor, a.kept.size())
+	d.missing.Drop(k)
+	d.hot.Add(k, a, recallFor, a.kept.size())
 }
 
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.
@@ -359,7 +360,7 @@ func (d *documents[K, V]) outdate(k K, current func(V) bool) {
 			a.old.Store(true)
 		}
 	}
-	if _, ok := d.hot.get(k); ok {
+	if _, ok := d.hot.Get(k); ok {
 		look()
 	} else {
 		d.work.start("", look) // when too much goes on, it is old soon enough

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -21,7 +22,7 @@ type fetches[K question, V interface{ size() int64 }] struct {
 	observe func(Event)
 
 	flights flights[K, V]
-	failed  memory[K, *modproxy.FetchFailed]
+	failed  memory.Cache[K, *modproxy.FetchFailed]
 }
 
 type fetchSource[K comparable, V any] interface {
@@ -58,9 +59,9 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 			return v, k.wrap("package", err)
 		}
 		defer give()
-		remember := f.failed.begin(k)
+		remember := f.failed.Begin(k)
 		if v, err = f.inTurn(ctx, k); err == nil {
-			f.failed.drop(k)
+			f.failed.Drop(k)
 			return v, nil
 		}
 		err = f.fail(k, err)
@@ -73,12 +74,12 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 
 // failure returns why k is not fetched again yet, or nil.
 func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
-	failed, ok := f.failed.get(k)
+	failed, ok := f.failed.Get(k)
 	switch {
 	case !ok:
 		return nil
 	case !f.source.holds(ctx, k, failed):
-		f.failed.drop(k)
+		f.failed.Drop(k)
 		return nil
 	}
 	return failed

@@ -72,10 +72,10 @@ func VersionOf(ref store.Ref) (v modproxy.ModuleVersion, ok bool) {
 
 // record is lookup, remembered for recallFor.
 func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
-	if p, ok := r.records.get(k); ok {
+	if p, ok := r.records.Get(k); ok {
 		return p, nil
 	}
-	remember := r.records.begin(k)
+	remember := r.records.Begin(k)
 	p, err := r.lookup(ctx, k)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	if err := r.fetches(k).failure(ctx, k); err != nil {
 		return loc, false, err
 	}
-	if loc, known = r.located.get(k); known {
+	if loc, known = r.located.Get(k); known {
 		return loc, true, nil
 	}
 	return loc, false, r.refused(k)
@@ -60,10 +60,10 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 
 // refused returns why Next is not asked where k is, or nil.
 func (r *Registry) refused(k key) error {
-	if err, ok := r.missing.get(k); ok {
+	if err, ok := r.missing.Get(k); ok {
 		return err
 	}
-	if err, ok := r.versions.held.get(keyOf(k.Module)); ok {
+	if err, ok := r.versions.held.Get(keyOf(k.Module)); ok {
 		return err
 	}
 	return nil
@@ -88,7 +88,7 @@ func (r *Registry) fetchSoon(
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
-	failed, _ := r.packages.failed.get(k) // or the time before
+	failed, _ := r.packages.failed.Get(k) // or the time before
 	if failed != nil && (errors.Is(failed, modproxy.ErrInvalid) || errors.Is(failed, modproxy.ErrChanged)) {
 		return modproxy.Location{}, failed
 	}
@@ -121,7 +121,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	if err := r.refused(k); err != nil {
 		return modproxy.Location{}, err
 	}
-	located, missing := r.located.begin(k), r.missing.begin(k)
+	located, missing := r.located.Begin(k), r.missing.Begin(k)
 	asked := time.Now()
 	loc, err := r.Next.Location(ctx, k.ModuleVersion)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	case errors.Is(err, modproxy.ErrNotFound):
 		missing(err, r.Missing-time.Since(asked), 0)
 	default:
-		r.versions.held.add(keyOf(k.Module), err, holdFor(err), 0)
+		r.versions.held.Add(keyOf(k.Module), err, holdFor(err), 0)
 	}
 	return loc, err
 }

@@ -36,7 +36,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 				r.useRelease(ctx, k)
 				return p.opened(body), nil
 			}
-			r.records.drop(k)
+			r.records.Drop(k)
 		}
 		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
 			return nil, k.wrap("package", settleIn(ctx, err))
@@ -112,8 +112,8 @@ func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
 	if k.IsProvider() {
 		return r.fetchOfProvider(ctx, k)
 	}
-	defer r.located.drop(k)
-	loc, ok := r.located.get(k) // what clients were told, or are told meanwhile
+	defer r.located.Drop(k)
+	loc, ok := r.located.Get(k) // what clients were told, or are told meanwhile
 	if !ok {
 		var err error
 		if loc, err = r.askLocation(ctx, k); err != nil {

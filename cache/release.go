@@ -16,16 +16,16 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 		return p
 	}
 	call, err := r.renewals.join(ctx, r.fetching, "", k, func(ctx context.Context) (*Kept, error) {
-		if _, known := r.looked.get(k); known {
+		if _, known := r.looked.Get(k); known {
 			return p, nil
 		}
-		defer r.looked.add(k, true, renewPause, 0)
+		defer r.looked.Add(k, true, renewPause, 0)
 		give, err := r.packages.turn(ctx, k)
 		if err != nil {
 			return nil, err
 		}
 		defer give()
-		defer r.records.drop(k)
+		defer r.records.Drop(k)
 		return r.packages.inTurn(ctx, k)
 	})
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 
 // lacks reports whether upstream lists platforms for which the release p has no package, and was not asked again about it.
 func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
-	if _, known := r.looked.get(k); known {
+	if _, known := r.looked.Get(k); known {
 		return false
 	}
 	a, err := r.versions.read(ctx, keyOf(k.Module))

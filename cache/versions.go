@@ -125,18 +125,18 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 // learn implements source: what is listed is not absent.
 func (r listings) learn(k key, l *listing) {
 	for _, entry := range l.List {
-		r.missing.drop(key{k.Module.At(entry.Version.String())})
+		r.missing.Drop(key{k.Module.At(entry.Version.String())})
 	}
 }
 
 // offline returns the versions whose packages are kept, with the entries that upstream had for them. All that ask at once
 // have one answer made.
 func (r listings) offline(ctx context.Context, k key) (*listing, error) {
-	if l, ok := r.offered.get(k); ok {
+	if l, ok := r.offered.Get(k); ok {
 		return l, nil
 	}
 	call, err := r.offers.join(ctx, r.asking, "", k, func(ctx context.Context) (*listing, error) {
-		if l, ok := r.offered.get(k); ok {
+		if l, ok := r.offered.Get(k); ok {
 			return l, nil
 		}
 		return r.offer(ctx, k)
@@ -154,7 +154,7 @@ func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 
 // offer makes the answer of offline.
 func (r listings) offer(ctx context.Context, k key) (*listing, error) {
-	remember := r.offered.begin(k)
+	remember := r.offered.Begin(k)
 	before := noListing(k.Module)
 	switch a, err := r.versions.read(ctx, k); {
 	case err != nil:
@@ -365,7 +365,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 		before = a.kept.offered()
 	}
 	r.Forget(k.ModuleVersion)
-	r.versions.held.drop(k)
+	r.versions.held.Drop(k)
 	l, err := r.versions.askAnew(ctx, k, a)
 	if err != nil {
 		return Refreshed{}, k.wrap("versions", err)

@@ -7,10 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/modproxy/modproxy"
 )
@@ -36,14 +33,6 @@ func render(v any) (*document, error) {
 	return &document{plain.Bytes(), compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
 }
 
-// rendered remembers documents by what they were made of, so that one that is asked for often is made once. Its zero value
-// is ready. It is safe for concurrent use.
-type rendered struct {
-	mu    sync.Mutex
-	known *simplelru.LRU[renderKey, *document]
-	bytes int
-}
-
 // renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
 // go with it.
 type renderKey struct {
@@ -53,37 +42,24 @@ type renderKey struct {
 }
 
 const (
-	maxRendered      = 4096     // documents in memory
-	maxRenderedBytes = 32 << 20 // of these
+	maxRendered = 32 << 20 // bytes of documents in memory, with what they were made of
+	renderedFor = time.Hour
 )
 
-// get returns the document for k, made by make unless it is known.
-func (c *rendered) get(k renderKey, make func() any) (*document, error) {
-	c.mu.Lock()
-	if c.known == nil {
-		c.known, _ = simplelru.NewLRU(maxRendered, func(_ renderKey, d *document) { c.bytes -= d.size() })
-	}
-	d, ok := c.known.Get(k)
-	c.mu.Unlock()
-	if ok {
+// renderedOf returns the document for k, made by make unless it is remembered.
+func (h *Handler) renderedOf(k renderKey, make func() any) (*document, error) {
+	if d, ok := h.rendered.Get(k); ok {
 		return d, nil
 	}
 	d, err := render(make())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		h.rendered.Add(k, d, renderedFor, d.size())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known.Remove(k) // Add would not tell of what it replaces
-	c.bytes += d.size()
-	for c.known.Add(k, d); c.bytes > maxRenderedBytes; {
-		c.known.RemoveOldest()
-	}
-	return d, nil
+	return d, err
 }
 
-// size counts what d was made of, too, which it holds.
-func (d *document) size() int { return 2*len(d.plain) + len(d.compressed) }
+// size counts what d was made of, too, which is held to remember d by.
+func (d *document) size() int64 { return 1<<10 + 2*int64(len(d.plain)) + int64(len(d.compressed)) }
 
 // summary is a version as lists have it, with the names of the registry API
 // (https://developer.hashicorp.com/terraform/registry/api-docs).

@@ -21,6 +21,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Config is how a [Handler] is set up. Its zero value answers nothing but health and metrics.
@@ -92,8 +93,8 @@ type Handler struct {
 	router    *mux.Router // of everything else
 	admission *admission
 	documents documents
-	releases  *releases // of providers
-	rendered  rendered  // what Catalog says
+	releases  *releases                          // of providers
+	rendered  memory.Cache[renderKey, *document] // what Catalog says
 	histories http.HandlerFunc
 	docs      http.HandlerFunc
 }
@@ -107,6 +108,7 @@ func New(cfg Config) *Handler {
 	}
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
 	h.releases = newReleases()
+	h.rendered.Limit = maxRendered
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
 	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
