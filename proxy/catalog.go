@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"weak"
 
 	"github.com/modproxy/modproxy"
 )
@@ -57,7 +58,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(renderKey{d, q.kind, list.ETag}, func() any {
+	text, err := h.renderedOf(renderKey{weak.Make(d), q.kind, list.ETag}, func() any {
 		if q.kind == kindDocs {
 			return docsDetailsOf(d)
 		}
@@ -93,7 +94,7 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(renderKey{of: history, kind: q.kind}, func() any {
+	text, err := h.renderedOf(renderKey{of: weak.Make(history), kind: q.kind}, func() any {
 		if q.kind == kindDocs {
 			return docsOf(history)
 		}

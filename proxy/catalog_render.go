@@ -36,13 +36,13 @@ func render(v any) (*document, error) {
 // renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
 // go with it.
 type renderKey struct {
-	of       any
+	of       any // a weak pointer: it may be much larger than the document
 	kind     kind
 	versions string
 }
 
 const (
-	maxRendered = 32 << 20 // bytes of documents in memory, with what they were made of
+	maxRendered = 32 << 20 // bytes of documents in memory
 	renderedFor = time.Hour
 )
 
@@ -58,8 +58,8 @@ func (h *Handler) renderedOf(k renderKey, make func() any) (*document, error) {
 	return d, err
 }
 
-// size counts what d was made of, too, which is held to remember d by.
-func (d *document) size() int64 { return 1<<10 + 2*int64(len(d.plain)) + int64(len(d.compressed)) }
+// size returns how many bytes of memory d has, about.
+func (d *document) size() int64 { return 1<<10 + int64(len(d.plain)+len(d.compressed)) }
 
 // summary is a version as lists have it, with the names of the registry API
 // (https://developer.hashicorp.com/terraform/registry/api-docs).
