@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Catalog describes modules as Next does. What Next does not answer it makes of what is kept. Its fields are set before
@@ -35,11 +35,11 @@ type Catalog struct {
 	Reader   Reader
 
 	once       sync.Once
-	silent     *lru.Cache[modproxy.ModuleVersion, time.Time] // of which Next has just said nothing, and until when that counts
-	parts      *lru.Cache[partsKey, *modproxy.Details]
-	completed  *lru.Cache[completedKey, remembered[modproxy.Details]]
-	histories  *lru.Cache[historyKey, remembered[modproxy.History]]
-	counts     *lru.Cache[modproxy.Module, *modproxy.Downloads]
+	silent     memory.Cache[modproxy.ModuleVersion, struct{}] // of which Next has just said nothing
+	parts      memory.Cache[partsKey, *modproxy.Details]
+	completed  memory.Cache[completedKey, *modproxy.Details]
+	histories  memory.Cache[historyKey, *modproxy.History]
+	counts     memory.Cache[modproxy.Module, *modproxy.Downloads]
 	describing singleflight.Group
 	turns      chan struct{} // an element for each package that is being described
 	index      index
@@ -92,19 +92,15 @@ const (
 	silentFor   = 3 * time.Second  // how long a question that Next did not answer is not asked again
 	completeFor = 10 * time.Second // how long what was recorded counts without being looked up
 
-	maxSilent    = 4096
-	maxParts     = 256 // descriptions in memory
-	maxCompleted = 512
-	maxHistories = 512
+	maxParts     = 32 << 20 // bytes of descriptions in memory
+	maxCompleted = 32 << 20 // of those with what was recorded, which may share the most of them
+	maxHistories = 16 << 20
 )
 
 func (c *Catalog) start() {
 	c.once.Do(func() {
-		c.silent, _ = lru.New[modproxy.ModuleVersion, time.Time](maxSilent) // fails for no size only
-		c.parts, _ = lru.New[partsKey, *modproxy.Details](maxParts)
-		c.completed, _ = lru.New[completedKey, remembered[modproxy.Details]](maxCompleted)
-		c.histories, _ = lru.New[historyKey, remembered[modproxy.History]](maxHistories)
-		c.counts, _ = lru.New[modproxy.Module, *modproxy.Downloads](maxCounts)
+		c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
+		c.counts.Limit = maxCounts
 		c.turns = make(chan struct{}, maxDescribing)
 	})
 }
@@ -134,7 +130,7 @@ func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	if c.Next == nil {
 		return c.made(ctx, v, &modproxy.NotKept{ModuleVersion: v})
 	}
-	if until, ok := c.silent.Get(v); ok && time.Now().Before(until) {
+	if _, silent := c.silent.Get(v); silent {
 		if d, err := c.made(ctx, v, fs.ErrNotExist); !notExist(err) {
 			return d, err
 		}
@@ -149,7 +145,7 @@ func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	d, errMade := c.made(ctx, v, err)
 	switch {
 	case errMade == nil:
-		c.silent.Add(v, time.Now().Add(silentFor))
+		c.silent.Add(v, struct{}{}, silentFor, 0)
 	case late && errMade == err && ctx.Err() == nil:
 		return c.Next.Details(ctx, v)
 	}
@@ -176,12 +172,6 @@ type completedKey struct {
 	deprecation modproxy.Deprecation
 }
 
-// remembered is an answer that counts for a while.
-type remembered[T any] struct {
-	answer *T
-	until  time.Time
-}
-
 // complete returns d with what its registry does not know, or does not say.
 func (c *Catalog) complete(
 	ctx context.Context, d *modproxy.Details, v modproxy.ModuleVersion, list *modproxy.Versions,
@@ -199,8 +189,8 @@ func (c *Catalog) complete(
 		k.deprecation, full.Deprecation = *deprecation, deprecation
 	}
 	known, ok := c.completed.Get(k)
-	if ok && time.Now().Before(known.until) {
-		return known.answer, nil
+	if ok {
+		return known, nil
 	}
 	published, source, err := c.seen(ctx, v, list)
 	if err != nil {
@@ -214,10 +204,10 @@ func (c *Catalog) complete(
 		return nil, err
 	}
 	answer := &full
-	if ok && known.answer.Published.Equal(full.Published) && known.answer.Source == full.Source && known.answer.Downloads == full.Downloads {
-		answer = known.answer // of which what was made is remembered
+	if known != nil && known.Published.Equal(full.Published) && known.Source == full.Source && known.Downloads == full.Downloads {
+		answer = known // of which what was made is remembered
 	}
-	c.completed.Add(k, remembered[modproxy.Details]{answer, time.Now().Add(completeFor)})
+	c.completed.Add(k, answer, completeFor, sizeOf(answer))
 	return answer, nil
 }
 

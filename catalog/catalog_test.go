@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type site struct {
 	page      *modproxy.Page
 	bad       error         // of reading a package
 	reading   time.Duration // how long that takes
+	readme    string        // of every package; empty: "kept"
 	mu        sync.Mutex
 	described int // packages
 	listed    int // how often the kept modules were
@@ -147,7 +149,7 @@ func (s *site) Describe(_ context.Context, _ *modproxy.Package, d *modproxy.Deta
 	s.mu.Lock()
 	s.described++
 	s.mu.Unlock()
-	d.Root.Readme = "kept"
+	d.Root.Readme = cmp.Or(s.readme, "kept")
 	return s.bad
 }
 
@@ -257,6 +259,23 @@ func TestDetailsAreReadOnce(t *testing.T) {
 			t.Error(err, s.described)
 		}
 	})
+}
+
+// How many descriptions are remembered depends on how large they are.
+func TestDetailsInMemory(t *testing.T) {
+	for readme, again := range map[string]bool{"": false, strings.Repeat("x", 8<<20): true} {
+		s := (&site{err: modproxy.ErrNotFound, readme: readme}).with("1.0.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0")
+		c := newCatalog(s)
+		for _, version := range s.versions[network] {
+			s.held[network.At(version)] = true
+			if _, err := c.Details(t.Context(), network.At(version)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || (s.described == 6) != again {
+			t.Errorf("with a README of %d bytes, %d packages were read: %v", len(readme), s.described, err)
+		}
+	}
 }
 
 func TestHistory(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 const (
 	patience      = 3 * time.Second // how long a client waits for a package to be read; then it has to try again
 	describeIn    = time.Minute     // how long one may take to be read
+	partsFor      = time.Hour       // how long it is remembered what one says; the reader keeps that, too
 	maxDescribing = 64              // packages that are read, or wait for it
 )
 
@@ -86,7 +87,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	c.parts.Add(k, d)
+	c.parts.Add(k, d, partsFor, sizeOf(d))
 	return d, nil
 }
 

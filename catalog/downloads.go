@@ -15,7 +15,7 @@ type Counts interface {
 
 const (
 	countFor  = time.Minute // how long a count is good enough to describe a module: another one makes documents anew
-	maxCounts = 512
+	maxCounts = 4 << 20     // bytes of them in memory
 )
 
 // Downloads counts the downloads of a module as Next does, or if that counts none, those that were counted here.
@@ -56,13 +56,13 @@ func (c *Catalog) counted(ctx context.Context, m modproxy.Module) (*modproxy.Dow
 	if c.Counts == nil {
 		return &modproxy.Downloads{}, nil
 	}
-	if known, ok := c.counts.Get(m); ok && time.Since(known.Time) < countFor {
+	if known, ok := c.counts.Get(m); ok {
 		return known, nil
 	}
 	d, err := c.Counts.Downloads(ctx, m)
 	if err != nil {
 		return nil, wrap("downloads", m.At(""), err)
 	}
-	c.counts.Add(m, d)
+	c.counts.Add(m, d, countFor, overhead+64*int64(len(d.Versions)))
 	return d, nil
 }

@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -36,14 +35,14 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 		}
 	}
 	k := historyKey{said, m, list.ETag}
-	if known, ok := c.histories.Get(k); ok && time.Now().Before(known.until) {
-		return known.answer, nil
+	if known, ok := c.histories.Get(k); ok {
+		return known, nil
 	}
 	h, err := c.history(ctx, m, list, said)
 	if err != nil {
 		return nil, wrap("history", m.At(""), err)
 	}
-	c.histories.Add(k, remembered[modproxy.History]{h, time.Now().Add(completeFor)})
+	c.histories.Add(k, h, completeFor, sizeOfHistory(said)+sizeOfHistory(h))
 	return h, nil
 }
 

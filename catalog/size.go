@@ -1,0 +1,53 @@
+package catalog
+
+import "github.com/modproxy/modproxy"
+
+const overhead = 1 << 10 // bytes that an answer has beside its texts and those of its parts
+
+// sizeOf returns how many bytes of memory d has, about.
+func sizeOf(d *modproxy.Details) int64 {
+	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag)
+	for _, parts := range [][]modproxy.Part{{d.Root}, d.Submodules, d.Examples} {
+		for _, p := range parts {
+			n += overhead + length(p.Path, p.Name, p.Readme)
+			for _, in := range p.Inputs {
+				n += length(in.Name, in.Type, in.Description, in.Default)
+			}
+			for _, out := range p.Outputs {
+				n += length(out.Name, out.Description)
+			}
+			for _, call := range p.Calls {
+				n += length(call.Name, call.Source, call.Version)
+			}
+			for _, need := range p.Providers {
+				n += length(need.Name, need.Namespace, need.Source, need.Version)
+			}
+			for _, r := range p.Resources {
+				n += length(r.Name, r.Type)
+			}
+		}
+	}
+	return n
+}
+
+// sizeOfHistory is the same for a history, which may be nil.
+func sizeOfHistory(h *modproxy.History) int64 {
+	n := int64(overhead)
+	if h == nil {
+		return n
+	}
+	n += length(h.Owner, h.Logo, h.Source)
+	for _, v := range h.Versions {
+		n += 32 + length(v.Version, v.Description, v.Tag, v.Source)
+	}
+	return n
+}
+
+// length returns how many bytes texts have, with 16 for where each is.
+func length(texts ...string) int64 {
+	n := 16 * int64(len(texts))
+	for _, text := range texts {
+		n += int64(len(text))
+	}
+	return n
+}
