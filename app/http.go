@@ -95,7 +95,7 @@ func (a *App) handler() http.Handler {
 		Others:         a.others,
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
-		Local:          a.auth == nil && !c.Anonymous.All,
+		Local:          c.IsLocal() && !c.Anonymous.All && (a.auth == nil || len(c.Anonymous.Scopes) > 0),
 		Auth:           a.auth,
 		Operators:      a.operators,
 		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},

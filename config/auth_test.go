@@ -43,6 +43,22 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
+// That clients are asked, or what anybody may read, lets nobody in who is elsewhere.
+func TestIsLocal(t *testing.T) {
+	for file, want := range map[string]bool{
+		"": true, "auth: {required: true}": true, "anonymous: ['*']": true, "public_url: http://localhost:9090\nanonymous: ['*']": true,
+		"listen: ':80'": false, "public_url: https://m.example\nanonymous: ['*']": false, "trusted_proxies: [127.0.0.1]\nanonymous: true": false,
+	} {
+		c, err := Load(writeFile(t, "modproxy.yaml", file), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if got := c.IsLocal(); got != want {
+			t.Errorf("%s: %v", strings.ReplaceAll(file, "\n", "; "), got)
+		}
+	}
+}
+
 // What anybody may read is true, false or scopes, wherever it is said, and prints as what reads the same.
 func TestAnonymousForms(t *testing.T) {
 	for name, c := range map[string]struct{ file, variable, flag, want string }{

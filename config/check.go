@@ -231,6 +231,13 @@ func (c *Config) RequiresTokenBecause() string {
 	return ""
 }
 
+// IsLocal reports whether only programs on this machine can connect, for all that the configuration says.
+func (c *Config) IsLocal() bool {
+	alone := *c
+	alone.Anonymous, alone.Auth.Required = Anonymous{}, false
+	return !alone.RequiresToken()
+}
+
 // BaseURL returns the URL under which clients find this proxy, without a slash at its end.
 func (c *Config) BaseURL() (string, error) {
 	if c.PublicURL != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
 )
 
@@ -125,13 +126,18 @@ func backward(lines []string) []string {
 
 // errForeignName does not repeat the name.
 var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
-	"this proxy needs no credential, and so answers only under a name that is known to be its own: " +
+	"what needs no credential here is answered only under a name that is known to be this proxy's own: " +
 		"set public_url to the URL that clients use, or ask for its address")}
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
-// so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address.
+// so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address. Where
+// clients are identified, one that shows what identifies it passes: a page has nothing to show.
 func (h *Handler) checkName(r *http.Request) error {
 	if !h.cfg.Local || h.hasName(r.Host) {
+		return nil
+	}
+	signed, _ := auth.CutSegment(r.URL.EscapedPath())
+	if h.cfg.Auth != nil && (signed != "" || len(r.Header["Authorization"]) > 0) {
 		return nil
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()

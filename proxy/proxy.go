@@ -3,7 +3,7 @@
 //
 // Invariant: nothing that a client wrote reaches the registry before it was held to the clients' own grammar, and
 // nothing that it wrote about the proxy (Host, forwarding headers) reaches an answer unless the operator vouches for it.
-// Where being on this machine is all that clients need, requests under a foreign name are refused.
+// Where being on this machine is all that clients need, requests under a foreign name without a credential are refused.
 package proxy
 
 import (
@@ -45,9 +45,9 @@ type Config struct {
 	PublicURL string
 	// Process is the process that serves. Nil: it has no name, no problem and no home page.
 	Process Process
-	// Local tells that clients need no credential because only programs on this machine can connect. A browser is
-	// one, and asks for what any web page says, under any name that leads here. So requests are answered only under
-	// an address, localhost, and the names of PublicURL, Process and Upstreams.
+	// Local tells that something needs no credential because only programs on this machine can connect. A browser is
+	// one, and asks for what any web page says, under any name that leads here. So requests without a credential are
+	// answered only under an address, localhost, and the names of PublicURL, Process and Upstreams.
 	Local bool
 	// Auth identifies clients; Registry must heed them, as [auth.Registry] does. Nil: they need no credential.
 	Auth *auth.Authenticator

@@ -51,3 +51,44 @@ func TestNameThatIsNotOurs(t *testing.T) {
 		}
 	}
 }
+
+// What anybody may read on this machine is for no web page of another's name. Who shows a token, or a path that was signed for
+// one, is answered by any name.
+func TestNameThatIsNotOursForAnybody(t *testing.T) {
+	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) {
+		c.PublicURL, c.Local = "", true
+		c.Auth.Anonymous = auth.Scopes{{Host: host, Namespace: "other"}}
+	})
+	const others = "/" + host + "/v1/modules/other/network/aws"
+	foreign := []string{"Host", "rebound.test"}
+	for _, path := range []string{
+		others + "/versions", base + "/versions", base + "/1.1.0/download", archive, "/" + host + "/v1/modules/none/network/aws/versions",
+		"/" + host + "/.well-known/terraform.json", "/.well-known/terraform.json", "/-/public", "/", "/nowhere",
+	} {
+		if res := get(h, path, foreign...); res.StatusCode != http.StatusMisdirectedRequest {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+	for _, name := range []string{"127.0.0.1:8080", host} {
+		if res := get(h, others+"/versions", "Host", name); res.StatusCode != http.StatusNotFound { // and not 401
+			t.Errorf("to anybody, of %s: %s", name, res.Status)
+		}
+	}
+	header := append(bearer(tokens["acme"]), foreign...)
+	for path, want := range map[string]int{base + "/versions": 200, archive: 200, "/" + host + "/v1/modules/third/network/aws/versions": 404} {
+		if res := get(h, path, header...); res.StatusCode != want {
+			t.Errorf("with a token, %s: %s; want %d", path, res.Status, want)
+		}
+	}
+	res := get(h, base+"/1.1.0/download", header...)
+	signed := res.Header.Get("X-Terraform-Get")
+	if !strings.HasPrefix(signed, "/s_") {
+		t.Fatalf("download: %s, %q", res.Status, signed)
+	}
+	if res := get(h, signed, foreign...); res.StatusCode != http.StatusOK {
+		t.Errorf("a signed path: %s", res.Status)
+	}
+	if res := get(h, "/s_"+strings.Repeat("A", 74)+archive, foreign...); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a path that looks signed: %s", res.Status)
+	}
+}
