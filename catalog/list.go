@@ -54,13 +54,10 @@ func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Pa
 				if err != nil {
 					return ctx.Err() // it is not listed
 				}
-				instead, err := c.summary(ctx, v, list)
-				if err != nil {
+				s.ModuleVersion, s.Tag = v, ""
+				if s.Published, s.Source, err = c.seen(ctx, v, list); err != nil {
 					return err
 				}
-				instead.Owner, instead.Logo, instead.Description = s.Owner, s.Logo, s.Description
-				instead.Downloads, instead.Verified = s.Downloads, s.Verified
-				s = *instead
 			}
 			if s.Published.IsZero() {
 				s.Published = page.Time.UTC()
