@@ -88,8 +88,9 @@ func parseQuery(q request, rawQuery string) (list modproxy.Query, err error) {
 	list = modproxy.Query{Host: q.Host, Namespace: q.Namespace, Name: q.Name, Limit: usualLimit}
 	number := func(name string, into *int) {
 		if text := values.Get(name); text != "" && err == nil {
-			if *into, err = strconv.Atoi(text); err != nil || *into < 0 {
-				err = invalid(fmt.Errorf("%s %.80q: want a number", name, text))
+			n, bad := strconv.ParseUint(text, 10, 31)
+			if *into = int(n); bad != nil {
+				err = invalid(fmt.Errorf("%s %.80q: want a number below 2147483648", name, text))
 			}
 		}
 	}

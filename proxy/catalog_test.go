@@ -257,6 +257,7 @@ func TestLists(t *testing.T) {
 		"/v1/modules?limit=0":           {},
 		"/v1/modules?limit=-1":          {},
 		"/v1/modules?offset=-1":         {},
+		"/v1/modules?offset=2147483648": {}, // behind which there is no next page
 		"/v1/modules?offset=x":          {},
 		"/v1/modules?provider=AWS":      with(func(q *modproxy.Query) { q.System = "aws" }),
 		"/v1/modules?provider=a%2fb":    {},
