@@ -36,7 +36,8 @@ type serviceOf struct {
 // discovered is what service discovery found out about a host.
 type discovered struct {
 	final    *url.URL                   // of the document, behind redirects
-	services map[string]json.RawMessage // nil if unknown
+	services map[string]json.RawMessage // of a registry; nil if unknown
+	others   map[string]string          // see [Client.Others]
 	at       time.Time                  // when that was found
 	err      error                      // of the last try, nil if it succeeded
 	tried    time.Time                  // for the last time
@@ -153,7 +154,18 @@ func (c *Client) discover(ctx context.Context, host string) (d discovered, err e
 	if err != nil {
 		return d, fetch.Outgoing(err)
 	}
-	return parseDiscovery(res.Request.URL, body)
+	if d, err = parseDiscovery(res.Request.URL, body); err != nil {
+		return d, err
+	}
+	d.others = d.othersOf(host, c.cfg.Hosts[host])
+	all := d.services // which may be many
+	d.services = map[string]json.RawMessage{}
+	for _, s := range []string{string(modulesV1), string(providersV1)} {
+		if raw, ok := all[s]; ok {
+			d.services[s] = raw
+		}
+	}
+	return d, nil
 }
 
 // parseDiscovery reads a discovery document that came from final. Its error is [modproxy.ErrUnavailable]: the registry

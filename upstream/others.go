@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -21,13 +22,15 @@ import (
 const others service = "others"
 
 const (
-	othersWait = time.Second // for a document of a host that was not asked before
-	maxOther   = 1 << 20     // bytes of what Document returns
+	othersWait  = time.Second // for a document of a host that was not asked before
+	maxOther    = 1 << 20     // bytes of what Document returns
+	maxServices = 64          // services of one host: of more, the first by their names
+	maxOtherAt  = 256         // bytes of the URL or path of one: what is longer is left out
 )
 
 // Others returns the services that a host offers beside those of a registry, by their names: the URL of one on another
 // host, and of one on the host itself its path, as which [Client.Document] has it. It waits about a second when the host
-// is asked for the first time; later it returns what is known, and has the host asked when that is old.
+// is asked for the first time; later it returns what is known, and has the host asked when that is old. The map is not changed.
 func (c *Client) Others(ctx context.Context, host string) map[string]string {
 	now := time.Now()
 	known, asked := c.found.Get(host)
@@ -46,7 +49,7 @@ func (c *Client) Others(ctx context.Context, host string) map[string]string {
 	if known.services == nil || now.Sub(known.at) >= discoveryStale {
 		return nil
 	}
-	return known.others(host, c.cfg.Hosts[host])
+	return known.others
 }
 
 // needToken begin the names of services that are nothing without the client's token for the host, which is never passed
@@ -54,11 +57,11 @@ func (c *Client) Others(ctx context.Context, host string) map[string]string {
 var needToken = []string{"login.", "logout.", "tfe.", "state.", "cloudplugin.", "stacksplugin."}
 
 // serviceName matches the names of services (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
-var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]*\.v[0-9]+(\.[0-9]+)*$`)
+var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}\.v[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 
-// others is Others, of what is known of a host. What leads to paths of registry protocols is left out: rules that refuse
+// othersOf returns what Others does, of a document of host. What leads to paths of registry protocols is left out: rules that refuse
 // modules hold for these.
-func (d discovered) others(host string, set Host) map[string]string {
+func (d discovered) othersOf(host string, set Host) map[string]string {
 	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/"}
 	for _, s := range []service{modulesV1, providersV1} {
 		if u, err := d.url(s); err == nil {
@@ -71,9 +74,10 @@ func (d discovered) others(host string, set Host) map[string]string {
 		}
 	}
 	own, all := egress.Origin(&url.URL{Scheme: "https", Host: host}), map[string]string{}
-	for name, raw := range d.services {
+	for _, name := range slices.Sorted(maps.Keys(d.services)) {
 		var value string
-		if name == string(modulesV1) || name == string(providersV1) || !serviceName.MatchString(name) || json.Unmarshal(raw, &value) != nil || value == "" {
+		if name == string(modulesV1) || name == string(providersV1) || !serviceName.MatchString(name) ||
+			json.Unmarshal(d.services[name], &value) != nil || value == "" {
 			continue
 		}
 		begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
@@ -90,6 +94,12 @@ func (d discovered) others(host string, set Host) map[string]string {
 			}
 		case !strings.EqualFold(u.Hostname(), (&url.URL{Host: host}).Hostname()): // whose other ports clients do not find here
 			all[name] = u.String()
+		}
+		if len(all[name]) > maxOtherAt {
+			delete(all, name)
+		}
+		if len(all) == maxServices {
+			break
 		}
 	}
 	return all

@@ -2,7 +2,9 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -92,5 +94,33 @@ func TestOthersDoNotWait(t *testing.T) {
 			t.Fatal("nothing is told of a host that answers again")
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Of a host that offers very much, what is told is bounded, the same each time, and costs nothing when it is asked for again.
+func TestOthersAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 255)
+	services := map[string]string{
+		"modules.v1": "/v1/modules/", "a-long.v1": "/" + long, "a-longer.v1": "/" + long + "x", "a-escaped.v1": "/" + strings.Repeat("\u202e", 80),
+		"a" + long + ".v1": "/x", "a.v" + long[:9]: "/x", "a.v1234567890": "/x", "a.v1.2.3.4.5": "/x", "a-far.v1": "https://far.example/" + long,
+	}
+	for i := range 20000 {
+		services[fmt.Sprintf("z%05d.v1", i)] = "/files/"
+	}
+	document, err := json.Marshal(services)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := registrytest.New(t, &txtar.Archive{Files: []txtar.File{{Name: ".well-known/terraform.json", Data: document}}})
+	c := newClient(t, u, nil)
+	want := map[string]string{"a-long.v1": "/" + long}
+	for i := range 63 {
+		want[fmt.Sprintf("z%05d.v1", i)] = "/files/"
+	}
+	if got := c.Others(t.Context(), u.Host); !maps.Equal(got, want) {
+		t.Errorf("%d: %v", len(got), got)
+	}
+	if n := testing.AllocsPerRun(10, func() { c.Others(t.Context(), u.Host) }); n > 10 {
+		t.Errorf("%v allocations", n)
 	}
 }

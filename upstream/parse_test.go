@@ -59,7 +59,7 @@ func FuzzParseDiscovery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for name, at := range d.others(base.Host, Host{}) {
+		for name, at := range d.othersOf(base.Host, Host{}) {
 			u, err := base.Parse(at)
 			if err != nil || u.Scheme != "https" || u.User != nil || strings.HasPrefix(name, "login.") {
 				t.Fatalf("%q gave %s: %q", document, name, at)
