@@ -83,7 +83,7 @@ func (u *Upstreams) parseHistory(requestHost, path string) (q request, err error
 func parseQuery(q request, rawQuery string) (list modproxy.Query, err error) {
 	values, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return list, invalid(errors.New("bad percent-encoding in the query"))
+		return list, errQuery
 	}
 	list = modproxy.Query{Host: q.Host, Namespace: q.Namespace, Name: q.Name, Limit: usualLimit}
 	number := func(name string, into *int) {

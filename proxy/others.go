@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -65,10 +67,13 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 		return err
 	}
 	defer leave()
+	if _, err := url.QueryUnescape(r.URL.RawQuery); err != nil {
+		return errQuery
+	}
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}
-	if auth.Redact(path) != path {
+	if hasToken(path) {
 		return invalid(errors.New("there is a token in the URL, which is not passed on"))
 	}
 	mediaType, content, err := h.cfg.Others.Document(r.Context(), host, path)
@@ -81,4 +86,20 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	header["Cache-Control"] = cachePrivate
 	w.Write(content) // a client that is gone does not matter
 	return nil
+}
+
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// hasToken reports whether there is a token in text, as it is or escaped, up to three times.
+func hasToken(text string) bool {
+	for range 3 {
+		if auth.Redact(text) != text {
+			return true
+		}
+		text = escape.ReplaceAllStringFunc(text, func(s string) string {
+			b, _ := hex.DecodeString(s[1:])
+			return string(b)
+		})
+	}
+	return auth.Redact(text) != text
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
@@ -68,12 +69,15 @@ func TestOthers(t *testing.T) {
 		t.Errorf("of the proxy's own hostname: %v", got)
 	}
 	header := []string{"Host", host, "Authorization", "Bearer x", "Cookie", "a=b"}
+	const secret = "aaaaaaaaaaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 	for path, status := range map[string]int{
 		"/api/motd": 200, "/api/motd/x": 200, "/api/motd?a=b": 200, "/notes/": 200, "/notes/a/b.json": 200, "/notes/none": 404,
 		"/api/motdx": 404, "/api/": 404, "/notes": 404, "/status": 404, "/notes/../v1/x": 404, "/notes/%2e%2e/x": 404, "/notes/a%2fb": 404,
 		"/notes//x": 404, "/notes/.git/config": 404, "/notes/..;/x": 404, "/notes/a%5cb": 404, "/NOTES/x": 404, "//notes/x": 404, "/-/x": 404,
 		"/notes/v1/modules/a/b/c/versions": 403, "/notes/v1/providers/a/b/versions": 409, "/.well-known/x": 404, "/": 404,
-		"/notes/x?t=mp_aaaaaaaaaaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": 400,
+		"/notes/x?t=mp_" + secret: 400, "/notes/x?t=%6dp_" + secret: 400, "/notes/x?t=m%2570_" + secret: 400, "/notes/x?t=m%252570_" + secret: 400,
+		"/notes/x?t=%6dp%5F" + strings.ReplaceAll(secret, "_", "%5f") + "&u=%25zz": 400, "/notes/x?%65yJhbGci%2EeyJzdWIi%2Ec2lnbmF0dXJl": 400,
+		"/notes/x?t=%zz": 400, "/notes/x?t=%": 400, "/notes/x?t=100%25&u=%25zz": 200,
 	} {
 		o.asked = nil
 		res := get(h, path, header...)

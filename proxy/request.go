@@ -184,5 +184,6 @@ func (u *Upstreams) byName(requestHost string) string {
 
 var (
 	errEscape   = invalid(errors.New("bad percent-encoding in the path"))
+	errQuery    = invalid(errors.New("bad percent-encoding in the query"))
 	errQuestion = notFound("want {namespace}/{name}/{system}/versions, …/{version}, …/{version}/download or …/downloads/summary")
 )
