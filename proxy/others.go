@@ -42,11 +42,17 @@ func (h *Handler) others(r *http.Request, e *Event, host string) (*http.Request,
 	}
 	all := map[string]string{}
 	for name, at := range h.cfg.Others.Others(r.Context(), host) {
-		if plainPath.MatchString(at) && !strings.HasPrefix(at+"/", "/-/") || h.cfg.Auth == nil && strings.HasPrefix(at, "https://") {
+		if plainPath.MatchString(at) && !h.isOwn(at) || h.cfg.Auth == nil && strings.HasPrefix(at, "https://") {
 			all[name] = at
 		}
 	}
 	return r, all
+}
+
+// isOwn reports whether what is below a path is answered here, and so never passed on.
+func (h *Handler) isOwn(path string) bool {
+	path = strings.TrimSuffix(path, "/") + "/"
+	return strings.HasPrefix(path, "/-/") || h.protocol(path) != nil
 }
 
 // serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed

@@ -43,6 +43,8 @@ func newOffering() *offering {
 		"modules.v1": "/evil/", "providers.v1": "https://evil.example/", // which ours come before
 		"elsewhere.v1": "//evil.example/x", "dots.v1": "/a/../v1/", "escaped.v1": "/a%2fb/", "operating.v1": "/-/", "plain.v1": "http://far.example/",
 		"well.v1": "/.well-known/", "root.v1": "/", "script.v1": "javascript:alert(1)",
+		"docs.v1": "/registry/docs/modules/", "below.v1": "/registry/docs/modules/acme", "same.v1": "/registry/docs/modules", // which our own routes answer
+		"list.v1": "/api/v1/modules", "history.v1": "/api/v2/modules/", "provider.v1": "/api/v1/providers/x",
 	}}
 }
 

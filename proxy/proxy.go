@@ -133,18 +133,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http does not say whether there was a Content-Length, too (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
-	switch {
-	case strings.Contains(r.URL.Path, "/"+modulesPath), strings.HasSuffix(r.URL.Path, "/v1/modules"):
-		h.modules(w, r)
-	case strings.Contains(r.URL.Path, "/"+historyPath):
-		h.histories(w, r)
-	case strings.HasPrefix(r.URL.Path, docsPath):
-		h.docs(w, r)
-	case strings.Contains(r.URL.Path, "/"+providersPath):
-		h.providers(w, r)
-	default:
-		h.router.ServeHTTP(w, r)
+	if answer := h.protocol(r.URL.Path); answer != nil {
+		answer(w, r)
+		return
 	}
+	h.router.ServeHTTP(w, r)
+}
+
+// protocol returns what answers a path of a registry protocol, and nil for any other.
+func (h *Handler) protocol(path string) http.HandlerFunc {
+	switch {
+	case strings.Contains(path, "/"+modulesPath), strings.HasSuffix(path, "/v1/modules"):
+		return h.modules
+	case strings.Contains(path, "/"+historyPath):
+		return h.histories
+	case strings.HasPrefix(path, docsPath):
+		return h.docs
+	case strings.Contains(path, "/"+providersPath):
+		return h.providers
+	}
+	return nil
 }
 
 // handler answers a request, and completes the event. If it returns an error, it has written nothing.
