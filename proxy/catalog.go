@@ -38,11 +38,7 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request
 
 // serveDetails serves the description of a version, or of the latest one.
 func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
-	list, err := h.cfg.Listing.Versions(r.Context(), q.Module)
-	if h.respells(r.Context(), &q.Module, err) {
-		e.Module = q.Module
-		list, err = h.cfg.Listing.Versions(r.Context(), q.Module)
-	}
+	list, err := respelled(h, r, e, &q.Module, h.cfg.Listing.Versions)
 	if err != nil {
 		return err
 	}
@@ -70,27 +66,28 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
-// respells sets m to the one module that its name stands for where case does not count, if err says that it is not kept and
-// nobody is asked, and reports whether there is one. Some tools fold what they look for, as public registries do.
-func (h *Handler) respells(ctx context.Context, m *modproxy.Module, err error) bool {
+// respelled returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
+// stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
+func respelled[T any](
+	h *Handler, r *http.Request, e *Event, m *modproxy.Module, answer func(context.Context, modproxy.Module) (T, error),
+) (T, error) {
+	found, err := answer(r.Context(), *m)
 	if !as[*modproxy.NotKept](err) {
-		return false
+		return found, err
 	}
-	page, err := h.cfg.Catalog.List(ctx, modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2})
-	if err != nil || len(page.Modules) != 1 || page.More || page.Modules[0].Module == *m {
-		return false
+	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
+	page, errList := h.cfg.Catalog.List(r.Context(), q)
+	if errList != nil || len(page.Modules) != 1 || page.More || page.Modules[0].Module == *m {
+		return found, err
 	}
 	*m = page.Modules[0].Module
-	return true
+	e.Module = *m
+	return answer(r.Context(), *m)
 }
 
 // serveHistory serves the dates of all versions.
 func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
-	history, err := h.cfg.Catalog.History(r.Context(), q.Module)
-	if h.respells(r.Context(), &q.Module, err) {
-		e.Module = q.Module
-		history, err = h.cfg.Catalog.History(r.Context(), q.Module)
-	}
+	history, err := respelled(h, r, e, &q.Module, h.cfg.Catalog.History)
 	if err != nil {
 		return err
 	}
@@ -108,7 +105,7 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 
 // serveDownloads serves how often a module was downloaded.
 func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q request) error {
-	d, err := h.cfg.Catalog.Downloads(r.Context(), q.Module)
+	d, err := respelled(h, r, e, &q.Module, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
 	}
