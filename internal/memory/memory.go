@@ -77,6 +77,9 @@ func (c *Cache[K, V]) Begin(k K) (remember func(v V, d time.Duration, bytes int6
 
 func (c *Cache[K, V]) put(k K, e *remembered[V]) {
 	c.known.Remove(k) // Add would not tell of what it replaces
+	if c.Limit > 0 && e.bytes > c.Limit {
+		return // it would take the place of all others, and have none
+	}
 	c.used += e.bytes
 	c.known.Add(k, e)
 	for c.Limit > 0 && c.used > c.Limit {
