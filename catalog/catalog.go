@@ -92,9 +92,9 @@ const (
 	silentFor   = 3 * time.Second  // how long a question that Next did not answer is not asked again
 	completeFor = 10 * time.Second // how long what was recorded counts without being looked up
 
-	maxParts     = 32 << 20 // bytes of descriptions in memory
-	maxCompleted = 32 << 20 // of those with what was recorded, which may share the most of them
-	maxHistories = 16 << 20
+	maxParts     = 12 << 20 // bytes of descriptions in memory, of which one has 8 MiB at most
+	maxCompleted = 12 << 20 // of those with what was recorded, which may share the most of them
+	maxHistories = 8 << 20
 )
 
 func (c *Catalog) start() {
@@ -207,7 +207,7 @@ func (c *Catalog) complete(
 	if known != nil && known.Published.Equal(full.Published) && known.Source == full.Source && known.Downloads == full.Downloads {
 		answer = known // of which what was made is remembered
 	}
-	c.completed.Add(k, answer, completeFor, sizeOf(answer))
+	c.completed.Add(k, answer, completeFor, answer.Size())
 	return answer, nil
 }
 

@@ -87,7 +87,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	c.parts.Add(k, d, partsFor, sizeOf(d))
+	c.parts.Add(k, d, partsFor, d.Size())
 	return d, nil
 }
 

@@ -63,6 +63,6 @@ func (c *Catalog) counted(ctx context.Context, m modproxy.Module) (*modproxy.Dow
 	if err != nil {
 		return nil, wrap("downloads", m.At(""), err)
 	}
-	c.counts.Add(m, d, countFor, overhead+64*int64(len(d.Versions)))
+	c.counts.Add(m, d, countFor, 1<<10+64*int64(len(d.Versions)))
 	return d, nil
 }

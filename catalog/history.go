@@ -42,7 +42,11 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 	if err != nil {
 		return nil, wrap("history", m.At(""), err)
 	}
-	c.histories.Add(k, h, completeFor, sizeOfHistory(said)+sizeOfHistory(h))
+	size := h.Size()
+	if said != nil {
+		size += said.Size() // which the key holds
+	}
+	c.histories.Add(k, h, completeFor, size)
 	return h, nil
 }
 

@@ -1,13 +1,11 @@
-package catalog
+package modproxy
 
-import "github.com/modproxy/modproxy"
+const overhead int64 = 1 << 10 // bytes that an answer has beside its texts and those of its parts
 
-const overhead = 1 << 10 // bytes that an answer has beside its texts and those of its parts
-
-// sizeOf returns how many bytes of memory d has, about.
-func sizeOf(d *modproxy.Details) int64 {
+// Size returns how many bytes of memory d has, about.
+func (d *Details) Size() int64 {
 	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag)
-	for _, parts := range [][]modproxy.Part{{d.Root}, d.Submodules, d.Examples} {
+	for _, parts := range [][]Part{{d.Root}, d.Submodules, d.Examples} {
 		for _, p := range parts {
 			n += overhead + length(p.Path, p.Name, p.Readme)
 			for _, in := range p.Inputs {
@@ -30,13 +28,9 @@ func sizeOf(d *modproxy.Details) int64 {
 	return n
 }
 
-// sizeOfHistory is the same for a history, which may be nil.
-func sizeOfHistory(h *modproxy.History) int64 {
-	n := int64(overhead)
-	if h == nil {
-		return n
-	}
-	n += length(h.Owner, h.Logo, h.Source)
+// Size returns how many bytes of memory h has, about.
+func (h *History) Size() int64 {
+	n := overhead + length(h.Owner, h.Logo, h.Source)
 	for _, v := range h.Versions {
 		n += 32 + length(v.Version, v.Description, v.Tag, v.Source)
 	}
