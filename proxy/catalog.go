@@ -54,7 +54,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(renderKey{weak.Make(d), q.kind, list.ETag}, func() any {
+	text, err := h.renderedOf(r.Context(), renderKey{weak.Make(d), q.kind, list.ETag}, d.Size(), func() any {
 		if q.kind == kindDocs {
 			return docsDetailsOf(d)
 		}
@@ -91,7 +91,7 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(renderKey{of: weak.Make(history), kind: q.kind}, func() any {
+	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.kind}, history.Size(), func() any {
 		if q.kind == kindDocs {
 			return docsOf(history)
 		}
@@ -131,13 +131,19 @@ func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) e
 	if err != nil {
 		return err
 	}
-	shown := make([]summary, 0, len(page.Modules))
+	shown, size := make([]summary, 0, len(page.Modules)), int64(0)
 	for _, s := range page.Modules {
 		if !q.own || h.cfg.Upstreams.Own(s.Namespace) == s.Host { // else the name stands for another module here
 			shown = append(shown, summaryOf(&s))
+			size += int64(len(s.Description))
 		}
 	}
+	give, err := h.turnToRender(r.Context(), size)
+	if err != nil {
+		return err
+	}
 	text, err := render(pageDocument{h.metaOf(r, list, page.More), shown})
+	give()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -44,11 +45,23 @@ type renderKey struct {
 const (
 	maxRendered = 32 << 20 // bytes of documents in memory
 	renderedFor = time.Hour
+
+	maxRendering = 2  // large documents that are made at the same time
+	maxToRender  = 16 // that wait for it
 )
 
-// renderedOf returns the document for k, made by make unless it is remembered.
-func (h *Handler) renderedOf(k renderKey, make func() any) (*document, error) {
+// renderedOf returns the document for k, made by make of an answer of size bytes unless it is remembered. Few large ones are
+// made at the same time, because that takes several times their size.
+func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*document, error) {
 	if d, ok := h.rendered.Get(k); ok {
+		return d, nil
+	}
+	give, err := h.turnToRender(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	if d, ok := h.rendered.Get(k); ok { // meanwhile
 		return d, nil
 	}
 	d, err := render(make())
@@ -56,6 +69,24 @@ func (h *Handler) renderedOf(k renderKey, make func() any) (*document, error) {
 		h.rendered.Add(k, d, renderedFor, d.size())
 	}
 	return d, err
+}
+
+// turnToRender waits for a turn to make a document of size bytes, until give. Those that wait hold what theirs is made of: they
+// are few.
+func (h *Handler) turnToRender(ctx context.Context, size int64) (give func(), err error) {
+	if size < largeDocument {
+		return func() {}, nil
+	}
+	client := modproxy.AskerOf(ctx).Name
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if h.rendering.Take(waiting, client) != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, later(0, errDocuments)
+	}
+	return func() { h.rendering.Give(client) }, nil
 }
 
 // size returns how many bytes of memory d has, about.

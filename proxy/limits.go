@@ -38,7 +38,7 @@ const (
 var (
 	errBusy      = errors.New("more requests at the same time than this proxy answers")
 	errRate      = errors.New("more requests than one client may send")
-	errDocuments = errors.New("many large versions documents are being sent to other clients")
+	errDocuments = errors.New("many large documents are being made for other clients, or sent to them")
 )
 
 // later returns err for clients, which come back after wait, or a second at least.
