@@ -86,7 +86,7 @@ func signedPath(t *testing.T, h http.Handler, token string) string {
 }
 
 func TestWhoMayAsk(t *testing.T) {
-	h, tokens, _ := guarded(t, plain)
+	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) { c.Upstreams.Docs = map[string]string{"docs.example.org": host} })
 	signed := signedPath(t, h, tokens["acme"])
 	for _, c := range []struct {
 		name, path string
@@ -136,9 +136,19 @@ func TestWhoMayAsk(t *testing.T) {
 			t.Errorf("%s: anybody may keep it", c.name)
 		}
 	}
-	for name, want := range map[string]string{"modules.example.com": "set TF_TOKEN_modules_example_com", host: "set TF_TOKEN_registry_example_com"} {
-		if text := body(t, get(h, "/v1/modules/acme/network/aws/versions", "Host", name)); !strings.Contains(text, want) {
-			t.Errorf("without a token, as %s: %s; want %s", name, text, want)
+	for _, c := range []struct{ name, path, want string }{
+		{"modules.example.com", "/v1/modules/acme/network/aws/versions", "modules_example_com"},
+		{host, "/v1/modules/acme/network/aws/versions", "registry_example_com"},
+		{host, "/v1/modules", "registry_example_com"},
+		{host, "/v2/modules/acme/network/aws", "registry_example_com"},
+		{"modules.example.com", "/v1/modules", "modules_example_com"},
+		{"modules.example.com", "/" + host + "/v1/modules", "registry_example_com"},
+		{"modules.example.com", "/v2/modules/acme/network/aws", "modules_example_com"},
+		{"modules.example.com", "/" + host + "/v2/modules/acme/network/aws", "registry_example_com"},
+		{"docs.example.org", "/registry/docs/modules/acme/network/aws/index.json", "docs_example_org"},
+	} {
+		if text := body(t, get(h, c.path, "Host", c.name)); !strings.Contains(text, "no token was shown: set TF_TOKEN_"+c.want+`"`) {
+			t.Errorf("without a token, as %s, %s: %s; want %s", c.name, c.path, text, c.want)
 		}
 	}
 	absent, forbidden := get(h, "/"+host+"/v1/modules/other/nothing/aws/versions", bearer(tokens["other"])...), get(h, base+"/versions", bearer(tokens["other"])...)

@@ -144,8 +144,8 @@ func (h *Handler) explain(r *http.Request, err error) error {
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
 		return errAbsent
 	}
-	if errors.Is(err, modproxy.ErrUnauthorized) && strings.Contains(r.URL.Path, "/"+modulesPath) {
-		return h.explainToken(r, err)
+	if named, ok := aboutModules(r.URL.Path); ok && errors.Is(err, modproxy.ErrUnauthorized) {
+		return h.explainToken(r, named, err)
 	}
 	return err
 }

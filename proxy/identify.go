@@ -86,13 +86,25 @@ func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) 
 
 const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
-// explainToken adds to err where a person logs in or sets a token: for the upstream that the path or the Host header names, or
-// else for the proxy's own host.
-func (h *Handler) explainToken(r *http.Request, err error) error {
-	named, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"+modulesPath)
+// aboutModules reports whether a path is one of a protocol for modules, and what stands before that.
+func aboutModules(path string) (named string, ok bool) {
+	for _, protocol := range []string{modulesPath, historyPath} {
+		if before, _, ok := strings.Cut(path+"/", "/"+protocol); ok {
+			return strings.TrimPrefix(before, "/"), true
+		}
+	}
+	return "", strings.HasPrefix(path, docsPath)
+}
+
+// explainToken adds to err where a person logs in or sets a token: for the upstream that the path has named or that the Host
+// header names, or the site that describes one, or else for the proxy's own host.
+func (h *Handler) explainToken(r *http.Request, named string, err error) error {
 	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
-	if !ok {
+	if named == "" {
 		_, own, _ := strings.Cut(h.origin(r), "://")
+		if h.cfg.Upstreams.docsAt(r.Host) != "" {
+			own = r.Host
+		}
 		named = cmp.Or(h.cfg.Upstreams.byName(r.Host), own)
 	}
 	host, errHost := hostname.Parse(hostname.Display(named))
