@@ -122,7 +122,11 @@ func removedText(p admin.Removed) string {
 	case !p.There:
 		what = "was not kept"
 	case len(p.Shared) > 0:
-		what = fmt.Sprintf("removed; its %s stay for %s, which has the same content", modproxy.SizeText(p.Size), strings.Join(p.Shared, ", "))
+		have := "has"
+		if len(p.Shared) > 1 {
+			have = "have"
+		}
+		what = fmt.Sprintf("removed; its %s stay for %s, which %s the same content", modproxy.SizeText(p.Size), firstNames(p.Shared, 3), have)
 	}
 	return fmt.Sprintf("%s: %s; when it is fetched again it must be %s\n", p.Shown(), what, sumText(p.Name, p.Sum))
 }
@@ -238,7 +242,7 @@ A version that is gone upstream stays listed if its package is kept.
 func refreshedText(m admin.Refreshed) string {
 	var parts []string
 	if len(m.New) > 0 {
-		parts = append(parts, "new: "+firstNames(m.New))
+		parts = append(parts, "new: "+firstNames(m.New, 20))
 	}
 	var gone []string
 	for _, version := range m.Gone {
@@ -248,7 +252,7 @@ func refreshedText(m admin.Refreshed) string {
 		gone = append(gone, version)
 	}
 	if len(gone) > 0 {
-		parts = append(parts, "gone: "+firstNames(gone))
+		parts = append(parts, "gone: "+firstNames(gone, 20))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "unchanged, "+count(m.Versions, "version"))
@@ -256,12 +260,11 @@ func refreshedText(m admin.Refreshed) string {
 	return m.Module + ": " + strings.Join(parts, "; ") + "\n"
 }
 
-// firstNames has the first names of a list.
-func firstNames(list []string) string {
-	const maxShown = 20
+// firstNames has the first names of a list, at most so many, and says how many more there are.
+func firstNames(list []string, most int) string {
 	more := ""
-	if n := len(list) - maxShown; n > 0 {
-		list, more = list[:maxShown], fmt.Sprintf(" and %d more", n)
+	if n := len(list) - most; n > 0 {
+		list, more = list[:most], fmt.Sprintf(" and %d more", n)
 	}
 	return strings.Join(list, ", ") + more
 }

@@ -103,7 +103,7 @@ func verdictText(v admin.Verdict) string {
 	}
 	fmt.Fprintf(&b, "%s known, %d refused\n", count(v.Known, "version"), hidden)
 	for _, h := range v.Hidden {
-		fmt.Fprintf(&b, "  %s: %s\n", firstNames(h.Versions), printable(h.Why))
+		fmt.Fprintf(&b, "  %s: %s\n", firstNames(h.Versions, 20), printable(h.Why))
 	}
 	return b.String()
 }
