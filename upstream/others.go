@@ -121,16 +121,32 @@ type document struct {
 }
 
 // Document returns what a host has at an escaped path, with a query perhaps, and its media type: JSON or plain text, whole.
-// The path is below one of Others. Nothing is shown that proves who asks.
+// The path is below one of Others. Nothing is shown that proves who asks. What takes longer than a client waits is a
+// [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
+	timed, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	d, err := c.document(timed, host, path)
+	switch {
+	case err != nil && timed.Err() != nil && ctx.Err() == nil:
+		return "", nil, &modproxy.RetryLater{
+			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, patience),
+		}
+	case err != nil:
+		return "", nil, err
+	}
+	return d.mediaType, d.content, nil
+}
+
+func (c *Client) document(ctx context.Context, host, path string) (d document, err error) {
 	s := serviceOf{host, others}
 	g := c.gate(s)
 	leave, err := g.beside(ctx)
 	if err != nil {
-		return "", nil, err
+		return d, err
 	}
 	defer leave()
-	d, err := ask(ctx, g, "", func(ctx context.Context) (d document, err error) {
+	return ask(ctx, g, "", func(ctx context.Context) (d document, err error) {
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: "https://" + host + path, Header: http.Header{"Accept": {"application/json, text/plain"}},
 			Redirects: 3, Attempts: 2, MaxBytes: maxOther,
@@ -151,7 +167,6 @@ func (c *Client) Document(ctx context.Context, host, path string) (mediaType str
 		d.content = content
 		return d, fetch.Outgoing(err)
 	})
-	return d.mediaType, d.content, err
 }
 
 func isDocument(mediaType string) bool {

@@ -97,6 +97,28 @@ func TestOthersDoNotWait(t *testing.T) {
 	}
 }
 
+// A host that takes its time for a document, or stops in the middle of it, is not waited for longer than a client waits.
+func TestDocumentInTime(t *testing.T) {
+	for name, k := range map[string]registrytest.Knobs{"no answer": {Hold: true}, "half a document": {Stall: 5}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := registrytest.New(t, othersFixture)
+			u.Set(registrytest.Archive, k)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			began := time.Now()
+			_, content, err := newClient(t, u, nil).Document(ctx, u.Host, "/files/motd")
+			later, ok := errors.AsType[*modproxy.RetryLater](err)
+			if took := time.Since(began); !ok || content != nil || took > 10*time.Second || time.Until(later.After) > 10*time.Second {
+				t.Fatalf("%q, %v after %v", content, err, took)
+			}
+			if !strings.Contains(err.Error(), u.Host+" did not give the document within 5s") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Of a host that offers very much, what is told is bounded, the same each time, and costs nothing when it is asked for again.
 func TestOthersAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 255)
