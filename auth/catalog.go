@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -40,7 +41,7 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.D
 }
 
 // List returns the answer of Next to one who may read everything of the registry. Others get the modules of the
-// namespaces that they may read, one namespace after the other.
+// namespaces that they may read, one namespace after the other. Errors: [ErrOffset]; those of Next.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	p := PrincipalOf(ctx)
 	if p.Kind == Nobody {
@@ -55,9 +56,12 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 	}
 	var page *modproxy.Page
 	var err error
-	if every {
+	switch {
+	case every:
 		page, err = c.Next.List(ctx, q)
-	} else {
+	case q.Offset > maxSkip:
+		return nil, ErrOffset
+	default:
 		page, err = c.some(ctx, p, q, namespaces)
 	}
 	switch {
@@ -71,24 +75,39 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 
 const (
 	listSize = 100 // of the pages that Next is asked for, the most that registries give
-	maxPages = 100 // of one namespace
+	maxMore  = 20  // pages that one answer is made of, besides the first one of each namespace
+	maxSkip  = 1000
+	within   = 5 * time.Second // how long Next has for all of them
 )
 
+// ErrOffset is the error for who may not read everything of a registry and asks for modules far behind the first ones: all
+// before them would have to be counted.
+var ErrOffset = fmt.Errorf("%w: offset: want at most %d, or a token for the whole registry", modproxy.ErrInvalid, maxSkip)
+
 // some lists what p may read of namespaces. It counts no other modules: where a page begins, and whether there is
-// another, would tell of them.
+// another, would tell of them. So it begins with the first one for every page, and ends after some pages of Next with what
+// was found.
 func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, namespaces []string) (*modproxy.Page, error) {
 	all := &modproxy.Page{Answered: modproxy.Answered{Hit: true}}
-	skip, asked := q.Offset, q
+	skip, asked, left := q.Offset, q, len(namespaces)+maxMore
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for _, asked.Namespace = range namespaces {
 		asked.Offset, asked.Limit = 0, listSize
 		for more := true; more; asked.Offset += listSize {
-			if asked.Offset >= maxPages*listSize {
-				return nil, fmt.Errorf("%w: %s lists more than %d modules of namespace %s", modproxy.ErrUnavailable,
-					q.Host, maxPages*listSize, asked.Namespace)
+			if left--; left < 0 && len(all.Modules) == 0 {
+				return nil, fmt.Errorf("%w: %s lists too much of namespace %s that is not asked for", modproxy.ErrUnavailable,
+					q.Host, asked.Namespace)
+			}
+			if left < 0 {
+				return all, nil
 			}
 			page, err := c.Next.List(ctx, asked)
 			if errors.Is(err, modproxy.ErrNotFound) {
 				break
+			}
+			if err != nil && ctx.Err() != nil && len(all.Modules) > 0 {
+				return all, nil
 			}
 			if err != nil {
 				return nil, err

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -196,17 +197,47 @@ func TestCatalogListsNothing(t *testing.T) {
 }
 
 // endless always has more.
-type endless struct{ listed }
-
-func (e *endless) List(context.Context, modproxy.Query) (*modproxy.Page, error) {
-	e.asked++
-	return &modproxy.Page{More: true}, nil
+type endless struct {
+	listed
+	late time.Duration
+	each modproxy.Module
 }
 
-func TestCatalogEnds(t *testing.T) {
-	next := &endless{}
-	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: scopes(t, "corp/acme")}})
-	if _, err := (&auth.Catalog{Next: next}).List(ctx, modproxy.Query{Host: "corp", Limit: 1}); !errors.Is(err, modproxy.ErrUnavailable) || next.asked != 100 {
-		t.Errorf("after %d questions: %v", next.asked, err)
+func (e *endless) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, error) {
+	e.asked++
+	select {
+	case <-time.After(e.late):
+		return &modproxy.Page{More: true, Modules: []modproxy.Summary{{ModuleVersion: e.each.At("1.0.0")}}}, nil
+	case <-ctx.Done():
+		return nil, modproxy.ErrUnavailable
 	}
+}
+
+// However much a registry lists, and however slowly, an answer is soon made of a part of it.
+func TestCatalogEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := auth.WithPrincipal(t.Context(), auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: scopes(t, "corp/acme")}})
+		for _, one := range []struct {
+			endless
+			offset, asked, found int
+			err                  error
+		}{
+			{endless{each: module("corp", "other")}, 0, 21, 0, modproxy.ErrUnavailable},
+			{endless{each: module("corp", "acme")}, 1000, 21, 0, modproxy.ErrUnavailable},
+			{endless{each: module("corp", "acme")}, 1, 21, 20, nil},
+			{endless{each: module("corp", "acme")}, 1001, 0, 0, auth.ErrOffset},
+			{endless{each: module("corp", "acme")}, 100_000, 0, 0, modproxy.ErrInvalid},
+			{endless{each: module("corp", "acme"), late: 2 * time.Second}, 0, 3, 2, nil},
+			{endless{late: time.Minute}, 0, 1, 0, modproxy.ErrUnavailable},
+		} {
+			began := time.Now()
+			page, err := (&auth.Catalog{Next: &one.endless}).List(ctx, modproxy.Query{Host: "corp", Limit: 100, Offset: one.offset})
+			if took := time.Since(began); !errors.Is(err, one.err) || one.endless.asked != one.asked || took > 5*time.Second {
+				t.Errorf("%+v: after %d questions and %v: %v", one, one.endless.asked, took, err)
+			}
+			if err == nil && (len(page.Modules) != one.found || page.More) {
+				t.Errorf("%+v: %+v", one, page)
+			}
+		}
+	})
 }

@@ -60,6 +60,7 @@ var statuses = []struct {
 	{is(modproxy.ErrUnauthorized), http.StatusUnauthorized},
 	{is(modproxy.ErrDenied), http.StatusForbidden},
 	{is(modproxy.ErrNotFound), http.StatusNotFound},
+	{is(auth.ErrOffset), http.StatusBadRequest},
 	{is(modproxy.ErrInvalid), http.StatusFailedDependency}, // of upstream; of the request it is a requestError
 	{is(context.DeadlineExceeded), http.StatusGatewayTimeout},
 	{is(context.Canceled), http.StatusServiceUnavailable},

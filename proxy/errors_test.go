@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // What a person sees of an error depends on its status: a client shows nothing of
@@ -25,6 +26,7 @@ func TestStatusOf(t *testing.T) {
 		{modproxy.ErrUnauthorized, 401},
 		{modproxy.ErrChanged, 409},
 		{modproxy.ErrInvalid, 424},
+		{auth.ErrOffset, 400},
 		{modproxy.ErrUnavailable, 502},
 		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrNotFound), 502},
 		{fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid), 502},
