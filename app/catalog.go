@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy/catalog"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/sights"
 )
 
 // openCatalog makes what describes the modules that layer has, by what describes says, which is nil when nobody is asked.
@@ -28,7 +29,7 @@ func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
 		Rules: verdicts{a.gate}, Reader: describer{a.reader},
 	}
 	if !a.config.Offline {
-		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate}
+		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate, Sights: recorded{a.sights}}
 	}
 	a.catalog = c
 }
@@ -51,6 +52,14 @@ func (known) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package
 	return nil, modproxy.ErrNotFound
 }
 
+// recorded is what is recorded of versions, without the dates that their registry would be asked for.
+type recorded struct{ *sights.Registry }
+
+// Sight implements [policy.Sights].
+func (s recorded) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+	return s.Recorded(ctx, m)
+}
+
 // describer describes packages in a child process.
 type describer struct{ reader *closure.Reader }
 
@@ -68,6 +77,22 @@ func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modpro
 
 // verdicts are those of a gate.
 type verdicts struct{ *policy.Gate }
+
+// CheckListed implements [catalog.Rules].
+func (g verdicts) CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error {
+	return g.CheckClientBy(ctx, v, (*given)(&sight))
+}
+
+// given is what is known of one module.
+type given modproxy.Sight
+
+// Sight implements [policy.Sights].
+func (s *given) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
+	return modproxy.Sight(*s), nil
+}
+
+// See implements [policy.Sights]: it does nothing.
+func (*given) See(context.Context, modproxy.Module, *modproxy.Versions) {}
 
 // Deprecation implements [catalog.Rules].
 func (g verdicts) Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error) {

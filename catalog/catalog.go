@@ -74,8 +74,9 @@ type Sights interface {
 
 // Rules are those of the operators.
 type Rules interface {
-	// CheckClient returns an error if the client of ctx may not use a version.
-	CheckClient(ctx context.Context, v modproxy.ModuleVersion) error
+	// CheckListed returns an error if the client of ctx may not use a version of a module of which sight is what is known.
+	// It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
+	CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error
 	// Deprecation returns what operators say of a version that should not be used any more, or nil.
 	Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error)
 }

@@ -38,8 +38,9 @@ type site struct {
 	reading   time.Duration // how long that takes
 	readme    string        // of every package; empty: "kept"
 	mu        sync.Mutex
-	described int // packages
-	listed    int // how often the kept modules were
+	sights    []modproxy.Sight // by which versions were judged
+	described int              // packages
+	listed    int              // how often the kept modules were
 }
 
 func newCatalog(s *site) *catalog.Catalog {
@@ -130,7 +131,10 @@ func (s *site) Recorded(context.Context, modproxy.Module) (modproxy.Sight, error
 	return modproxy.Sight{Met: met, Versions: map[string]modproxy.VersionSight{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
 }
 
-func (s *site) CheckClient(_ context.Context, v modproxy.ModuleVersion) error {
+func (s *site) CheckListed(_ context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error {
+	s.mu.Lock()
+	s.sights = append(s.sights, sight)
+	s.mu.Unlock()
 	if s.refused[v] {
 		return modproxy.ErrDenied
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,55 +20,66 @@ const maxOffset = 10_000
 // List lists the modules that Next lists and the client of the context may use, or if Next does not answer, those of which
 // a package is kept.
 //
-// Errors: those of the records.
+// Errors: those of the records; those of Next when it is in trouble and no kept module is selected.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	c.start()
-	if c.Next != nil {
-		page, err := c.Next.List(ctx, q)
-		switch {
-		case err == nil:
-			return c.usable(ctx, page)
-		case ctx.Err() != nil:
-			return nil, err
-		}
+	if c.Next == nil {
+		return c.kept(ctx, q)
 	}
-	return c.kept(ctx, q)
+	page, err := c.Next.List(ctx, q)
+	switch {
+	case err == nil:
+		return c.usable(ctx, page)
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	page, errKept := c.kept(ctx, q)
+	silent := !errors.Is(err, modproxy.ErrNotFound) && !errors.Is(err, modproxy.ErrDenied)
+	if errKept == nil && len(page.Modules) == 0 && silent {
+		return nil, err
+	}
+	return page, errKept
 }
 
-const atOnce = 8 // modules of a page
+const (
+	atOnce   = 8 // modules of a page
+	maxAsked = 4 // modules of a page about which a registry is asked, because what the page says of them is refused
+)
 
-// usable returns what of a page the client of the context may use. If that is not the version that the page has, it is the
-// latest one.
+// usable returns what of a page the client of the context may use. What versions a module has is what is known here, whatever
+// the page says; of another module it is what the page says. If the client may not use that version, the registry is asked for
+// another one, for the first few modules of a page, and the rest is left out.
 func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Page, error) {
 	some := *page
-	may := make([]*modproxy.Summary, len(page.Modules))
+	may, refused := make([]*modproxy.Summary, len(page.Modules)), make([]bool, len(page.Modules))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for i := range page.Modules {
-		group.Go(func() error {
-			s := page.Modules[i]
-			if err := c.Rules.CheckClient(ctx, s.ModuleVersion); err != nil {
-				if !errors.Is(err, modproxy.ErrDenied) {
-					return err
-				}
-				list, v, err := latest(ctx, c.Registry, s.Module)
-				if err != nil {
-					return ctx.Err() // it is not listed
-				}
-				s.ModuleVersion, s.Tag = v, ""
-				if s.Published, s.Source, err = c.seen(ctx, v, list); err != nil {
-					return err
-				}
+	for i, s := range page.Modules {
+		group.Go(func() (err error) {
+			may[i], err = c.known(ctx, s, page.Time)
+			if errors.Is(err, errUnknown) {
+				refused[i], err = true, nil
 			}
-			if s.Published.IsZero() {
-				s.Published = page.Time.UTC()
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	asked := 0
+	for i, s := range page.Modules {
+		if !refused[i] {
+			continue
+		}
+		if asked++; asked > maxAsked {
+			break
+		}
+		group.Go(func() (err error) {
+			may[i], err = c.latestOf(ctx, c.Registry, s)
+			if errors.Is(err, errUnknown) || errors.Is(err, modproxy.ErrDenied) {
+				err = nil // it is not listed
 			}
-			var err error
-			if s.Downloads, err = c.total(ctx, s.Module, s.Downloads); err != nil {
-				return err
-			}
-			may[i] = &s
-			return nil
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -80,6 +92,69 @@ func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Pa
 		}
 	}
 	return &some, nil
+}
+
+// errUnknown tells that no version of a module is known that a client may use, though there may be one.
+var errUnknown = errors.New("no version is known that may be used")
+
+// known returns s, as a registry listed it at a time, with the latest version that is known here. It asks nobody. It returns nil
+// for what may not be used, and errUnknown if only the version of s may not.
+func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (*modproxy.Summary, error) {
+	is, err := c.latestOf(ctx, c.Known, s)
+	switch {
+	case errors.Is(err, modproxy.ErrDenied):
+		return nil, nil
+	case !errors.Is(err, errUnknown):
+		return is, err
+	}
+	sight, err := c.Sights.Recorded(ctx, s.Module)
+	if err != nil {
+		return nil, err
+	}
+	switch err := c.Rules.CheckListed(ctx, s.ModuleVersion, listedAs(sight, s)); {
+	case errors.Is(err, modproxy.ErrDenied):
+		return nil, errUnknown
+	case err != nil:
+		return nil, err
+	}
+	if s.Published.IsZero() {
+		s.Published = at.UTC()
+	}
+	s.Downloads, err = c.total(ctx, s.Module, s.Downloads)
+	return &s, err
+}
+
+// latestOf returns s with the latest version that of lists. Errors: errUnknown if it lists none; [modproxy.ErrDenied].
+func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (*modproxy.Summary, error) {
+	list, v, err := latest(ctx, of, s.Module)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, modproxy.ErrDenied):
+		return nil, err
+	case err != nil:
+		return nil, errUnknown
+	}
+	if v != s.ModuleVersion {
+		s.ModuleVersion, s.Source, s.Tag, s.Published = v, "", "", time.Time{}
+	}
+	return &s, c.fill(ctx, &s, list)
+}
+
+// listedAs returns sight with the version of s, if that was not seen, as it will be when it is.
+func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
+	if _, seen := sight.Of(s.Version); seen {
+		return sight
+	}
+	is := modproxy.VersionSight{Published: s.Published}
+	if sight.Met.IsZero() {
+		sight.Met = time.Now()
+	} else {
+		is.Seen = time.Now()
+	}
+	version, _, _ := strings.Cut(s.Version, "+")
+	sight.Versions = map[string]modproxy.VersionSight{version: is}
+	return sight
 }
 
 // latest returns the latest version that a registry lists, and the list.
@@ -95,15 +170,21 @@ func latest(ctx context.Context, of Lister, m modproxy.Module) (*modproxy.Versio
 	return list, m.At(version.String()), nil
 }
 
-// summary returns what was recorded of a version.
-func (c *Catalog) summary(ctx context.Context, v modproxy.ModuleVersion, list *modproxy.Versions) (*modproxy.Summary, error) {
-	s := &modproxy.Summary{ModuleVersion: v}
-	var err error
-	if s.Published, s.Source, err = c.seen(ctx, v, list); err != nil {
-		return nil, err
+// fill adds to s what was recorded of its version, and what s does not say.
+func (c *Catalog) fill(ctx context.Context, s *modproxy.Summary, list *modproxy.Versions) error {
+	if s.Published.IsZero() || s.Source == "" {
+		published, source, err := c.seen(ctx, s.ModuleVersion, list)
+		if err != nil {
+			return err
+		}
+		if s.Published.IsZero() {
+			s.Published = published
+		}
+		s.Source = cmp.Or(s.Source, source)
 	}
-	s.Downloads, err = c.total(ctx, v.Module, 0)
-	return s, err
+	var err error
+	s.Downloads, err = c.total(ctx, s.Module, s.Downloads)
+	return err
 }
 
 // kept lists modules of which a package is kept.
@@ -138,11 +219,11 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 			page.More = true
 			return page, nil
 		}
-		s, err := c.summary(ctx, v, list)
-		if err != nil {
+		s := modproxy.Summary{ModuleVersion: v}
+		if err := c.fill(ctx, &s, list); err != nil {
 			return nil, err
 		}
-		page.Modules = append(page.Modules, *s)
+		page.Modules = append(page.Modules, s)
 	}
 	return page, nil
 }

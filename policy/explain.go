@@ -27,14 +27,14 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, 
 	}
 	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
 	if v.Version == "" {
-		verdict, err := g.decide(ctx, s, sel, v, "")
+		verdict, err := g.decide(ctx, s, sel, v, "", g.Sights)
 		return verdict, s.explainModule(sel), err
 	}
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	judge := g.judge(ctx, s, sel)
+	judge := g.judge(ctx, s, sel, g.Sights)
 	verdict, err := judge.verdict(version, "")
 	var facts Facts
 	if err == nil && !sel.Module().Refused() { // else a registry might be asked that may not be

@@ -199,7 +199,7 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, e
 	if err != nil || s.idle() {
 		return Verdict{Outcome: Allowed}, err
 	}
-	return g.decide(ctx, s, s.of(ctx, v.Module), v, "")
+	return g.decide(ctx, s, s.of(ctx, v.Module), v, "", g.Sights)
 }
 
 // Check returns an error if a version, or a module as a whole, is refused whoever asks for it. It is for what asks
@@ -207,7 +207,7 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, e
 //
 // Errors: [*Refusal]; those of Decide.
 func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
-	return g.check(ctx, v, func(s *state) *Selection { return s.rules.forAnybody(v.Module) })
+	return g.check(ctx, v, g.Sights, func(s *state) *Selection { return s.rules.forAnybody(v.Module) })
 }
 
 // CheckFetch is Check for a fetch. What waits for approval may be fetched for review.
@@ -221,15 +221,20 @@ func (g *Gate) CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error {
 
 // CheckClient is Check for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
-	return g.check(ctx, v, func(s *state) *Selection { return s.of(ctx, v.Module) })
+	return g.CheckClientBy(ctx, v, g.Sights)
 }
 
-func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, by func(*state) *Selection) error {
+// CheckClientBy is CheckClient by other sights than those of the gate: such as may be wrong, or do not ask.
+func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.ModuleVersion, sights Sights) error {
+	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Module) })
+}
+
+func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, sights Sights, by func(*state) *Selection) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return err
 	}
-	verdict, err := g.decide(ctx, s, by(s), v, "")
+	verdict, err := g.decide(ctx, s, by(s), v, "", sights)
 	switch {
 	case s.rules.Audit && verdict.Outcome != Reserved:
 		return nil
@@ -240,9 +245,9 @@ func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, by func(*sta
 }
 
 // decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is
-// what it has, if that is known better than the ledger knows it.
+// what it has, if that is known better than the ledger knows it. sights may be nil.
 func (g *Gate) decide(
-	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum,
+	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum, sights Sights,
 ) (Verdict, error) {
 	v, what := v.Origin()
 	if what != "" {
@@ -259,7 +264,7 @@ func (g *Gate) decide(
 	if err != nil {
 		return Verdict{}, err
 	}
-	judge := g.judge(ctx, s, sel)
+	judge := g.judge(ctx, s, sel, sights)
 	return judge.verdict(version, content)
 }
 
@@ -274,6 +279,7 @@ func (g *Gate) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions)
 type judge struct {
 	*Selection
 	gate     *Gate
+	sights   Sights // may be nil
 	ctx      context.Context
 	looked   bool // for the sight
 	sight    modproxy.Sight
@@ -282,8 +288,8 @@ type judge struct {
 	now      time.Time // zero where it makes no difference
 }
 
-func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) judge {
-	j := judge{Selection: sel, gate: g, ctx: ctx, decided: s.decisions.about(sel.module)}
+func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights Sights) judge {
+	j := judge{Selection: sel, gate: g, sights: sights, ctx: ctx, decided: s.decisions.about(sel.module)}
 	if j.decided != noDecisions || j.needsAge() {
 		j.now = time.Now()
 	}
@@ -292,8 +298,8 @@ func (g *Gate) judge(ctx context.Context, s *state, sel *Selection) judge {
 
 // look asks for the sight of the module.
 func (j *judge) look() {
-	if !j.looked && j.needsAge() && j.gate.Sights != nil {
-		j.sight, j.errSight = j.gate.Sights.Sight(j.ctx, j.module)
+	if !j.looked && j.needsAge() && j.sights != nil {
+		j.sight, j.errSight = j.sights.Sight(j.ctx, j.module)
 		j.now = time.Now()
 	}
 	j.looked = true

@@ -16,6 +16,8 @@ import (
 type Registry struct {
 	Next modproxy.Registry
 	Gate *Gate
+	// Sights, if not nil, take the place of those of Gate where versions are listed: such as do not ask.
+	Sights Sights
 	// Observe, if not nil, is told about every refusal. It is called from the goroutine that asks, and should be quick.
 	Observe func(Event)
 }
@@ -69,6 +71,7 @@ type list struct {
 type listKey struct {
 	selection *Selection
 	etag      string
+	sights    Sights // those of the [Registry]
 }
 
 const (
@@ -78,7 +81,7 @@ const (
 
 // filter returns what is allowed of v.
 func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (*modproxy.Versions, error) {
-	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag}
+	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag, r.Sights}
 	l, ok := s.lists.Get(key)
 	if !ok || !time.Now().Before(l.until) {
 		var err error
@@ -111,7 +114,11 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
 	}
-	judge := r.Gate.judge(ctx, s, sel)
+	sights := r.Sights
+	if sights == nil {
+		sights = r.Gate.Sights
+	}
+	judge := r.Gate.judge(ctx, s, sel, sights)
 	l.until = time.Now().Add(listFor)
 	var newest, waits modproxy.Version
 	var failed error
@@ -200,7 +207,7 @@ func (r *Registry) pass(
 	if sel == nil {
 		return nil
 	}
-	verdict, err := r.Gate.decide(ctx, s, sel, v, content)
+	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
 		switch list, err := r.Next.Versions(ctx, v.Module); {
 		case err == nil:
@@ -208,7 +215,7 @@ func (r *Registry) pass(
 		case !s.rules.Audit:
 			return err
 		}
-		verdict, err = r.Gate.decide(ctx, s, sel, v, content)
+		verdict, err = r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
 	}
 	switch {
 	case err != nil && s.rules.Audit:
