@@ -47,7 +47,7 @@ var homes = map[string][]string{
 }
 
 // anywhere are the packages of ours that all others may import.
-var anywhere = []string{"internal/durable", "internal/filelock", "internal/memory", "internal/spool"}
+var anywhere = []string{"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool"}
 
 // layers are the packages that meet in the root package and in app only, with what each of
 // them may import besides. The program itself prints what app and admin tell it.
@@ -88,6 +88,7 @@ var layers = map[string][]string{
 	"static":        {"", "hostname", "release"},
 	"conformance":   {""}, // and net/http: it stands for clients, which egress knows nothing of
 
+	"internal/clean":    {},
 	"internal/durable":  {},
 	"internal/filelock": {},
 	"internal/memory":   {},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 const (
@@ -82,7 +83,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details
 	}
 	err = c.Reader.Describe(ctx, p, d)
 	if errors.Is(err, modproxy.ErrInvalid) { // what is known besides is told all the same
-		d.Root.Readme, err = fmt.Sprintf("modproxy cannot read this module: %v", err), nil
+		d.Root.Readme, err = clean.Prose(fmt.Sprintf("modproxy cannot read this module: %v", err)), nil
 	}
 	if err != nil {
 		return nil, unavailable(ctx, err)

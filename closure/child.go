@@ -17,7 +17,7 @@ import (
 const verb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
-const edition = 5
+const edition = 6
 
 // Bounds of a child.
 const (

@@ -14,10 +14,13 @@ import (
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // Description is what the files of a module say about it, as the public registry reads them: its README, and what
 // terraform-config-inspect finds in the configuration. A file that it cannot make sense of takes nothing from the others.
+//
+// Texts lose their control characters, as those of registries do, and names that are no lines are left out.
 //
 // Lists are never nil, and sorted by name. An x.tofu counts as x.tf unless there is one.
 type Description struct {
@@ -82,7 +85,7 @@ func describe(files map[string][]byte, dir string) (*Description, error) {
 		case at == "":
 			out.Root = part
 			continue
-		case part.Empty:
+		case part.Empty, clean.Line(at) == "":
 			continue
 		}
 		part.Name = path.Base(at)
@@ -105,7 +108,7 @@ func (f folder) describe(dir string) (part modproxy.Part, err error) {
 		switch i := ending(name, modulesEnd); {
 		case i < 0:
 			if part.Readme == "" && len(f[name]) <= maxFile {
-				part.Readme = strings.ToValidUTF8(string(f[name]), "\ufffd")
+				part.Readme = clean.Prose(strings.ToValidUTF8(string(f[name]), "\ufffd"))
 			}
 			continue
 		case i < 2:
@@ -126,34 +129,37 @@ func (f folder) describe(dir string) (part modproxy.Part, err error) {
 	}
 	part.Empty = len(read) == 0
 	part.Inputs = sorted(m.Variables, func(v *tfconfig.Variable) (modproxy.Input, bool) {
-		in := modproxy.Input{Name: v.Name, Type: cmp.Or(v.Type, "any"), Description: v.Description, Required: v.Required}
-		if !v.Required {
-			in.Default = jsonOf(v.Default)
+		in := modproxy.Input{
+			Name: v.Name, Type: cmp.Or(clean.Prose(v.Type), "any"), Description: clean.Prose(v.Description), Required: v.Required,
 		}
-		return in, true
+		if !v.Required {
+			in.Default = clean.Prose(jsonOf(v.Default))
+		}
+		return in, clean.Line(v.Name) != ""
 	})
 	part.Outputs = sorted(m.Outputs, func(o *tfconfig.Output) (modproxy.Output, bool) {
-		return modproxy.Output{Name: o.Name, Description: o.Description}, true
+		return modproxy.Output{Name: o.Name, Description: clean.Prose(o.Description)}, clean.Line(o.Name) != ""
 	})
 	part.Calls = sorted(m.ModuleCalls, func(c *tfconfig.ModuleCall) (modproxy.PartCall, bool) {
 		_, local := Local(dir, c.Source)
-		return modproxy.PartCall{Name: c.Name, Source: c.Source, Version: c.Version}, c.Source != "" && !local
+		call := modproxy.PartCall{Name: clean.Line(c.Name), Source: clean.Line(c.Source), Version: clean.Line(c.Version)}
+		return call, call.Source != "" && !local
 	})
 	part.Resources = sorted(m.ManagedResources, func(r *tfconfig.Resource) (modproxy.PartManaged, bool) {
-		return modproxy.PartManaged{Name: r.Name, Type: r.Type}, true
+		return modproxy.PartManaged{Name: r.Name, Type: r.Type}, clean.Line(r.Name) != "" && clean.Line(r.Type) != ""
 	})
 	part.Providers = []modproxy.PartNeed{}
 	for _, name := range slices.Sorted(maps.Keys(m.RequiredProviders)) {
 		needs := m.RequiredProviders[name]
-		source := cmp.Or(needs.Source, implied(name))
-		if name == "" || strings.HasPrefix(source, builtin) {
+		source := cmp.Or(clean.Line(needs.Source), implied(name))
+		if clean.Line(name) == "" || strings.HasPrefix(source, builtin) {
 			continue
 		}
 		if !strings.Contains(source, "/") {
 			source = implied(source)
 		}
 		part.Providers = append(part.Providers, modproxy.PartNeed{
-			Name: name, Namespace: path.Base(path.Dir(source)), Source: source, Version: strings.Join(needs.VersionConstraints, ", "),
+			Name: name, Namespace: path.Base(path.Dir(source)), Source: source, Version: clean.Line(strings.Join(needs.VersionConstraints, ", ")),
 		})
 	}
 	return part, nil

@@ -91,6 +91,50 @@ func TestDescribeBounds(t *testing.T) {
 	}
 }
 
+// What programs print cannot move a cursor, or turn the text around.
+func TestDescribeClean(t *testing.T) {
+	got, err := closure.Describe(map[string][]byte{
+		"README.md": []byte("# \x1b[31mred\x00\u202e\r\n"),
+		"main.tf": []byte(`variable "v" {
+			description = "\u001b[1m\u2066d"
+			default     = "\u009b\u202ex"
+		}
+		variable "\u202ew" {}
+		variable "` + "\u202e" + `x" {}
+		output "o" { description = "\u0007o" }
+		module "m" {
+			source  = "\u001bacme/m/aws"
+		}
+		module "n" {
+			source  = "acme/n/aws"
+			version = "\u001b1"
+		}
+		terraform {
+			required_providers {
+				a = { source = "\u001bx/a", version = "\u00851" }
+			}
+		}`),
+		"modules/\x1bx/main.tf": nil,
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &closure.Description{
+		Root: modproxy.Part{
+			Readme:    "# [31mred\n",
+			Inputs:    []modproxy.Input{{Name: "v", Type: "any", Description: "[1md", Default: `"x"`}},
+			Outputs:   []modproxy.Output{{Name: "o", Description: "o"}},
+			Calls:     []modproxy.PartCall{{Name: "n", Source: "acme/n/aws"}},
+			Providers: []modproxy.PartNeed{{Name: "a", Namespace: "hashicorp", Source: "hashicorp/a"}},
+			Resources: []modproxy.PartManaged{},
+		},
+		Submodules: []modproxy.Part{}, Examples: []modproxy.Part{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // FuzzDescribe describes what is not nested so deeply that it ends the process.
 func FuzzDescribe(f *testing.F) {
 	f.Add("main.tf", "variable \"v\" {\n type = list(string)\n default = [1, null]\n}\noutput \"o\" { description = \"x\" }\nresource \"a_b\" \"c\" { provider = d.e }")

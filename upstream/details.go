@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // summary is a module in a list, and the beginning of the document about a version.
@@ -23,8 +24,8 @@ type summary struct {
 func (r *reading) summary(s summary, v modproxy.ModuleVersion) modproxy.Summary {
 	return modproxy.Summary{
 		ModuleVersion: v,
-		Owner:         line(s.Owner), Logo: webURL(r.from, s.Logo), Description: prose(s.Description), Source: webURL(nil, s.Source),
-		Tag: line(s.Tag), Published: date(s.Published), Downloads: max(0, s.Downloads), Verified: s.Verified,
+		Owner:         clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
+		Tag: clean.Line(s.Tag), Published: date(s.Published), Downloads: max(0, s.Downloads), Verified: s.Verified,
 	}
 }
 
@@ -48,7 +49,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 	}
 	d.Root.Path = ""
 	if deprecation := (modproxy.Deprecation{}); object(doc.Deprecation, &deprecation) {
-		d.Deprecation = &modproxy.Deprecation{Reason: prose(deprecation.Reason), Link: webURL(nil, deprecation.Link)}
+		d.Deprecation = &modproxy.Deprecation{Reason: clean.Prose(deprecation.Reason), Link: webURL(nil, deprecation.Link)}
 	}
 	return d, r.err
 }
@@ -74,7 +75,7 @@ func (r *reading) parts(list json.RawMessage) []modproxy.Part {
 
 // isPath reports whether s is the path of a directory below another one.
 func isPath(s string) bool {
-	return line(s) != "" && s != "." && fs.ValidPath(s) && !strings.Contains(s, `\`)
+	return clean.Line(s) != "" && s != "." && fs.ValidPath(s) && !strings.Contains(s, `\`)
 }
 
 // part reads what is said of one directory. What is no object says nothing.
@@ -89,36 +90,36 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 	}
 	object(text, &doc)
 	p := newPart(doc.Path)
-	p.Name, p.Readme, p.Empty = line(doc.Name), prose(doc.Readme), doc.Empty
+	p.Name, p.Readme, p.Empty = clean.Line(doc.Name), clean.Prose(doc.Readme), doc.Empty
 	for _, text := range r.elements(doc.Inputs) {
 		var in struct {
 			modproxy.Input
 			Default json.RawMessage `json:"default"`
 		}
-		if object(text, &in) && line(in.Name) != "" {
+		if object(text, &in) && clean.Line(in.Name) != "" {
 			in.Input.Default = jsonText(in.Default, true)
 			p.Inputs = append(p.Inputs, input(in.Input))
 		}
 	}
 	for _, text := range r.elements(doc.Outputs) {
-		if out := (modproxy.Output{}); object(text, &out) && line(out.Name) != "" {
-			p.Outputs = append(p.Outputs, modproxy.Output{Name: out.Name, Description: prose(out.Description)})
+		if out := (modproxy.Output{}); object(text, &out) && clean.Line(out.Name) != "" {
+			p.Outputs = append(p.Outputs, modproxy.Output{Name: out.Name, Description: clean.Prose(out.Description)})
 		}
 	}
 	for _, text := range r.elements(doc.Calls) {
-		if call := (modproxy.PartCall{}); object(text, &call) && line(call.Name+call.Source) != "" {
-			p.Calls = append(p.Calls, modproxy.PartCall{Name: line(call.Name), Source: line(call.Source), Version: line(call.Version)})
+		if call := (modproxy.PartCall{}); object(text, &call) && clean.Line(call.Name+call.Source) != "" {
+			p.Calls = append(p.Calls, modproxy.PartCall{Name: clean.Line(call.Name), Source: clean.Line(call.Source), Version: clean.Line(call.Version)})
 		}
 	}
 	for _, text := range r.elements(doc.Providers) {
-		if need := (modproxy.PartNeed{}); object(text, &need) && line(need.Name) != "" {
+		if need := (modproxy.PartNeed{}); object(text, &need) && clean.Line(need.Name) != "" {
 			p.Providers = append(p.Providers, modproxy.PartNeed{
-				Name: need.Name, Namespace: line(need.Namespace), Source: line(need.Source), Version: line(need.Version),
+				Name: need.Name, Namespace: clean.Line(need.Namespace), Source: clean.Line(need.Source), Version: clean.Line(need.Version),
 			})
 		}
 	}
 	for _, text := range r.elements(doc.Resources) {
-		if managed := (modproxy.PartManaged{}); object(text, &managed) && line(managed.Name) != "" && line(managed.Type) != "" {
+		if managed := (modproxy.PartManaged{}); object(text, &managed) && clean.Line(managed.Name) != "" && clean.Line(managed.Type) != "" {
 			p.Resources = append(p.Resources, managed)
 		}
 	}
@@ -135,6 +136,6 @@ func newPart(path string) modproxy.Part {
 
 // input returns in as it is kept.
 func input(in modproxy.Input) modproxy.Input {
-	in.Type, in.Description = cmp.Or(prose(in.Type), "any"), prose(in.Description)
+	in.Type, in.Description = cmp.Or(clean.Prose(in.Type), "any"), clean.Prose(in.Description)
 	return in
 }

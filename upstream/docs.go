@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // docsHistory reads the index of a module as the OpenTofu registry's documentation has it (registry-ui,
@@ -60,7 +61,7 @@ func (r *reading) docsDetails(document []byte, v modproxy.ModuleVersion) (*modpr
 		return nil, err
 	}
 	d := &modproxy.Details{
-		Summary: modproxy.Summary{ModuleVersion: v, Source: webURL(nil, doc.Repository), Tag: line(doc.ID), Published: date(doc.Published)},
+		Summary: modproxy.Summary{ModuleVersion: v, Source: webURL(nil, doc.Repository), Tag: clean.Line(doc.ID), Published: date(doc.Published)},
 		Root:    r.docsPart("", doc.docsPart), Submodules: r.docsParts("modules/", doc.Submodules), Examples: r.docsParts("examples/", doc.Examples),
 	}
 	d.Root.Name = v.Name
@@ -72,7 +73,7 @@ func (r *reading) docsParts(dir string, byName json.RawMessage) []modproxy.Part 
 	parts := []modproxy.Part{}
 	for name, text := range r.elements(byName) {
 		var doc docsPart
-		if !object(text, &doc) || line(name) == "" {
+		if !object(text, &doc) || clean.Line(name) == "" {
 			continue
 		}
 		at := dir + name
@@ -95,7 +96,7 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 			modproxy.Input
 			Default json.RawMessage `json:"default"`
 		}
-		if !object(text, &in) || line(name) == "" {
+		if !object(text, &in) || clean.Line(name) == "" {
 			continue
 		}
 		in.Input.Name, in.Input.Default = name, jsonText(in.Default, false)
@@ -106,8 +107,8 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 	}
 	slices.SortStableFunc(p.Inputs, func(a, b modproxy.Input) int { return strings.Compare(a.Name, b.Name) })
 	for name, text := range r.elements(doc.Outputs) {
-		if out := (modproxy.Output{}); object(text, &out) && line(name) != "" {
-			p.Outputs = append(p.Outputs, modproxy.Output{Name: name, Description: prose(out.Description)})
+		if out := (modproxy.Output{}); object(text, &out) && clean.Line(name) != "" {
+			p.Outputs = append(p.Outputs, modproxy.Output{Name: name, Description: clean.Prose(out.Description)})
 		}
 	}
 	slices.SortStableFunc(p.Outputs, func(a, b modproxy.Output) int { return strings.Compare(a.Name, b.Name) })
@@ -118,8 +119,8 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 			Version string `json:"version_constraint"`
 		}
 		// The documentation has calls of directories of the package, too.
-		if object(text, &call) && line(call.Name) != "" && !strings.HasPrefix(call.Source, ".") {
-			p.Calls = append(p.Calls, modproxy.PartCall{Name: call.Name, Source: line(call.Source), Version: line(call.Version)})
+		if object(text, &call) && clean.Line(call.Name) != "" && !strings.HasPrefix(call.Source, ".") {
+			p.Calls = append(p.Calls, modproxy.PartCall{Name: call.Name, Source: clean.Line(call.Source), Version: clean.Line(call.Version)})
 		}
 	}
 	for _, text := range r.elements(doc.Providers) {
@@ -128,11 +129,11 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 			Source  string `json:"full_name"`
 			Version string `json:"version_constraint"`
 		}
-		if object(text, &need) && line(need.Name) != "" {
+		if object(text, &need) && clean.Line(need.Name) != "" {
 			// The address of a provider ends in its namespace and its type.
-			namespace := path.Base(path.Dir(line(need.Source)))
+			namespace := path.Base(path.Dir(clean.Line(need.Source)))
 			p.Providers = append(p.Providers, modproxy.PartNeed{
-				Name: need.Name, Namespace: strings.Trim(namespace, "./"), Source: line(need.Source), Version: line(need.Version),
+				Name: need.Name, Namespace: strings.Trim(namespace, "./"), Source: clean.Line(need.Source), Version: clean.Line(need.Version),
 			})
 		}
 	}
@@ -141,7 +142,7 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 			modproxy.PartManaged
 			Address string `json:"address"`
 		}
-		known := object(text, &managed) && line(managed.Name) != "" && line(managed.Type) != ""
+		known := object(text, &managed) && clean.Line(managed.Name) != "" && clean.Line(managed.Type) != ""
 		if known && !strings.HasPrefix(managed.Address, "data.") {
 			p.Resources = append(p.Resources, managed.PartManaged)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // history reads what /v2/ says about m and its versions, a document that follows JSON:API.
@@ -42,14 +43,14 @@ func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History
 		}
 		if a := &one.Attributes; object(text, &one) && one.Type == "module-versions" {
 			all.add(modproxy.DatedVersion{
-				Version: canonical(a.Version), Published: date(a.Published), Description: prose(a.Description),
-				Tag: line(a.Tag), Source: webURL(nil, a.Source), Downloads: max(0, a.Downloads),
+				Version: canonical(a.Version), Published: date(a.Published), Description: clean.Prose(a.Description),
+				Tag: clean.Line(a.Tag), Source: webURL(nil, a.Source), Downloads: max(0, a.Downloads),
 			})
 		}
 	}
 	a := doc.Data.Attributes
 	return &modproxy.History{
-		Module: m, Owner: line(a.Owner), Logo: webURL(r.from, a.Logo), Source: webURL(nil, a.Source),
+		Module: m, Owner: clean.Line(a.Owner), Logo: webURL(r.from, a.Logo), Source: webURL(nil, a.Source),
 		Downloads: max(0, a.Downloads), Verified: a.Verified, Versions: all.list(),
 	}, r.err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // recorded returns an answer of a registry, see README beside it.
@@ -184,7 +185,7 @@ func TestRecordedHistories(t *testing.T) {
 
 // A member of another type is as one that is missing, and what may do harm is left out.
 func TestOddDetails(t *testing.T) {
-	long := strings.Repeat("x", maxLine+1)
+	long := strings.Repeat("x", clean.MaxLine+1)
 	quote := func(s string) string { text, _ := json.Marshal(s); return string(text) }
 	input := func(members string) string { return `{"root": {"inputs": [{"name": "a", ` + members + `}]}}` }
 	for _, c := range []struct{ document, got, want string }{
@@ -284,7 +285,7 @@ func isWeb(t *testing.T, urls ...string) {
 	t.Helper()
 	for _, s := range urls {
 		u, err := url.Parse(s)
-		if s != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || webURL(nil, s) != s && len(s) <= maxLine) {
+		if s != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || webURL(nil, s) != s && len(s) <= clean.MaxLine) {
 			t.Errorf("%q is no URL for people: %v", s, err)
 		}
 	}

@@ -9,18 +9,15 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
-const (
-	maxElements = 100_000 // of all lists in one document that describes modules
-	maxLine     = 1 << 10 // bytes of a name, a version or a URL in it
-)
+const maxElements = 100_000 // of all lists in one document that describes modules
 
 // reading reads one document that describes modules. A member of another type than it should have counts as one that is missing.
-// Names with control characters, or of more than maxLine bytes, count as missing, too; other texts lose theirs.
+// Names with control characters, or longer than a line, count as missing, too; other texts lose theirs.
 type reading struct {
 	from *url.URL // the document
 	left int      // elements of lists that may follow
@@ -69,27 +66,9 @@ func (r *reading) elements(text json.RawMessage) iter.Seq2[string, json.RawMessa
 	}
 }
 
-// line returns s, or nothing if it is more than a line, or too long.
-func line(s string) string {
-	if len(s) > maxLine || strings.ContainsFunc(s, unicode.IsControl) {
-		return ""
-	}
-	return s
-}
-
-// prose returns s without control characters other than ends of lines and tabs.
-func prose(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, s)
-}
-
 // webURL returns the http or https URL that s is, and nothing for all else. It is relative to base unless that is nil.
 func webURL(base *url.URL, s string) string {
-	u, err := url.Parse(line(s))
+	u, err := url.Parse(clean.Line(s))
 	if s == "" || err != nil {
 		return ""
 	}
@@ -130,7 +109,7 @@ func plain(version string) string {
 func jsonText(value json.RawMessage, may bool) string {
 	var s *string
 	if may && json.Unmarshal(value, &s) == nil && s != nil {
-		if text := prose(*s); text == "" || json.Valid([]byte(text)) {
+		if text := clean.Prose(*s); text == "" || json.Valid([]byte(text)) {
 			return text
 		}
 	}
@@ -138,5 +117,5 @@ func jsonText(value json.RawMessage, may bool) string {
 	if len(value) == 0 || string(value) == "null" || json.Compact(&compact, value) != nil {
 		return ""
 	}
-	return compact.String()
+	return clean.Prose(compact.String())
 }
