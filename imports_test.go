@@ -39,7 +39,7 @@ var homes = map[string][]string{
 	"golang.org/x/net":                              {"egress"},
 	"golang.org/x/net/netutil":                      {"egress", "app"},
 	"golang.org/x/sys/unix":                         {"fetch/git"},
-	"golang.org/x/text":                             {"pack"},
+	"golang.org/x/text":                             {"pack", "policy"},
 	"github.com/rogpeppe/go-internal/txtar":         {"test/registrytest"},
 	"github.com/google/go-cmp":                      {},
 	"github.com/hashicorp/go-version":               {},

@@ -249,6 +249,7 @@ func TestReservedInText(t *testing.T) {
 	for text, want := range map[string]bool{
 		"acme-platform": true, "ACME Platform": true, "vpc acme_platform aws": true, "acme/platform/vpc": true, "myacme-platforms": true,
 		"acme  platform": true, "corp": true, "the corporation": true, "x y z": true,
+		"\uff43orp": true, "\uff23\uff2f\uff32\uff30": true, "co\u0301rp": true, "\U0001d41corp": true, "c\u200borp": true, "\uff43or": false,
 		"acme": false, "platform": false, "platform acme": false, "vpc": false, "": false,
 	} {
 		if err := g.ReservedIn("public.example.com", text); errors.Is(err, modproxy.ErrDenied) != want {

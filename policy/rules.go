@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
 )
@@ -140,14 +142,14 @@ func (r *Rules) reservedIn(host, text string) *Reserve {
 	return r.reserving(host, func(reserved string) bool { return MatchName("*"+plain(reserved)+"*", plain(text)) })
 }
 
-// plain returns the letters, digits and stars of s.
+// plain returns the letters, digits and stars of s as they are read: one that is wide, bold or accented is the letter itself.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == '*' {
 			return r
 		}
 		return -1
-	}, s)
+	}, norm.NFKD.String(s))
 }
 
 // reserving returns what is not for a host and keeps a namespace of which matches returns true, or nil.
