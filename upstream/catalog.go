@@ -33,7 +33,7 @@ func described[T any](
 		return none, err
 	}
 	defer leave()
-	return question(ctx, c, s, path, maxDocument, func(res *http.Response, _ *url.URL, document []byte) (T, error) {
+	answer, err := question(ctx, c, s, path, maxDocument, func(res *http.Response, _ *url.URL, document []byte) (T, error) {
 		answer, err := read(newReading(res.Request.URL), document)
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
@@ -43,6 +43,10 @@ func described[T any](
 		}
 		return answer, nil
 	})
+	if errors.Is(err, egress.ErrTooLarge) { // as one that cannot be read
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	return answer, err
 }
 
 // Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.

@@ -124,6 +124,17 @@ func TestDetailsBySpelling(t *testing.T) {
 	}
 }
 
+// A document that is too large says as little as one that is none.
+func TestCatalogTooLarge(t *testing.T) {
+	for name, document := range map[string]string{"large": `{"a":"` + strings.Repeat("x", 8<<20) + `"}`, "broken": `{"a":`} {
+		u := serve(t, module+"-- v1/modules/acme/network/aws/1.0.0 --\n"+document)
+		_, err := newClient(t, u, nil).Details(t.Context(), networkOf(u).At("1.0.0"))
+		if !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // What is beside the protocol may be in trouble: every question says so, and no question of the protocol suffers.
 func TestCatalogInTrouble(t *testing.T) {
 	for _, c := range []struct {
