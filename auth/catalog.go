@@ -90,7 +90,11 @@ var ErrOffset = fmt.Errorf("%w: offset: want at most %d, or a token for the whol
 func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, namespaces []string) (*modproxy.Page, error) {
 	all := &modproxy.Page{Answered: modproxy.Answered{Hit: true}}
 	skip, asked, left := q.Offset, q, len(namespaces)+maxMore
-	ctx, cancel := context.WithTimeout(ctx, within)
+	late := &modproxy.RetryLater{
+		After: time.Now().Add(within),
+		Err:   fmt.Errorf("%s does not list enough of the namespaces that may be read within %v", q.Host, within),
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
 	for _, asked.Namespace = range namespaces {
 		asked.Offset, asked.Limit = 0, listSize
@@ -106,8 +110,11 @@ func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, names
 			if errors.Is(err, modproxy.ErrNotFound) {
 				break
 			}
-			if err != nil && ctx.Err() != nil && len(all.Modules) > 0 {
-				return all, nil
+			if err != nil && context.Cause(ctx) == error(late) {
+				if len(all.Modules) > 0 {
+					return all, nil
+				}
+				return nil, late
 			}
 			if err != nil {
 				return nil, err

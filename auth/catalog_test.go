@@ -235,6 +235,9 @@ func TestCatalogEnds(t *testing.T) {
 			if took := time.Since(began); !errors.Is(err, one.err) || one.endless.asked != one.asked || took > 5*time.Second {
 				t.Errorf("%+v: after %d questions and %v: %v", one, one.endless.asked, took, err)
 			}
+			if late := new(modproxy.RetryLater); one.late > time.Second && err != nil && !errors.As(err, &late) {
+				t.Errorf("%+v: %v", one, err)
+			}
 			if err == nil && (len(page.Modules) != one.found || page.More) {
 				t.Errorf("%+v: %+v", one, page)
 			}

@@ -29,7 +29,7 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 	page, err := c.Next.List(ctx, q)
 	switch {
 	case err == nil:
-		return c.usable(ctx, page)
+		return c.usable(ctx, page, q.Offset == 0)
 	case ctx.Err() != nil:
 		return nil, err
 	}
@@ -48,8 +48,8 @@ const (
 
 // usable returns what of a page the client of the context may use. What versions a module has is what is known here, whatever
 // the page says; of another module it is what the page says. If the client may not use that version, the registry is asked for
-// another one, for the first few modules of a page, and the rest is left out.
-func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Page, error) {
+// another one, for the first few modules if first, which says that nothing is before the page, and the rest is left out.
+func (c *Catalog) usable(ctx context.Context, page *modproxy.Page, first bool) (*modproxy.Page, error) {
 	some := *page
 	may, refused := make([]*modproxy.Summary, len(page.Modules)), make([]bool, len(page.Modules))
 	var group errgroup.Group
@@ -71,7 +71,7 @@ func (c *Catalog) usable(ctx context.Context, page *modproxy.Page) (*modproxy.Pa
 		if !refused[i] {
 			continue
 		}
-		if asked++; asked > maxAsked {
+		if asked++; asked > maxAsked || !first {
 			break
 		}
 		group.Go(func() (err error) {

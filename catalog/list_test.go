@@ -40,6 +40,11 @@ func TestListAsksForFew(t *testing.T) {
 	if err != nil || ids(page) != "Acme/m0@2.0.0 Acme/m1@1.0.0 Acme/m2@1.0.0 Acme/m3@1.0.0 Acme/m4@1.0.0" || asked.asked.Load() != 4 {
 		t.Error(ids(page), err, asked.asked.Load())
 	}
+	asked.asked = atomic.Int32{}
+	page, err = c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 100, Offset: 100})
+	if err != nil || ids(page) != "Acme/m0@2.0.0" || asked.asked.Load() != 0 {
+		t.Error("behind the first page:", ids(page), err, asked.asked.Load())
+	}
 	known.refused, asked.asked = nil, atomic.Int32{}
 	page, err = c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 100})
 	if err != nil || len(page.Modules) != 100 || page.Modules[99].Tag != "v2.0.0" || asked.asked.Load() != 0 {
