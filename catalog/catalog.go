@@ -147,7 +147,7 @@ func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	switch {
 	case errMade == nil:
 		c.silent.Add(v, struct{}{}, silentFor, 0)
-	case late && errMade == err && ctx.Err() == nil:
+	case late && errors.Is(errMade, err) && ctx.Err() == nil:
 		return c.Next.Details(ctx, v)
 	}
 	return d, errMade
