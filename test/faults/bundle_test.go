@@ -120,7 +120,7 @@ func TestKillImport(t *testing.T) {
 			if r.interrupt(usual/3, "import", file, "--key", key) {
 				break
 			}
-			if _, err := os.Stat(filepath.Join(r.data, "ledger", "head")); err != nil {
+			if _, err := os.Stat(filepath.Join(r.data, "ledger", "log")); err != nil {
 				continue // it was ended before it had begun
 			}
 			if err := r.check(); err != nil {
