@@ -3,6 +3,7 @@ package modproxy
 import (
 	"cmp"
 	"context"
+	"sync"
 	"sync/atomic"
 )
 
@@ -32,6 +33,49 @@ func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, 
 
 // AskerOf returns the client that asks.
 func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
+
+// background is the mark of a question that no client waits for, until one does.
+type background struct {
+	forward chan struct{} // closed when a client waits
+	once    sync.Once
+}
+
+// InBackground returns a context for a question that no client waits for. Layers that can do only so much at a time do
+// what clients wait for before it. The mark has no effect on others of the contexts that ctx is made of.
+func InBackground(ctx context.Context) context.Context {
+	return with(ctx, &background{forward: make(chan struct{})})
+}
+
+// IsBackground reports whether ctx is made of what InBackground returned, and was not brought forward.
+func IsBackground(ctx context.Context) bool {
+	select {
+	case <-BroughtForward(ctx):
+		return false
+	default:
+		return true
+	}
+}
+
+// BringForward tells that a client now waits for the question of ctx, if it was in the background until then.
+func BringForward(ctx context.Context) {
+	if b := of[*background](ctx); b != nil {
+		b.once.Do(func() { close(b.forward) })
+	}
+}
+
+// BroughtForward returns a channel that is closed as soon as ctx is not in the background.
+func BroughtForward(ctx context.Context) <-chan struct{} {
+	if b := of[*background](ctx); b != nil {
+		return b.forward
+	}
+	return inForeground
+}
+
+var inForeground = func() <-chan struct{} {
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}()
 
 // Trouble is the last error of a question that goes on. It is safe for concurrent use.
 type Trouble struct{ last atomic.Pointer[error] }
