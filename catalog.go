@@ -53,6 +53,7 @@ type Details struct {
 	Root        Part         `json:"root"`
 	Submodules  []Part       `json:"submodules"`
 	Examples    []Part       `json:"examples"`
+	Systems     []string     `json:"providers"`   // the other ones that modules of its name are for: sorted, each once
 	Deprecation *Deprecation `json:"deprecation"` // nil for none
 	Answered    `json:"-"`
 }

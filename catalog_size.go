@@ -4,7 +4,7 @@ const overhead int64 = 1 << 10 // bytes that an answer has beside its texts and 
 
 // Size returns how many bytes of memory d has, about.
 func (d *Details) Size() int64 {
-	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag)
+	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag) + length(d.Systems...)
 	for _, parts := range [][]Part{{d.Root}, d.Submodules, d.Examples} {
 		for _, p := range parts {
 			n += overhead + length(p.Path, p.Name, p.Readme)

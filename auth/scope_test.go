@@ -44,8 +44,12 @@ func TestScopeCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (auth.Scopes{scope}).Covers(module(c.host, c.namespace)); got != c.want {
-			t.Errorf("%s covers %s/%s: %v", c.scope, c.host, c.namespace, got)
+		for _, system := range []string{"aws", "google"} { // who may read a module may know which systems it is for
+			m := module(c.host, c.namespace)
+			m.System = system
+			if got := (auth.Scopes{scope}).Covers(m); got != c.want {
+				t.Errorf("%s covers %s: %v", c.scope, m, got)
+			}
 		}
 	}
 	for namespace, want := range map[string]bool{"acme": true, "acme2": false, "other": false} {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"golang.org/x/sync/singleflight"
 
@@ -38,6 +39,7 @@ type Catalog struct {
 	silent     memory.Cache[modproxy.ModuleVersion, struct{}] // of which Next has just said nothing
 	parts      memory.Cache[partsKey, *modproxy.Details]
 	completed  memory.Cache[completedKey, *modproxy.Details]
+	siblings   memory.Cache[siblingsKey, siblings]
 	histories  memory.Cache[historyKey, *modproxy.History]
 	counts     memory.Cache[modproxy.Module, *modproxy.Downloads]
 	describing singleflight.Group
@@ -75,7 +77,7 @@ type Sights interface {
 // Rules are those of the operators.
 type Rules interface {
 	// CheckListed returns an error if the client of ctx may not use a version of a module of which sight is what is known.
-	// It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
+	// Without a version, it does if every one is refused. It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
 	CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error
 	// Deprecation returns what operators say of a version that should not be used any more, or nil.
 	Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error)
@@ -101,7 +103,7 @@ const (
 func (c *Catalog) start() {
 	c.once.Do(func() {
 		c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
-		c.counts.Limit = maxCounts
+		c.counts.Limit, c.siblings.Limit = maxCounts, maxSiblings
 		c.turns = make(chan struct{}, maxDescribing)
 	})
 }
@@ -167,10 +169,11 @@ func lists(list *modproxy.Versions, version string) bool {
 	return false
 }
 
-// completedKey is a description with what operators say of the version.
+// completedKey is a description with what operators say of the version, and the siblings that a client may know of.
 type completedKey struct {
 	of          *modproxy.Details
 	deprecation modproxy.Deprecation
+	siblings    unique.Handle[string]
 }
 
 // complete returns d with what its registry does not know, or does not say.
@@ -178,14 +181,19 @@ func (c *Catalog) complete(
 	ctx context.Context, d *modproxy.Details, v modproxy.ModuleVersion, list *modproxy.Versions,
 ) (*modproxy.Details, error) {
 	deprecation, err := c.Rules.Deprecation(ctx, v)
+	if err != nil {
+		return nil, wrap("details", v, err)
+	}
+	others, err := c.siblingsOf(ctx, d, v.Module)
 	switch {
 	case err != nil:
 		return nil, wrap("details", v, err)
-	case deprecation == nil && d.Source != "" && !d.Published.IsZero() && (d.Downloads > 0 || c.Counts == nil):
+	case deprecation == nil && others.said && d.Source != "" && !d.Published.IsZero() && (d.Downloads > 0 || c.Counts == nil):
 		return d, nil
 	}
-	k := completedKey{of: d}
+	k := completedKey{of: d, siblings: others.key}
 	full := *d
+	full.Systems = others.systems
 	if deprecation != nil {
 		k.deprecation, full.Deprecation = *deprecation, deprecation
 	}

@@ -146,8 +146,8 @@ type detailsDocument struct {
 
 func detailsOf(d *modproxy.Details, list *modproxy.Versions) detailsDocument {
 	return detailsDocument{
-		summaryOf(&d.Summary), filled(d.Root), allFilled(d.Submodules), allFilled(d.Examples), []string{d.System},
-		ascending(list), d.Deprecation,
+		summaryOf(&d.Summary), filled(d.Root), allFilled(d.Submodules), allFilled(d.Examples),
+		slices.Sorted(slices.Values(append([]string{d.System}, d.Systems...))), ascending(list), d.Deprecation,
 	}
 }
 

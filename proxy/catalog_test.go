@@ -47,6 +47,7 @@ func (c *told) Details(_ context.Context, v modproxy.ModuleVersion) (*modproxy.D
 			Resources: []modproxy.PartManaged{{Name: "this", Type: "aws_vpc"}},
 		},
 		Submodules: []modproxy.Part{{Path: "modules/subnet", Name: "subnet"}},
+		Systems:    []string{"alicloud", "google"},
 		Answered:   c.answered,
 	}
 	if c.details == nil {
@@ -98,7 +99,7 @@ const detailsOf110 = `{` + summaryOf110 + `,"root":{"path":"","name":"network","
 	`"provider_dependencies":[{"name":"aws","namespace":"hashicorp","source":"hashicorp/aws","version":">= 5"}],` +
 	`"resources":[{"name":"this","type":"aws_vpc"}]},` +
 	`"submodules":[{"path":"modules/subnet","name":"subnet","readme":"","empty":false,"inputs":[],"outputs":[],"dependencies":[],` +
-	`"provider_dependencies":[],"resources":[]}],"examples":[],"providers":["aws"],"versions":["1.0.0","1.1.0","2.0.0-beta.1"],"deprecation":null}
+	`"provider_dependencies":[],"resources":[]}],"examples":[],"providers":["alicloud","aws","google"],"versions":["1.0.0","1.1.0","2.0.0-beta.1"],"deprecation":null}
 `
 
 func TestDetails(t *testing.T) {

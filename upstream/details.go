@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -36,6 +37,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 		Root        json.RawMessage `json:"root"`
 		Submodules  json.RawMessage `json:"submodules"`
 		Examples    json.RawMessage `json:"examples"`
+		Systems     json.RawMessage `json:"providers"`
 		Deprecation json.RawMessage `json:"deprecation"`
 	}
 	if !object(document, &doc) {
@@ -46,6 +48,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 	}
 	d := &modproxy.Details{
 		Summary: r.summary(doc.summary, v), Root: r.part(doc.Root), Submodules: r.parts(doc.Submodules), Examples: r.parts(doc.Examples),
+		Systems: r.siblings(doc.Systems, v.Module),
 	}
 	d.Root.Path = ""
 	if deprecation := (modproxy.Deprecation{}); object(doc.Deprecation, &deprecation) {
@@ -60,6 +63,21 @@ func isAbout(version string, v modproxy.ModuleVersion) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry describes version %.80q in its place", modproxy.ErrNotFound, version)
+}
+
+// siblings reads which other systems modules of the name of m are for.
+func (r *reading) siblings(list json.RawMessage, m modproxy.Module) (systems []string) {
+	own := m.System
+	for _, text := range r.elements(list) {
+		if json.Unmarshal(text, &m.System) == nil && m.Check() == nil && m.System != own {
+			systems = append(systems, m.System)
+		}
+	}
+	slices.Sort(systems)
+	if systems = slices.Compact(systems); len(systems) > maxSystems {
+		r.err = fmt.Errorf("%w: it names more than the %d systems that are allowed", modproxy.ErrInvalid, maxSystems)
+	}
+	return systems
 }
 
 // parts reads a list of directories. One whose path is none in a package is left out.

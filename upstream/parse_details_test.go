@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func TestRecordedDetails(t *testing.T) {
 				},
 				Outputs: []modproxy.Output{{Name: "id"}},
 			}),
-			Submodules: []modproxy.Part{}, Examples: []modproxy.Part{},
+			Submodules: []modproxy.Part{}, Examples: []modproxy.Part{}, Systems: []string{"terraform"},
 		}},
 		// One of 2018 knows neither types nor what is required.
 		{"v1-consul.json", (*reading).details, modproxy.Details{
@@ -123,6 +124,7 @@ func TestRecordedDetails(t *testing.T) {
 				Inputs:  []modproxy.Input{{Name: "num_servers", Type: "any", Default: "3"}},
 				Outputs: []modproxy.Output{{Name: "num_clients"}},
 			})},
+			Systems: []string{"azurerm", "google"},
 		}},
 		{"docs-version.json", (*reading).docsDetails, modproxy.Details{
 			Summary: modproxy.Summary{
@@ -228,6 +230,8 @@ func TestOddDetails(t *testing.T) {
 		{`{"downloads": "7"}`, "downloads", "0"},
 		{`{"downloads": 7}`, "downloads", "7"},
 		{`{"submodules": [{"path": "../x"}, {"path": "/x"}, {"path": "."}, {"path": ""}, {"path": "a\\b"}, {"path": "a\u0000"}, {}, 1, {"path": "a/b"}]}`, "paths", "a/b"},
+		{`{"providers": ["google", "aws", "azurerm", "google", "AWS", "../x", "", 1, null, ["x"]]}`, "systems", "azurerm google"},
+		{`{"providers": "google"}`, "systems", ""},
 		{`{"deprecation": "yes"}`, "deprecation", "-"},
 		{`{"deprecation": null}`, "deprecation", "-"},
 		{`{"deprecation": {"reason": "old", "link": "ftp://x.example/"}}`, "deprecation", "old "},
@@ -239,7 +243,7 @@ func TestOddDetails(t *testing.T) {
 			t.Errorf("%s: %v", c.document, err)
 			continue
 		}
-		got := map[string]string{"source": d.Source, "owner": d.Owner, "logo": d.Logo, "downloads": fmt.Sprint(d.Downloads), "deprecation": "-"}
+		got := map[string]string{"source": d.Source, "owner": d.Owner, "logo": d.Logo, "downloads": fmt.Sprint(d.Downloads), "deprecation": "-", "systems": strings.Join(d.Systems, " ")}
 		if !d.Published.IsZero() {
 			got["date"] = d.Published.Format(time.RFC3339Nano)
 		}
@@ -351,7 +355,7 @@ func FuzzDetails(f *testing.F) {
 		f.Add([]byte(strings.Replace(recorded(f, name), `"version": "0.`, `"version": "1.0.0", "was": "`, 1)), false)
 	}
 	f.Add([]byte(strings.Replace(recorded(f, "docs-version.json"), "v5.1.0", "v1.0.0", 1)), true)
-	f.Add([]byte(`{"version": "1.0.0", "root": {"inputs": [{"name": "a", "default": {"a": "\u001b"}}]}}`), false)
+	f.Add([]byte(`{"version": "1.0.0", "providers": ["b", "a"], "root": {"inputs": [{"name": "a", "default": {"a": "\u001b"}}]}}`), false)
 	f.Fuzz(func(t *testing.T, document []byte, docs bool) {
 		parse := (*reading).details
 		if docs {
@@ -368,6 +372,9 @@ func FuzzDetails(f *testing.F) {
 		}
 		if d.Root.Path != "" || d.ModuleVersion != vpc.At("1.0.0") {
 			t.Errorf("it describes %v %q", d.ModuleVersion, d.Root.Path)
+		}
+		if slices.Contains(d.Systems, vpc.System) || !slices.IsSorted(d.Systems) || len(d.Systems) > maxSystems {
+			t.Errorf("systems %q", d.Systems)
 		}
 		for _, p := range append(append([]modproxy.Part{d.Root}, d.Submodules...), d.Examples...) {
 			if p.Path != "" && !fs.ValidPath(p.Path) {

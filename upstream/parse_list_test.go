@@ -114,6 +114,22 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A registry that names many systems is not believed: of each would be found out whether a client may know of it.
+func TestManySystems(t *testing.T) {
+	names := `"s0", "s0"`
+	for i := range maxSystems {
+		_, err := readingOf(t, "https://registry.example.com/").details([]byte(`{"version": "1.0.0", "providers": [`+names+`]}`), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		names += fmt.Sprintf(`, "s%d"`, i+1)
+	}
+	_, err := readingOf(t, "https://registry.example.com/").details([]byte(`{"version": "1.0.0", "providers": [`+names+`]}`), vpc.At("1.0.0"))
+	if !errors.Is(err, modproxy.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
 func FuzzPage(f *testing.F) {
 	f.Add([]byte(recorded(f, "v1-list.json")), 0, 15, "")
 	f.Add([]byte(`{"modules": [`+entries("a", "b", "b")+`]}`), 1, 1, "acme")

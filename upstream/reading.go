@@ -14,7 +14,10 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-const maxElements = 100_000 // of all lists in one document that describes modules
+const (
+	maxElements = 100_000 // of all lists in one document that describes modules
+	maxSystems  = 100     // that it names, of each of which is found out whether a client may know of it
+)
 
 // reading reads one document that describes modules. A member of another type than it should have counts as one that is missing.
 // Names with control characters, or longer than a line, count as missing, too; other texts lose theirs.

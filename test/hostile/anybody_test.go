@@ -21,6 +21,7 @@ upstreams: [{host: open.evil.test}, {host: shut.evil.test, docs: https://docs.ev
 routes: [{namespace: inside, upstream: shut.evil.test}]
 anonymous: [open.evil.test/public]
 auth: {required: true, signed_paths: 1m}
+policy: {rules: [{deny: "*/*/net/barred"}]}
 egress: {ca_file: CA}
 log: {level: debug}
 shutdown: 5s
@@ -232,6 +233,10 @@ func (w *walk) everything(t *testing.T, askers []asker) {
 		case q.kept || !isThere:
 			if a := w.ask(who, q); (a.Status < 300) != isThere {
 				t.Errorf("%s of %v, by %s: %d %s", q.name, m, who.name, a.Status, a.Said())
+			} else if named := string(a.Body); strings.Contains(named, "barred") ||
+				m.host == "open.evil.test" && isThere && strings.HasPrefix(q.name, "GET details") &&
+					!strings.Contains(named, `"providers":["aws","seen"]`) {
+				t.Errorf("%s of %v, by %s, names other systems than it may: %s", q.name, m, who.name, named)
 			} else if a.Status == http.StatusNotFound {
 				w.alike(t, "absent "+q.name, fmt.Sprintf("%s of %v, by %s", q.name, m, who.name), a)
 			}

@@ -23,7 +23,7 @@ func house(namespaces []string) *txtar.Archive {
 		add("modules/"+at+"/1.0.0", "/archives/"+n+".zip\n")
 		add("archives/"+n+".zip/main.tf", "# "+canary+"\n")
 		add("providers/"+n+"/toy/1.0.0", "")
-		details := fmt.Sprintf(`"namespace":%q,"name":"net","provider":"aws","version":"1.0.0","description":%q,"published_at":"2020-01-01T00:00:00Z","root":{},"submodules":[],"versions":["1.0.0"]`, n, canary)
+		details := fmt.Sprintf(`"namespace":%q,"name":"net","provider":"aws","version":"1.0.0","description":%q,"published_at":"2020-01-01T00:00:00Z","root":{},"submodules":[],"providers":["seen","barred","aws"],"versions":["1.0.0"]`, n, canary)
 		add("v1/modules/"+at+".json", fmt.Sprintf(`{"id":"%s/1.0.0",%s}`, at, details))
 		add("v1/modules/"+at+"/1.0.0.json", fmt.Sprintf(`{"id":"%s/1.0.0",%s}`, at, details))
 		add("v1/modules/"+at+"/downloads/summary.json", fmt.Sprintf(`{"data":{"type":"module-downloads-summary","id":%q,"attributes":{"month":1,"total":4,"week":1,"year":2}}}`, at))

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+	"weak"
+
+	"github.com/modproxy/modproxy"
+)
+
+// siblingsKey is a description, which may be much larger than what is remembered, and the groups of a client, for which
+// rules hold.
+type siblingsKey struct {
+	of     weak.Pointer[modproxy.Details]
+	groups string
+}
+
+// siblings are the other systems that modules of a name are for, as far as a client may know of them.
+type siblings struct {
+	systems []string // sorted
+	key     unique.Handle[string]
+	said    bool // the description has the same ones
+}
+
+const (
+	siblingsFor = time.Second // as long as decisions count without being looked for
+	maxSiblings = 4 << 20
+)
+
+// siblingsOf returns the systems that d says, which describes m, and those of which a package is kept, without those that
+// the client of ctx may not know of.
+func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, m modproxy.Module) (s siblings, err error) {
+	k := siblingsKey{weak.Make(d), fmt.Sprintf("%q", modproxy.AskerOf(ctx).Groups)}
+	if known, ok := c.siblings.Get(k); ok {
+		return known, nil
+	}
+	began := time.Now()
+	kept, _, err := c.index.get(ctx, c.Packages)
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
+	all := slices.Clone(d.Systems)
+	if err == nil { // else what is kept is not known, and nothing is told of it
+		all = append(all, systemsOf(kept, m)...)
+	}
+	slices.Sort(all)
+	for _, system := range slices.Compact(all) {
+		sibling := m
+		sibling.System = system
+		if sibling == m {
+			continue
+		}
+		may, err := c.isThere(ctx, sibling, slices.Contains(d.Systems, system))
+		if err != nil {
+			return s, err
+		}
+		if may {
+			s.systems = append(s.systems, system)
+		}
+	}
+	name := strings.Join(s.systems, " ")
+	s.key, s.said = unique.Make(name), slices.Equal(s.systems, d.Systems)
+	size := int64(256 + len(k.groups) + len(name) + 16*len(s.systems))
+	c.siblings.Add(k, s, max(siblingsFor, rereadShare*time.Since(began)), size)
+	return s, nil
+}
+
+// isThere reports whether the client of ctx may know of m: it may use a version that is known here, or none is known, but
+// its registry names m and rules do not refuse it as a whole.
+func (c *Catalog) isThere(ctx context.Context, m modproxy.Module, named bool) (bool, error) {
+	_, _, err := latest(ctx, c.Known, m)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil:
+		return true, nil
+	case !named, errors.Is(err, modproxy.ErrDenied):
+		return false, nil
+	}
+	err = c.Rules.CheckListed(ctx, m.At(""), modproxy.Sight{})
+	if errors.Is(err, modproxy.ErrDenied) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// systemsOf returns the systems in entries, which are sorted by address, of the modules that are called as m is.
+func systemsOf(entries []entry, m modproxy.Module) (systems []string) {
+	m.System = ""
+	i, _ := slices.BinarySearchFunc(entries, m.Host+"/"+m.Namespace+"/"+m.Name+"/", func(e entry, name string) int {
+		return strings.Compare(e.String(), name)
+	})
+	for _, e := range entries[i:] {
+		system := e.System
+		if e.System = ""; e.Module != m {
+			break
+		}
+		systems = append(systems, system)
+	}
+	return systems
+}
