@@ -28,6 +28,11 @@ import (
 // Errors carry the URL without user information and query, and are, by
 // [errors.Is], [ErrRefused], [ErrAnswer], the error of ctx, or of the network.
 func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
+	return c.do(ctx, r)
+}
+
+// do asks what r says and bounds the answer.
+func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 	r, err := r.checked()
 	if err != nil {
 		return nil, err
@@ -51,7 +56,7 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	told := r.secrets()
 	defer func() {
 		if err != nil {
-			err = hide(fmt.Errorf("get %s: %w", Redact(u), err), told)
+			err = hide(fmt.Errorf("%s %s: %w", strings.ToLower(r.method()), Redact(u), err), told)
 		}
 	}()
 	for n := 0; ; n++ {
@@ -84,7 +89,7 @@ var redirects = []int{301, 302, 303, 307, 308} // the statuses
 
 // ask sends one request, more than once if need be.
 func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, error) {
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.method(), u.String(), r.body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
@@ -235,7 +240,7 @@ func ParseRetryAfter(value string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Request is one question to a server. Only GET is ever sent.
+// Request is one question to a server, which [Client.Get] or [Client.Post] asks.
 type Request struct {
 	URL string
 	// Header is sent to every hop, with User-Agent and Accept-Encoding and nothing else. It must not have credentials.
@@ -253,6 +258,8 @@ type Request struct {
 	MaxBytes int64
 	// Archive asks for the bytes as stored: without a coding, with an end that can be told from a broken connection.
 	Archive bool
+
+	body any // of [Client.Post], a []byte; nil of [Client.Get]
 }
 
 // Credential is what one origin, and no other, is shown.
@@ -310,6 +317,9 @@ func (r Request) header(u *url.URL, userAgent string) http.Header {
 	maps.Copy(h, r.Header)
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", userAgent)
+	}
+	if r.body != nil {
+		h["Idempotency-Key"] = nil // tells package net/http, and is not sent
 	}
 	h.Set("Accept-Encoding", "gzip")
 	if r.Archive {
