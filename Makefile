@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench clients real hostile faults mutants tools clean
+.PHONY: build test check race fuzz bench load clients real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -26,6 +26,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/bench $(BENCH)
+
+load: ## what holds under load: LEVELS (L1,L3), SCALE (0.1 for a tenth of the time), or the soak: SOAK=8h; LOAD has more flags of test/load
+	go run ./test/load -scale $(or $(SCALE),1) $(if $(LEVELS),-levels $(LEVELS),$(if $(SOAK),-levels L8)) $(if $(SOAK),-soak $(SOAK)) $(LOAD)
 
 clients: tools ## the programs that ask a registry, in many versions, through modproxy; makes them the first time
 	go run ./test/clients -build

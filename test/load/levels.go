@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A level is one kind of load, and what must hold under it.
+type level struct {
+	name, load string
+	bound      string // what bounds it
+	run        func(*world, context.Context, *row) error
+}
+
+var levels = []level{
+	{"L1", "steady: 60 % versions, 25 % download, 15 % packages of 64 KiB; 256 connections, 2,000/s, 10 min", "CPU of one request", (*world).steady},
+	{"L2", "wide: the same on 1,200 connections at 1,500/s for 2 min, with 3,000 idle ones", "memory of one connection", (*world).wide},
+	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "hashing what is read, and copies to sockets", (*world).bulk},
+}
+
+func processors(model string) string {
+	return fmt.Sprintf("%d %s", runtime.NumCPU(), model)
+}
+
+// each calls do for all of the targets, by so many clients at once, until one fails. It returns how long that took.
+func (p *proxy) each(ctx context.Context, clients int, targets []*target, do func(*conn, *target) error) (time.Duration, error) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	started := time.Now()
+	for range clients {
+		group.Go(func() {
+			c := &conn{address: p.address, timeout: time.Minute}
+			defer c.close()
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(targets) {
+					return
+				}
+				if err := do(c, targets[i]); err != nil {
+					fail(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return time.Since(started), context.Cause(ctx)
+}
+
+// mix asks for versions, where a package is, and for it, as clients do together.
+func mix(targets []*target) func(*rand.Rand) (*target, kind) {
+	return func(r *rand.Rand) (*target, kind) {
+		t := targets[r.IntN(len(targets))]
+		switch n := r.IntN(100); {
+		case n < 60:
+			return t, versions
+		case n < 85:
+			return t, download
+		}
+		return t, archive
+	}
+}
+
+// only asks one question.
+func only(targets []*target, k kind) func(*rand.Rand) (*target, kind) {
+	return func(r *rand.Rand) (*target, kind) { return targets[r.IntN(len(targets))], k }
+}
+
+// usual are the modules of most levels: 50 of four versions, of which the disk is asked for some.
+func (w *world) usual(p *proxy) []*target { return p.targets("m", w.many(50, 8), 64<<10, 4) }
+
+func (w *world) steady(ctx context.Context, r *row) error {
+	r.most("RSS peak", 0, " MB", 150)
+	return w.running(ctx, 1000, "", r, func(p *proxy, seen *watch) error {
+		targets := w.usual(p)
+		if err := p.warm(ctx, targets); err != nil {
+			return err
+		}
+		seen.reset()
+		l := &load{address: p.address, conns: 256, rate: 2000, length: w.lasting(10 * time.Minute), next: mix(targets)}
+		if w.quick {
+			l.rate = 300
+		}
+		r.latency(l.run(ctx), 5*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond)
+		return ctx.Err()
+	})
+}
+
+func (w *world) wide(ctx context.Context, r *row) error {
+	r.most("RSS peak", 0, " MB", 300)
+	return w.running(ctx, 1000, "limits: {connections: 8192}\n", r, func(p *proxy, seen *watch) error {
+		targets := w.usual(p)
+		if err := p.warm(ctx, targets); err != nil {
+			return err
+		}
+		var idle []net.Conn
+		defer func() {
+			for _, c := range idle {
+				c.Close()
+			}
+		}()
+		for range w.many(3000, 100) {
+			c, err := net.DialTimeout("tcp", p.address, 10*time.Second)
+			if err != nil {
+				return err
+			}
+			idle = append(idle, c)
+		}
+		seen.reset()
+		l := &load{address: p.address, conns: w.many(1200, 100), rate: float64(w.many(1500, 200)), length: w.lasting(2 * time.Minute), next: mix(targets)}
+		r.latency(l.run(ctx), 0, 250*time.Millisecond, 0)
+		return ctx.Err()
+	})
+}
+
+func (w *world) bulk(ctx context.Context, r *row) error {
+	r.most("RSS peak", 0, " MB", 150)
+	return w.running(ctx, 1000, "", r, func(p *proxy, seen *watch) error {
+		small, large := p.targets("m", 4, 64<<10, 4), p.targets("large", w.many(16, 2), 10<<20, 1)
+		if err := errors.Join(p.warm(ctx, small), p.warm(ctx, large)); err != nil {
+			return err
+		}
+		seen.reset()
+		length := w.lasting(time.Minute)
+		probe := &load{address: p.address, conns: 20, rate: 20, length: length, next: only(small, versions)}
+		streams := &load{address: p.address, conns: w.many(64, 4), length: length, next: only(large, archive)}
+		var group sync.WaitGroup
+		group.Go(func() { probe.run(ctx) })
+		o := streams.run(ctx)
+		group.Wait()
+		r.least("sent", mb(o.bytes.Load())/o.length.Seconds(), " MB/s", 500)
+		r.most("versions meanwhile, p99", ms(probe.result.took.quantile(.99)), " ms", 100)
+		r.add("errors", float64(o.failed.Load()+probe.result.failed.Load()), "")
+		if o.good.Load() == 0 || probe.result.good.Load() == 0 {
+			r.wrong("no question was answered well")
+		}
+		r.wrong(append(o.problems.list(), probe.result.problems.list()...)...)
+		return ctx.Err()
+	})
+}

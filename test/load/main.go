@@ -1,0 +1,220 @@
+// Command load holds the built program to what it promises under load, on one machine:
+//
+//	go run ./test/load                      L1 to L7, about half an hour
+//	go run ./test/load -levels L8 -soak 8h  the soak
+//	go run ./test/load -quick               every level for a few seconds, to see that it works
+//	go run ./test/load -h                   the flags
+//
+// modproxy runs as it would: clients have to show tokens, packages have signed paths, every request is a line of the log,
+// metrics are read, and what comes from the disk is verified. Its registry is this process, on loopback; so are its clients.
+// They ask at a constant rate whether they are answered in time or not, and the time of an answer counts from when it was to
+// be asked for: what has to wait behind a slow answer is slow, too. Every byte of every package is compared with the first
+// answer, whose digest is the one that the proxy and its ledger have.
+//
+// How to read it: with two processors or more the generator and the proxy have half of them each, and the generator says by
+// how much it was late itself; if that is near the times that are measured, they are its own. A bound that is missed is said
+// to be missed. What must never be, on whatever machine, is "WRONG", and fails the run: other bytes, an error that nothing
+// explains, something lost, a ledger that is not whole, more questions upstream than there are packages.
+//
+// It listens on loopback, asks nobody else, ends when it is told to and removes what it made. The soak takes root, Linux,
+// mount and mkfs.ext4 to fill a disk, and leaves that out elsewhere.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// settings are what the flags say.
+type settings struct {
+	levels   []string
+	scale    float64
+	quick    bool
+	soak     time.Duration
+	every    time.Duration
+	modules  int
+	size     int
+	data     string
+	proxy    string
+	pin      bool
+	json     bool
+	markdown bool
+}
+
+// misuse is an error of whoever started the program.
+type misuse struct{ error }
+
+// errWrong is the error of a run in which something was that must never be.
+var errWrong = errors.New("something was wrong that must never be")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, new(misuse)):
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string, stderr io.Writer) (*settings, error) {
+	s := &settings{}
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	names := flags.String("levels", "L1,L2,L3,L4,L5,L6,L7", "what to run, with commas between; L8 is the soak")
+	flags.Float64Var(&s.scale, "scale", 1, "how long each level takes, of its full length")
+	flags.BoolVar(&s.quick, "quick", false, "all levels in small and for a few seconds; what they measure means nothing")
+	flags.DurationVar(&s.soak, "soak", 8*time.Hour, "how long the soak takes")
+	flags.DurationVar(&s.every, "fault-every", 5*time.Minute, "how often the soak has a fault")
+	flags.IntVar(&s.modules, "modules", 10000, "modules of the catalogue of L6, with ten versions each")
+	flags.IntVar(&s.size, "size", 4<<10, "bytes of each of its packages: 200000 take 20 GB")
+	flags.StringVar(&s.data, "data", os.TempDir(), "where everything is kept; a disk")
+	flags.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already (go build ./cmd/modproxy)")
+	flags.BoolVar(&s.pin, "pin", true, "give the generator half of the processors, and the proxy the others")
+	flags.BoolVar(&s.json, "json", false, "print JSON")
+	flags.BoolVar(&s.markdown, "markdown", false, "print the rows of a table for PERFORMANCE.md")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, misuse{err}
+	}
+	if flags.NArg() > 0 {
+		return nil, misuse{fmt.Errorf("unknown argument %q", flags.Arg(0))}
+	}
+	s.levels = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' })
+	for _, name := range s.levels {
+		if !slices.ContainsFunc(levels, func(l level) bool { return l.name == name }) {
+			return nil, misuse{fmt.Errorf("-levels: unknown level %q", name)}
+		}
+	}
+	if s.scale <= 0 || s.scale > 100 || s.soak < time.Second || s.every < time.Second || s.modules < 1 || s.size < 1 || s.size > 10<<20 {
+		return nil, misuse{errors.New("want a scale up to 100, a soak and its faults of a second, and a module of 1 to 10485760 bytes")}
+	}
+	return s, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	s, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	if s.pin && !s.quick {
+		if err := pin(); err != nil {
+			return err
+		}
+	}
+	debug.SetGCPercent(400) // the generator has little in memory, and others to leave the processors to
+	w, err := newWorld(ctx, s, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(w.dir)) }()
+	r := &report{Machine: machine(s)}
+	for _, l := range levels {
+		if !slices.Contains(s.levels, l.name) {
+			continue
+		}
+		w.say("%s: %s", l.name, l.load)
+		one := &row{Level: l.name, Load: l.load, BoundBy: l.bound}
+		if err := l.run(w, ctx, one); err != nil {
+			return fmt.Errorf("%s: %w", l.name, errors.Join(context.Cause(ctx), err))
+		}
+		r.Rows = append(r.Rows, one)
+		w.say("%s: %s", l.name, one.held())
+	}
+	write := r.writeText
+	switch {
+	case s.json:
+		write = r.writeJSON
+	case s.markdown:
+		write = r.writeMarkdown
+	}
+	if err := write(stdout); err != nil {
+		return err
+	}
+	if r.wrong() {
+		return errWrong
+	}
+	return nil
+}
+
+// A world is where the levels run.
+type world struct {
+	*settings
+	dir     string
+	program string
+	stderr  io.Writer
+}
+
+func newWorld(ctx context.Context, s *settings, stderr io.Writer) (*world, error) {
+	dir, err := os.MkdirTemp(s.data, "load-")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{settings: s, dir: dir, program: s.proxy, stderr: stderr}
+	if w.program == "" {
+		if w.program, err = rig.Program(ctx, dir); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return w, nil
+}
+
+func (w *world) say(format string, args ...any) {
+	fmt.Fprintf(w.stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+// lasting is how long something takes that takes full in full length.
+func (w *world) lasting(full time.Duration) time.Duration {
+	if w.quick {
+		return min(full, 1500*time.Millisecond)
+	}
+	return max(time.Duration(float64(full)*w.scale), time.Second)
+}
+
+// many is how many there are of something, and few in small.
+func (w *world) many(full, few int) int {
+	if w.quick {
+		return few
+	}
+	return full
+}
+
+// machine is what the figures depend on.
+func machine(s *settings) string {
+	model := "unknown processor"
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	busy, _ := os.ReadFile("/proc/loadavg")
+	how := fmt.Sprintf("-scale %g", s.scale)
+	if s.quick {
+		how = "-quick, in which figures mean nothing"
+	}
+	return fmt.Sprintf("%s, %s/%s, Linux %s, %s; %s processors; load average before %.14s; %s", time.Now().Format(time.DateOnly), runtime.GOOS,
+		runtime.GOARCH, strings.TrimSpace(string(kernel)), runtime.Version(), processors(model), string(busy), how)
+}

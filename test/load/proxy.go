@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// readers is how many tokens the clients have.
+const readers = 4
+
+// A proxy is a modproxy with its registry: clients have to show tokens, every request is a line of the log, and what is read
+// from the disk is verified.
+type proxy struct {
+	program string
+	dir     string // of the configuration and the log
+	data    string
+	address string
+	env     []string
+	server  *rig.Process
+	up      *registry
+
+	tokens   []string // of clients
+	operator string   // reads the metrics
+}
+
+// newProxy makes one that has nothing and does not run yet, with more configuration.
+func (w *world) newProxy(ctx context.Context, atOnce int, more string) (*proxy, error) {
+	dir, err := os.MkdirTemp(w.dir, "proxy-")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{program: w.program, dir: dir, data: filepath.Join(dir, "data")}
+	if p.address, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if p.up, err = startRegistry(atOnce); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(`listen: %[1]s
+data: %[2]s
+upstreams: [{host: %[3]s, modules: %[4]s/v1/modules/, providers: %[4]s/v1/providers/, rate: 100000}]
+egress: {allow: [127.0.0.0/8], ca_file: %[5]s}
+auth: {required: true}
+%[6]s`, p.address, p.data, registryHost, p.up.url, p.path("ca.pem"), more)
+	err = errors.Join(os.WriteFile(p.path("modproxy.yaml"), []byte(config), 0o600),
+		os.WriteFile(p.path("ca.pem"), registrytest.CA().PEM, 0o600))
+	for i := 0; i < readers && err == nil; i++ {
+		var token string
+		token, err = p.token(ctx, fmt.Sprint("reader", i), "--scope", "*")
+		p.tokens = append(p.tokens, token)
+	}
+	if err == nil {
+		p.operator, err = p.token(ctx, "operator", "--admin")
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// freeAddress is one to listen on, again and again: none that a connection of somebody else is given meanwhile, as those from
+// 32768 on may be.
+func freeAddress() (string, error) {
+	var l net.Listener
+	var err error
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String(), nil
+		}
+	}
+	return "", err
+}
+
+func (p *proxy) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *proxy) token(ctx context.Context, name string, flags ...string) (string, error) {
+	out, err := p.verb(ctx, append([]string{"token", "create", name, "--expires", "never"}, flags...)...)
+	return strings.TrimSpace(string(out)), err
+}
+
+func (p *proxy) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.program, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "MODPROXY_CONFIG=" + p.path("modproxy.yaml")}, p.env...)
+	return cmd
+}
+
+// verb runs a verb of modproxy and returns what it prints.
+func (p *proxy) verb(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := p.command(ctx, args...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("modproxy %s: %w\n%.2000s%.2000s", strings.Join(args, " "), err, out, &complaint)
+	}
+	return out, nil
+}
+
+// start starts it and waits until it is ready, which takes as long as it returns.
+func (p *proxy) start(ctx context.Context, flags ...string) (time.Duration, error) {
+	cmd := p.command(context.WithoutCancel(ctx), append([]string{"serve"}, flags...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started := time.Now()
+	var err error
+	if p.server, err = rig.StartBy(startApart, cmd, p.path("modproxy.log")); err != nil {
+		return 0, err
+	}
+	c := &conn{address: p.address, timeout: time.Second}
+	defer c.close()
+	err = p.server.Until(ctx, func() bool { return c.ask(ctx, "/-/readyz", "", false).status == http.StatusOK })
+	return time.Since(started), err
+}
+
+// kill ends it at once, with the programs that it has started.
+func (p *proxy) kill() {
+	if p.server != nil {
+		p.server.Kill()
+		p.server = nil
+	}
+}
+
+// stop ends it as an operator would.
+func (p *proxy) stop() error {
+	if p.server == nil {
+		return nil
+	}
+	err := p.server.Stop()
+	p.server = nil
+	return err
+}
+
+// close ends it and removes what it kept.
+func (p *proxy) close() error {
+	p.kill()
+	return errors.Join(p.up.close(), os.RemoveAll(p.dir))
+}
+
+// running starts a proxy, lets use use it, and ends it; whatever happened, nothing must be wrong with what it keeps then.
+func (w *world) running(ctx context.Context, atOnce int, more string, r *row, use func(*proxy, *watch) error) (err error) {
+	p, err := w.newProxy(ctx, atOnce, more)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if _, err := p.start(ctx); err != nil {
+		return err
+	}
+	seen := p.watch(r)
+	defer seen.end()
+	if err := use(p, seen); err != nil {
+		return err
+	}
+	seen.end()
+	r.wrong(p.complaints()...)
+	if err := p.stop(); err != nil {
+		r.wrong("the end of modproxy: " + err.Error())
+	}
+	return nil
+}
+
+// complaints are what the log has of a program that does not know what to do.
+func (p *proxy) complaints() (list []string) {
+	f, err := os.Open(p.path("modproxy.log"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		for _, sign := range []string{"panic:", "fatal error:", "DATA RACE"} {
+			if len(list) < 4 && bytes.Contains(lines.Bytes(), []byte(sign)) {
+				list = append(list, "the log says "+lines.Text())
+			}
+		}
+	}
+	return list
+}
+
+// kept is the digest of every package that is kept, by its module and version.
+func (p *proxy) kept(ctx context.Context) (map[string]string, error) {
+	out, err := p.verb(ctx, "ls", "--json")
+	if err != nil {
+		return nil, err
+	}
+	is := map[string]string{}
+	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
+		var one struct{ Module, Version, State, Digest string }
+		if err := lines.Decode(&one); err != nil {
+			return nil, err
+		}
+		if one.State == "kept" {
+			is[one.Module+"@"+one.Version] = one.Digest
+		}
+	}
+	return is, nil
+}
+
+// whole says what is wrong with what is kept: every target that a client was given must be there, and all that is there right,
+// the ledger too.
+func (p *proxy) whole(ctx context.Context, given []*target) (wrong []string, err error) {
+	if out, err := p.verb(ctx, "verify", "--read-data", "--json"); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			return nil, err
+		}
+		wrong = append(wrong, fmt.Sprintf("modproxy verify: %.1000s", out))
+	}
+	is, err := p.kept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range given {
+		if got := is[t.address()+"@"+t.version]; t.digest != "" && got != t.digest {
+			wrong = append(wrong, fmt.Sprintf("%s %s is kept as %q, and a client was given %s", t.module, t.version, got, t.digest))
+		}
+	}
+	for _, name := range []string{"tmp", "scratch"} {
+		left, err := os.ReadDir(filepath.Join(p.data, name))
+		if len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, fmt.Sprintf("left in %s: %d files, %v", name, len(left), err))
+		}
+	}
+	return wrong, nil
+}
+
+// targets are modules of so many versions and bytes that clients with tokens of the proxy want, none of them asked for yet.
+func (p *proxy) targets(group string, modules, size, versions int) (all []*target) {
+	for i := range modules {
+		for v := range versions {
+			all = append(all, &target{module: moduleName(group, i, size, versions), version: fmt.Sprintf("1.%d.0", v), token: p.tokens[len(all)%readers]})
+		}
+	}
+	return all
+}
+
+// warm has all of them asked for once.
+func (p *proxy) warm(ctx context.Context, targets []*target) error {
+	_, err := p.each(ctx, 8, targets, func(c *conn, t *target) error { return t.first(ctx, c) })
+	return err
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+// registryHost is the hostname of the registry in source addresses.
+const registryHost = "registry.acme.example"
+
+// A registry has every module whose name says what it is like: the size of its package in bytes and how many versions it has,
+// as in acme/m17-65536-10/aws. What is in a package follows from the name and the version.
+type registry struct {
+	url      string
+	server   *http.Server
+	roundTo  atomic.Int64 // nanoseconds of a round trip: an answer takes one, and a new connection two before it
+	turns    chan struct{}
+	trouble  atomic.Pointer[trouble]
+	archives sync.Map // how often each was asked for, by its path
+	asked    atomic.Int64
+}
+
+// trouble is how a registry answers that is not well.
+type trouble struct {
+	refuse bool          // break connections
+	slow   time.Duration // wait before every answer
+	status int           // answer this, and nothing else
+	cut    bool          // break off within bodies
+}
+
+// startRegistry starts one that answers atOnce questions at the same time.
+func startRegistry(atOnce int) (*registry, error) {
+	cert, key, err := registrytest.CA().Issue("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	u := &registry{url: "https://" + listener.Addr().String(), turns: make(chan struct{}, atOnce)}
+	u.trouble.Store(&trouble{})
+	type opened struct{}
+	u.server = &http.Server{
+		Handler:           u,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}},
+		ErrorLog:          log.New(io.Discard, "", 0), // of programs that are killed
+		ReadHeaderTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, opened{}, new(atomic.Bool))
+		},
+	}
+	u.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		trips := int64(1)
+		if before, ok := r.Context().Value(opened{}).(*atomic.Bool); ok && !before.Swap(true) {
+			trips = 3
+		}
+		pause(r.Context(), time.Duration(trips*u.roundTo.Load()))
+		u.ServeHTTP(w, r)
+	})
+	go u.server.ServeTLS(listener, "", "")
+	return u, nil
+}
+
+func (u *registry) close() error { return u.server.Close() }
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (u *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.asked.Add(1)
+	u.turns <- struct{}{}
+	defer func() { <-u.turns }()
+	now := u.trouble.Load()
+	pause(r.Context(), now.slow)
+	switch {
+	case now.refuse:
+		panic(http.ErrAbortHandler)
+	case now.status != 0:
+		w.Header().Set("Retry-After", "2")
+		http.Error(w, "not now", now.status)
+		return
+	}
+	if err := u.answer(w, r, now.cut); err != nil {
+		http.NotFound(w, r)
+	}
+}
+
+// answer answers a question about a module whose name says what it is like.
+func (u *registry) answer(w http.ResponseWriter, r *http.Request, cut bool) error {
+	switch rest, is := strings.CutPrefix(r.URL.Path, "/v1/modules/"); {
+	case is && strings.HasSuffix(rest, "/versions"):
+		_, count, err := likeness(path.Dir(rest))
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, list(count))
+	case is && strings.HasSuffix(rest, "/download"):
+		if _, _, err := likeness(path.Dir(path.Dir(rest))); err != nil {
+			return err
+		}
+		w.Header().Set("X-Terraform-Get", u.url+"/archives/"+strings.TrimSuffix(rest, "/download")+".tar.gz")
+		w.WriteHeader(http.StatusNoContent)
+	case strings.HasPrefix(r.URL.Path, "/archives/"):
+		size, _, err := likeness(path.Dir(strings.TrimPrefix(r.URL.Path, "/archives/")))
+		if err != nil {
+			return err
+		}
+		n, _ := u.archives.LoadOrStore(r.URL.Path, new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
+		body := packed(r.URL.Path, size)
+		w.Header().Set("Content-Type", "application/gzip")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		if cut {
+			w.Write(body[:len(body)/2])
+			panic(http.ErrAbortHandler)
+		}
+		w.Write(body)
+	default:
+		return errors.New("no such thing")
+	}
+	return nil
+}
+
+// fetched is how many archives were asked for, and how often altogether.
+func (u *registry) fetched() (distinct, all int64) {
+	u.archives.Range(func(_, n any) bool {
+		distinct++
+		all += n.(*atomic.Int64).Load()
+		return true
+	})
+	return distinct, all
+}
+
+// moduleName is the name of a module with so many versions of so many bytes.
+func moduleName(group string, n, size, versions int) string {
+	return fmt.Sprintf("acme/%s%d-%d-%d/aws", group, n, size, versions)
+}
+
+// likeness reads what the name of a module says.
+func likeness(module string) (size, versions int, err error) {
+	parts := strings.Split(path.Base(path.Dir(module)), "-")
+	if len(parts) != 3 {
+		return 0, 0, errors.New("no such module")
+	}
+	size, err = strconv.Atoi(parts[1])
+	versions, wrong := strconv.Atoi(parts[2])
+	if err = errors.Join(err, wrong); err != nil || size > 64<<20 || versions > 1000 {
+		return 0, 0, fmt.Errorf("no such module: %w", err)
+	}
+	return size, versions, nil
+}
+
+// list is a versions document.
+func list(count int) string {
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprintf(
+			`{"version":"1.%d.0","root":{"providers":[{"name":"aws","namespace":"hashicorp","source":"hashicorp/aws","version":">= 5.%d"}],"dependencies":[]},"submodules":[]}`, i, i))
+	}
+	return `{"modules":[{"versions":[` + strings.Join(all, ",") + `]}]}`
+}
+
+// packed is an archive with so many bytes that do not compress.
+func packed(name string, size int) []byte {
+	var b bytes.Buffer
+	b.Grow(size + 4<<10)
+	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // this is a level
+	t := tar.NewWriter(z)
+	data := make([]byte, size)
+	rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(data) // never fails
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"main.tf", []byte("# " + name + "\n")}, {"data.bin", data}} {
+		t.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.data))}) // into a buffer
+		t.Write(f.data)
+	}
+	t.Close()
+	z.Close()
+	return b.Bytes()
+}

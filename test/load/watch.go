@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A sample is what the proxy uses at one moment.
+type sample struct {
+	at         time.Time
+	life       int // which process it is: it may be started again
+	rss        int64
+	fds        int
+	children   int
+	goroutines int // 0 if it did not say
+}
+
+// A watch looks at what the proxy uses, until it is ended.
+type watch struct {
+	p     *proxy
+	row   *row
+	every time.Duration
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+	once  sync.Once
+
+	mu      sync.Mutex
+	samples []sample
+	peak    int64
+	cpu     time.Duration // of those processes that have ended, and of this one
+	pid     int
+	begun   time.Duration // its CPU when it was first seen
+	life    int
+	began   time.Time
+}
+
+// watch begins to watch. What comes of it is in the row.
+func (p *proxy) watch(r *row) *watch {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watch{p: p, row: r, every: 500 * time.Millisecond, stop: stop, began: time.Now()}
+	w.look(ctx)
+	w.done.Go(func() {
+		for pause(ctx, w.interval()) {
+			w.look(ctx)
+		}
+	})
+	return w
+}
+
+// interval grows with what has been seen, so that hours fit in memory.
+func (w *watch) interval() time.Duration {
+	return w.every + time.Since(w.began)/1000
+}
+
+func (w *watch) look(ctx context.Context) {
+	server := w.p.server
+	if server == nil {
+		return
+	}
+	pid := server.ID()
+	used := cpu(pid)
+	if used == 0 {
+		return
+	}
+	c := &conn{address: w.p.address, timeout: 5 * time.Second}
+	defer c.close()
+	s := sample{at: time.Now(), goroutines: w.p.goroutines(ctx, c)}
+	var most int64
+	s.rss, most = memory(pid)
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	s.fds, s.children = len(fds), children(pid)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pid != w.pid {
+		w.pid, w.life, w.begun = pid, w.life+1, used
+	} else {
+		w.cpu += used - w.begun
+		w.begun = used
+	}
+	s.life = w.life
+	w.peak = max(w.peak, most)
+	if s.rss > 0 {
+		w.samples = append(w.samples, s)
+	}
+}
+
+// reset has the row say what is used from now on.
+func (w *watch) reset() {
+	w.mu.Lock()
+	w.samples, w.peak, w.cpu, w.began = nil, 0, 0, time.Now()
+	server := w.p.server
+	w.mu.Unlock()
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", server.ID()), []byte("5"), 0) // else the peak is that of its life
+	w.look(context.Background())
+}
+
+// end ends it: what the proxy uses a moment after its work is what it uses idle.
+func (w *watch) end() {
+	w.once.Do(func() {
+		w.stop()
+		w.done.Wait()
+		took := time.Since(w.began)
+		cpu := w.cpu
+		time.Sleep(200 * time.Millisecond)
+		w.look(context.Background())
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.row.usage(w.samples, w.peak, float64(cpu)/float64(took))
+	})
+}
+
+// goroutines asks the proxy.
+func (p *proxy) goroutines(ctx context.Context, c *conn) int {
+	r := c.ask(ctx, "/-/metrics", p.operator, true)
+	if r.status != http.StatusOK {
+		return 0
+	}
+	text, err := plain(r)
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(text, []byte("\ngo_goroutines "))
+	number, _, _ := bytes.Cut(rest, []byte("\n"))
+	n, _ := strconv.Atoi(string(number))
+	return n
+}
+
+// cpu is the time that a process has computed so far; 0 where it cannot be known.
+func cpu(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // its name may have spaces in it
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(string(fields[11]))
+	system, _ := strconv.Atoi(string(fields[12]))
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// memory is what a process has now, and the most that it had.
+func memory(pid int) (now, most int64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(rest); len(fields) == 2 && fields[1] == "kB" {
+			n, _ := strconv.ParseInt(fields[0], 10, 64)
+			switch name {
+			case "VmRSS":
+				now = n << 10
+			case "VmHWM":
+				most = n << 10
+			}
+		}
+	}
+	return now, most
+}
+
+// children is how many processes a process has started that still run.
+func children(pid int) (n int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		n += len(strings.Fields(string(text)))
+	}
+	return n
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// What clients ask.
+type kind int
+
+const (
+	versions kind = iota
+	download
+	archive
+	health
+)
+
+func (k kind) String() string { return [...]string{"versions", "download", "package", "health"}[k] }
+
+// A reply is what was answered, without its body. Err says why there is no answer, or not all of it.
+type reply struct {
+	status   int
+	header   http.Header
+	size     int64
+	sum      uint32        // CRC-32C of the body, which processors compute
+	took     time.Duration // from when it was asked, not from when it was to be
+	body     []byte        // if it was to be kept
+	complete bool
+	err      error
+}
+
+func (r *reply) String() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return fmt.Sprintf("%d, %d bytes %.200s", r.status, r.size, r.body)
+}
+
+// A conn is a connection of a client to the proxy, which is opened when it is needed. It speaks the least of HTTP/1.1 that
+// this takes, because it shares a processor with many others.
+type conn struct {
+	address string
+	timeout time.Duration // of one answer
+	conn    net.Conn
+	in      *bufio.Reader
+	out     []byte
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// buffers are for bodies: there are fewer of them than connections.
+var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+
+func (c *conn) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+func (c *conn) open(ctx context.Context) error {
+	if c.conn != nil {
+		return nil
+	}
+	var d net.Dialer
+	opened, err := d.DialContext(ctx, "tcp", c.address)
+	if err != nil {
+		return err
+	}
+	c.conn, c.in = opened, bufio.NewReaderSize(opened, 4<<10)
+	return nil
+}
+
+// ask sends a request with a token and reads the answer to its end. It keeps the bodies of errors, and others if keep.
+func (c *conn) ask(ctx context.Context, path, token string, keep bool) (r reply) {
+	started := time.Now()
+	defer func() {
+		r.took = time.Since(started)
+		if r.err != nil {
+			c.close()
+		}
+	}()
+	if err := c.open(ctx); err != nil {
+		return reply{err: err}
+	}
+	c.out = append(append(append(c.out[:0], "GET "...), path...), " HTTP/1.1\r\nHost: "...)
+	c.out = append(append(c.out, c.address...), "\r\nAccept-Encoding: gzip\r\nUser-Agent: Terraform/1.11.4\r\n"...)
+	if token != "" {
+		c.out = append(append(append(c.out, "Authorization: Bearer "...), token...), "\r\n"...)
+	}
+	c.out = append(c.out, "\r\n"...)
+	c.conn.SetDeadline(started.Add(c.timeout))
+	if _, err := c.conn.Write(c.out); err != nil {
+		return reply{err: err}
+	}
+	response, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return reply{err: err}
+	}
+	r = reply{status: response.StatusCode, header: response.Header}
+	buffer := buffers.Get().(*[128 << 10]byte)
+	defer buffers.Put(buffer)
+	for {
+		n, err := response.Body.Read(buffer[:])
+		r.size += int64(n)
+		r.sum = crc32.Update(r.sum, castagnoli, buffer[:n])
+		if keep || r.status >= 400 && len(r.body) < 1000 {
+			r.body = append(r.body, buffer[:n]...)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			r.err = err
+			return r
+		}
+	}
+	r.complete = true
+	if response.Close {
+		c.close()
+	}
+	return r
+}
