@@ -55,6 +55,7 @@ type Details struct {
 	Examples    []Part       `json:"examples"`
 	Systems     []string     `json:"providers"`   // the other ones that modules of its name are for: sorted, each once
 	Deprecation *Deprecation `json:"deprecation"` // nil for none
+	Listed      string       `json:"-"`           // the entity tag of the versions that the client may use, or empty
 	Answered    `json:"-"`
 }
 

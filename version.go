@@ -71,7 +71,7 @@ func CanonicalVersion(s string) (string, error) {
 
 // String returns the canonical spelling: no leading v, no leading zeros, at least three segments, with build metadata.
 func (v Version) String() string {
-	var b []byte
+	b := make([]byte, 0, 32) // as most have
 	for i, s := range v.segments {
 		if i > 0 {
 			b = append(b, '.')

@@ -9,12 +9,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"strings"
 	"sync"
 	"time"
 	"unique"
+	"weak"
 
 	"golang.org/x/sync/singleflight"
 
@@ -36,6 +38,7 @@ type Catalog struct {
 	Reader   Reader
 
 	once       sync.Once
+	answers    memory.Cache[question, answer]
 	silent     memory.Cache[modproxy.ModuleVersion, struct{}] // of which Next has just said nothing
 	parts      memory.Cache[partsKey, *modproxy.Details]
 	completed  memory.Cache[completedKey, *modproxy.Details]
@@ -95,6 +98,10 @@ const (
 	silentFor   = 3 * time.Second  // how long a question that Next did not answer is not asked again
 	completeFor = 10 * time.Second // how long what was recorded counts without being looked up
 
+	answerFor  = time.Second // as long as decisions count without being looked for
+	answerSize = 1 << 10     // bytes, about
+	maxAnswers = 4 << 20
+
 	maxParts     = 12 << 20 // bytes of descriptions in memory, of which one has 8 MiB at most
 	maxCompleted = 12 << 20 // of those with what was recorded, which may share the most of them
 	maxHistories = 8 << 20
@@ -103,7 +110,7 @@ const (
 func (c *Catalog) start() {
 	c.once.Do(func() {
 		c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
-		c.counts.Limit, c.siblings.Limit = maxCounts, maxSiblings
+		c.counts.Limit, c.answers.Limit, c.siblings.Limit = maxCounts, maxAnswers, maxSiblings
 		c.turns = make(chan struct{}, maxDescribing)
 	})
 }
@@ -117,6 +124,10 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if err != nil {
 		return nil, err
 	}
+	q := question{v, groupsOf(ctx)}
+	if known := c.answered(ctx, q, list); known != nil {
+		return known, nil
+	}
 	if !lists(list, v.Version) {
 		return nil, wrap("details", v, modproxy.ErrNotFound)
 	}
@@ -124,7 +135,50 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
-	return c.complete(ctx, d, v, list)
+	return c.complete(ctx, d, q, list)
+}
+
+// question is one for a version, of a client for which the rules of groups hold.
+type question struct {
+	modproxy.ModuleVersion
+	groups groups
+}
+
+// groups are the groups of a client, as a key.
+type groups struct{ first, others string }
+
+func groupsOf(ctx context.Context) (g groups) {
+	switch all := modproxy.AskerOf(ctx).Groups; len(all) {
+	case 0:
+	case 1:
+		g = groups{all[0], "none"}
+	default:
+		g = groups{all[0], fmt.Sprintf("%q", all[1:])}
+	}
+	return g
+}
+
+// answer is what was answered from memory a moment ago.
+type answer struct {
+	weak.Pointer[modproxy.Details] // which is remembered longer
+	deprecation                    modproxy.Deprecation
+}
+
+// answered returns what was just answered to q, or nil, also when other versions are listed now, or operators say something else.
+func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versions) *modproxy.Details {
+	a, ok := c.answers.Get(q)
+	if !ok {
+		return nil
+	}
+	known := a.Value()
+	if known == nil || known.Listed != list.ETag {
+		return nil
+	}
+	deprecation, err := c.Rules.Deprecation(ctx, q.ModuleVersion)
+	if err != nil || *cmp.Or(deprecation, &modproxy.Deprecation{}) != a.deprecation {
+		return nil
+	}
+	return known
 }
 
 // described describes a version as Next does, or if that does not answer soon, by its kept package. Without one, Next is
@@ -169,55 +223,63 @@ func lists(list *modproxy.Versions, version string) bool {
 	return false
 }
 
-// completedKey is a description with what operators say of the version, and the siblings that a client may know of.
+// completedKey is a description with what operators say of the version, and the siblings and versions that a client may know
+// of.
 type completedKey struct {
 	of          *modproxy.Details
 	deprecation modproxy.Deprecation
 	siblings    unique.Handle[string]
+	listed      string
 }
 
-// complete returns d with what its registry does not know, or does not say.
-func (c *Catalog) complete(
-	ctx context.Context, d *modproxy.Details, v modproxy.ModuleVersion, list *modproxy.Versions,
-) (*modproxy.Details, error) {
+// complete returns d, which answers q, with what its registry does not know, or does not say.
+func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question, list *modproxy.Versions) (*modproxy.Details, error) {
+	v := q.ModuleVersion
 	deprecation, err := c.Rules.Deprecation(ctx, v)
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
-	others, err := c.siblingsOf(ctx, d, v.Module)
-	switch {
-	case err != nil:
+	others, err := c.siblingsOf(ctx, d, q)
+	if err != nil {
 		return nil, wrap("details", v, err)
-	case deprecation == nil && others.said && d.Source != "" && !d.Published.IsZero() && (d.Downloads > 0 || c.Counts == nil):
-		return d, nil
 	}
-	k := completedKey{of: d, siblings: others.key}
+	k := completedKey{of: d, siblings: others.key, listed: list.ETag}
 	full := *d
-	full.Systems = others.systems
+	full.Systems, full.Listed = others.systems, list.ETag
 	if deprecation != nil {
 		k.deprecation, full.Deprecation = *deprecation, deprecation
 	}
 	known, ok := c.completed.Get(k)
-	if ok {
-		return known, nil
+	if !ok {
+		if err := c.addRecorded(ctx, &full, list); err != nil {
+			return nil, wrap("details", v, err)
+		}
+		if known == nil || !known.Published.Equal(full.Published) || known.Source != full.Source || known.Downloads != full.Downloads {
+			known = &full // else what was made of it is remembered
+		}
+		c.completed.Add(k, known, completeFor, known.Size())
 	}
-	published, source, err := c.seen(ctx, v, list)
-	if err != nil {
-		return nil, wrap("details", v, err)
+	if d.Hit && !d.Stale {
+		c.answers.Add(q, answer{weak.Make(known), k.deprecation}, answerFor, answerSize)
 	}
-	if d.Published.IsZero() {
-		full.Published = published
+	return known, nil
+}
+
+// addRecorded sets what was recorded of d and is not in it.
+func (c *Catalog) addRecorded(ctx context.Context, d *modproxy.Details, list *modproxy.Versions) error {
+	if d.Source == "" || d.Published.IsZero() {
+		published, source, err := c.seen(ctx, d.ModuleVersion, list)
+		if err != nil {
+			return err
+		}
+		if d.Published.IsZero() {
+			d.Published = published
+		}
+		d.Source = cmp.Or(d.Source, source)
 	}
-	full.Source = cmp.Or(d.Source, source)
-	if full.Downloads, err = c.total(ctx, v.Module, d.Downloads); err != nil {
-		return nil, err
-	}
-	answer := &full
-	if known != nil && known.Published.Equal(full.Published) && known.Source == full.Source && known.Downloads == full.Downloads {
-		answer = known // of which what was made is remembered
-	}
-	c.completed.Add(k, answer, completeFor, answer.Size())
-	return answer, nil
+	total, err := c.total(ctx, d.Module, d.Downloads)
+	d.Downloads = total
+	return err
 }
 
 // seen returns since when a version is listed, and where its repository is, as far as that was recorded. The time is never

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -163,12 +164,23 @@ func (s *site) with(versions ...string) *site {
 	return s
 }
 
+// sameAs reports whether d is what was said, of the versions that are listed.
+func sameAs(d, said *modproxy.Details) bool {
+	listed := *said
+	listed.Listed = d.Listed
+	return d.Listed != "" && reflect.DeepEqual(*d, listed)
+}
+
 func TestDetailsFirstOfTheRegistry(t *testing.T) {
 	said := &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: network.At("1.0.0"), Source: "https://example.com", Published: met.AddDate(-1, 0, 0)}}
 	s := (&site{said: said}).with("1.0.0", "1.1.0")
 	c := newCatalog(s)
-	if d, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || d != said {
-		t.Error(d, err) // which is as it was said: what is made of it is remembered by its address
+	d, err := c.Details(t.Context(), network.At("1.0.0"))
+	if err != nil || !sameAs(d, said) {
+		t.Error(d, err)
+	}
+	if again, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || again != d {
+		t.Error(again, err) // what is made of it is remembered by its address
 	}
 	for _, absent := range []string{"2.0.0", "1.0.0+x"} {
 		if _, err := c.Details(t.Context(), network.At(absent)); !errors.Is(err, modproxy.ErrNotFound) {
@@ -179,7 +191,7 @@ func TestDetailsFirstOfTheRegistry(t *testing.T) {
 	if _, err := c.Details(t.Context(), network.At("1.0.0")); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Error(err)
 	}
-	d, err := c.Details(t.Context(), network.At("1.1.0"))
+	d, err = c.Details(t.Context(), network.At("1.1.0"))
 	if err != nil || d.Deprecation == nil || d.Deprecation.Reason != "use 1.0" || said.Deprecation != nil {
 		t.Error(d, err)
 	}
@@ -214,6 +226,43 @@ func TestDetailsOfWhatIsKept(t *testing.T) {
 	}
 }
 
+// What was just answered is not made again, unless other versions are listed, or operators say something else.
+func TestDetailsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: network.At("1.1.0")}, Answered: modproxy.Answered{Hit: true}}
+		s := (&site{said: said}).with("1.0.0", "1.1.0")
+		c := newCatalog(s)
+		details := func() *modproxy.Details {
+			t.Helper()
+			d, err := c.Details(t.Context(), network.At("1.1.0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		first := details()
+		s.said = &modproxy.Details{Summary: said.Summary, Answered: said.Answered}
+		s.said.Description = "another"
+		if details() != first {
+			t.Error("it is looked for anew")
+		}
+		s.refused = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+		second := details()
+		if second == first || second.Listed == first.Listed || second.Description != "another" {
+			t.Error("other versions are listed, and it is the same")
+		}
+		s.said = said
+		time.Sleep(time.Second)
+		if details().Description != "" {
+			t.Error("it is the same after a second")
+		}
+		s.refused[network.At("1.1.0")] = true
+		if _, err := c.Details(t.Context(), network.At("1.1.0")); !errors.Is(err, modproxy.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestDetailsOfWhatCannotBeRead(t *testing.T) {
 	s := (&site{err: modproxy.ErrNotFound, bad: fmt.Errorf("%w: nested", modproxy.ErrInvalid)}).with("1.0.0")
 	d, err := newCatalog(s).Details(t.Context(), network.At("1.0.0"))
@@ -237,7 +286,7 @@ func TestDetailsOfALateRegistry(t *testing.T) {
 		if took := time.Since(began); err != nil || d.Root.Readme != "kept" || took != time.Second {
 			t.Error(d, err, took)
 		}
-		if d, err := c.Details(t.Context(), network.At("1.2.0")); err != nil || d != said {
+		if d, err := c.Details(t.Context(), network.At("1.2.0")); err != nil || !sameAs(d, said) {
 			t.Error(d, err)
 		}
 	})

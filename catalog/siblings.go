@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ import (
 // rules hold.
 type siblingsKey struct {
 	of     weak.Pointer[modproxy.Details]
-	groups string
+	groups groups
 }
 
 // siblings are the other systems that modules of a name are for, as far as a client may know of them.
@@ -32,10 +31,10 @@ const (
 	maxSiblings = 4 << 20
 )
 
-// siblingsOf returns the systems that d says, which describes m, and those of which a package is kept, without those that
+// siblingsOf returns the systems that d says, which answers q, and those of which a package is kept, without those that
 // the client of ctx may not know of.
-func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, m modproxy.Module) (s siblings, err error) {
-	k := siblingsKey{weak.Make(d), fmt.Sprintf("%q", modproxy.AskerOf(ctx).Groups)}
+func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q question) (s siblings, err error) {
+	m, k := q.Module, siblingsKey{weak.Make(d), q.groups}
 	if known, ok := c.siblings.Get(k); ok {
 		return known, nil
 	}
@@ -65,7 +64,7 @@ func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, m modprox
 	}
 	name := strings.Join(s.systems, " ")
 	s.key, s.said = unique.Make(name), slices.Equal(s.systems, d.Systems)
-	size := int64(256 + len(k.groups) + len(name) + 16*len(s.systems))
+	size := int64(256 + len(q.groups.first) + len(q.groups.others) + len(name) + 16*len(s.systems))
 	c.siblings.Add(k, s, max(siblingsFor, rereadShare*time.Since(began)), size)
 	return s, nil
 }

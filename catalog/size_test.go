@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestDetailsInMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		runtime.GC() // till then all are there
 		if _, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || (s.described == 6) != again {
 			t.Errorf("with a README of %d bytes, %d packages were read: %v", len(readme), s.described, err)
 		}

@@ -38,11 +38,11 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request
 
 // serveDetails serves the description of a version, or of the latest one.
 func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
-	list, err := respelled(h, r, e, &q.Module, h.cfg.Listing.Versions)
-	if err != nil {
-		return err
-	}
 	if q.Version == "" {
+		list, err := respelled(h, r, e, &q.Module, h.cfg.Listing.Versions)
+		if err != nil {
+			return err
+		}
 		latest, ok := list.Latest()
 		if !ok {
 			return errAbsent
@@ -50,18 +50,29 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		q.Version = latest.String()
 		e.Version = q.Version
 	}
-	d, err := h.cfg.Catalog.Details(r.Context(), q.ModuleVersion)
-	if err != nil {
-		return err
-	}
-	text, err := h.renderedOf(r.Context(), renderKey{weak.Make(d), q.kind, list.ETag}, d.Size(), func() any {
-		if q.kind == kindDocs {
-			return docsDetailsOf(d)
-		}
-		return detailsOf(d, list)
+	d, err := respelled(h, r, e, &q.Module, func(ctx context.Context, m modproxy.Module) (*modproxy.Details, error) {
+		return h.cfg.Catalog.Details(ctx, m.At(q.Version))
 	})
 	if err != nil {
 		return err
+	}
+	k := renderKey{weak.Make(d), q.kind, d.Listed}
+	text, ok := h.rendered.Get(k)
+	if !ok {
+		list, err := h.cfg.Listing.Versions(r.Context(), q.Module)
+		if err != nil {
+			return err
+		}
+		k.versions = list.ETag
+		text, err = h.renderedOf(r.Context(), k, d.Size(), func() any {
+			if q.kind == kindDocs {
+				return docsDetailsOf(d)
+			}
+			return detailsOf(d, list)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
