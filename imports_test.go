@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "release", "requests", "store", "internal/hint"},
 	"internal/hint": {},
 	"upstream":      {"", "fair", "egress", "fetch", "pack", "release"},
-	"egress":        {},
+	"egress":        {"", "fair"},
 	"fetch":         {"", "egress", "pack"},
 	"fetch/git":     {"", "egress", "pack", "fetch"},
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},

@@ -69,9 +69,12 @@ type Resolver interface {
 const (
 	maxHeaderBytes = 64 << 10
 	connsPerHost   = 64 // and port
+	idlePerHost    = 16 // connections, as many as there are packages or questions at a time for one host
 	connectTimeout = 10 * time.Second
 	tlsTimeout     = 10 * time.Second
 	headerTimeout  = 30 * time.Second // from the request to the end of the answer's header
+	streamBytes    = 1 << 20          // of a body by HTTP/2 are received before they are read
+	pingAfter      = 5 * time.Second  // of silence a connection by HTTP/2 is tried, and given up after as long
 	idleTimeout    = 2 * time.Minute  // for a tunnelled connection on which nothing moves
 	minRate        = 1024             // bytes per second of a body, on average over rateWindow
 	rateWindow     = 30 * time.Second // spent waiting for the body
@@ -84,8 +87,10 @@ type Client struct {
 	tls    *tls.Config
 	proxy  func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
 
-	secure, plain *http.Transport // to where the request goes
-	forward       *http.Transport // of http, to the proxy that is sent the whole URL
+	secure, single *http.Transport // by https to where the request goes: by HTTP/2 if that is offered, and by HTTP/1.1
+	plain          *http.Transport // by http
+	forward        *http.Transport // of http, to the proxy that is sent the whole URL
+	hosts          hosts           // that are asked by https
 
 	idle, window time.Duration // idleTimeout and rateWindow, but for tests
 }
@@ -94,7 +99,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "modproxy")
 	cfg.Resolver = cmp.Or[Resolver](cfg.Resolver, net.DefaultResolver)
-	c := &Client{cfg: cfg, idle: idleTimeout, window: rateWindow}
+	c := &Client{cfg: cfg, idle: idleTimeout, window: rateWindow, hosts: hosts{of: map[string]*host{}}}
 	var err error
 	if c.policy, err = newPolicy(cfg); err != nil {
 		return nil, err
@@ -107,7 +112,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.tls = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	c.secure, c.plain = c.transport(false), c.transport(true)
+	c.secure, c.single, c.plain = c.transport(false), c.transport(false), c.transport(true)
+	c.secure.Protocols.SetHTTP2(true)
 	// It connects to the proxy only, which the operator chose.
 	c.forward = c.transport(true)
 	c.forward.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
@@ -115,8 +121,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// transport returns a transport that connects under the policy. It speaks HTTP/1.1
-// only, so that the bound on connections is one on requests too.
+// transport returns a transport that connects under the policy, which holds for as long as c is used: a connection is
+// kept for others that go to the same host and port. It speaks HTTP/1.1 only.
 func (c *Client) transport(plain bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -135,10 +141,16 @@ func (c *Client) transport(plain bool) *http.Transport {
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxConnsPerHost:        connsPerHost,
-		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    4,
+		MaxIdleConns:           128,
+		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        90 * time.Second,
 		DisableCompression:     true, // body undoes it, within its bound
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamBytes,
+			SendPingTimeout:           pingAfter,
+			PingTimeout:               pingAfter,
+			WriteByteTimeout:          headerTimeout,
+		},
 	}
 }
 
@@ -159,7 +171,7 @@ func rootCertificates(file string) (*x509.CertPool, error) {
 }
 
 // roundTrip sends one request under the policy, over the transport that is right for it. Nothing else sends requests.
-func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
+func (c *Client) roundTrip(r *http.Request, archive bool) (*http.Response, error) {
 	t, err := targetOf(r.URL)
 	if err != nil {
 		return nil, err
@@ -168,7 +180,7 @@ func (c *Client) roundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if !t.plain {
-		return c.secure.RoundTrip(r)
+		return c.askSecure(r, t, archive)
 	}
 	p, err := c.proxy(r.URL)
 	if err != nil {
@@ -202,6 +214,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // Close closes idle connections. It ends no request and no session.
 func (c *Client) Close() error {
 	c.secure.CloseIdleConnections()
+	c.single.CloseIdleConnections()
 	c.plain.CloseIdleConnections()
 	c.forward.CloseIdleConnections()
 	return nil

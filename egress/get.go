@@ -94,7 +94,7 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 		return nil, fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
 	req.Header = r.header(u, c.cfg.UserAgent)
-	h := &hop{client: c, budget: r.Budget, attempts: r.Attempts}
+	h := &hop{client: c, archive: r.Archive, budget: r.Budget, attempts: r.Attempts}
 	retrying := &retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: h},
 		RetryMax:     r.Attempts,
@@ -160,6 +160,7 @@ const (
 // hop is one request, and the attempts at it.
 type hop struct {
 	client   *Client
+	archive  bool
 	budget   *Budget
 	attempts int    // that are left
 	location string // of a redirect
@@ -171,7 +172,7 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	h.attempts--
-	resp, err := h.client.roundTrip(r)
+	resp, err := h.client.roundTrip(r, h.archive)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +257,8 @@ type Request struct {
 	Attempts int
 	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more is [ErrTooLarge].
 	MaxBytes int64
-	// Archive asks for the bytes as stored: without a coding, with an end that can be told from a broken connection.
+	// Archive asks for the bytes as stored: without a coding, with an end that can be told from a broken connection,
+	// on a connection of its own.
 	Archive bool
 
 	body any // of [Client.Post], a []byte; nil of [Client.Get]

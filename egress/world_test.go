@@ -69,8 +69,8 @@ type server struct {
 	requests atomic.Int64
 }
 
-// serve starts a server at host ("127.0.0.1"); scheme is "http" or "https".
-func serve(t *testing.T, scheme, host string, h http.HandlerFunc) *server {
+// serve starts a server at host ("127.0.0.1"); scheme is "http", "https", or "h2" for one by https that offers HTTP/2.
+func serve(t *testing.T, scheme, host string, h http.HandlerFunc, set ...func(*http.Server)) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -89,8 +89,12 @@ func serve(t *testing.T, scheme, host string, h http.HandlerFunc) *server {
 			}
 		},
 	}}
-	if scheme == "https" {
+	for _, set := range set {
+		set(s.Config)
+	}
+	if scheme != "http" {
 		cert, _ := authority()
+		s.EnableHTTP2 = scheme == "h2"
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 		s.StartTLS()
 	} else {

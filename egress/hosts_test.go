@@ -1,0 +1,201 @@
+package egress_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy/egress"
+)
+
+// proto answers with the protocol of the request.
+func proto(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) }
+
+// askAll asks for u n times, width at a time, and returns the answers that there were, each once.
+func askAll(t *testing.T, c *egress.Client, r egress.Request, n, width int) map[string]int {
+	t.Helper()
+	answers := map[string]int{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range width {
+		group.Go(func() {
+			for range n / width {
+				body, err := fetch(t.Context(), c, r)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				answers[string(body)]++
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// Requests to one host share a connection where it speaks HTTP/2, also the first ones, and use those that are there again
+// where it does not. What is stored comes on connections of its own.
+func TestConnectionsAreKeptAndShared(t *testing.T) {
+	for _, tt := range []struct {
+		scheme  string
+		archive bool
+		width   int
+		proto   string
+	}{
+		{"h2", false, 20, "HTTP/2.0"},
+		{"h2", false, 1, "HTTP/2.0"},
+		{"h2", true, 1, "HTTP/1.1"},
+		{"https", false, 1, "HTTP/1.1"},
+	} {
+		s := serve(t, tt.scheme, "127.0.0.1", proto)
+		c := client(t, up())
+		r := egress.Request{URL: s.at("https", "up.test", "/"), Archive: tt.archive}
+		for range 2 { // the second time after all have ended
+			if answers := askAll(t, c, r, 20, tt.width); answers[tt.proto] != 20 {
+				t.Errorf("%v: answered by %v", tt, answers)
+			}
+		}
+		if n := s.conns.Load(); n != 1 {
+			t.Errorf("%v: %d connections for 40 requests", tt, n)
+		}
+	}
+}
+
+// A body is sent again when the first try by HTTP/2 fails.
+func TestPostByHTTP2(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(w, io.MultiReader(strings.NewReader(r.Proto+" "), r.Body))
+	}
+	s := serve(t, "h2", "127.0.0.1", echo)
+	bad := frames(t, func(net.Conn) {}, echo)
+	c := client(t, up())
+	for s, want := range map[*server]string{s: "HTTP/2.0 want", bad: "HTTP/1.1 want"} {
+		resp, err := c.Post(t.Context(), egress.Request{URL: s.at("https", "up.test", "/")}, []byte("want"))
+		if err != nil {
+			t.Error(err)
+		} else if body := read(t, resp); body != want {
+			t.Errorf("%q; want %q", body, want)
+		}
+	}
+}
+
+// One host has 64 requests under way at a time, on however few connections. A turn ends with the body, read or not.
+func TestBoundOnRequests(t *testing.T) {
+	var now, most atomic.Int64
+	full, goOn := make(chan struct{}), make(chan struct{})
+	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/held" {
+			return
+		}
+		n := now.Add(1)
+		defer now.Add(-1)
+		most.Store(max(n, most.Load()))
+		if n == 64 {
+			close(full)
+		}
+		<-goOn
+	})
+	c := client(t, up())
+	var group sync.WaitGroup
+	for range 80 {
+		group.Go(func() {
+			resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/held")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	<-full
+	for _, archive := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		r := egress.Request{URL: s.at("https", "up.test", "/"), Archive: archive}
+		if _, err := fetch(ctx, c, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one more: %v", err)
+		}
+		cancel()
+	}
+	close(goOn)
+	group.Wait()
+	if most.Load() != 64 || s.conns.Load() != 1 {
+		t.Errorf("%d at a time on %d connections", most.Load(), s.conns.Load())
+	}
+}
+
+// A connection is for one name: that two lead to the same address now says nothing about the policy for the other.
+func TestConnectionsAreNotSharedBetweenNames(t *testing.T) {
+	s := serve(t, "h2", "127.0.0.1", proto)
+	c := client(t, up("two.test"))
+	for _, name := range []string{"up.test", "two.test", "up.test"} {
+		if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", name, "/")}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "evil.test", "/")}); !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("a name that the policy does not allow: %v", err)
+	}
+	if n := s.conns.Load(); n != 2 {
+		t.Errorf("%d connections for two names", n)
+	}
+}
+
+// The bounds on a body hold by HTTP/2.
+func TestBodiesByHTTP2(t *testing.T) {
+	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/large":
+			w.Write(bytes.Repeat([]byte("x"), 5000))
+		case "/broken":
+			io.WriteString(w, "part")
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		case "/slow":
+			io.WriteString(w, "x")
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case "/silent":
+			<-r.Context().Done()
+		}
+	})
+	c := client(t, up())
+	c.SetTimes(200*time.Millisecond, 200*time.Millisecond, time.Minute)
+	var late net.Error
+	for path, ok := range map[string]func(error) bool{
+		"/large":  func(err error) bool { return errors.Is(err, egress.ErrTooLarge) },
+		"/slow":   func(err error) bool { return errors.Is(err, egress.ErrTooSlow) },
+		"/silent": func(err error) bool { return errors.As(err, &late) && late.Timeout() },
+		"/broken": func(err error) bool { return err != nil },
+		"/":       func(err error) bool { return err == nil },
+	} {
+		if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", path), MaxBytes: 1000}); !ok(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// frames starts a server that offers HTTP/2 and then does what bad does, after the client's preface and settings; by
+// HTTP/1.1 it answers as good. The result is its URL.
+func frames(t *testing.T, bad func(net.Conn), good http.HandlerFunc) *server {
+	t.Helper()
+	return serve(t, "h2", "127.0.0.1", good, func(s *http.Server) {
+		s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+			"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+				defer conn.Close()
+				if _, err := io.ReadFull(conn, make([]byte, 24+9)); err == nil {
+					bad(conn)
+				}
+			},
+		}
+	})
+}
