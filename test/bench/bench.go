@@ -89,7 +89,7 @@ func (b *bench) find() error {
 			b.nginxProgram = look("nginx", "nginx-light")
 		}
 	}
-	if chosen("hot", "gate") {
+	if chosen("hot", "pairs") {
 		b.wrkProgram = look("wrk", "wrk")
 	}
 	if chosen("client", "mirror", "providers") {

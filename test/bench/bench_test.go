@@ -3,12 +3,21 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 func TestParseWrk(t *testing.T) {
@@ -80,7 +89,7 @@ func TestRelay(t *testing.T) {
 		slices.Reverse(all)
 		conn.Write(all)
 	}()
-	r, err := listenRelay(newLine(2*time.Millisecond, 1e9))
+	r, err := listenRelay(newLine(2*time.Millisecond, 0, 1e9))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,5 +144,88 @@ func TestFlags(t *testing.T) {
 	s, err := parseFlags([]string{"-parts=hot", "-proxy-env", "GOMAXPROCS=1,GOGC=50", "-quick"}, io.Discard)
 	if err != nil || !slices.Equal(s.parts, []string{"hot"}) || len(s.proxyEnv) != 2 || s.runs != 1 {
 		t.Errorf("parseFlags = %+v, %v", s, err)
+	}
+}
+
+// A new connection over a line takes as long as the line says, and with TLS no longer: what is said before the first
+// question has no price of its own. Every question takes a round trip.
+func TestConnect(t *testing.T) {
+	const trip, connect = 60 * time.Millisecond, 150 * time.Millisecond
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	for _, price := range []time.Duration{connect, 0} {
+		r, err := listenRelay(newLine(trip, price, 1e9))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close()
+		r.serve(server.Listener.Addr().String())
+		var first, second time.Duration // the shortest of several: the machine may have other work
+		for range 5 {
+			client := &http.Client{Transport: server.Client().Transport.(*http.Transport).Clone()}
+			for _, shortest := range []*time.Duration{&first, &second} {
+				begin := time.Now()
+				answer, err := client.Get("https://" + r.Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Body.Close()
+				if took := time.Since(begin); *shortest == 0 || took < *shortest {
+					*shortest = took
+				}
+			}
+			client.CloseIdleConnections()
+		}
+		if least := price + trip; first < least || first >= least+trip {
+			t.Errorf("a connection takes %v: a first question took %v; want %v and a little", price, first, least)
+		}
+		if second < trip || second >= 2*trip {
+			t.Errorf("a connection takes %v: a second question took %v; want %v and a little", price, second, trip)
+		}
+	}
+}
+
+// The nested configuration has the calls and packages that the report says.
+func TestNested(t *testing.T) {
+	calls, seen := 0, map[string]bool{}
+	var walk func(level, i int)
+	walk = func(level, i int) {
+		calls++
+		name := fmt.Sprint(nestedLevels[level].name, i)
+		seen[name] = true
+		for _, next := range nestedCalls(level, i) {
+			n, err := strconv.Atoi(strings.TrimPrefix(next, nestedLevels[level+1].name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			walk(level+1, n)
+		}
+	}
+	for i := range nestedTop() {
+		walk(0, i)
+	}
+	if calls != mirrorCalls || len(seen) != mirrorPackages || len(nestedRepositories()) != mirrorPackages {
+		t.Errorf("%d calls of %d packages in %d repositories; want %d of %d", calls, len(seen), len(nestedRepositories()), mirrorCalls, mirrorPackages)
+	}
+}
+
+// Every process of git is counted, those that git starts, too.
+func TestCountGit(t *testing.T) {
+	c, err := countGit(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		// It runs git-upload-pack.
+		cmd := exec.Command("git", "ls-remote", t.TempDir())
+		cmd.Env = append(registrytest.GitEnvironment(), c.env...)
+		cmd.Path = filepath.Join(filepath.Dir(c.file), "git")
+		_ = cmd.Run() // there is no repository
+		if n, err := c.count(); n < 2 || err != nil {
+			t.Errorf("%d processes, %v; want at least two", n, err)
+		}
+	}
+	if n, err := c.count(); n != 0 || err != nil {
+		t.Errorf("%d processes, %v; want none any more", n, err)
 	}
 }

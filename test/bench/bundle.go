@@ -31,10 +31,10 @@ func (b *bench) measureBundle(ctx context.Context, r *report) error {
 		return err
 	}
 	bundle, copied := filepath.Join(b.data, "a.bundle"), filepath.Join(b.data, "copied")
-	if _, err := b.verb(ctx, "mirror", "--all-versions", bulk.address()); err != nil {
+	if _, err := b.verb(ctx, b.proxyDir, "mirror", "--all-versions", bulk.address()); err != nil {
 		return err
 	}
-	key, err := b.verb(ctx, "ledger", "key")
+	key, err := b.verb(ctx, b.proxyDir, "ledger", "key")
 	if err != nil {
 		return err
 	}
@@ -69,15 +69,15 @@ func (b *bench) measureBundle(ctx context.Context, r *report) error {
 	}
 	out.Bytes = info.Size()
 	for _, w := range ways {
-		out.Ways = append(out.Ways, w.report())
+		out.Ways = append(out.Ways, w.report(bulkPackages))
 	}
 	r.Bundle = out
 	return nil
 }
 
-// verb runs a verb of modproxy with the configuration of the proxy, and returns what it prints.
-func (b *bench) verb(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, b.modproxy, append(args, "--config", filepath.Join(b.proxyDir, "modproxy.yaml"))...)
+// verb runs a verb of modproxy with the configuration of a proxy in dir, and returns what it prints.
+func (b *bench) verb(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, b.modproxy, append(args, "--config", filepath.Join(dir, "modproxy.yaml"))...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, b.proxyEnv...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -88,7 +88,7 @@ func (b *bench) verb(ctx context.Context, args ...string) (string, error) {
 
 // verbSays runs a verb that has to print want.
 func (b *bench) verbSays(ctx context.Context, want string, args ...string) error {
-	out, err := b.verb(ctx, args...)
+	out, err := b.verb(ctx, b.proxyDir, args...)
 	if err == nil && !strings.Contains(out, want) {
 		err = fmt.Errorf("modproxy %s: want %s\n%s", args[0], want, out)
 	}

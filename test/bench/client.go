@@ -18,28 +18,45 @@ import (
 // way is a way for packages to come to a client.
 type way struct {
 	name     string
+	modules  []module                     // that the configuration calls
 	sources  func(i int, m module) string // the arguments of the i-th module block
 	registry string                       // URL that stands for the registry; empty for none
-	upstream map[string]int               // requests there in the last run
-	seconds  []float64
+	proxied  bool                         // it is the proxy, which
+	cold     bool                         // has nothing yet
+
+	upstream  map[string]int // requests there in the last run
+	seconds   []float64
+	spent     []spent // by a cold proxy
+	processes int     // of git, that it ran
 }
 
 const (
-	wayGit      = "git"
+	wayGit      = "git::"
 	wayRegistry = "registry and git"
 	wayCold     = "cold proxy"
 	wayWarm     = "warm proxy"
 	wayNginx    = "nginx"
 )
 
-// measureClients installs all modules in every way, in turns.
+// coldBy is the name of the way through a cold proxy to locations of a form.
+var coldBy = map[form]string{
+	byCommit: wayCold + ", commit", byTag: wayCold + ", tag", byArchive: wayCold + ", archive",
+}
+
+// measureClients installs all modules in every way, in turns, with and without a price of new connections.
 func (b *bench) measureClients(ctx context.Context, r *report) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err
 	}
-	modules, locations := b.up.installed()
+	byForm := map[form][]module{}
+	for f := range coldBy {
+		all, _ := b.up.installed(f)
+		byForm[f] = all[:b.modules]
+	}
+	modules, locations := b.up.installed(byCommit)
+	modules = modules[:b.modules]
 	b.say("filling nginx with %d packages", len(modules))
-	answers, err := b.copyAnswers(ctx, b.proxyURL, modules)
+	answers, err := b.copyAnswers(ctx, server{url: b.proxyURL}, modules)
 	if err != nil {
 		return err
 	}
@@ -47,39 +64,57 @@ func (b *bench) measureClients(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+	defer b.up.line.connect.Store(int64(newConnection))
 	for _, c := range b.clients {
-		ways := []*way{
-			{name: wayGit, sources: func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }},
-			{name: wayRegistry, sources: sourceOf, registry: b.up.registryURL + "/v1/modules/"},
-			{name: wayCold, sources: sourceOf},
-			{name: wayWarm, sources: sourceOf},
-			{name: wayNginx, sources: sourceOf, registry: n.disk + "/" + registryHost + "/v1/modules/"},
+		for _, connect := range []time.Duration{newConnection, 0} {
+			ways := []*way{
+				{name: wayGit, modules: modules, sources: func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }},
+				{name: wayRegistry, modules: modules, registry: b.up.registryURL + "/v1/modules/"},
+				{name: coldBy[byArchive], modules: byForm[byArchive], proxied: true, cold: true},
+				{name: coldBy[byTag], modules: byForm[byTag], proxied: true, cold: true},
+				{name: coldBy[byCommit], modules: modules, proxied: true, cold: true},
+				{name: wayWarm, modules: modules, proxied: true},
+				{name: wayNginx, modules: modules, registry: n.disk + "/" + registryHost + "/v1/modules/"},
+			}
+			b.up.line.connect.Store(int64(connect))
+			b.say("%s: a new connection takes %v", c.name, connect)
+			if err := b.measureWays(ctx, c, ways); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if err := b.countProcesses(ctx, c, ways); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			r.addClient(c.name, b.up.repos, connect, ways)
 		}
-		if err := b.measureClient(ctx, c, modules, ways); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		r.addClient(c.name, b.up.repos, len(modules), ways)
 	}
 	return nil
 }
 
-func (b *bench) measureClient(ctx context.Context, c client, modules []module, ways []*way) error {
+// measureWays installs modules in every way, in turns.
+func (b *bench) measureWays(ctx context.Context, c client, ways []*way) error {
 	for turn := range b.runs {
 		var first string
 		for _, w := range ways {
-			switch w.name {
-			case wayCold:
+			if w.cold {
 				if err := b.startProxy(ctx); err != nil {
 					return err
 				}
-				w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
-			case wayWarm:
+			}
+			if w.proxied {
 				w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
 			}
 			b.up.reset()
-			took, content, err := b.install(ctx, c, modules, w)
+			stop := func() spent { return spent{} }
+			if w.cold {
+				stop = watch(b.proxy.ID())
+			}
+			took, content, err := b.install(ctx, c, w)
+			used := stop()
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			if w.cold {
+				w.spent = append(w.spent, used)
 			}
 			w.seconds, w.upstream = append(w.seconds, took.Seconds()), b.up.count()
 			b.say("%s get, %s, %d of %d: %.2f s", c.name, w.name, turn+1, b.runs, took.Seconds())
@@ -97,17 +132,21 @@ func (b *bench) measureClient(ctx context.Context, c client, modules []module, w
 	return nil
 }
 
-// install installs modules into an empty directory, and returns how long that
+// install installs the modules of a way into an empty directory, and returns how long that
 // took and the digest of what is there then.
-func (b *bench) install(ctx context.Context, c client, modules []module, w *way) (time.Duration, string, error) {
+func (b *bench) install(ctx context.Context, c client, w *way) (time.Duration, string, error) {
 	dir, err := os.MkdirTemp(b.scratch, "client-")
 	if err != nil {
 		return 0, "", err
 	}
 	defer os.RemoveAll(dir)
 	i := &rig.Installation{Dir: dir, Calls: map[string]string{}, Registries: map[string]string{}, CAFile: b.up.registry.CAFile}
-	for n, m := range modules {
-		i.Calls[fmt.Sprint("m", n)] = w.sources(n, m)
+	sources := w.sources
+	if sources == nil {
+		sources = sourceOf
+	}
+	for n, m := range w.modules {
+		i.Calls[fmt.Sprint("m", n)] = sources(n, m)
 	}
 	if w.registry != "" {
 		i.Registries[registryHost] = w.registry

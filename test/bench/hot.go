@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,20 +25,26 @@ const (
 // server answers what is asked.
 type server struct {
 	name, url string
+	header    []string // names and values that every question has
 	pids      func() []int
 }
 
 // target is what is asked for.
 type target struct {
-	name, path string
-	coding     string // what Accept-Encoding says
-	bytes      int
-	servers    []*measured
+	name        string
+	module      module
+	question    string
+	coding      string // what Accept-Encoding says
+	connections int    // as many at most; 0 for those of the flag
+	bytes       int
+	servers     []*measured
 }
 
 // measured is a server at one target, turn for turn.
 type measured struct {
 	server
+	*target
+	path  string // with the signature that the server wants
 	turns []asked
 	cpu   []time.Duration // of the server for one request
 	peak  int64           // bytes; of the proxy only
@@ -44,15 +52,15 @@ type measured struct {
 
 // measureHot asks every server for every target, in turns.
 func (b *bench) measureHot(ctx context.Context, r *report) error {
-	if b.proxy == nil {
-		if err := b.startProxy(ctx); err != nil {
-			return err
-		}
-	}
-	modules := []module{listed, small, large}
-	answers, err := b.copyAnswers(ctx, b.proxyURL, modules)
+	proxy, err := b.startBeside(ctx, serverProxy, withTokens+longFresh)
 	if err != nil {
 		return err
+	}
+	var answers []copied
+	for range 2 { // the first ones say that upstream was asked
+		if answers, err = b.copyAnswers(ctx, proxy, []module{listed, small, large, huge}); err != nil {
+			return err
+		}
 	}
 	n, err := b.startNginx(ctx, answers)
 	if err != nil {
@@ -64,12 +72,12 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	}
 	defer memory.Close()
 	servers := []server{
-		{serverProxy, b.proxyURL, func() []int { return family(b.proxy.ID()) }},
-		{serverCache, n.cached, func() []int { return family(n.ID()) }},
-		{serverDisk, n.disk, func() []int { return family(n.ID()) }},
-		{serverMemory, memoryURL, func() []int { return []int{os.Getpid()} }},
+		proxy,
+		{serverCache, n.cached, proxy.header, func() []int { return family(n.ID()) }},
+		{serverDisk, n.disk, proxy.header, func() []int { return family(n.ID()) }},
+		{serverMemory, memoryURL, proxy.header, func() []int { return []int{os.Getpid()} }},
 	}
-	targets := targets()
+	targets := append(targets(), &target{name: "huge package", module: huge, question: "package", coding: "identity", connections: 4})
 	b.up.reset()
 	for _, t := range targets {
 		if err := t.prepare(ctx, servers); err != nil {
@@ -79,7 +87,7 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 			return err
 		}
 		if b.profile != "" {
-			if err := b.profileTarget(ctx, t, servers[0]); err != nil {
+			if err := b.profileTarget(ctx, t.servers[0]); err != nil {
 				return err
 			}
 		}
@@ -94,11 +102,11 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 // targets returns what is asked for.
 func targets() []*target {
 	return []*target{
-		{name: "versions", path: listed.path("versions"), coding: "identity"},
-		{name: "versions, gzip", path: listed.path("versions"), coding: "gzip"}, // as the clients want it
-		{name: "download", path: small.path("download"), coding: "gzip"},
-		{name: "small package", path: small.path("package"), coding: "identity"},
-		{name: "large package", path: large.path("package"), coding: "identity"},
+		{name: "versions", module: listed, question: "versions", coding: "identity"},
+		{name: "versions, gzip", module: listed, question: "versions", coding: "gzip"}, // as the clients want it
+		{name: "download", module: small, question: "download", coding: "gzip"},
+		{name: "small package", module: small, question: "package", coding: "identity"},
+		{name: "large package", module: large, question: "package", coding: "identity"},
 	}
 }
 
@@ -106,7 +114,7 @@ func targets() []*target {
 func (t *target) prepare(ctx context.Context, servers []server) error {
 	var first answer
 	for i, s := range servers {
-		a, err := ask(ctx, s.url+t.path, t.coding)
+		m, a, err := t.of(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -114,37 +122,54 @@ func (t *target) prepare(ctx context.Context, servers []server) error {
 			first = a
 		}
 		if a.status != first.status || a.coding != first.coding || !bytes.Equal(a.body, first.body) || (a.location == "") != (first.location == "") {
-			return fmt.Errorf("%s: %s answers otherwise than %s", t.path, s.name, servers[0].name)
+			return fmt.Errorf("%s: %s answers otherwise than %s", m.path, s.name, servers[0].name)
 		}
-		t.servers = append(t.servers, &measured{server: s})
+		if s.name == serverMemory && !slices.Equal(slices.Sorted(maps.Keys(a.header)), slices.Sorted(maps.Keys(first.header))) {
+			return fmt.Errorf("%s: %s has the header %v; want that of %s, %v", m.path, s.name, a.header, servers[0].name, first.header)
+		}
+		t.servers = append(t.servers, m)
 	}
 	t.bytes = len(first.body)
 	return nil
 }
 
+// of asks a server for the target once.
+func (t *target) of(ctx context.Context, s server) (*measured, answer, error) {
+	m := &measured{server: s, target: t, path: t.module.path(t.question)}
+	if t.question == "package" {
+		at, err := s.packagePath(ctx, t.module)
+		if err != nil {
+			return nil, answer{}, err
+		}
+		m.path, m.header = at, nil // the clients send nothing there but the path
+	}
+	a, err := m.ask(ctx, m.url+m.path, t.coding)
+	return m, a, err
+}
+
 func (b *bench) measureTarget(ctx context.Context, t *target) error {
-	pid := b.proxy.ID()
 	for round := range b.rounds {
 		for _, m := range t.servers {
-			if m.name == serverProxy {
+			pid := m.pids()[0]
+			if m.server.name == serverProxy {
 				resetPeak(pid)
 			}
-			if err := m.turn(ctx, b, t, b.duration); err != nil {
+			if err := m.turn(ctx, b, b.duration); err != nil {
 				return err
 			}
-			if m.name == serverProxy {
+			if m.server.name == serverProxy {
 				m.peak = max(m.peak, peak(pid))
 			}
-			b.say("%s, %s, %d of %d: %.0f/s", t.name, m.name, round+1, b.rounds, m.turns[round].perSec)
+			b.say("%s, %s, %d of %d: %.0f/s", t.name, m.server.name, round+1, b.rounds, m.turns[round].perSec)
 		}
 	}
 	return nil
 }
 
-// turn asks m for t as fast as it answers.
-func (m *measured) turn(ctx context.Context, b *bench, t *target, d time.Duration) error {
+// turn asks m as fast as it answers.
+func (m *measured) turn(ctx context.Context, b *bench, d time.Duration) error {
 	before := cpu(m.pids()...)
-	a, err := b.wrk(ctx, m.url+t.path, t.coding, d)
+	a, err := b.wrk(ctx, m, d)
 	if err != nil {
 		return err
 	}
@@ -153,25 +178,25 @@ func (m *measured) turn(ctx context.Context, b *bench, t *target, d time.Duratio
 	return nil
 }
 
-// profileTarget records where the proxy's processor time goes while t is asked.
-func (b *bench) profileTarget(ctx context.Context, t *target, s server) error {
+// profileTarget records where the proxy's processor time goes while m is asked.
+func (b *bench) profileTarget(ctx context.Context, m *measured) error {
 	perf, err := exec.LookPath("perf")
 	if err != nil {
-		b.say("no profile of %s: perf is not in PATH (Debian: apt-get install linux-perf)", t.name)
+		b.say("no profile of %s: perf is not in PATH (Debian: apt-get install linux-perf)", m.target.name)
 		return nil
 	}
 	if err := os.MkdirAll(b.profile, 0o755); err != nil {
 		return err
 	}
-	file := filepath.Join(b.profile, strings.NewReplacer(" ", "-", ",", "").Replace(t.name))
+	file := filepath.Join(b.profile, strings.NewReplacer(" ", "-", ",", "").Replace(m.target.name))
 	record := exec.CommandContext(ctx, perf, "record", "-q", "-g", "-F", "499", "-e", "cpu-clock",
-		"-p", strconv.Itoa(s.pids()[0]), "-o", file+".perf", "--", "sleep", strconv.Itoa(int(b.duration.Seconds())))
+		"-p", strconv.Itoa(m.pids()[0]), "-o", file+".perf", "--", "sleep", strconv.Itoa(int(b.duration.Seconds())))
 	var out bytes.Buffer
 	record.Stdout, record.Stderr = &out, &out
 	if err := record.Start(); err != nil {
 		return err
 	}
-	_, askErr := b.wrk(ctx, s.url+t.path, t.coding, b.duration)
+	_, askErr := b.wrk(ctx, m, b.duration)
 	if err := record.Wait(); err != nil {
 		return fmt.Errorf("perf record: %w\n%s", err, out.Bytes())
 	}
@@ -182,6 +207,6 @@ func (b *bench) profileTarget(ctx context.Context, t *target, s server) error {
 	if err != nil {
 		return fmt.Errorf("perf report: %w", err)
 	}
-	b.say("profile of %s: %s.perf, %s.txt", t.name, file, file)
+	b.say("profile of %s: %s.perf, %s.txt", m.target.name, file, file)
 	return os.WriteFile(file+".txt", text, 0o644)
 }

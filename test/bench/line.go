@@ -4,13 +4,15 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A line stands for the way to the internet: what goes over it arrives later, and
-// all that goes in one direction shares the bandwidth.
+// A line stands for the way to the internet: what goes over it arrives later, all that goes in one direction shares the
+// bandwidth, and a new connection has its price.
 type line struct {
 	delay    time.Duration // one way
+	connect  atomic.Int64  // nanoseconds that it takes to open a connection, with all that TLS says before the client asks
 	up, down pace
 }
 
@@ -33,8 +35,27 @@ func (p *pace) take(now time.Time, n int) time.Time {
 	return p.free
 }
 
-func newLine(roundTrip time.Duration, rate float64) *line {
-	return &line{delay: roundTrip / 2, up: pace{rate: rate}, down: pace{rate: rate}}
+func newLine(roundTrip, connect time.Duration, rate float64) *line {
+	l := &line{delay: roundTrip / 2, up: pace{rate: rate}, down: pace{rate: rate}}
+	l.connect.Store(int64(connect))
+	return l
+}
+
+// greeting is what both sides of a connection say before the client's first question. TLS 1.3 has the client speak, the
+// server answer, and the client end that together with its question. It is not delayed: the line's connect is its price.
+type greeting struct{ answered, ended atomic.Bool }
+
+// up and down report whether what has been read from the client, or the server, belongs to the greeting.
+func (g *greeting) up() bool {
+	if g.answered.Load() {
+		g.ended.Store(true)
+	}
+	return !g.ended.Load()
+}
+
+func (g *greeting) down() bool {
+	g.answered.Store(true)
+	return !g.ended.Load()
 }
 
 // A relay takes connections on Addr and carries them over a line to a server.
@@ -95,12 +116,12 @@ func (r *relay) carry(client net.Conn, target string, accepted time.Time) {
 		server.Close()
 	})
 	defer stop()
-	// The kernel has opened the connection at once; over the line that takes the
-	// client one round trip, before which it sends nothing.
-	open := accepted.Add(2 * r.line.delay)
+	// The kernel has opened the connection at once; before the line has, the client sends nothing.
+	open := accepted.Add(time.Duration(r.line.connect.Load()))
+	var g greeting
 	var both sync.WaitGroup
-	both.Go(func() { r.send(ctx, broken, server, client, &r.line.up, open) })
-	both.Go(func() { r.send(ctx, broken, client, server, &r.line.down, accepted) })
+	both.Go(func() { r.send(ctx, broken, server, client, &r.line.up, open, g.up) })
+	both.Go(func() { r.send(ctx, broken, client, server, &r.line.down, accepted, g.down) })
 	both.Wait()
 }
 
@@ -113,8 +134,8 @@ type parcel struct {
 
 const parcelSize = 16 << 10
 
-// send moves bytes from src to dst, none before open, until src ends.
-func (r *relay) send(ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time) {
+// send moves bytes from src to dst, none before open and at once what greets, until src ends.
+func (r *relay) send(ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time, greets func() bool) {
 	onTheWay := make(chan parcel, 128) // 2 MiB: more than the line holds
 	var receive sync.WaitGroup
 	receive.Go(func() {
@@ -142,7 +163,10 @@ func (r *relay) send(ctx context.Context, broken func(), dst, src net.Conn, p *p
 		if now.Before(open) {
 			now = open
 		}
-		next := parcel{data: data[:n], at: p.take(now, n).Add(r.line.delay), last: n == 0}
+		next := parcel{data: data[:n], at: p.take(now, n), last: n == 0}
+		if !greets() {
+			next.at = next.at.Add(r.line.delay)
+		}
 		select {
 		case onTheWay <- next:
 		case <-ctx.Done():

@@ -1,18 +1,23 @@
 // Command bench measures what modproxy costs and saves, beside what else could
 // be there, in one run on one machine:
 //
-//	go run ./test/bench            everything, about twenty minutes
+//	go run ./test/bench            everything, about an hour
 //	go run ./test/bench -quick     the same with few and short runs, to see that it works
 //	go run ./test/bench -h         the flags
 //
 // Client. Terraform or OpenTofu installs 24 modules of 8 generated git
 // repositories, over a line with a round trip of 80 ms and 20 MB/s: straight from
-// git, through a registry that answers with git locations, through a cold proxy,
-// through a warm one, and from nginx with the same packages as static files, which
-// is the client's own work. Every installation must have the same files.
+// git (git:: addresses), through a registry that answers with git locations, through
+// a cold proxy whose registry answers with commits, tags or archives, through a warm
+// one, and from nginx with the same packages as static files, which is the client's
+// own work. Every installation must have the same files. All that twice: with a line
+// on which a new connection takes 160 ms before its first question, as TCP and TLS
+// have it there, and with one on which it takes nothing. What a package costs a cold
+// proxy stands below: its time, its memory, and the processes of git that it runs,
+// which are counted in an installation of their own.
 //
-// Mirror. modproxy mirror fills a cold proxy with the 23 packages of a configuration
-// with 96 calls, beside an installation of the same from the registry and git.
+// Mirror. The same for a configuration whose modules call others: 96 calls of 23
+// packages, which are known in three steps. modproxy mirror fills a cold proxy with it.
 //
 // Providers. A client installs five providers of 4 MiB over the same line: straight from their registry, through a
 // cold proxy and a warm one, and from nginx with the same answers as static files. Every installation must have the
@@ -23,11 +28,15 @@
 //
 // Hot path. wrk asks the warm proxy, nginx with the same bytes on disk, nginx as a
 // cache before that (proxy_cache), and a net/http handler that has them in memory, in
-// turns. Every server must answer with the same bytes. A request of modproxy and one
-// of nginx write one line to a log each.
+// turns. Every server must answer with the same bytes, and the handler with the same
+// header fields: it is what modproxy is compared with. The proxy has tokens checked,
+// and signs the paths of packages; a request of modproxy and one of nginx write one
+// line to a log each, and modproxy counts them.
 //
-// Gate. wrk asks a warm proxy, another one like it, and one that has ten rules, in many
-// short turns. Turn is compared with turn, and the interval says what may be chance.
+// Pairs. wrk asks a warm proxy, another one like it, and others that differ from it in
+// one thing, in many short turns: ten rules, a token for each request, no log. So it
+// asks one proxy for what describes a version, and for the list of versions. Turn is
+// compared with turn, and the interval says what may be chance.
 //
 // Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200
 // clients at once. Anything else fails the run.
@@ -69,6 +78,8 @@ type settings struct {
 	rounds      int
 	connections int
 	timeout     time.Duration
+	modules     int    // that the clients install
+	pairTurns   int    // of each side of a pair
 	scratch     string // the client's directory
 	data        string // the servers' directory
 	proxy       string // a built modproxy
@@ -96,10 +107,10 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "mirror", "providers", "bundle", "hot", "gate", "cost"}
+var parts = []string{"client", "mirror", "providers", "bundle", "hot", "pairs", "cost"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
-	s := &settings{}
+	s := &settings{modules: 24, pairTurns: 30}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	part := flags.String("parts", strings.Join(parts, ","), "what to measure, with commas between")
@@ -108,15 +119,17 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.duration, "duration", 8*time.Second, "how long wrk asks in one turn")
 	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server, of which the median counts")
 	flags.IntVar(&s.connections, "connections", 64, "connections of wrk")
-	flags.DurationVar(&s.timeout, "timeout", 45*time.Minute, "when to give up altogether")
+	flags.DurationVar(&s.timeout, "timeout", 90*time.Minute, "when to give up altogether")
 	flags.StringVar(&s.scratch, "scratch", defaultScratch(), "where the client works; a tmpfs, for the disk is not what is measured")
 	flags.StringVar(&s.data, "data", os.TempDir(), "where proxy, nginx and upstream keep their files; a disk")
 	flags.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already (go build ./cmd/modproxy)")
 	env := flags.String("proxy-env", "", "more environment for modproxy, as GOMAXPROCS=1,GOGC=50")
 	flags.StringVar(&s.profile, "profile", "", "directory for CPU profiles of the proxy on each hot path, by perf")
 	flags.BoolVar(&s.json, "json", false, "print JSON")
-	flags.BoolFunc("quick", "-n 1 -duration 1s -rounds 1; what comes after it counts", func(string) error {
-		s.runs, s.duration, s.rounds = 1, time.Second, 1
+	flags.IntVar(&s.modules, "modules", s.modules, "how many modules the clients install")
+	flags.IntVar(&s.pairTurns, "turns", s.pairTurns, "turns of each side of a pair, of a second each")
+	flags.BoolFunc("quick", "-n 1 -modules 8 -duration 1s -rounds 1 -turns 3; what comes after it counts", func(string) error {
+		s.runs, s.modules, s.duration, s.rounds, s.pairTurns = 1, 8, time.Second, 1, 3
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -134,8 +147,11 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 			return nil, misuse{fmt.Errorf("-parts: unknown part %q; want %s", p, strings.Join(parts, ", "))}
 		}
 	}
-	if s.runs < 1 || s.rounds < 1 || s.connections < 1 || s.duration < time.Second {
-		return nil, misuse{errors.New("want at least one run, round and connection, and a second of each")}
+	if s.runs < 1 || s.rounds < 1 || s.connections < 1 || s.pairTurns < 1 || s.duration < time.Second {
+		return nil, misuse{errors.New("want at least one run, round, turn and connection, and a second of each")}
+	}
+	if s.modules < 1 || s.modules > 24 {
+		return nil, misuse{errors.New("-modules: want 1 to 24")}
 	}
 	return s, nil
 }
@@ -165,12 +181,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	r := &report{Machine: machine(s)}
-	// The proxy of the last cold installation, or mirror, goes on as the warm one.
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"providers", b.measureProviders}, {"bundle", b.measureBundle}, {"hot", b.measureHot}, {"gate", b.measureGate}, {"cost", b.measureCost},
+		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"providers", b.measureProviders},
+		{"bundle", b.measureBundle}, {"hot", b.measureHot}, {"pairs", b.measurePairs}, {"cost", b.measureCost},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

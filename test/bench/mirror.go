@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -21,40 +21,57 @@ type mirrorReport struct {
 	Calls    int         `json:"calls"`
 	Packages int         `json:"packages"`
 	Ways     []wayReport `json:"ways"`
-	Ratio    float64     `json:"mirror_to_registry_git"`
+	Goals    []goal      `json:"goals"`
 }
 
-// measureMirror mirrors what a client installs from the registry and git, in turns.
-func (b *bench) measureMirror(ctx context.Context, r *report) error {
-	installed, _ := b.up.installed()
-	var modules []module
-	for i := range mirrorCalls {
-		modules = append(modules, installed[i%mirrorPackages])
+func (r *report) addMirror(client string, ways []*way) {
+	m := mirrorReport{Client: client, Calls: mirrorCalls, Packages: mirrorPackages}
+	for _, w := range ways {
+		m.Ways = append(m.Ways, w.report(mirrorPackages))
 	}
+	m.Goals = []goal{
+		ratioOf(ways, wayCold, wayRegistry, 0.3),
+		ratioOf(ways, "mirror", wayRegistry, 0.3),
+	}
+	r.Mirrors = append(r.Mirrors, m)
+}
+
+func (m *mirrorReport) writeText(w io.Writer) {
+	fmt.Fprintf(w, "\n%s get of %d calls of %d packages, in %d levels, and modproxy mirror of the same:\n%s\n\n",
+		m.Client, m.Calls, m.Packages, len(nestedLevels), lineText(newConnection))
+	writeWays(w, m.Ways)
+	writeGoals(w, m.Goals)
+}
+
+// measureMirror installs nested modules from the registry and git and through a cold proxy, and mirrors the same, in
+// turns.
+func (b *bench) measureMirror(ctx context.Context, r *report) error {
+	top := nestedTop()
 	for _, c := range b.clients {
-		direct := &way{name: wayRegistry, sources: sourceOf, registry: b.up.registryURL + "/v1/modules/"}
+		ways := []*way{
+			{name: wayRegistry, modules: top, registry: b.up.registryURL + "/v1/modules/"},
+			{name: wayCold, modules: top, proxied: true, cold: true},
+		}
+		if err := b.measureWays(ctx, c, ways); err != nil {
+			return err
+		}
+		if err := b.countProcesses(ctx, c, ways); err != nil {
+			return err
+		}
 		mirror := &way{name: "mirror"}
 		for turn := range b.runs {
-			b.up.reset()
-			took, _, err := b.install(ctx, c, modules, direct)
-			if err != nil {
-				return fmt.Errorf("%s: %w", direct.name, err)
-			}
-			direct.seconds, direct.upstream = append(direct.seconds, took.Seconds()), b.up.count()
 			if err := b.startProxy(ctx); err != nil {
 				return err
 			}
 			b.up.reset()
-			if took, err = b.mirror(ctx, modules); err != nil {
+			took, err := b.mirror(ctx)
+			if err != nil {
 				return err
 			}
 			mirror.seconds, mirror.upstream = append(mirror.seconds, took.Seconds()), b.up.count()
-			b.say("%s get, %d of %d: %.2f s; mirror: %.2f s", c.name, turn+1, b.runs, direct.seconds[turn], mirror.seconds[turn])
+			b.say("mirror, %d of %d: %.2f s", turn+1, b.runs, mirror.seconds[turn])
 		}
-		r.Mirrors = append(r.Mirrors, mirrorReport{
-			Client: c.name, Calls: mirrorCalls, Packages: mirrorPackages, Ways: []wayReport{direct.report(), mirror.report()},
-			Ratio: median(mirror.seconds) / median(direct.seconds),
-		})
+		r.addMirror(c.name, append(ways, mirror))
 	}
 	return nil
 }
@@ -64,18 +81,18 @@ func sourceOf(_ int, m module) string {
 	return fmt.Sprintf("source = %q\n  version = %q", registryHost+"/"+m.address(), m.version)
 }
 
-// mirror has the proxy fetch what modules call, and returns how long that took.
-func (b *bench) mirror(ctx context.Context, modules []module) (time.Duration, error) {
+// mirror has the proxy fetch the nested modules, and returns how long that took.
+func (b *bench) mirror(ctx context.Context) (time.Duration, error) {
 	dir, err := os.MkdirTemp(b.scratch, "mirror-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	var code strings.Builder
-	for n, m := range modules {
-		fmt.Fprintf(&code, "module \"m%d\" {\n  %s\n}\n", n, sourceOf(n, m))
+	var names []string
+	for _, m := range nestedTop() {
+		names = append(names, m.name)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(code.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(nestedBlocks(names)), 0o600); err != nil {
 		return 0, err
 	}
 	begin := time.Now()

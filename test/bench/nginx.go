@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -48,7 +49,7 @@ func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error
 			return nil, err
 		}
 		if a.gzipped != nil {
-			if err := os.WriteFile(file+".gz", a.gzipped, 0o644); err != nil {
+			if err := os.WriteFile(file+".gz", a.gzipped.body, 0o644); err != nil {
 				return nil, err
 			}
 		}
@@ -129,39 +130,47 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// inMemory serves answers from memory by net/http and nothing else.
+// inMemory serves answers from memory by net/http and nothing else, with the header fields that they had.
 func inMemory(answers []copied) (server *http.Server, address string, err error) {
-	all := map[string]*copied{}
+	type pair struct{ plain, gzipped *answer }
+	all := map[string]pair{}
 	for i := range answers {
-		all[answers[i].path] = &answers[i]
+		a := &answers[i]
+		all[a.path] = pair{a.answer.fixed(), a.answer.fixed()}
+		if a.gzipped != nil {
+			all[a.path] = pair{a.answer.fixed(), a.gzipped.fixed()}
+		}
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, "", err
 	}
-	address = "http://" + listener.Addr().String()
 	server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := all[r.URL.Path]
-		if a == nil {
+		both, ok := all[r.URL.Path]
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		body := a.body
-		if a.location != "" {
-			w.Header().Set("X-Terraform-Get", address+a.location)
-		} else {
-			w.Header().Set("Content-Type", a.kind)
-			if a.gzipped != nil && r.Header.Get("Accept-Encoding") == "gzip" {
-				w.Header().Set("Content-Encoding", "gzip")
-				body = a.gzipped
-			}
-			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		a := both.plain
+		if r.Header.Get("Accept-Encoding") == "gzip" {
+			a = both.gzipped
 		}
+		maps.Copy(w.Header(), a.header)
 		w.WriteHeader(a.status)
-		w.Write(body) // a client that is gone is no concern
+		w.Write(a.body) // a client that is gone is no concern
 	})}
 	go server.Serve(listener)
-	return server, address, nil
+	return server, "http://" + listener.Addr().String(), nil
+}
+
+// fixed is an answer without what net/http writes itself, and with its length.
+func (a answer) fixed() *answer {
+	a.header = a.header.Clone()
+	a.header.Del("Date")
+	if a.location == "" {
+		a.header.Set("Content-Length", fmt.Sprint(len(a.body)))
+	}
+	return &a
 }
 
 // machine says what this runs on.

@@ -4,37 +4,50 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // family returns a process and those that it started.
-func family(pid int) []int {
-	all := []int{pid}
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for _, field := range strings.Fields(string(text)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			all = append(all, child)
+func family(pid int) []int { return append([]int{pid}, children(pid)...) }
+
+// children are the processes that the threads of a process have started.
+func children(pid int) (all []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(all, child)
+			}
 		}
 	}
 	return all
 }
 
-// cpu is the time that processes have computed so far, which Linux counts in
-// hundredths of a second; 0 where it cannot be known.
+// cpu is the time that processes have computed so far.
 func cpu(pids ...int) (sum time.Duration) {
 	for _, pid := range pids {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		// The name, in parentheses, may have spaces in it.
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) < 13 {
-			continue
-		}
-		for _, field := range fields[11:13] {
-			ticks, _ := strconv.Atoi(string(field))
-			sum += time.Duration(ticks) * 10 * time.Millisecond
-		}
+		sum += ticks(pid, 2)
+	}
+	return sum
+}
+
+// ticks is the time that a process has computed so far, which Linux counts in hundredths of a second: the sum of two
+// counters, or with four of them also that of the processes which it has started and waited for. It is 0 where it cannot
+// be known.
+func ticks(pid, counters int) (sum time.Duration) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	// The name, in parentheses, may have spaces in it.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 11+counters {
+		return 0
+	}
+	for _, field := range fields[11 : 11+counters] {
+		n, _ := strconv.Atoi(string(field))
+		sum += time.Duration(n) * 10 * time.Millisecond
 	}
 	return sum
 }

@@ -110,7 +110,7 @@ func (b *bench) measureProviders(ctx context.Context, r *report) error {
 		cr := providerClientReport{Client: c.name}
 		medians := map[string]float64{}
 		for _, w := range ways {
-			cr.Ways = append(cr.Ways, w.report())
+			cr.Ways = append(cr.Ways, w.report(toyProviders))
 			medians[w.name] = median(w.seconds)
 		}
 		cr.ColdToDirect = medians[wayCold] / medians[wayDirect]
@@ -346,7 +346,7 @@ func saveURL(ctx context.Context, file, url string) (n int64, err error) {
 
 func (r *providersReport) writeText(w io.Writer) {
 	for _, c := range r.Clients {
-		fmt.Fprintf(w, "\n%s init of %d providers of %d MiB: round trip %v, %.0f MB/s\n\n", c.Client, toyProviders, toySize, roundTrip, bandwidth/1e6)
+		fmt.Fprintf(w, "\n%s init of %d providers of %d MiB: %s\n\n", c.Client, toyProviders, toySize, lineText(newConnection))
 		writeWays(w, c.Ways)
 		fmt.Fprintf(w, "\n%s to %s: %.2f\n%s to %s: %.2f (target: at most 1.2)%s\n",
 			wayCold, wayDirect, c.ColdToDirect, wayWarm, wayNginx, c.WarmToNginx, missed(c.WarmToNginx > 1.2))

@@ -22,18 +22,17 @@ type report struct {
 	Bundle    *bundleReport    `json:"bundle,omitempty"`
 	Hot       []targetReport   `json:"hot,omitempty"`
 	Rounds    string           `json:"rounds,omitempty"`
-	Gate      []pairReport     `json:"gate,omitempty"`
+	Pairs     []pairReport     `json:"pairs,omitempty"`
 	Stampede  *stampedeReport  `json:"stampede,omitempty"`
 }
 
 type clientReport struct {
 	Client       string      `json:"client"`
+	Connect      float64     `json:"new_connection"`
 	Modules      int         `json:"modules"`
 	Repositories string      `json:"repositories"`
 	Ways         []wayReport `json:"ways"`
-	ColdToGit    float64     `json:"cold_to_git"`
-	ColdToToday  float64     `json:"cold_to_registry_git"`
-	WarmToNginx  float64     `json:"warm_to_nginx"`
+	Goals        []goal      `json:"goals"`
 }
 
 type wayReport struct {
@@ -43,6 +42,33 @@ type wayReport struct {
 	Min      float64        `json:"min"`
 	Max      float64        `json:"max"`
 	Upstream map[string]int `json:"upstream"`
+	Spent    *spentReport   `json:"spent,omitempty"`
+}
+
+// spentReport is what a cold proxy has used: medians, but the most of memory.
+type spentReport struct {
+	CPU       float64 `json:"cpu_per_package"`
+	Processes float64 `json:"git_processes_per_package"`
+	Peak      int64   `json:"peak_memory"`
+	PeakAll   int64   `json:"peak_memory_with_processes"`
+}
+
+// goal is a ratio and what it should be at most.
+type goal struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Most  float64 `json:"target"`
+	Met   bool    `json:"met"`
+}
+
+// ratioOf compares the medians of two ways.
+func ratioOf(ways []*way, name, other string, most float64) goal {
+	medians := map[string]float64{}
+	for _, w := range ways {
+		medians[w.name] = median(w.seconds)
+	}
+	value := medians[name] / medians[other]
+	return goal{What: name + " to " + other, Value: value, Most: most, Met: value <= most}
 }
 
 type targetReport struct {
@@ -52,14 +78,19 @@ type targetReport struct {
 }
 
 type serverReport struct {
-	Server  string  `json:"server"`
-	PerSec  float64 `json:"requests_per_second"`
-	P50     float64 `json:"p50"`
-	P99     float64 `json:"p99"`
-	CPU     float64 `json:"cpu_per_request"`
-	Peak    int64   `json:"peak_memory,omitempty"`
-	ToCache float64 `json:"to_proxy_cache"`
+	Server string  `json:"server"`
+	PerSec float64 `json:"requests_per_second"`
+	P50    float64 `json:"p50"`
+	P99    float64 `json:"p99"`
+	CPU    float64 `json:"cpu_per_request"`
+	Peak   int64   `json:"peak_memory,omitempty"`
+	// To that of the handler that has the answers in memory: more is better for requests, less for computing.
+	ToMemory    float64 `json:"to_memory"`
+	CPUToMemory float64 `json:"cpu_to_memory"`
 }
+
+// hotTarget is what modproxy should have at least of the requests that the handler answers.
+const hotTarget = 0.95
 
 type stampedeReport struct {
 	Clients  int            `json:"clients"`
@@ -73,49 +104,60 @@ func median[T float64 | time.Duration](values []T) T {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-func (r *report) addClient(name string, repos []*repository, modules int, ways []*way) {
+func (r *report) addClient(name string, repos []*repository, connect time.Duration, ways []*way) {
 	var packed int64
 	for _, repo := range repos {
 		packed += repo.packed
 	}
-	c := clientReport{Client: name, Modules: modules, Repositories: fmt.Sprintf(
+	modules := len(ways[0].modules)
+	c := clientReport{Client: name, Connect: connect.Seconds(), Modules: modules, Repositories: fmt.Sprintf(
 		"%d repositories of %d to %d files and %d to %d commits, %.1f MB packed", len(repos),
 		repos[0].files, repos[len(repos)-1].files, repos[0].commits, repos[len(repos)-1].commits, float64(packed)/1e6)}
-	medians := map[string]float64{}
-	for _, w := range ways {
-		medians[w.name] = median(w.seconds)
-		c.Ways = append(c.Ways, w.report())
+	cold := 0.3
+	if connect == 0 {
+		cold = 0.5
 	}
-	c.ColdToGit = medians[wayCold] / medians[wayGit]
-	c.ColdToToday = medians[wayCold] / medians[wayRegistry]
-	c.WarmToNginx = medians[wayWarm] / medians[wayNginx]
+	for _, w := range ways {
+		c.Ways = append(c.Ways, w.report(modules))
+		if w.cold {
+			c.Goals = append(c.Goals, ratioOf(ways, w.name, wayRegistry, cold), ratioOf(ways, w.name, wayGit, 0.6))
+		}
+	}
+	c.Goals = append(c.Goals, ratioOf(ways, wayWarm, wayNginx, 1.1))
 	r.Clients = append(r.Clients, c)
 }
 
-func (w *way) report() wayReport {
-	return wayReport{
+// report is what the way has taken to bring packages.
+func (w *way) report(packages int) wayReport {
+	out := wayReport{
 		Way: w.name, Runs: w.seconds, Median: median(w.seconds),
 		Min: slices.Min(w.seconds), Max: slices.Max(w.seconds), Upstream: w.upstream,
 	}
+	if len(w.spent) > 0 {
+		out.Spent = &spentReport{Processes: float64(w.processes) / float64(packages)}
+		out.Spent.CPU = median(each(w.spent, func(s spent) time.Duration { return s.cpu })).Seconds() / float64(packages)
+		for _, s := range w.spent {
+			out.Spent.Peak, out.Spent.PeakAll = max(out.Spent.Peak, s.own), max(out.Spent.PeakAll, s.whole)
+		}
+	}
+	return out
 }
 
 func (r *report) addHot(b *bench, targets []*target) {
 	r.Rounds = fmt.Sprintf("medians of %d turns of %v, wrk -t1 -c%d", b.rounds, b.duration, b.connections)
 	for _, t := range targets {
 		out := targetReport{Target: t.name, Bytes: t.bytes}
-		var cached float64
 		for _, m := range t.servers {
-			s := serverReport{Server: m.name, CPU: median(m.cpu).Seconds(), Peak: m.peak}
+			s := serverReport{Server: m.server.name, CPU: median(m.cpu).Seconds(), Peak: m.peak}
 			s.PerSec = median(each(m.turns, func(a asked) float64 { return a.perSec }))
 			s.P50 = median(each(m.turns, func(a asked) time.Duration { return a.p50 })).Seconds()
 			s.P99 = median(each(m.turns, func(a asked) time.Duration { return a.p99 })).Seconds()
-			if m.name == serverCache {
-				cached = s.PerSec
-			}
 			out.Servers = append(out.Servers, s)
 		}
+		memory := out.Servers[len(out.Servers)-1]
 		for i := range out.Servers {
-			out.Servers[i].ToCache = out.Servers[i].PerSec / cached
+			s := &out.Servers[i]
+			s.ToMemory, s.CPUToMemory = s.PerSec/memory.PerSec, s.CPU/memory.CPU
 		}
 		r.Hot = append(r.Hot, out)
 	}
@@ -141,10 +183,7 @@ func (r *report) writeText(w io.Writer) error {
 		c.writeText(t)
 	}
 	for _, m := range r.Mirrors {
-		fmt.Fprintf(t, "\n%s get of %d calls of %d packages, and modproxy mirror of the same: round trip %v, %.0f MB/s\n\n",
-			m.Client, m.Calls, m.Packages, roundTrip, bandwidth/1e6)
-		writeWays(t, m.Ways)
-		fmt.Fprintf(t, "\nmirror to %s: %.2f (target: at most 0.3)%s\n", wayRegistry, m.Ratio, missed(m.Ratio > 0.3))
+		m.writeText(t)
 	}
 	if r.Providers != nil {
 		r.Providers.writeText(t)
@@ -156,13 +195,17 @@ func (r *report) writeText(w io.Writer) error {
 		}
 	}
 	if len(r.Hot) > 0 {
-		fmt.Fprintf(t, "\nHot path: %s; one line of log for each request\n\n", r.Rounds)
-		fmt.Fprintln(t, "\tserver\trequests/s\tto proxy_cache\tp50\tp99\tcpu/request\tpeak memory")
+		fmt.Fprintf(t, "\nHot path, with a token or a signed path in each request, and a line of log for it:\n%s\n\n", r.Rounds)
+		fmt.Fprintln(t, "\tserver\trequests/s\tto memory\tp50\tp99\tcpu/request\tto memory\tpeak memory")
 		for _, target := range r.Hot {
 			target.writeText(t)
 		}
+		fmt.Fprintf(t, "\n%s to %s\n", serverProxy, serverMemory)
+		for _, target := range r.Hot {
+			target.writeGoal(t)
+		}
 	}
-	writeGate(t, r.Gate)
+	writePairs(t, r.Pairs)
 	if s := r.Stampede; s != nil {
 		fmt.Fprintf(t, "\n%d clients at once for one new package: upstream was asked %s\n", s.Clients, counts(s.Upstream))
 	}
@@ -170,19 +213,15 @@ func (r *report) writeText(w io.Writer) error {
 }
 
 func (c *clientReport) writeText(w io.Writer) {
-	fmt.Fprintf(w, "\n%s get of %d modules: %s; round trip %v, %.0f MB/s\n\n", c.Client, c.Modules, c.Repositories, roundTrip, bandwidth/1e6)
+	connect := time.Duration(c.Connect * float64(time.Second))
+	fmt.Fprintf(w, "\n%s get of %d modules: %s;\n%s\n\n", c.Client, c.Modules, c.Repositories, lineText(connect))
 	writeWays(w, c.Ways)
-	fmt.Fprintln(w)
-	for _, ratio := range []struct {
-		what        string
-		value, most float64
-	}{
-		{wayCold + " to " + wayGit, c.ColdToGit, 1},
-		{wayCold + " to " + wayRegistry, c.ColdToToday, 1},
-		{wayWarm + " to " + wayNginx, c.WarmToNginx, 1.2},
-	} {
-		fmt.Fprintf(w, "%s: %.2f (target: at most %.1f)%s\n", ratio.what, ratio.value, ratio.most, missed(ratio.value > ratio.most))
-	}
+	writeGoals(w, c.Goals)
+}
+
+// lineText describes the line to upstream.
+func lineText(connect time.Duration) string {
+	return fmt.Sprintf("round trip %v, a new connection %v more, %.0f MB/s", roundTrip, connect, bandwidth/1e6)
 }
 
 func writeWays(w io.Writer, ways []wayReport) {
@@ -190,20 +229,41 @@ func writeWays(w io.Writer, ways []wayReport) {
 	for _, way := range ways {
 		fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%.2f s\t%s\n", way.Way, way.Median, way.Min, way.Max, counts(way.Upstream))
 	}
+	head := "\na package costs the\tcpu\tprocesses of git\tpeak memory\twith processes\n"
+	for _, way := range ways {
+		if s := way.Spent; s != nil {
+			fmt.Fprintf(w, "%s%s\t%s\t%.1f\t%.1f MB\t%.1f MB\n", head, way.Way, inUnit(s.CPU), s.Processes, float64(s.Peak)/1e6, float64(s.PeakAll)/1e6)
+			head = ""
+		}
+	}
+}
+
+func writeGoals(w io.Writer, goals []goal) {
+	fmt.Fprintln(w)
+	for _, g := range goals {
+		fmt.Fprintf(w, "%s\t%.2f\ttarget: at most %.1f\t%s\n", g.What, g.Value, g.Most, met(g.Met))
+	}
 }
 
 func (t *targetReport) writeText(w io.Writer) {
-	name := fmt.Sprintf("%s, %d bytes", t.Target, t.Bytes)
-	for _, s := range t.Servers {
-		note, memory := "", ""
-		if s.Server == serverProxy {
-			note = missed(s.ToCache < 0.6)
+	name := t.Target
+	for i, s := range t.Servers {
+		memory := ""
+		if i == 0 {
 			memory = fmt.Sprintf("%.1f MB", float64(s.Peak)/1e6)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f%s\t%s\t%s\t%s\t%s\n", name, s.Server, s.PerSec, s.ToCache, note,
-			inUnit(s.P50), inUnit(s.P99), inUnit(s.CPU), memory)
-		name = ""
+		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f\t%s\t%s\t%s\t%.2f\t%s\n", name, s.Server, s.PerSec, s.ToMemory,
+			inUnit(s.P50), inUnit(s.P99), inUnit(s.CPU), s.CPUToMemory, memory)
+		if name = ""; i == 0 {
+			name = fmt.Sprintf("  %d bytes", t.Bytes)
+		}
 	}
+}
+
+// writeGoal says what modproxy has of the requests that the handler answers.
+func (t *targetReport) writeGoal(w io.Writer) {
+	got := t.Servers[0].ToMemory
+	fmt.Fprintf(w, "%s\t%.2f\ttarget: at least %.2f\t%s\n", t.Target, got, hotTarget, met(got >= hotTarget))
 }
 
 func missed(is bool) string {
@@ -211,6 +271,14 @@ func missed(is bool) string {
 		return " MISSED"
 	}
 	return ""
+}
+
+// met says whether a target was.
+func met(is bool) string {
+	if is {
+		return "met"
+	}
+	return "MISSED"
 }
 
 // inUnit is a time of seconds with three digits.

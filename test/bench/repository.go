@@ -19,6 +19,7 @@ type repository struct {
 	name           string
 	files, commits int
 	seed           uint64
+	calls          string // a file more, of module blocks
 
 	versions []string // versions, oldest first
 	ids      []string // and their commits
@@ -39,6 +40,24 @@ func newRepositories() []*repository {
 		})
 	}
 	return all
+}
+
+const archiveSuffix = ".tar.gz"
+
+// archiveName is the path of the i-th version's archive, from the root of the repositories.
+func (r *repository) archiveName(i int) string {
+	return "acme/" + r.name + "-" + r.versions[i] + archiveSuffix
+}
+
+// archive writes the versions as archives, as a forge would.
+func (r *repository) archive(ctx context.Context, root string) error {
+	for i, id := range r.ids {
+		to := filepath.Join(root, filepath.FromSlash(r.archiveName(i)))
+		if _, err := git(ctx, nil, "-C", filepath.Join(root, "acme", r.name+".git"), "archive", "-o", to, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write makes the repository as a bare one below root, packed as a forge would.
@@ -112,6 +131,9 @@ func (r *repository) history(w *bytes.Buffer) (tagged []int) {
 		for _, name := range changed {
 			data := content(name, texts[name])
 			fmt.Fprintf(w, "M 100644 inline %s\ndata %d\n%s\n", name, len(data), data)
+		}
+		if mark == 1 && r.calls != "" {
+			fmt.Fprintf(w, "M 100644 inline calls.tf\ndata %d\n%s\n", len(r.calls), r.calls)
 		}
 		if n := len(r.versions); mark == r.commits*(len(tagged)+1)/n {
 			fmt.Fprintf(w, "reset refs/tags/v%s\nfrom :%d\n\n", r.versions[len(tagged)], mark)

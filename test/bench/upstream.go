@@ -25,18 +25,21 @@ const registryHost = "registry.acme.example"
 
 // The line to upstream.
 const (
-	roundTrip = 80 * time.Millisecond
-	bandwidth = 20e6 // bytes a second, each way
+	roundTrip     = 80 * time.Millisecond
+	newConnection = 2 * roundTrip // one for TCP, and one for TLS
+	bandwidth     = 20e6          // bytes a second, each way
 )
 
 // upstream is a registry and a git server at the other end of a line.
 type upstream struct {
 	registry *registrytest.Upstream
 	repos    []*repository
+	nested   []*repository // of the mirror part
+	line     *line
 
 	registryURL, gitURL string // as seen over the line
 	git                 *http.Server
-	asked               atomic.Int64 // requests of git
+	asked, archives     atomic.Int64 // requests there, of git and for archives of versions
 	relays              []*relay
 }
 
@@ -48,10 +51,13 @@ func newUpstream(ctx context.Context, dir string, parts []string) (_ *upstream, 
 			err = errors.Join(err, u.close())
 		}
 	}()
-	l := newLine(roundTrip, bandwidth)
+	if slices.Contains(parts, "mirror") {
+		u.nested = nestedRepositories()
+	}
+	u.line = newLine(roundTrip, newConnection, bandwidth)
 	var urls, targets [2]string
 	for i := range urls {
-		r, err := listenRelay(l)
+		r, err := listenRelay(u.line)
 		if err != nil {
 			return nil, err
 		}
@@ -59,9 +65,16 @@ func newUpstream(ctx context.Context, dir string, parts []string) (_ *upstream, 
 		urls[i] = "https://" + r.Addr
 	}
 	u.registryURL, u.gitURL = urls[0], urls[1]
-	for _, r := range u.repos {
+	for _, r := range slices.Concat(u.repos, u.nested) {
 		if err := r.write(ctx, dir); err != nil {
 			return nil, err
+		}
+	}
+	for _, r := range u.repos {
+		if slices.Contains(parts, "client") {
+			if err := r.archive(ctx, dir); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if targets[1], err = u.serveGit(dir); err != nil {
@@ -77,7 +90,7 @@ func newUpstream(ctx context.Context, dir string, parts []string) (_ *upstream, 
 	return u, nil
 }
 
-// serveGit serves the repositories below dir by git's own server.
+// serveGit serves the repositories below dir by git's own server, and the archives there.
 func (u *upstream) serveGit(dir string) (addr string, err error) {
 	backend, err := registrytest.GitServer(dir)
 	if err != nil {
@@ -95,8 +108,14 @@ func (u *upstream) serveGit(dir string) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
+	files := http.FileServer(http.Dir(dir))
 	u.git = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, archiveSuffix) {
+				u.archives.Add(1)
+				files.ServeHTTP(w, r)
+				return
+			}
 			u.asked.Add(1)
 			backend.ServeHTTP(w, r)
 		}),
@@ -119,6 +138,8 @@ func (m module) path(question string) string {
 		return "/" + registryHost + "/v1/modules/" + m.address() + "/versions"
 	case "download":
 		return "/" + registryHost + "/v1/modules/" + m.address() + "/" + m.version + "/download"
+	case "details":
+		return "/" + registryHost + "/v1/modules/" + m.address() + "/" + m.version
 	}
 	return fmt.Sprintf("/%s~/v1/modules/%s/%s/%s-aws-%s.tar.gz", registryHost, m.address(), m.version, m.name, m.version)
 }
@@ -128,19 +149,41 @@ var (
 	listed   = module{"acme", "listed", "1.0.0"}
 	small    = module{"acme", "small", "1.0.0"}
 	large    = module{"acme", "large", "1.0.0"}
+	huge     = module{"acme", "huge", "1.0.0"}
 	stampede = module{"acme", "stampede", "1.0.0"}
 	bulk     = module{"acme", "bulk", ""}
 )
 
-// installed are the modules that the clients install, and their git locations.
-func (u *upstream) installed() (all []module, locations []string) {
-	for _, r := range u.repos {
-		for i, version := range r.versions {
-			all = append(all, module{"acme", r.name, version})
-			locations = append(locations, fmt.Sprintf("git::%s/acme/%s.git?ref=%s", u.gitURL, r.name, r.ids[i]))
+// form is how the registry says where a package is: the namespace of the modules of which it says that so.
+type form string
+
+const (
+	byCommit  form = "acme"     // git::…?ref=COMMIT, as public registries do
+	byTag     form = "tagged"   // git::…?ref=TAG
+	byArchive form = "archived" // https://….tar.gz
+)
+
+// installed are the modules that the clients install, with locations of a form: of each repository one version, then of
+// each another one.
+func (u *upstream) installed(f form) (all []module, locations []string) {
+	for i := range u.repos[0].versions {
+		for _, r := range u.repos {
+			m := module{string(f), r.name, r.versions[i]}
+			all, locations = append(all, m), append(locations, u.location(f, r, i))
 		}
 	}
 	return all, locations
+}
+
+// location is where the i-th version in a repository is.
+func (u *upstream) location(f form, r *repository, i int) string {
+	switch f {
+	case byTag:
+		return fmt.Sprintf("git::%s/acme/%s.git?ref=v%s", u.gitURL, r.name, r.versions[i])
+	case byArchive:
+		return u.gitURL + "/" + r.archiveName(i)
+	}
+	return fmt.Sprintf("git::%s/acme/%s.git?ref=%s", u.gitURL, r.name, r.ids[i])
 }
 
 // fixture is what the registry serves for parts of a run.
@@ -149,16 +192,30 @@ func (u *upstream) fixture(parts []string) *txtar.Archive {
 	add := func(name string, data string) {
 		ar.Files = append(ar.Files, txtar.File{Name: name, Data: []byte(data)})
 	}
-	all, locations := u.installed()
-	for i, m := range all {
-		add("modules/"+m.address()+"/"+m.version, locations[i])
+	for _, f := range []form{byCommit, byTag, byArchive} {
+		all, locations := u.installed(f)
+		for i, m := range all {
+			add("modules/"+m.address()+"/"+m.version, locations[i])
+		}
 	}
-	for _, m := range []module{listed, small, large, stampede} {
+	for _, r := range u.nested {
+		m := nestedModule(r.name)
+		add("modules/"+m.address()+"/"+m.version, u.location(byCommit, r, 0))
+	}
+	hot := []module{listed, small, large, stampede}
+	if slices.Contains(parts, "hot") {
+		hot = append(hot, huge)
+	}
+	for _, m := range hot {
 		add("modules/"+m.address()+"/"+m.version, u.registryURL+"/archives/"+m.name+".tar.gz")
 		add("archives/"+m.name+".tar.gz/main.tf", "locals {}\n")
 	}
 	add("modules/"+listed.address()+"/versions", versionsDocument(20<<10))
 	random := rand.New(rand.NewPCG(1, 2))
+	add("archives/listed.tar.gz/README.md", strings.Repeat(content("README.md", text(random, 8)), 22)) // what describes it is about as long
+	if slices.Contains(parts, "hot") {
+		add("archives/huge.tar.gz/data.bin", noise(random, 50<<20))
+	}
 	add("archives/small.tar.gz/data.bin", noise(random, 180<<10))
 	add("archives/large.tar.gz/data.bin", noise(random, 5<<20))
 	for i := 0; slices.Contains(parts, "bundle") && i < bulkPackages; i++ {
@@ -207,12 +264,16 @@ func (u *upstream) count() map[string]int {
 	if n := int(u.asked.Load()); n > 0 {
 		counts["git"] += n
 	}
+	if n := int(u.archives.Load()); n > 0 {
+		counts["archive"] += n
+	}
 	return counts
 }
 
 func (u *upstream) reset() {
 	u.registry.Reset()
 	u.asked.Store(0)
+	u.archives.Store(0)
 }
 
 func (u *upstream) close() error {

@@ -17,13 +17,21 @@ type asked struct {
 	p50, p99 time.Duration
 }
 
-// wrk asks url as fast as it is answered.
-func (b *bench) wrk(ctx context.Context, url, coding string, d time.Duration) (asked, error) {
+// wrk asks m for its target as fast as it is answered.
+func (b *bench) wrk(ctx context.Context, m *measured, d time.Duration) (asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, d+20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.wrkProgram, "-t1", "-c"+strconv.Itoa(b.connections),
-		"-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "10s", "--latency",
-		"-H", "Accept-Encoding: "+coding, url)
+	connections := b.connections
+	if m.connections > 0 {
+		connections = min(connections, m.connections)
+	}
+	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + strconv.Itoa(int(d.Seconds())) + "s", "--timeout", "10s", "--latency",
+		"-H", "Accept-Encoding: " + m.coding}
+	for i := 0; i+1 < len(m.header); i += 2 {
+		args = append(args, "-H", m.header[i]+": "+m.header[i+1])
+	}
+	url := m.url + m.path
+	cmd := exec.CommandContext(ctx, b.wrkProgram, append(args, url)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return asked{}, fmt.Errorf("wrk %s: %w\n%s", url, err, out)

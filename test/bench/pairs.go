@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// The proxies of the pairs part. The second is like the first: what differs between those two is chance.
+const (
+	serverPlain  = "modproxy"
+	serverAgain  = "another one like it"
+	serverGated  = "with 10 rules"
+	serverTokens = "with a token"
+	serverSilent = "without a log"
+)
+
+// pairReport compares the processor time of a request, turn by turn: of one side to that of the other, which was asked
+// beside it.
+type pairReport struct {
+	Target string   `json:"target"`
+	Pair   string   `json:"pair"`
+	CPU    float64  `json:"cpu_per_request"` // of the second
+	Ratio  interval `json:"ratio"`
+	Most   float64  `json:"target_ratio,omitempty"`
+}
+
+// interval is the median of ratios, and what the true one lies between with 95 %.
+type interval struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Turns  int     `json:"turns"`
+}
+
+func (i interval) String() string {
+	return fmt.Sprintf("×%.3f (%.3f to %.3f)", i.Median, i.Low, i.High)
+}
+
+// between returns the median of at least one value, with the interval that order statistics give it.
+func between(values []float64) interval {
+	sorted := slices.Sorted(slices.Values(values))
+	n := float64(len(sorted))
+	low := max(0, int(math.Floor((n-1.96*math.Sqrt(n))/2)))
+	return interval{Median: median(sorted), Low: sorted[low], High: sorted[len(sorted)-1-low], Turns: len(sorted)}
+}
+
+// measurePairs asks proxies that differ in one thing for the same, and one proxy for documents that should cost the same,
+// a second each, in an order that turns.
+func (b *bench) measurePairs(ctx context.Context, r *report) error {
+	var servers []server
+	for _, s := range []struct{ name, more string }{
+		{serverPlain, ""}, {serverAgain, ""}, {serverGated, rules()}, {serverTokens, withTokens}, {serverSilent, withoutLog},
+	} {
+		started, err := b.startBeside(ctx, s.name, s.more+longFresh)
+		if err != nil {
+			return err
+		}
+		if _, err := b.copyAnswers(ctx, started, []module{listed, small, large}); err != nil {
+			return err
+		}
+		servers = append(servers, started)
+	}
+	for _, t := range targets() {
+		if err := t.prepare(ctx, servers); err != nil {
+			return err
+		}
+		if err := b.takeTurns(ctx, t.servers); err != nil {
+			return err
+		}
+		plain, again, gated, tokens, silent := t.servers[0], t.servers[1], t.servers[2], t.servers[3], t.servers[4]
+		b.addPair(r, t.name, "another one like it to one", again, plain, 0)
+		b.addPair(r, t.name, "10 rules to none", gated, plain, 1.03)
+		b.addPair(r, t.name, "a token to none", tokens, plain, 0)
+		b.addPair(r, t.name, "a line of log to none", plain, silent, 0)
+	}
+	details := &target{name: "details", module: listed, question: "details", coding: "gzip"}
+	versions := &target{name: "versions", module: listed, question: "versions", coding: "gzip"}
+	var both []*measured
+	for _, t := range []*target{details, versions} {
+		m, a, err := t.of(ctx, servers[0])
+		if err != nil {
+			return err
+		}
+		t.bytes = len(a.body)
+		both = append(both, m)
+	}
+	if err := b.takeTurns(ctx, both); err != nil {
+		return err
+	}
+	b.addPair(r, "details, gzip", fmt.Sprintf("%d bytes to %d of versions", details.bytes, versions.bytes), both[0], both[1], 1.1)
+	return nil
+}
+
+// takeTurns asks all, each as often as the others.
+func (b *bench) takeTurns(ctx context.Context, all []*measured) error {
+	for turn := range b.pairTurns {
+		for i := range all {
+			if err := all[(turn+i)%len(all)].turn(ctx, b, time.Second); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addPair compares m with other.
+func (b *bench) addPair(r *report, target, name string, m, other *measured, most float64) {
+	p := pairReport{Target: target, Pair: name, CPU: median(other.cpu).Seconds(), Ratio: between(other.ratios(m)), Most: most}
+	b.say("%s, %s: %v", target, name, p.Ratio)
+	r.Pairs = append(r.Pairs, p)
+}
+
+// ratios are those of other's processor time for a request to m's, turn by turn.
+func (m *measured) ratios(other *measured) (all []float64) {
+	for i := range m.cpu {
+		all = append(all, other.cpu[i].Seconds()/m.cpu[i].Seconds())
+	}
+	return all
+}
+
+// rules are ten, of which some are about what is asked for, and let it pass.
+func rules() string {
+	text := "policy:\n  default: deny\n  rules:\n  - allow: " + registryHost + "/acme/*/aws\n  - {deny: \"*/*/*/aws\", versions: \"> 1000\"}\n"
+	for i := range 8 {
+		text += fmt.Sprintf("  - deny: \"*/*-%d/*/*\"\n", i)
+	}
+	return text
+}
+
+func writePairs(w io.Writer, pairs []pairReport) {
+	if len(pairs) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nPairs: processor time of a request, medians of %d turns of 1s with their 95 %% intervals\n\n", pairs[0].Ratio.Turns)
+	fmt.Fprintln(w, "\tpair\tcpu of the second\tratio")
+	last := ""
+	for _, p := range pairs {
+		name := p.Target
+		if name == last {
+			name = ""
+		}
+		last = p.Target
+		note := ""
+		if p.Most > 0 { // what may be chance is not called missed
+			note = fmt.Sprintf("\ttarget: at most %.2f\t%s", p.Most, met(p.Ratio.Low <= p.Most))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v%s\n", name, p.Pair, inUnit(p.CPU), p.Ratio, note)
+	}
+}

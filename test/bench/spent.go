@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// spent is what a proxy has used while a client installed modules through it.
+type spent struct {
+	cpu   time.Duration // with its processes
+	own   int64         // the most memory that it had, in bytes
+	whole int64         // the most that it had with its processes, as far as that was seen
+}
+
+const sampleEvery = 20 * time.Millisecond
+
+// watch begins to measure what a process uses; stop says what that was.
+func watch(pid int) (stop func() spent) {
+	resetPeak(pid)
+	before := ticks(pid, 4)
+	ended := make(chan struct{})
+	var s spent
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for {
+			s.whole = max(s.whole, resident(pid))
+			select {
+			case <-tick.C:
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() spent {
+		close(ended)
+		watching.Wait()
+		s.cpu, s.own = ticks(pid, 4)-before, peak(pid)
+		s.whole = max(s.whole, s.own)
+		return s
+	}
+}
+
+// resident is the memory of a process and of all below it, in bytes. What they share counts for each.
+func resident(pid int) int64 {
+	var pages int64
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if fields := strings.Fields(string(text)); len(fields) > 1 {
+		pages, _ = strconv.ParseInt(fields[1], 10, 64)
+	}
+	sum := pages * int64(os.Getpagesize())
+	for _, child := range children(pid) {
+		sum += resident(child)
+	}
+	return sum
+}
+
+// counting has git say which processes it runs.
+type counting struct {
+	env  []string // of whoever runs git
+	file string   // has a line for each process
+}
+
+// countGit makes a directory that stands before git's own, with a script for every program there. It makes each of them
+// slower, so that nothing else is measured with it.
+func countGit(ctx context.Context, dir string) (*counting, error) {
+	out, err := git(ctx, nil, "--exec-path")
+	if err != nil {
+		return nil, err
+	}
+	programs := strings.TrimSpace(string(out))
+	entries, err := os.ReadDir(programs)
+	if err != nil {
+		return nil, err
+	}
+	c := &counting{env: []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, file: filepath.Join(dir, "counted")}
+	script := fmt.Sprintf("#!/bin/sh\necho >>'%s'\nGIT_EXEC_PATH='%s' exec '%s'/\"${0##*/}\" \"$@\"\n", c.file, dir, programs)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "git") && !e.IsDir() {
+			if err := os.WriteFile(filepath.Join(dir, e.Name()), []byte(script), 0o755); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// count returns how many processes there were, and begins anew.
+func (c *counting) count() (int, error) {
+	text, err := os.ReadFile(c.file)
+	if os.IsNotExist(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return bytes.Count(text, []byte{'\n'}), os.Remove(c.file)
+}
+
+// countProcesses installs once more in every way through a cold proxy, and counts the processes of git that it runs.
+func (b *bench) countProcesses(ctx context.Context, c client, ways []*way) error {
+	dir, err := os.MkdirTemp(b.data, "counting-")
+	if err != nil {
+		return err
+	}
+	counting, err := countGit(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, w := range ways {
+		if !w.cold {
+			continue
+		}
+		if err := b.startProxy(ctx, counting.env...); err != nil {
+			return err
+		}
+		if _, err := counting.count(); err != nil { // what it has looked for
+			return err
+		}
+		w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
+		if _, _, err := b.install(ctx, c, w); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		if err := b.stopProxy(); err != nil { // when it has ended what it still does
+			return err
+		}
+		if w.processes, err = counting.count(); err != nil {
+			return err
+		}
+		b.say("%s get, %s: %d processes of git", c.name, w.name, w.processes)
+	}
+	return nil
+}
