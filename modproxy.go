@@ -54,6 +54,14 @@ type Package struct {
 	Arrival Arrival
 }
 
+// Sender is what a [Package] that is a file may be, too: it gives it to a writer that can have the system send files, such as
+// that of an HTTP server.
+type Sender interface {
+	// SendTo writes the next n bytes, or those that there are. What it hands to a [io.ReaderFrom] is a [io.LimitedReader]
+	// of the file. Of a file that was changed meanwhile it does not write the end.
+	SendTo(w io.Writer, n int64) (written int64, err error)
+}
+
 // Arrival is a package that still comes. Its Facts are there when Arrived has returned, in the Package that was. It is safe for
 // concurrent use. The fetch that brings it has the context of the question that it answers, which goes on until Arrived returns.
 type Arrival interface {

@@ -36,6 +36,14 @@ func (g *guard) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{g})
 }
 
+// SendTo implements [modproxy.Sender].
+func (g *guard) SendTo(w io.Writer, n int64) (int64, error) {
+	if from, ok := g.ReadSeekCloser.(modproxy.Sender); ok {
+		return from.SendTo(&guardedWriter{g, w}, n)
+	}
+	return io.CopyN(struct{ io.Writer }{w}, g, n)
+}
+
 // check returns an error if the package is refused by now.
 func (g *guard) check() error {
 	s, err := g.registry.Gate.now(g.ctx)
@@ -70,4 +78,26 @@ func (w *guardedWriter) Write(p []byte) (written int, err error) {
 		}
 	}
 	return written, nil
+}
+
+// ReadFrom implements [io.ReaderFrom], for files that are not copied.
+func (w *guardedWriter) ReadFrom(r io.Reader) (written int64, err error) {
+	to, ok := w.Writer.(io.ReaderFrom)
+	file, limited := r.(*io.LimitedReader)
+	if !ok || !limited {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
+	for err == nil && file.N > 0 {
+		if err = w.guard.check(); err != nil {
+			break
+		}
+		piece := io.LimitedReader{R: file.R, N: min(file.N, guardedPiece)}
+		var n int64
+		n, err = to.ReadFrom(&piece)
+		file.N -= n
+		if written += n; n == 0 {
+			break
+		}
+	}
+	return written, err
 }

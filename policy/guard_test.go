@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -59,6 +60,68 @@ func TestWriteTo(t *testing.T) {
 		}
 		equal(t, fmt.Sprintf("blocked: %v: written", blocked), n, int64(want))
 		equal(t, "received", out.Len(), want)
+	}
+}
+
+// filed is a package that is a file of zeros.
+type filed struct{ modproxy.Registry }
+
+type zeros struct{ io.ReadSeekCloser }
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func (z zeros) SendTo(w io.Writer, n int64) (int64, error) {
+	return w.(io.ReaderFrom).ReadFrom(&io.LimitedReader{R: z, N: n})
+}
+
+func (f filed) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p, err := f.Registry.Package(ctx, v)
+	if err == nil {
+		p.ReadSeekCloser = zeros{p.ReadSeekCloser}
+	}
+	return p, err
+}
+
+// taking calls after with how much it has taken.
+type taking struct {
+	io.Writer
+	n     int64
+	after func(n int64)
+}
+
+func (w *taking) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(io.Discard, r)
+	w.n += n
+	w.after(w.n)
+	return n, err
+}
+
+// A file is sent for as long as it is not refused.
+func TestSendTo(t *testing.T) {
+	const piece = 64 << 10
+	for _, blocked := range []bool{false, true} {
+		f := newFixture(rules(t, "allow "+all))
+		f.Registry.Next = filed{f.Registry.Next}
+		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &taking{after: func(n int64) {
+			if blocked && n == 2*piece {
+				f.book.decide(modproxy.Block, "")
+				f.Gate.Follow(t.Context())
+			}
+		}}
+		want := int64(5*piece + 1)
+		n, err := p.ReadSeekCloser.(modproxy.Sender).SendTo(out, want)
+		if blocked {
+			want = 2 * piece
+			equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
+		} else if err != nil {
+			t.Error(err)
+		}
+		equal(t, fmt.Sprintf("blocked: %v: written", blocked), n, want)
+		equal(t, "taken", out.n, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -22,15 +23,21 @@ const (
 
 // checkedReader is what [Store.Open] says of large blobs. Read from start to end, bytes are hashed as they go by.
 // A part that begins at the start is told from the whole by a seek to the start while being there: so does
-// http.ServeContent for every range; for the whole it comes back from the end.
+// http.ServeContent for every range; for the whole it comes back from the end. A blob that is trusted, see [checks],
+// is not hashed.
 type checkedReader struct {
 	blob   Blob
 	size   int64
 	want   modproxy.Digest
-	memory *memory     // of states that are right
+	checks *checks
 	failed func(error) // called once, when the blob turns out to be damaged or unreadable
 	close  func()      // called once
 	closed atomic.Bool
+
+	stamp   Stamp     // of the blob before this reader read any of it; zero if it has none
+	opened  time.Time // when that was
+	trusted bool      // all that has this stamp was checked
+	hashed  int64     // how many pieces this reader has hashed since then, one after the other from the first
 
 	offset   int64 // of the next byte for the caller
 	streamed int64 // how far the caller has read from the start without a check
@@ -44,27 +51,36 @@ type checkedReader struct {
 }
 
 // A Checker opens blobs that are in no store as [Store.Open] does large ones. It is safe for concurrent use.
-type Checker struct{ states *memory }
+type Checker struct{ checks *checks }
 
 // NewChecker returns a Checker.
-func NewChecker() Checker { return Checker{newMemory(maxStates)} }
+func NewChecker() Checker { return Checker{newChecks(0)} }
 
 // Open returns a reader of blob, which it closes. If the bytes are not those of d, or cannot be read, it has
 // [modproxy.ErrUnavailable] in the place of the last ones at the latest, also if they are not any more.
 func (c Checker) Open(blob Blob, d modproxy.Digest) io.ReadSeekCloser {
-	return newCheckedReader(blob, d, c.states, false)
+	return newCheckedReader(blob, d, c.checks, false)
 }
 
 // newCheckedReader returns a reader of blob. If again, it does not rely on what an earlier check left in memory.
-func newCheckedReader(blob Blob, want modproxy.Digest, memory *memory, again bool) *checkedReader {
-	c := &checkedReader{blob: blob, size: blob.Size(), want: want, memory: memory}
-	if !again {
-		c.states = memory.get(want)
+func newCheckedReader(blob Blob, want modproxy.Digest, checks *checks, again bool) *checkedReader {
+	c := &checkedReader{blob: blob, size: blob.Size(), want: want, checks: checks}
+	c.begin()
+	if again {
+		return c
 	}
-	if c.verified = c.states != nil; !c.verified {
-		c.states = stateOf(sha256.New())
+	c.trusted = checks.know(want, c.stamp)
+	if states := checks.states.get(want); states != nil {
+		c.states, c.verified = states, true
 	}
 	return c
+}
+
+// begin relies on nothing that is known of the blob.
+func (c *checkedReader) begin() {
+	c.opened, c.stamp = time.Now(), stampOf(c.blob)
+	c.trusted, c.hashed = false, 0
+	c.states, c.verified, c.data = stateOf(sha256.New()), false, nil
 }
 
 // Close does nothing the second time.
@@ -101,6 +117,9 @@ func (c *checkedReader) Read(p []byte) (int, error) {
 	if c.err != nil || len(p) == 0 {
 		return 0, c.err
 	}
+	if n := c.readTrusted(p); n > 0 {
+		return n, nil
+	}
 	if c.part || c.offset != c.streamed || c.size == 0 {
 		if err := c.check(context.Background()); err != nil {
 			return 0, err
@@ -128,7 +147,7 @@ func (c *checkedReader) last() int64 { return max(0, c.size-withheld) / pieceSiz
 
 // check reads what has not been hashed yet, and compares. It can be called again if ctx ended.
 func (c *checkedReader) check(ctx context.Context) error {
-	for c.err == nil && !c.verified {
+	for c.err == nil && !c.verified && !c.trusted {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -162,8 +181,8 @@ func (c *checkedReader) load(at int64) error {
 		if is := modproxy.Digest(h.Sum(nil)); is != c.want {
 			return c.fail(fmt.Errorf("%w: the bytes are those of %s", ErrDamaged, is))
 		}
-		if size := int64(len(c.states)); !c.verified && c.memory.reserve(size) {
-			c.memory.add(c.want, c.states)
+		if size := int64(len(c.states)); !c.verified && c.checks.states.reserve(size) {
+			c.checks.states.add(c.want, c.states)
 		}
 		c.verified = true
 	case next == len(c.states):
@@ -172,6 +191,11 @@ func (c *checkedReader) load(at int64) error {
 		return c.fail(ErrDamaged)
 	}
 	c.data, c.at = data, at
+	if at == c.hashed {
+		if c.hashed++; at == c.last() {
+			c.trusted = c.checks.trust(c.want, c.stamp, stampOf(c.blob), c.opened)
+		}
+	}
 	return nil
 }
 
@@ -191,6 +215,7 @@ func (c *checkedReader) fail(err error) error {
 	case !errors.Is(err, ErrDamaged):
 		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
+	c.checks.stamps.Drop(c.want)
 	c.data, c.err = nil, fmt.Errorf("%w: blob %v: %w", modproxy.ErrUnavailable, c.want, err)
 	if c.failed != nil {
 		c.failed(c.err)

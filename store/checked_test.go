@@ -57,8 +57,8 @@ func TestReaders(t *testing.T) {
 				if err := iotest.TestReader(r, data); err != nil {
 					t.Error(err)
 				}
-				if _, ok := r.(io.WriterTo); ok != (memory == 0 || size == 0) {
-					t.Errorf("WriterTo: %v", ok)
+				if _, ok := r.(modproxy.Sender); ok != (memory < 0 && size > 0) {
+					t.Errorf("Sender: %v", ok)
 				}
 			})
 		}

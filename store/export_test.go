@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -29,4 +30,10 @@ func (s *Store) Known() int {
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
 	return len(s.room.entries)
+}
+
+// Settle says how old a change of a file must be before the file is checked, for the check to be remembered.
+func (s *Store) Settle(d time.Duration) {
+	s.init()
+	s.checked.settle = d
 }

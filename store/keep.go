@@ -36,12 +36,12 @@ type Store struct {
 	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once. Nil is fine.
 	Observe func(Event)
 
-	once   sync.Once
-	room   *room
-	memory *memory
-	states *memory            // hash states of blobs that were checked
-	loads  singleflight.Group // of blobs into memory
-	checks singleflight.Group // of whole blobs
+	once    sync.Once
+	room    *room
+	memory  *memory
+	checked *checks
+	loads   singleflight.Group // of blobs into memory
+	checks  singleflight.Group // of whole blobs
 
 	ending  context.Context // of work in the background
 	end     context.CancelFunc

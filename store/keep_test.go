@@ -142,8 +142,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		open = append(open, r)
 		// Readers from memory do not see what becomes of the blob.
 		f.storage.Replace(d, nil)
-		if _, hot := r.(io.WriterTo); hot != (i < 10) {
-			t.Fatalf("%d: in memory: %v", i, hot)
+		if _, cold := r.(modproxy.Sender); cold != (i >= 10) {
+			t.Fatalf("%d: not in memory: %v", i, cold)
 		}
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d: %d bytes, %v", i, len(got), err)

@@ -18,7 +18,8 @@ import (
 // [io.WriterTo]. A large blob is checked while it is read, and not evicted by this process. Its last part is
 // given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, seek
 // first, also to the start; then all of it is checked before, unless it was not long ago and what is read now
-// is the same.
+// is the same. The reader of a large blob is a [modproxy.Sender] and [io.WriterTo]. Of one that is [Stamped] a check counts for
+// a day, in which it is not read but sent, where it has the same stamp before each mebibyte of it and before the end.
 //
 // A damaged blob is set aside, and the records go that need it. One that cannot be read stays, and is checked as a
 // whole when it is opened next. Observe is told of both.
@@ -107,7 +108,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	case err != nil:
 		return nil, failure(ctx, err)
 	}
-	c = newCheckedReader(blob, d, s.states, false)
+	c = newCheckedReader(blob, d, s.checked, false)
 	c.failed = func(err error) {
 		if errors.Is(err, ErrDamaged) {
 			_ = s.confirm(context.WithoutCancel(ctx), d, err)
@@ -137,7 +138,7 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) error {
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {
-			c := newCheckedReader(blob, d, s.states, true)
+			c := newCheckedReader(blob, d, s.checked, true)
 			defer c.Close()
 			err = c.check(ctx)
 		}

@@ -43,7 +43,7 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *ver
 	var failed error
 	blob, err := v.Blobs.Open(ctx, d)
 	if err == nil {
-		c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.states, true)
+		c := newCheckedReader(countedBlob{blob, ctx, v}, d, v.checked, true)
 		defer c.Close()
 		if b.needed {
 			v.verifyData(ctx, c, needing)
@@ -119,6 +119,8 @@ type countedBlob struct {
 	ctx context.Context
 	v   *verification
 }
+
+func (b countedBlob) Stamp() Stamp { return stampOf(b.Blob) }
 
 func (b countedBlob) Read(p []byte) (n int, err error) {
 	if err := b.ctx.Err(); err != nil {

@@ -17,7 +17,8 @@ const usesPause = 5 * time.Minute // between writing down when blobs were last u
 func (s *Store) init() {
 	s.once.Do(func() {
 		s.room = newRoom(s.MaxSize)
-		s.memory, s.states = newMemory(max(0, cmp.Or(s.Memory, 64<<20))), newMemory(maxStates)
+		s.memory = newMemory(max(0, cmp.Or(s.Memory, 64<<20)))
+		s.checked = newChecks(s.memory.limit / 8)
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.written = time.Now()
 	})

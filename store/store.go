@@ -8,6 +8,9 @@
 // need it go with it. Nothing here is the only home of a fact: what is lost can be fetched again, and the
 // ledger knows what it has to be.
 //
+// A large blob that is a file may be read without being hashed for a day after it was, while its [Stamp] is the same. Bytes
+// that change without the stamp, in a disk and not by a program, are then read. See [Stamped].
+//
 // A storage implements [Records], [Blobs] and [Aside]. Several processes may share one: a record changes by
 // compare-and-swap, and whether a blob goes is decided by the storage. [Store] is what the layers use: it reads
 // blobs with their digests checked, holds hot ones in memory, makes room, and collects, verifies and rebuilds
@@ -124,6 +127,24 @@ type Blob interface {
 	io.ReadSeekCloser
 	Size() int64 // in bytes
 }
+
+// Stamped is a [Blob] whose bytes no program changes without changing its stamp, if the last change before is at least a
+// minute old.
+type Stamped interface {
+	Blob
+	// Stamp returns the stamp that it has now. The zero Stamp says nothing.
+	Stamp() Stamp
+}
+
+// Stamp tells a file from every other, and from what it was before a program has changed it.
+type Stamp struct {
+	Device, Inode       uint64
+	Size                int64 // in bytes
+	ModTime, ChangeTime int64 // in nanoseconds since 1970; nobody can set ChangeTime
+}
+
+// Changed returns when the file has changed, as the file system tells.
+func (s Stamp) Changed() time.Time { return time.Unix(0, s.ChangeTime) }
 
 // BlobInfo says what is known about a blob without reading it.
 type BlobInfo struct {

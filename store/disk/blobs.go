@@ -118,6 +118,9 @@ type blob struct {
 
 func (b blob) Size() int64 { return b.size }
 
+// Stamp implements [store.Stamped].
+func (b blob) Stamp() store.Stamp { return stampOf(b.File) }
+
 func (x blobs) Open(ctx context.Context, digest modproxy.Digest) (store.Blob, error) {
 	name := x.d.blobPath(digest)
 	if _, err := lstatFile(name); err != nil {

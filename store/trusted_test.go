@@ -1,0 +1,350 @@
+//go:build linux
+
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+// files is a Store over files, one of which it keeps, and trusts once it was checked, however young it is.
+type files struct {
+	*fixture
+	data []byte
+	d    modproxy.Digest
+	name string // of the file
+	dir  *disk.Directory
+}
+
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	dir := t.TempDir()
+	d, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	f := &files{fixture: newFixture(t), dir: d}
+	f.restart(t)
+	f.data, f.d = random(3<<20+17, 1)
+	f.keep(t, f.data, f.d)
+	f.name = filepath.Join(dir, "blobs", "v1", "sha256", f.d.String()[:2], f.d.String())
+	blob, err := d.Blobs().Open(t.Context(), f.d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	if blob.(store.Stamped).Stamp() == (store.Stamp{}) {
+		t.Skip("files have no stamps here")
+	}
+	return f
+}
+
+func (f *files) restart(t *testing.T) {
+	t.Helper()
+	f.change(t, func(s *store.Store) { s.Records, s.Blobs, s.Aside = f.dir.Records(), f.dir.Blobs(), f.dir })
+	f.Settle(math.MinInt64)
+}
+
+// client takes what is written to it, and from files.
+type client struct {
+	bytes.Buffer
+	sent  int64                       // bytes that were taken from files
+	after func(sent, all int64) error // of each time
+}
+
+func (c *client) ReadFrom(r io.Reader) (int64, error) {
+	file, ok := r.(*io.LimitedReader)
+	if ok {
+		_, ok = file.R.(syscall.Conn)
+	}
+	if !ok {
+		return 0, errors.New("it is not from a file")
+	}
+	n, err := c.Buffer.ReadFrom(file)
+	c.sent += n
+	if c.after != nil {
+		err = errors.Join(err, c.after(c.sent, int64(c.Len())))
+	}
+	return n, err
+}
+
+// send sends n bytes from an offset, as they are there, and returns how many were taken from the file.
+func (f *files) send(t *testing.T, from, n int64) int64 {
+	t.Helper()
+	r := f.mustOpenBlob(t, f.d, len(f.data))
+	defer r.Close()
+	var c client
+	var written int64
+	var err error
+	if n < int64(len(f.data)) {
+		seek(t, r, from)
+		written, err = r.(modproxy.Sender).SendTo(&c, n)
+	} else {
+		written, err = io.Copy(&c, r)
+	}
+	n = min(n, int64(len(f.data))-from)
+	if err != nil || written != n || !bytes.Equal(c.Bytes(), f.data[from:from+n]) {
+		t.Errorf("%d from %d: %d written, %v; the right bytes: %v", n, from, written, err, bytes.Equal(c.Bytes(), f.data[from:from+n]))
+	}
+	return c.sent
+}
+
+const end = 32 << 10 // what is read and not sent, at the end
+
+// What was checked is sent unread from then on, in any way that it was checked, and any part of it.
+func TestSentOnceChecked(t *testing.T) {
+	f := newFiles(t)
+	size := int64(len(f.data))
+	for name, check := range map[string]func(){
+		"as a whole": func() { equal(t, "sent unchecked", f.send(t, 0, size), 0) },
+		"a part":     func() { f.send(t, 100, 10) },
+		"by Check": func() {
+			if err := f.Check(t.Context(), f.d); err != nil {
+				t.Error(err)
+			}
+		},
+		"by Verify": func() {
+			if v, err := f.Verify(t.Context(), store.Check{Data: true}); err != nil || v.Damage > 0 {
+				t.Error(v, err)
+			}
+		},
+	} {
+		f.restart(t)
+		check()
+		equal(t, name+": sent", f.send(t, 0, size), size-end)
+		equal(t, name+": from the middle", f.send(t, 1<<20+1, 1<<20), 1<<20-end)
+		equal(t, name+": the beginning", f.send(t, 0, 70_000), 70_000-end)
+		equal(t, name+": the end", f.send(t, size-100_000, 100_000), 100_000-end)
+		equal(t, name+": beyond it", f.send(t, size-10, 100), 0)
+		equal(t, name+": from it", f.send(t, size, 100), 0)
+	}
+	// A part that is checked is sent by the reader that checks it.
+	f.restart(t)
+	if sent := f.send(t, 1, size-1); sent != 0 {
+		t.Errorf("%d bytes sent of what was not checked", sent)
+	}
+}
+
+// What was changed a moment before it was checked may be changed again without anybody seeing it.
+func TestYoungFilesAreNotTrusted(t *testing.T) {
+	f := newFiles(t)
+	f.Settle(time.Minute)
+	for range 3 {
+		equal(t, "sent", f.send(t, 0, int64(len(f.data))), 0)
+	}
+	f.Settle(time.Nanosecond)
+	f.send(t, 0, int64(len(f.data)))
+	if f.send(t, 0, int64(len(f.data))) == 0 {
+		t.Error("not sent when it was old enough")
+	}
+}
+
+// A check is relied on for a day.
+func TestTrustEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t)
+		size := int64(len(f.data))
+		for range 2 {
+			equal(t, "sent unchecked", f.send(t, 0, size), 0)
+			for range 4 {
+				equal(t, "sent", f.send(t, 0, size), size-end)
+				time.Sleep(6*time.Hour - time.Second)
+			}
+			time.Sleep(4 * time.Second)
+		}
+	})
+}
+
+// write changes the byte in the middle.
+func write(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteAt([]byte{'x'}, 1<<20)
+	return err
+}
+
+func mapped(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := syscall.Mmap(int(f.Fd()), 0, 2<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	m[1<<20] = 'x'
+	return syscall.Munmap(m)
+}
+
+// changes are what programs may do to a file, and whether that damages it.
+var changes = map[string]struct {
+	do      func(name string) error
+	damages bool
+}{
+	"written":         {write, true},
+	"written by mmap": {mapped, true},
+	"written under another name": {func(name string) error {
+		return errors.Join(os.Link(name, name+".other"), write(name+".other"), os.Remove(name+".other"))
+	}, true},
+	"written, and given its time": {func(name string) error {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(name), os.Chtimes(name, info.ModTime(), info.ModTime()))
+	}, true},
+	"cut short":         {func(name string) error { return os.Truncate(name, 2<<20) }, true},
+	"cut short, longer": {func(name string) error { return errors.Join(os.Truncate(name, 1<<20), os.Truncate(name, 3<<20+17)) }, true},
+	"linked":            {func(name string) error { return os.Link(name, name+".other") }, false},
+	"for its owner":     {func(name string) error { return os.Chmod(name, 0o400) }, false},
+	"touched":           {func(name string) error { return os.Chtimes(name, time.Now(), time.Now()) }, false},
+}
+
+// replaced makes another file of the same name, as what restores a backup does.
+func replaced(name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(name+".new", flip(data, 1<<20), 0o400), os.Chtimes(name+".new", info.ModTime(), info.ModTime()),
+		os.Rename(name+".new", name))
+}
+
+// Whatever a program does to a file that is trusted, before it is sent or between two pieces, what is sent to its end is
+// what was kept. The file is set aside if it is damaged, and is sent on otherwise.
+func TestChangesOfWhatIsTrusted(t *testing.T) {
+	changes := changes
+	changes["replaced"] = struct {
+		do      func(name string) error
+		damages bool
+	}{replaced, true}
+	for name, change := range changes {
+		for _, when := range []int64{-1, 1, 2<<20 + 1} { // before it is opened, after the first piece, before the end
+			t.Run(name, func(t *testing.T) {
+				f := newFiles(t)
+				size := int64(len(f.data))
+				f.send(t, 0, size)
+				equal(t, "sent at first", f.send(t, 0, size), size-end)
+				do := func() error { return change.do(f.name) }
+				if when < 0 {
+					if err := do(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c := client{}
+				c.after = func(sent, _ int64) error {
+					if when > 0 && sent >= when {
+						when = 0
+						return do()
+					}
+					return nil
+				}
+				r, err := f.Open(t.Context(), f.d, size)
+				if err == nil {
+					defer r.Close()
+					_, err = io.Copy(&c, r)
+				}
+				// One that was replaced while it is open is what it was.
+				damaged := change.damages && !(name == "replaced" && when == 0)
+				if (err != nil) != damaged || err != nil && !errors.Is(err, store.ErrDamaged) {
+					t.Errorf("%v; want damage: %v", err, damaged)
+				}
+				if err == nil && !bytes.Equal(c.Bytes(), f.data) || int64(c.Len()) == size && err != nil {
+					t.Errorf("%d bytes, the right ones: %v, %v", c.Len(), bytes.Equal(c.Bytes(), f.data), err)
+				}
+				equal(t, "damage told", f.count(store.BlobDamaged) > 0, damaged)
+				_, err = f.Blobs.Stat(t.Context(), f.d)
+				equal(t, "it is there", err == nil, !damaged)
+			})
+		}
+	}
+}
+
+// rotten has the bytes of every blob change, and no stamp.
+type rotten struct {
+	blobs
+	data []byte // nil: what the blob has
+}
+
+type rottenBlob struct {
+	store.Stamped
+	of *rotten
+}
+
+func (b *rotten) Open(ctx context.Context, d modproxy.Digest) (store.Blob, error) {
+	blob, err := b.blobs.Open(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return rottenBlob{blob.(store.Stamped), b}, nil
+}
+
+func (b rottenBlob) Read(p []byte) (int, error) {
+	at, _ := b.Seek(0, io.SeekCurrent)
+	n, err := b.Stamped.Read(p)
+	if b.of.data != nil {
+		copy(p[:n], b.of.data[at:])
+	}
+	return n, err
+}
+
+// Bytes that change while no program changes them are found when the blob is checked again: after a day, or by whoever
+// verifies. Then it is not trusted any more, also if it stays.
+func TestRotIsFoundByTheNextCheck(t *testing.T) {
+	for name, check := range map[string]func(t *testing.T, f *files){
+		"a day": func(*testing.T, *files) { time.Sleep(25 * time.Hour) },
+		"verify": func(t *testing.T, f *files) {
+			if v, err := f.Verify(t.Context(), store.Check{Data: true}); err != nil || v.Damage != 1 {
+				t.Errorf("verify: %+v, %v", v, err)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t)
+			b := &rotten{blobs: f.Blobs}
+			f.change(t, func(s *store.Store) { s.Records, s.Blobs, s.Aside = f.dir.Records(), b, f.dir })
+			f.Settle(math.MinInt64)
+			read := func() ([]byte, error) {
+				r, err := f.Open(t.Context(), f.d, int64(len(f.data)))
+				if err != nil {
+					return nil, err
+				}
+				defer r.Close()
+				return io.ReadAll(r)
+			}
+			if _, err := read(); err != nil {
+				t.Fatal(err)
+			}
+			b.data = flip(f.data, 1<<20)
+			if got, err := read(); err != nil || !bytes.Equal(got, b.data) {
+				t.Errorf("%s: what is trusted is read: %v", name, err)
+			}
+			check(t, f)
+			if got, err := read(); !errors.Is(err, store.ErrDamaged) {
+				t.Errorf("%s: %d bytes, %v", name, len(got), err)
+			}
+		})
+	}
+}
