@@ -37,7 +37,7 @@ var homes = map[string][]string{
 	"github.com/spf13/pflag":                        {"cmd/modproxy"},
 	"github.com/ProtonMail/go-crypto":               {"test/registrytest", "release"},
 	"golang.org/x/net":                              {"egress"},
-	"golang.org/x/net/netutil":                      {"egress", "app"},
+	"golang.org/x/net/netutil":                      {"egress"},
 	"golang.org/x/sys/unix":                         {"fetch/git"},
 	"golang.org/x/text":                             {"pack", "policy"},
 	"github.com/rogpeppe/go-internal/txtar":         {"test/registrytest"},

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
@@ -133,7 +132,7 @@ func (a *App) listen() error {
 		return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
 	}
 	most := connections(c, openFiles())
-	a.listener = netutil.LimitListener(listener, most)
+	a.listener = newBounded(listener.(*net.TCPListener), most)
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}

@@ -59,9 +59,12 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 		}
 		return nil
 	}
-	content := &remembering{ReadSeeker: p}
+	content := &remembering{ReadSeeker: p.ReadSeekCloser}
 	http.ServeContent(w, r, "", time.Time{}, content)
-	return content.err
+	if w.failed == nil {
+		return content.err
+	}
+	return nil
 }
 
 // openPackage opens the package that r is for. One that is sent as a whole, or still comes, is checked on the way, any other
@@ -117,4 +120,15 @@ func (c *remembering) Read(p []byte) (int, error) {
 		c.err = err
 	}
 	return n, err
+}
+
+// SendTo implements [modproxy.Sender].
+func (c *remembering) SendTo(w io.Writer, n int64) (written int64, err error) {
+	if from, ok := c.ReadSeeker.(modproxy.Sender); ok {
+		if written, err = from.SendTo(w, n); err != nil {
+			c.err = err
+		}
+		return written, err
+	}
+	return io.CopyN(struct{ io.Writer }{w}, c, n)
 }

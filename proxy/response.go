@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 )
 
@@ -71,6 +74,43 @@ func (w *response) Write(p []byte) (written int, err error) {
 	}
 	w.bytes += int64(written)
 	w.failed = cmp.Or(err, w.failed)
+	return written, err
+}
+
+// ReadFrom implements [io.ReaderFrom]: the system sends what is a [io.LimitedReader] of a file, also of one that a
+// [modproxy.Sender] has, unless TLS or an old client is in the way.
+func (w *response) ReadFrom(r io.Reader) (written int64, err error) {
+	part, _ := r.(*io.LimitedReader)
+	if part == nil {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
+	if from, ok := part.R.(modproxy.Sender); ok {
+		written, err = from.SendTo(w, part.N)
+		part.N -= written
+		return written, err
+	}
+	to, ok := w.ResponseWriter.(io.ReaderFrom)
+	if _, isFile := part.R.(syscall.Conn); !ok || !isFile {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	for err == nil && part.N > 0 {
+		piece := io.LimitedReader{R: part.R, N: min(part.N, pieceSize)}
+		var n int64
+		if err = w.extend(); err == nil {
+			n, err = to.ReadFrom(&piece)
+		}
+		part.N -= n
+		if written += n; n == 0 {
+			break
+		}
+	}
+	w.bytes += written
+	if !errors.Is(err, syscall.EIO) { // which is the file's
+		w.failed = cmp.Or(err, w.failed)
+	}
 	return written, err
 }
 

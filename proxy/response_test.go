@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,22 +24,27 @@ import (
 )
 
 // pipes is a listener whose connections have no buffer: a write waits until it is read.
-type pipes chan net.Conn
+type pipes struct {
+	conns chan net.Conn
+	sent  *atomic.Int64 // bytes of files
+}
+
+func newPipes() pipes { return pipes{make(chan net.Conn), new(atomic.Int64)} }
 
 func (p pipes) Accept() (net.Conn, error) {
-	c, ok := <-p
+	c, ok := <-p.conns
 	if !ok {
 		return nil, net.ErrClosed
 	}
-	return c, nil
+	return sending{c, p.sent}, nil
 }
 
-func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Close() error   { close(p.conns); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (p pipes) dial() net.Conn {
 	here, there := net.Pipe()
-	p <- there
+	p.conns <- there
 	return here
 }
 
@@ -67,19 +76,59 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
+// filed is large, with packages that are a file.
+type filed struct {
+	modproxy.Registry
+	dir string
+}
+
+func (f filed) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	name := filepath.Join(f.dir, "package")
+	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(name)
+	return &modproxy.Package{ReadSeekCloser: sender{file}, Size: 1 << 20}, err
+}
+
+type sender struct{ *os.File }
+
+func (f sender) SendTo(w io.Writer, n int64) (int64, error) {
+	return w.(io.ReaderFrom).ReadFrom(&io.LimitedReader{R: f.File, N: n})
+}
+
+func (f sender) WriteTo(w io.Writer) (int64, error) { return f.SendTo(w, 1<<20) }
+
+// sending is a connection that files are sent to, as by the system, of which it counts the bytes.
+type sending struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+func (c sending) ReadFrom(r io.Reader) (int64, error) {
+	if _, ok := r.(*io.LimitedReader).R.(*os.File); !ok {
+		return 0, errors.New("it is not a file")
+	}
+	n, err := io.Copy(c.Conn, r)
+	c.sent.Add(n)
+	return n, err
+}
+
 func (large) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
 }
 
-// serve serves large answers on connections without a buffer.
-func serve(t *testing.T) (p pipes, log *bytes.Buffer) {
+// serve serves large answers on connections without a buffer. Packages are files if so wanted.
+func serve(t *testing.T, files bool) (p pipes, log *bytes.Buffer) {
 	log = &bytes.Buffer{}
 	h := newHandler(t, func(c *proxy.Config, s *scripted) {
 		s.how = func(v *modproxy.Versions) { v.Document = bytes.Repeat([]byte("x"), 1<<20) }
-		c.Registry = large{c.Registry}
+		if c.Registry = (large{c.Registry}); files {
+			c.Registry = filed{c.Registry, t.TempDir()}
+		}
 		c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder}), zapcore.AddSync(log), zapcore.InfoLevel))
 	})
-	p = make(pipes)
+	p = newPipes()
 	server := &http.Server{Handler: h}
 	go server.Serve(p)
 	t.Cleanup(func() { server.Close() })
@@ -89,9 +138,9 @@ func serve(t *testing.T) (p pipes, log *bytes.Buffer) {
 // A client that does not read its answer is cut off after a minute, whether it
 // read the beginning or nothing, and the log says so.
 func TestSlowReaderIsCut(t *testing.T) {
-	for _, path := range []string{base + "/versions", archive} {
+	for i, path := range []string{base + "/versions", archive, archive} {
 		synctest.Test(t, func(t *testing.T) {
-			p, log := serve(t)
+			p, log := serve(t, i == 2)
 			c := p.dial()
 			start := time.Now()
 			answer, err := ask(t, c, path)
@@ -114,23 +163,25 @@ func TestSlowReaderIsCut(t *testing.T) {
 // on, and may ask again on the same connection after the time for a piece is over.
 func TestSlowReaderIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := serve(t)
+		p, log := serve(t, true)
 		c := p.dial()
 		defer c.Close()
-		start := time.Now()
-		answer, err := ask(t, c, base+"/versions")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got int64
-		for err == nil {
-			time.Sleep(5 * time.Second)
-			var n int64
-			n, err = io.CopyN(io.Discard, answer.Body, 8<<10)
-			got += n
-		}
-		if err != io.EOF || got != 1<<20 || time.Since(start) < 10*time.Minute {
-			t.Errorf("%d bytes after %v: %v", got, time.Since(start), err)
+		for _, path := range []string{base + "/versions", archive} {
+			start := time.Now()
+			answer, err := ask(t, c, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got int64
+			for err == nil {
+				time.Sleep(5 * time.Second)
+				var n int64
+				n, err = io.CopyN(io.Discard, answer.Body, 8<<10)
+				got += n
+			}
+			if err != io.EOF || got != 1<<20 || time.Since(start) < 10*time.Minute {
+				t.Errorf("%s: %d bytes after %v: %v", path, got, time.Since(start), err)
+			}
 		}
 		for _, path := range []string{archive, base + "/1.1.0/download", "/-/healthz", "/nothing"} {
 			time.Sleep(2 * time.Minute)
@@ -140,6 +191,30 @@ func TestSlowReaderIsServed(t *testing.T) {
 			}
 			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if n := strings.Count(log.String(), `"bytes":1048576`); n != 3 {
+			t.Errorf("%d answers of that size in the log: %s", n, log)
+		}
+	})
+}
+
+// What is asked of a package that is a file is sent from it, but for what net/http looks at first.
+func TestFilesAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := serve(t, true)
+		c := p.dial()
+		defer c.Close()
+		for asked, want := range map[string]int64{"X: 1": 1 << 20, "Range: bytes=0-": 1 << 20, "Range: bytes=100-99999": 99_900, "Range: bytes=-70000": 70_000} {
+			p.sent.Store(0)
+			answer, err := ask(t, c, archive+" HTTP/1.1\r\n"+asked+"\r\nX: ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.Copy(io.Discard, answer.Body)
+			synctest.Wait()
+			if sent := p.sent.Load(); got != want || err != nil || sent < want-512 {
+				t.Errorf("%q: %d bytes, %d of them sent from the file, %v; want %d", asked, got, sent, err, want)
 			}
 		}
 	})

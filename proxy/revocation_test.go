@@ -47,7 +47,7 @@ func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, 
 		c.Auth = &auth.Authenticator{Tokens: tokens}
 		c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(log), zapcore.InfoLevel))
 	})
-	p = make(pipes)
+	p = newPipes()
 	server := &http.Server{Handler: h}
 	go server.Serve(p)
 	t.Cleanup(func() { server.Close() })
@@ -59,7 +59,7 @@ func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, 
 func TestSendingEndsWithTheToken(t *testing.T) {
 	for _, revoke := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p, tokens, token, brief, log := asking(t, large{})
+			p, tokens, token, brief, log := asking(t, filed{dir: t.TempDir()})
 			if !revoke {
 				token = brief
 			}

@@ -10,7 +10,7 @@ import (
 // A request with two lengths may be two requests for a proxy in front, and no request with a body is expected here: the
 // connection ends with the answer.
 func TestTwoLengths(t *testing.T) {
-	p, _ := serve(t)
+	p, _ := serve(t, false)
 	c := p.dial()
 	defer c.Close()
 	go io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
