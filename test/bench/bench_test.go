@@ -205,7 +205,8 @@ func TestNested(t *testing.T) {
 		walk(0, i)
 	}
 	if calls != mirrorCalls || len(seen) != mirrorPackages || len(nestedRepositories()) != mirrorPackages {
-		t.Errorf("%d calls of %d packages in %d repositories; want %d of %d", calls, len(seen), len(nestedRepositories()), mirrorCalls, mirrorPackages)
+		t.Errorf("%d calls of %d packages in %d repositories; want %d of %d",
+			calls, len(seen), len(nestedRepositories()), mirrorCalls, mirrorPackages)
 	}
 }
 
@@ -227,5 +228,25 @@ func TestCountGit(t *testing.T) {
 	}
 	if n, err := c.count(); n != 0 || err != nil {
 		t.Errorf("%d processes, %v; want none any more", n, err)
+	}
+}
+
+// What may be chance is neither met nor missed.
+func TestBetween(t *testing.T) {
+	var values []float64
+	for i := range 30 {
+		values = append(values, 1+float64(i)/100)
+	}
+	all := between(values)
+	if all.Median < 1.144 || all.Median > 1.146 || all.Low != 1.09 || all.High != 1.2 || all.Turns != 30 {
+		t.Errorf("between = %+v; want 1.145, from 1.09 to 1.2", all)
+	}
+	for most, want := range map[float64]string{1.08: "MISSED", 1.09: "met", 1.5: "met"} {
+		if got := all.verdict(most); got != want {
+			t.Errorf("%v is at most %v: %s; want %s", all, most, got, want)
+		}
+	}
+	if got := between(values[:3]).verdict(0.5); got != "too few turns" {
+		t.Errorf("three turns: %s", got)
 	}
 }

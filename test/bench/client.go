@@ -66,9 +66,10 @@ func (b *bench) measureClients(ctx context.Context, r *report) error {
 	}
 	defer b.up.line.connect.Store(int64(newConnection))
 	for _, c := range b.clients {
+		atLocation := func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }
 		for _, connect := range []time.Duration{newConnection, 0} {
 			ways := []*way{
-				{name: wayGit, modules: modules, sources: func(i int, _ module) string { return fmt.Sprintf("source = %q", locations[i]) }},
+				{name: wayGit, modules: modules, sources: atLocation},
 				{name: wayRegistry, modules: modules, registry: b.up.registryURL + "/v1/modules/"},
 				{name: coldBy[byArchive], modules: byForm[byArchive], proxied: true, cold: true},
 				{name: coldBy[byTag], modules: byForm[byTag], proxied: true, cold: true},

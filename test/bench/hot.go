@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +78,9 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 		{serverDisk, n.disk, proxy.header, func() []int { return family(n.ID()) }},
 		{serverMemory, memoryURL, proxy.header, func() []int { return []int{os.Getpid()} }},
 	}
-	targets := append(targets(), &target{name: "huge package", module: huge, question: "package", coding: "identity", connections: 4})
+	targets := append(targets(), &target{
+		name: "huge package", module: huge, question: "package", coding: "identity", connections: 4,
+	})
 	b.up.reset()
 	for _, t := range targets {
 		if err := t.prepare(ctx, servers); err != nil {
@@ -121,17 +124,20 @@ func (t *target) prepare(ctx context.Context, servers []server) error {
 		if i == 0 {
 			first = a
 		}
-		if a.status != first.status || a.coding != first.coding || !bytes.Equal(a.body, first.body) || (a.location == "") != (first.location == "") {
+		if a.status != first.status || a.coding != first.coding || !bytes.Equal(a.body, first.body) ||
+			(a.location == "") != (first.location == "") {
 			return fmt.Errorf("%s: %s answers otherwise than %s", m.path, s.name, servers[0].name)
 		}
-		if s.name == serverMemory && !slices.Equal(slices.Sorted(maps.Keys(a.header)), slices.Sorted(maps.Keys(first.header))) {
-			return fmt.Errorf("%s: %s has the header %v; want that of %s, %v", m.path, s.name, a.header, servers[0].name, first.header)
+		if names := fieldNames(a.header); s.name == serverMemory && !slices.Equal(names, fieldNames(first.header)) {
+			return fmt.Errorf("%s: %s has the header fields %q; want %q", m.path, s.name, names, fieldNames(first.header))
 		}
 		t.servers = append(t.servers, m)
 	}
 	t.bytes = len(first.body)
 	return nil
 }
+
+func fieldNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
 
 // of asks a server for the target once.
 func (t *target) of(ctx context.Context, s server) (*measured, answer, error) {

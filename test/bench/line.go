@@ -12,7 +12,7 @@ import (
 // bandwidth, and a new connection has its price.
 type line struct {
 	delay    time.Duration // one way
-	connect  atomic.Int64  // nanoseconds that it takes to open a connection, with all that TLS says before the client asks
+	connect  atomic.Int64  // nanoseconds until a new connection carries the client's first question, with TLS
 	up, down pace
 }
 
@@ -42,7 +42,7 @@ func newLine(roundTrip, connect time.Duration, rate float64) *line {
 }
 
 // greeting is what both sides of a connection say before the client's first question. TLS 1.3 has the client speak, the
-// server answer, and the client end that together with its question. It is not delayed: the line's connect is its price.
+// server answer, and the client end that together with its question. It is not delayed: connect is its price.
 type greeting struct{ answered, ended atomic.Bool }
 
 // up and down report whether what has been read from the client, or the server, belongs to the greeting.
@@ -135,7 +135,9 @@ type parcel struct {
 const parcelSize = 16 << 10
 
 // send moves bytes from src to dst, none before open and at once what greets, until src ends.
-func (r *relay) send(ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time, greets func() bool) {
+func (r *relay) send(
+	ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time, greets func() bool,
+) {
 	onTheWay := make(chan parcel, 128) // 2 MiB: more than the line holds
 	var receive sync.WaitGroup
 	receive.Go(func() {

@@ -135,7 +135,8 @@ func (w *way) report(packages int) wayReport {
 	}
 	if len(w.spent) > 0 {
 		out.Spent = &spentReport{Processes: float64(w.processes) / float64(packages)}
-		out.Spent.CPU = median(each(w.spent, func(s spent) time.Duration { return s.cpu })).Seconds() / float64(packages)
+		all := median(each(w.spent, func(s spent) time.Duration { return s.cpu }))
+		out.Spent.CPU = all.Seconds() / float64(packages)
 		for _, s := range w.spent {
 			out.Spent.Peak, out.Spent.PeakAll = max(out.Spent.Peak, s.own), max(out.Spent.PeakAll, s.whole)
 		}
@@ -232,7 +233,8 @@ func writeWays(w io.Writer, ways []wayReport) {
 	head := "\na package costs the\tcpu\tprocesses of git\tpeak memory\twith processes\n"
 	for _, way := range ways {
 		if s := way.Spent; s != nil {
-			fmt.Fprintf(w, "%s%s\t%s\t%.1f\t%.1f MB\t%.1f MB\n", head, way.Way, inUnit(s.CPU), s.Processes, float64(s.Peak)/1e6, float64(s.PeakAll)/1e6)
+			fmt.Fprintf(w, "%s%s\t%s\t%.1f\t%.1f MB\t%.1f MB\n", head, way.Way, inUnit(s.CPU), s.Processes,
+				float64(s.Peak)/1e6, float64(s.PeakAll)/1e6)
 			head = ""
 		}
 	}

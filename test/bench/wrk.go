@@ -25,8 +25,8 @@ func (b *bench) wrk(ctx context.Context, m *measured, d time.Duration) (asked, e
 	if m.connections > 0 {
 		connections = min(connections, m.connections)
 	}
-	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + strconv.Itoa(int(d.Seconds())) + "s", "--timeout", "10s", "--latency",
-		"-H", "Accept-Encoding: " + m.coding}
+	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + strconv.Itoa(int(d.Seconds())) + "s",
+		"--timeout", "10s", "--latency", "-H", "Accept-Encoding: " + m.coding}
 	for i := 0; i+1 < len(m.header); i += 2 {
 		args = append(args, "-H", m.header[i]+": "+m.header[i+1])
 	}
