@@ -23,6 +23,7 @@ const (
 	requestsWaiting = 4096        // for one host
 	firstWait       = time.Second // for the connection that another request makes
 	oldFor          = time.Hour   // for which a host is asked by HTTP/1.1 that does not speak HTTP/2
+	maxConnections  = 8           // that end before the answer to one request
 	maxHosts        = 1024        // that are remembered, beside those that are asked
 )
 
@@ -112,8 +113,8 @@ func (h *host) learn(shared bool) {
 	h.alone = !shared
 }
 
-// fails reports whether err, the outcome of a request by HTTP/2, says that HTTP/2 fails: it has never succeeded. That a
-// request was given up says nothing.
+// fails reports whether err, the outcome of a request by HTTP/2, says that HTTP/2 fails: it has never succeeded.
+// That a request was given up says nothing.
 func (h *host) fails(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,8 +126,8 @@ func (h *host) fails(err error) bool {
 	return true
 }
 
-// askSecure sends one request by https, by HTTP/2 where that is offered. Archives come by HTTP/1.1: what is large neither
-// waits on a connection that is shared, nor holds others up there, and takes all that TCP gives it.
+// askSecure sends one request by https, by HTTP/2 where that is offered. Archives come by HTTP/1.1: what is large
+// neither waits on a connection that is shared, nor holds others up there, and takes all that TCP gives it.
 func (c *Client) askSecure(r *http.Request, t target, archive bool) (*http.Response, error) {
 	h, leave, err := c.hosts.enter(r.Context(), t)
 	if err != nil {
@@ -156,8 +157,12 @@ func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Res
 		}
 		defer in()
 	}
-	shared := false
-	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+	shared, connections := false, 0
+	ctx, cancel := context.WithCancelCause(r.Context()) // it ends with r's, which governs the body
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if connections++; connections > maxConnections { // package net/http has no such bound
+			cancel(errAway)
+		}
 		conn, _ := got.Conn.(*tls.Conn)
 		shared = conn != nil && conn.ConnectionState().NegotiatedProtocol == "h2"
 		h.learn(shared)
@@ -167,7 +172,10 @@ func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Res
 	if !shared {
 		return resp, err
 	}
-	if err = broken(err); !h.fails(err) || ctx.Err() != nil {
+	if err != nil && context.Cause(ctx) == errAway {
+		err = errAway
+	}
+	if err = broken(err); !h.fails(err) || r.Context().Err() != nil {
 		return resp, err
 	}
 	if isLate(err) {
@@ -198,6 +206,8 @@ func broken(err error) error {
 	}
 	return fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
 }
+
+var errAway = fmt.Errorf("%d connections ended before the answer", maxConnections)
 
 // leaving is the body of an answer. The turn of its request ends with it.
 type leaving struct {

@@ -43,8 +43,8 @@ func askAll(t *testing.T, c *egress.Client, r egress.Request, n, width int) map[
 	return answers
 }
 
-// Requests to one host share a connection where it speaks HTTP/2, also the first ones, and use those that are there again
-// where it does not. What is stored comes on connections of its own.
+// Requests to one host share a connection where it speaks HTTP/2, also the first ones, and use those that are there
+// again where it does not. What is stored comes on connections of its own.
 func TestConnectionsAreKeptAndShared(t *testing.T) {
 	for _, tt := range []struct {
 		scheme  string
@@ -198,4 +198,17 @@ func frames(t *testing.T, bad func(net.Conn), good http.HandlerFunc) *server {
 			},
 		}
 	})
+}
+
+// A connection is shared through the proxy of a site, too.
+func TestHTTP2ThroughProxies(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "socks5"} {
+		s, p := serve(t, "h2", "127.0.0.1", proto), newSite(t, scheme)
+		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
+		c := client(t, egress.Config{Allow: []string{"far.test"}, Resolver: names{"far.test": {"93.184.215.14"}}})
+		answers := askAll(t, c, egress.Request{URL: s.at("https", "far.test", "/")}, 20, 10)
+		if asked := p.Took(); answers["HTTP/2.0"] != 20 || len(asked) != 1 {
+			t.Errorf("%s: answered by %v; asked for %q", scheme, answers, asked)
+		}
+	}
 }
