@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -159,6 +160,6 @@ func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
 	encoder.MessageKey = "message"
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	out := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(w), Size: 64 << 10, FlushInterval: 250 * time.Millisecond}
-	log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoder), out, least))
+	log = zap.New(zapcore.NewCore(proxy.LogEncoder(encoder), out, least))
 	return log, func() { out.Stop() }
 }

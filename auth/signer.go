@@ -264,14 +264,22 @@ func CutSegment(path string) (segment, rest string) {
 // a token or a JSON Web Token anywhere in it, where people have put it by mistake.
 func Redact(text string) string {
 	segment, rest := CutSegment(text)
-	lower := strings.ToLower(rest)
-	if slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(lower, mark) }) {
+	if hasSecretMark(rest) {
 		rest = secretPattern.ReplaceAllString(rest, "$1$2$3[redacted]")
 	}
 	if segment != "" {
 		rest = "/" + segmentPrefix + "[redacted]" + rest
 	}
 	return rest
+}
+
+// hasSecretMark reports whether text has one of secretMarks, in any case of its letters.
+func hasSecretMark(text string) bool {
+	if strings.IndexByte(text, '_') < 0 && strings.IndexByte(text, 'j') < 0 && strings.IndexByte(text, 'J') < 0 {
+		return false // of which each mark has one: most texts need no more
+	}
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(text, mark) })
 }
 
 // secretPattern matches a token from its id on, most of a segment or of a token, or a JSON Web Token with some

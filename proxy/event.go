@@ -36,7 +36,7 @@ func (h *Handler) record(r *http.Request, e *Event) {
 	took := time.Since(e.Time)
 	h.cfg.Metrics.request(e, took)
 	if entry := h.cfg.Log.Check(e.level(), "request"); entry != nil {
-		entry.Write(zap.Inline(zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error { return e.addTo(enc, r, took) })))
+		entry.Write(zap.Inline(&line{e, r, took}))
 	}
 }
 
@@ -52,39 +52,38 @@ func (e *Event) level() zapcore.Level {
 	return zapcore.InfoLevel
 }
 
-// addTo adds the fields of the log to enc.
-func (e *Event) addTo(enc zapcore.ObjectEncoder, r *http.Request, took time.Duration) error {
-	known := func(field, value string) {
+// addTo adds the fields of the log to f.
+func (l *line) addTo(f fields) {
+	known := func(name, value string) {
 		if value != "" {
-			enc.AddString(field, loggable(value))
+			f.AddString(name, loggable(value))
 		}
 	}
-	known("kind", e.Kind)
-	if e.Module != (modproxy.Module{}) {
-		known("module", e.Module.String())
+	known("kind", l.Kind)
+	if l.Module != (modproxy.Module{}) {
+		known("module", l.Module.String())
 	}
-	known("version", e.Version)
-	known("platform", e.Platform)
-	enc.AddString("method", loggable(r.Method))
-	enc.AddString("path", loggable(r.URL.Path)) // never the query, which may be a secret
-	enc.AddInt("status", e.Status)
-	enc.AddInt64("bytes", e.Bytes)
-	enc.AddFloat64("seconds", took.Seconds())
-	enc.AddString("client", e.Client)
-	enc.AddString("user_agent", loggable(r.UserAgent()))
-	known("principal", e.Principal)
-	if len(e.Groups) > 0 {
-		zap.Strings("groups", e.Groups).AddTo(enc)
+	known("version", l.Version)
+	known("platform", l.Platform)
+	f.AddString("method", loggable(l.r.Method))
+	f.AddString("path", loggable(l.r.URL.Path)) // never the query, which may be a secret
+	f.AddInt64("status", int64(l.Status))
+	f.AddInt64("bytes", l.Bytes)
+	f.AddFloat64("seconds", l.took.Seconds())
+	f.AddString("client", l.Client)
+	f.AddString("user_agent", loggable(l.r.UserAgent()))
+	known("principal", l.Principal)
+	if len(l.Groups) > 0 {
+		f.AddStrings("groups", l.Groups)
 	}
-	known("cache", e.Cache)
-	if e.Err != nil {
-		why := e.Err.Error()
-		if refused := (*auth.Refused)(nil); errors.As(e.Err, &refused) {
+	known("cache", l.Cache)
+	if l.Err != nil {
+		why := l.Err.Error()
+		if refused := (*auth.Refused)(nil); errors.As(l.Err, &refused) {
 			why += ": " + refused.Why
 		}
 		known("error", why)
 	}
-	return nil
 }
 
 // loggable returns s, which a client may have written, without secrets and no longer than maxLogged.

@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
+	"go.uber.org/zap/zapcore"
+)
+
+// LogEncoder returns zap's encoder for JSON, but for the fields of requests, which it writes in one go: there are as many
+// of them as there are requests.
+func LogEncoder(c zapcore.EncoderConfig) zapcore.Encoder {
+	return lineEncoder{zapcore.NewJSONEncoder(c), c.LineEnding}
+}
+
+type lineEncoder struct {
+	zapcore.Encoder
+	end string // of a line; zap's own if it is empty
+}
+
+// Clone implements [zapcore.Encoder].
+func (e lineEncoder) Clone() zapcore.Encoder { return lineEncoder{e.Encoder.Clone(), e.end} }
+
+var lines = buffer.NewPool()
+
+// EncodeEntry implements [zapcore.Encoder].
+func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buffer.Buffer, error) {
+	if len(all) != 1 || e.end != "" {
+		return e.Encoder.EncodeEntry(entry, all)
+	}
+	l, ok := all[0].Interface.(*line)
+	if !ok {
+		return e.Encoder.EncodeEntry(entry, all)
+	}
+	begin, err := e.Encoder.EncodeEntry(entry, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer begin.Free()
+	to := lines.Get()
+	to.Write(begin.Bytes()[:begin.Len()-len("}\n")])
+	l.addTo((*jsonFields)(to))
+	to.AppendString("}\n")
+	return to, nil
+}
+
+// line has the fields of the entry of a request.
+type line struct {
+	*Event
+	r    *http.Request
+	took time.Duration
+}
+
+// MarshalLogObject implements [zapcore.ObjectMarshaler], for other encoders.
+func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	l.addTo(zapFields{enc})
+	return nil
+}
+
+// fields is what the fields of an entry are added to. Their names need no escaping.
+type fields interface {
+	AddString(name, value string)
+	AddStrings(name string, values []string)
+	AddInt64(name string, value int64)
+	AddFloat64(name string, value float64)
+}
+
+type zapFields struct{ zapcore.ObjectEncoder }
+
+func (f zapFields) AddStrings(name string, values []string) {
+	zap.Strings(name, values).AddTo(f.ObjectEncoder)
+}
+
+// jsonFields are fields behind others, as zap writes them.
+type jsonFields buffer.Buffer
+
+func (f *jsonFields) to(name string) *buffer.Buffer {
+	b := (*buffer.Buffer)(f)
+	b.AppendString(`,"`)
+	b.AppendString(name)
+	b.AppendString(`":`)
+	return b
+}
+
+func (f *jsonFields) AddString(name, value string) { appendJSON(f.to(name), value) }
+
+func (f *jsonFields) AddStrings(name string, values []string) {
+	b := f.to(name)
+	separator := byte('[')
+	for _, value := range values {
+		b.AppendByte(separator)
+		appendJSON(b, value)
+		separator = ','
+	}
+	b.AppendByte(']')
+}
+
+func (f *jsonFields) AddInt64(name string, value int64) { f.to(name).AppendInt(value) }
+
+func (f *jsonFields) AddFloat64(name string, value float64) { f.to(name).AppendFloat(value, 64) }
+
+// appendJSON appends s as a JSON string.
+func appendJSON(b *buffer.Buffer, s string) {
+	b.AppendByte('"')
+	plain := 0 // where what needs no escaping begins
+	for i := 0; i < len(s); {
+		c, size := rune(s[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRuneInString(s[i:])
+		}
+		if c >= ' ' && c != '"' && c != '\\' && (c != utf8.RuneError || size > 1) {
+			i += size
+			continue
+		}
+		b.AppendString(s[plain:i])
+		i += size
+		plain = i
+		switch c {
+		case '"', '\\':
+			b.AppendByte('\\')
+			b.AppendByte(byte(c))
+		case '\n':
+			b.AppendString(`\n`)
+		case '\r':
+			b.AppendString(`\r`)
+		case '\t':
+			b.AppendString(`\t`)
+		default:
+			const digits = "0123456789abcdef"
+			b.AppendString(`\u`)
+			for shift := 12; shift >= 0; shift -= 4 {
+				b.AppendByte(digits[c>>shift&0xf])
+			}
+		}
+	}
+	b.AppendString(s[plain:])
+	b.AppendByte('"')
+}
