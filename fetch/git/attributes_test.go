@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 // sums is a Tree of which only hashes are kept.
@@ -48,18 +50,20 @@ func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 	a.lines("small.crlf", 8)
 	a.git("commit", "-q", "-m", "large")
 	url := serve(t, backend(t, root)).URL + "/a.git/.git"
-	want, got := sums{}, sums{}
+	want := sums{}
 	readTree(t, clone(t, url, ""), want)
-	f := newFetcher(t)
-	if _, err := f.FetchURL(t.Context(), url, got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("a clone (-) is not what was fetched (+):\n%s", diff)
-	}
-	if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
-		t.Errorf("%s left behind", left)
-	}
+	bothWays(t, "", func(t *testing.T, f *git.Getter) {
+		got := sums{}
+		if _, err := f.FetchURL(t.Context(), url, got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("a clone (-) is not what was fetched (+):\n%s", diff)
+		}
+		if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
+			t.Errorf("%s left behind", left)
+		}
+	})
 }
 
 // A file of some size is many times as large in another encoding.

@@ -16,10 +16,10 @@ import (
 // command is one run of git.
 type command struct {
 	dir    string
-	env    []string // all of it
-	args   []string // nothing secret: every user of the machine can read them
-	stdin  string
-	stdout func(io.Reader) error // reads what git prints
+	env    []string              // all of it
+	args   []string              // nothing secret: every user of the machine can read them
+	stdin  io.Reader             // nil for nothing; closed once git has ended, if it is an io.Closer
+	stdout func(io.Reader) error // reads what git prints; nil if that is not wanted
 }
 
 // exitError tells that git ended with another status than 0.
@@ -44,7 +44,7 @@ func (c command) run(ctx context.Context) error {
 	inGroup(cmd)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, waitDelay
 	stderr := &head{max: maxStderr}
-	cmd.Stdin, cmd.Stderr = strings.NewReader(c.stdin), stderr
+	cmd.Stdin, cmd.Stderr = c.stdin, stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -65,6 +65,9 @@ func (c command) run(ctx context.Context) error {
 		read <- err
 	}()
 	endGroup(cmd)
+	if closer, ok := c.stdin.(io.Closer); ok {
+		closer.Close()
+	}
 	readErr := <-read
 	err = cmd.Wait()
 	var exit *exec.ExitError
@@ -88,6 +91,9 @@ func (c command) take(stdout io.Reader) (err error) {
 			err = modproxy.Fault(p)
 		}
 	}()
+	if c.stdout == nil {
+		return nil
+	}
 	return c.stdout(stdout)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 // What a remote lists is what a fetch would bring.
@@ -21,7 +22,10 @@ func TestCommit(t *testing.T) {
 	runGit(t, bare, "update-server-info")
 	smart := serve(t, backend(t, root))
 	dumb := serve(t, http.FileServer(http.Dir(root)))
-	f := newFetcher(t)
+	bothWays(t, "", func(t *testing.T, f *git.Getter) { commits(t, f, a, smart, dumb) })
+}
+
+func commits(t *testing.T, f *git.Getter, a author, smart, dumb server) {
 	whole := a.git("rev-parse", "main~2")
 	for _, url := range []string{smart.URL + "/sha1.git/.git", smart.URL + "/sha256.git/.git", dumb.URL + "/dumb"} {
 		for _, ref := range []string{"", "main", "v1.0.0", "v2.0.0", "v2", "20240101", "both", "feature/x", "refs/tags/v1.0.0"} {

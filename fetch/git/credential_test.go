@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 const (
@@ -47,8 +48,10 @@ func TestCredential(t *testing.T) {
 	a.write("main.tf", "")
 	a.commit("a")
 	s := serveTLS(t, locked(t, backend(t, root)))
-	f, out := newFetcher(t), newNetwork(t, "127.0.0.1")
-	f.CAFile, f.Network = s.caFile, out
+	bothWays(t, s.caFile, func(t *testing.T, f *git.Getter) { shown(t, f, s) })
+}
+
+func shown(t *testing.T, f *git.Getter, s server) {
 	for _, test := range []struct {
 		origin, secret, says string
 	}{
@@ -69,12 +72,18 @@ func TestCredential(t *testing.T) {
 			t.Errorf("%s with %q: error %v", test.origin, test.secret, err)
 		}
 	}
-	throughSessions(t, out, 4)
+	throughSessions(t, f.Network.(*network), 4)
 }
 
-// throughSessions holds every connection of want repositories to a session of its own.
+// throughSessions holds every connection of want repositories to a session of its own, where git connects.
 func throughSessions(t *testing.T, n *network, want int) {
 	t.Helper()
+	if !n.old {
+		if n.posts < want || len(n.sessions) > 0 {
+			t.Errorf("%d questions, %d sessions", n.posts, len(n.sessions))
+		}
+		return
+	}
 	if len(n.sessions) != want {
 		t.Errorf("%d sessions, want %d", len(n.sessions), want)
 	}
@@ -122,16 +131,16 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 			home.ServeHTTP(w, r)
 		}
 	})))
-	f := newFetcher(t)
-	f.CAFile, f.Credentials = here.caFile, credentialFor(here.URL, secret)
-	out := newNetwork(t, "127.0.0.1")
-	f.Network = out
-	for _, name := range []string{"old.git", "away.git"} {
-		got := files{}
-		if _, err := f.FetchURL(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
-			t.Errorf("%s: %v, error %v", name, got, err)
+	bothWays(t, here.caFile, func(t *testing.T, f *git.Getter) {
+		f.Credentials = credentialFor(here.URL, secret)
+		for _, name := range []string{"old.git", "away.git"} {
+			got := files{}
+			if _, err := f.FetchURL(t.Context(), here.URL+"/"+name+"/.git", got); err != nil || len(got) != 1 {
+				t.Errorf("%s: %v, error %v", name, got, err)
+			}
 		}
-	}
+		throughSessions(t, f.Network.(*network), 4) // two names, with one redirect each
+	})
 	if len(there.all()) == 0 {
 		t.Fatal("the redirect was not followed")
 	}
@@ -140,7 +149,6 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 			t.Errorf("%s %s has the credential of another origin", r.Method, r.URL)
 		}
 	}
-	throughSessions(t, out, 4) // two names, with one redirect each
 }
 
 // No hop escapes the tunnel's policy, and what the tunnel refused is the error.
@@ -151,14 +159,16 @@ func TestRefusedByTunnel(t *testing.T) {
 	front := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, internal.URL+r.URL.RequestURI(), http.StatusFound)
 	}))
-	for _, u := range []string{front.URL, internal.URL} {
-		f := newFetcher(t)
-		f.Network = newNetwork(t, strings.TrimPrefix(front.URL, "http://"))
-		_, err := f.FetchURL(t.Context(), u+"/x", files{})
-		if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), sessionURL) {
-			t.Errorf("%s: error %v", u, err)
+	bothWays(t, "", func(t *testing.T, f *git.Getter) {
+		out := newNetwork(t, strings.TrimPrefix(front.URL, "http://"))
+		f.Network, out.old = out, f.Network.(*network).old
+		for _, u := range []string{front.URL, internal.URL} {
+			_, err := f.FetchURL(t.Context(), u+"/x", files{})
+			if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), sessionURL) {
+				t.Errorf("%s: error %v", u, err)
+			}
 		}
-	}
+	})
 	if n := len(there.all()); n > 0 {
 		t.Errorf("%d requests arrived where none is allowed", n)
 	}
@@ -172,11 +182,11 @@ func TestNoRedirectToPlainHTTP(t *testing.T) {
 	front := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL+r.URL.RequestURI(), http.StatusFound)
 	}))
-	f := newFetcher(t)
-	f.CAFile = front.caFile
-	if _, err := f.FetchURL(t.Context(), front.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
-		t.Errorf("error %v", err)
-	}
+	bothWays(t, front.caFile, func(t *testing.T, f *git.Getter) {
+		if _, err := f.FetchURL(t.Context(), front.URL+"/x", files{}); !errors.Is(err, modproxy.ErrDenied) {
+			t.Errorf("error %v", err)
+		}
+	})
 	if n := len(there.all()); n > 0 {
 		t.Errorf("%d requests over plain http", n)
 	}
@@ -191,10 +201,12 @@ func TestAnswers(t *testing.T) {
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "not a repository \x1b[31m", status)
 		}))
-		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/x?ref=v1", files{})
-		if !errors.Is(err, is) || strings.ContainsRune(err.Error(), '\x1b') {
-			t.Errorf("%d: error %v", status, err)
-		}
+		bothWays(t, "", func(t *testing.T, f *git.Getter) {
+			_, err := f.FetchURL(t.Context(), s.URL+"/x?ref=v1", files{})
+			if !errors.Is(err, is) || strings.ContainsRune(err.Error(), '\x1b') {
+				t.Errorf("%d: error %v", status, err)
+			}
+		})
 	}
 	gone := serve(t, http.NotFoundHandler())
 	gone.Close()

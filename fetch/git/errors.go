@@ -27,15 +27,27 @@ func (r *repository) explain(err error) error {
 		r.mayPass = egress.MayPass(r.session.Refused())
 		return fetch.Outgoing(r.session.Refused())
 	}
-	status, location, after := r.lastAnswer()
-	origin, said := r.at.origin(), scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
-	full := outOfSpace(exit.stderr)
-	switch {
-	case location != "":
-		return &redirect{location}
-	case full != nil:
+	if full := outOfSpace(exit.stderr); full != nil {
 		return fmt.Errorf("%w: git ran out of room for what it fetched: %w", modproxy.ErrUnavailable, full)
-	case status == 401 && r.hasCredential:
+	}
+	status, location, after := r.lastAnswer()
+	said := scrub(exit.stderr, r.at.scheme == "ssh", r.secrets...)
+	if location != "" {
+		return &redirect{firstRequest, location}
+	}
+	if err := r.answered(status, after, said); err != nil {
+		return err
+	}
+	r.mayPass = status == 0 && r.at.scheme != "ssh" // no answer at all
+	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
+}
+
+// answered returns what an answer of r.at with that status, and a Retry-After, means; nil if it is none of an error.
+// It sets r.mayPass.
+func (r *repository) answered(status int, after, said string) error {
+	origin := r.at.origin()
+	switch {
+	case status == 401 && !r.basic.IsZero():
 		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, origin)
 	case status == 401:
 		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s",
@@ -48,8 +60,7 @@ func (r *repository) explain(err error) error {
 		r.mayPass = fetch.MayPass(status)
 		return fetch.Later(fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, origin, status, said), after)
 	}
-	r.mayPass = status == 0 && r.at.scheme != "ssh" // no answer at all
-	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
+	return nil
 }
 
 // broken returns why a git failed that needs nothing but what is here.

@@ -110,10 +110,13 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 		return "", err
 	}
 	defer func() { err = cmp.Or(err, u.close(r)) }()
-	if err := r.init(ctx, "sha1"); err != nil {
-		return "", err
+	commit, _, err = r.listDirect(ctx, ref)
+	if r.otherwise(err) {
+		if err = r.init("sha1"); err == nil {
+			_, commit, err = r.list(ctx, ref)
+		}
 	}
-	if _, commit, err = r.list(ctx, ref); err == nil && commit == "" && !isAbbreviated(ref) {
+	if err == nil && commit == "" && !isAbbreviated(ref) {
 		err = errNoSuchRef
 	}
 	return commit, err
@@ -179,15 +182,14 @@ func (u *use) resolve(ctx context.Context, a address, ref string, commit *string
 	return r, err
 }
 
-// redirect tells that a repository is said to be elsewhere.
-type redirect struct{ location string }
+// redirect tells that a repository is said to be elsewhere, in the answer to a request.
+type redirect struct{ request, location string }
 
 func (*redirect) Error() string { return "redirected" }
 
 const (
 	maxRedirects = 5
-	firstRequest = "/info/refs" // with which git begins to talk to a repository
-	firstQuery   = "service=git-upload-pack"
+	firstRequest = "/info/refs?service=git-upload-pack" // with which git begins to talk to a repository
 )
 
 // redirected calls visit with a, and with each address that a visit finds to be redirected to.
@@ -214,7 +216,8 @@ func redirected(a address, visit func(at address) error) error {
 // here, the policy is asked for it, it gets the credential of its own origin, if any.
 func (r *redirect) follow(a address) (address, error) {
 	var to *url.URL
-	from, err := url.Parse(a.String() + firstRequest)
+	from, err := url.Parse(a.String() + r.request)
+	path, query, _ := strings.Cut(r.request, "?")
 	if err == nil {
 		to, err = from.Parse(r.location)
 	}
@@ -222,13 +225,14 @@ func (r *redirect) follow(a address) (address, error) {
 	switch {
 	case err != nil:
 		return a, fmt.Errorf("%w: %s to something that is not a URL", modproxy.ErrUnavailable, says)
-	case !strings.HasSuffix(to.EscapedPath(), firstRequest) || to.RawQuery != firstQuery:
+	case !strings.HasSuffix(to.EscapedPath(), path) || to.RawQuery != query:
 		return a, fmt.Errorf("%w: %s to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, says)
 	case a.scheme == "https" && to.Scheme != "https":
 		return a, fmt.Errorf("%w: %s from https to another scheme", modproxy.ErrDenied, says)
 	case to.Scheme != "https" && to.Scheme != "http":
 		return a, invalid("a redirect to another scheme")
 	}
-	to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, firstRequest), strings.TrimSuffix(to.RawPath, firstRequest), ""
+	to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, path), strings.TrimSuffix(to.RawPath, path), ""
+	to.ForceQuery = false
 	return newAddress(to)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 // getter is what clone leaves.
@@ -89,23 +91,23 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 	tls := serveTLS(t, backend(t, root))
 	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "empty.git": {http}, "super.git": {tls}} {
 		for _, s := range servers {
-			f := newFetcher(t)
-			f.CAFile = s.caFile
 			var env []string
 			if s.caFile != "" {
 				env = []string{"GIT_SSL_CAINFO=" + s.caFile}
 			}
 			url := s.URL + "/" + repository + "/.git"
 			want := getter(t, url, "", env...)
-			got := files{}
-			if _, err := f.FetchURL(t.Context(), url, got); err != nil {
-				t.Error(err)
-			} else if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: a clone (-) is not what was fetched (+):\n%s", url, diff)
-			}
-			if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
-				t.Errorf("%s left behind", left)
-			}
+			bothWays(t, s.caFile, func(t *testing.T, f *git.Getter) {
+				got := files{}
+				if _, err := f.FetchURL(t.Context(), url, got); err != nil {
+					t.Error(err)
+				} else if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s: a clone (-) is not what was fetched (+):\n%s", url, diff)
+				}
+				if left, _ := filepath.Glob(f.Dir + "/*"); len(left) > 0 {
+					t.Errorf("%s left behind", left)
+				}
+			})
 		}
 	}
 }

@@ -17,21 +17,26 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"time"
 
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Getter is a [fetch.Getter] for git repositories. Fetches share nothing. The caller bounds how many run at once.
+// Getter is a [fetch.Getter] for git repositories. Fetches share nothing but what is known of
+// servers. The caller bounds how many run at once.
 type Getter struct {
 	Dir         string // where each fetch makes directories of its own; the system's for temporary files if empty
 	Network     Network
 	CAFile      string // a PEM file of root certificates to trust beside the system's
 	Credentials fetch.Credentials
 	Limits      Limits
+
+	unheard memory.Cache[string, struct{}] // origins and repositories that git itself has to ask
 }
 
 var _ fetch.Getter = (*Getter)(nil)
@@ -40,6 +45,8 @@ var _ fetch.Getter = (*Getter)(nil)
 type Network interface {
 	// Check returns an error for an http or https URL that may not be asked.
 	Check(ctx context.Context, u *url.URL) error
+	// Post asks a server like [egress.Client.Post].
+	Post(ctx context.Context, r egress.Request, body []byte) (*http.Response, error)
 	// Resolve returns an address of an ssh host that may be connected to.
 	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
 	// Session opens a forward proxy for one repository, which may receive maxBytes.

@@ -41,6 +41,7 @@ func silent(t testing.TB, asked func()) http.Handler {
 	t.Cleanup(func() { close(ended) })
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked()
+		_, _ = io.Copy(io.Discard, r.Body) // else r's context does not end with its connection
 		select {
 		case <-r.Context().Done():
 		case <-ended:
@@ -50,7 +51,7 @@ func silent(t testing.TB, asked func()) http.Handler {
 
 func TestEndsInTime(t *testing.T) {
 	t.Parallel()
-	f := newFetcher(t)
+	f := oldFetcher(t)
 	dir := f.Dir
 	var running atomic.Int32
 	s := serve(t, silent(t, func() { running.Store(int32(len(processesWith(t, dir, "environ")))) }))
@@ -161,15 +162,19 @@ func TestLimits(t *testing.T) {
 		{"many.git", git.Limits{Entries: 20}, files{}, nil, ""},
 		{"self.git", git.Limits{Depth: 3, Submodules: 3}, files{}, nil, ""},
 	} {
-		f := newFetcher(t)
-		f.Limits = test.limits
-		_, err := f.FetchURL(t.Context(), s.URL+"/"+test.repository+"/.git", test.tree)
-		if !errors.Is(err, test.is) || err != nil && !strings.HasSuffix(err.Error(), test.says) {
-			t.Errorf("%s with %+v: error %v", test.repository, test.limits, err)
-		}
-		if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
-			t.Errorf("%s left behind", left)
-		}
+		bothWays(t, "", func(t *testing.T, f *git.Getter) {
+			if taken, ok := test.tree.(files); ok {
+				clear(taken)
+			}
+			f.Limits = test.limits
+			_, err := f.FetchURL(t.Context(), s.URL+"/"+test.repository+"/.git", test.tree)
+			if !errors.Is(err, test.is) || err != nil && !strings.HasSuffix(err.Error(), test.says) {
+				t.Errorf("%s with %+v: error %v", test.repository, test.limits, err)
+			}
+			if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
+				t.Errorf("%s left behind", left)
+			}
+		})
 	}
 }
 

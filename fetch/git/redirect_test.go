@@ -7,12 +7,20 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 // Wherever a redirect leads, only a repository's address is followed.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
-	const begin = "/info/refs?service=git-upload-pack"
+	bothWays(t, "", redirects)
+}
+
+func redirects(t *testing.T, f *git.Getter) {
+	begin := "/git-upload-pack"
+	if f.Network.(*network).old {
+		begin = "/info/refs?service=git-upload-pack"
+	}
 	for location, test := range map[string]struct {
 		is   error
 		says string
@@ -20,6 +28,7 @@ func TestRedirects(t *testing.T) {
 		"/x" + begin:                       {modproxy.ErrUnavailable, "more than 5 redirects"},
 		"/login":                           {modproxy.ErrDenied, "not a repository"},
 		"/x/info/refs":                     {modproxy.ErrDenied, "not a repository"},
+		"/x/git-upload-pack?x":             {modproxy.ErrDenied, "not a repository"},
 		"ext::sh" + begin:                  {modproxy.ErrDenied, "not a repository"},
 		"file:///etc" + begin:              {modproxy.ErrInvalid, "another scheme"},
 		"ssh://git@h/x" + begin:            {modproxy.ErrInvalid, "another scheme"},
@@ -34,7 +43,7 @@ func TestRedirects(t *testing.T) {
 			w.Header().Set("Location", location)
 			w.WriteHeader(http.StatusMovedPermanently)
 		})))
-		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/x", files{})
+		_, err := f.FetchURL(t.Context(), s.URL+"/x", files{})
 		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v", location, err)
 		}

@@ -80,7 +80,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%.80q: a process was started", u)
 		}
 	}
-	if _, err := f.FetchURL(t.Context(), "https://h/x", files{}); !started() || err == nil {
+	if _, err := f.FetchURL(t.Context(), "ssh://h/x", files{}); !started() || err == nil {
 		t.Errorf("the mark does not work: %v", err)
 	}
 	if left, _ := os.ReadDir(f.Dir); len(left) > 0 {

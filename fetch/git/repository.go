@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -18,6 +19,7 @@ import (
 
 // repository is one bare repository on disk, made for one revision, and what git needs to fetch into it.
 type repository struct {
+	use     *use
 	at      address
 	top     string // what is on disk for it
 	dir     string // GIT_DIR, in top
@@ -26,10 +28,11 @@ type repository struct {
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
 
-	session       *egress.Session // nil over ssh
-	hasCredential bool
-	secrets       []string // what must not be shown
-	mayPass       bool     // the trouble that the last connect had: the next try may do better
+	basic   egress.Secret   // the Authorization for r.at, zero for none
+	session *egress.Session // nil over ssh, and before git connects
+	came    atomic.Int64    // bytes that came in without git
+	secrets []string        // what must not be shown
+	mayPass bool            // the trouble that the last connect had: the next try may do better
 }
 
 // open makes a repository in a new directory, ready to fetch from a, if the policy allows a.
@@ -41,16 +44,17 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	if err != nil {
 		return nil, errUnavailable(err)
 	}
-	r := &repository{at: a, top: top, limit: limit}
+	r := &repository{use: u, at: a, top: top, limit: limit}
 	r.dir, r.trace = filepath.Join(top, "git"), filepath.Join(top, "trace")
 	r.local = r.environment("", nil)
 	err = errUnavailable(os.Mkdir(filepath.Join(top, "home"), 0o700))
-	switch {
-	case err != nil:
-	case a.scheme == "ssh":
+	if err == nil && a.scheme == "ssh" {
 		err = u.prepareSSH(ctx, r)
-	default:
-		err = u.prepareHTTP(r)
+	}
+	if shown := u.credentials.Of(a.hostPort()); a.scheme == "https" && !shown.Password.IsZero() {
+		basic := base64.StdEncoding.EncodeToString([]byte(shown.Username + ":" + shown.Password.Reveal()))
+		r.basic = egress.NewSecret("Basic " + basic)
+		r.secrets = []string{shown.Password.Reveal(), basic}
 	}
 	if err != nil {
 		_ = u.close(r)
@@ -78,10 +82,14 @@ func (u *use) prepareHTTP(r *repository) error {
 	if err != nil {
 		return fmt.Errorf("%w: root certificates: %w", modproxy.ErrUnavailable, err)
 	}
-	if r.session, err = u.Network.Session(r.limit); err != nil {
+	left := r.limit - r.came.Load()
+	if left <= 0 {
+		return tooLarge(r.limit)
+	}
+	if r.session, err = u.Network.Session(left); err != nil {
 		return fetch.Outgoing(err)
 	}
-	r.secrets = []string{r.session.URL()}
+	r.secrets = append(r.secrets, r.session.URL())
 	settings := [][2]string{
 		// git would take extraHeader along to wherever a redirect leads: [redirected] follows it instead.
 		{"http.followRedirects", "false"},
@@ -92,22 +100,21 @@ func (u *use) prepareHTTP(r *repository) error {
 	if roots != "" {
 		settings = append(settings, [2]string{"http.sslCAInfo", roots})
 	}
-	if shown := u.credentials.Of(r.at.hostPort()); r.at.scheme == "https" && !shown.Password.IsZero() {
-		basic := base64.StdEncoding.EncodeToString([]byte(shown.Username + ":" + shown.Password.Reveal()))
-		settings = append(settings, [2]string{"http." + r.at.origin() + "/.extraHeader", "Authorization: Basic " + basic})
-		r.hasCredential, r.secrets = true, append(r.secrets, shown.Password.Reveal(), basic)
+	if !r.basic.IsZero() {
+		settings = append(settings, [2]string{"http." + r.at.origin() + "/.extraHeader", "Authorization: " + r.basic.Reveal()})
 	}
 	r.network = r.environment(r.at.scheme, settings,
 		"GIT_TRACE_CURL="+r.trace, "GIT_TRACE_CURL_NO_DATA=1", "GIT_TRACE_REDACT=1")
 	return nil
 }
 
-// received returns the bytes that came in by r's session; over ssh nothing counts them.
+// received returns the bytes that came in; over ssh nothing counts them.
 func (r *repository) received() int64 {
-	if r.session == nil {
-		return 0
+	came := r.came.Load()
+	if r.session != nil {
+		came += r.session.Received()
 	}
-	return r.session.Received()
+	return came
 }
 
 // close removes what open made, and counts what was received.
@@ -127,6 +134,11 @@ func (r *repository) git(args ...string) command {
 // connect runs a git that may connect to r.at, and ends it when the repository, with what git notes of the answers,
 // outgrows its limit: git has no such limit of its own.
 func (r *repository) connect(ctx context.Context, c command) error {
+	if r.network == nil {
+		if err := r.use.prepareHTTP(r); err != nil {
+			return err
+		}
+	}
 	c.dir, c.env = r.top, r.network
 	_ = os.Remove(r.trace) // of what connected before
 	r.mayPass = false
@@ -137,7 +149,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 	go func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		var counted int64
+		counted := r.came.Load()
 		for {
 			select {
 			case <-ctx.Done():

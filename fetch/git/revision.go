@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,16 +17,20 @@ import (
 
 // resolve fetches the commit that ref means, HEAD if it is empty, and returns its id.
 //
-// It asks for that one commit first. Only when that is not answered is everything fetched: for abbreviated ids, for
-// servers that give away nothing but what refs point at, or that know no shallow fetch.
+// It asks for that one commit, as briefly as that can be done, and has git ask for it when that is not answered so.
+// Only when that is not answered either is everything fetched: for abbreviated ids, for servers that give away
+// nothing but what refs point at, or that know no shallow fetch.
 func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	ref = cmp.Or(ref, "HEAD")
+	if commit, err := r.resolveDirect(ctx, ref); !r.otherwise(err) {
+		return commit, err
+	}
 	format := "sha1"
 	if isObjectID(ref) && len(ref) == 64 {
 		format = "sha256"
 	}
 	for {
-		if err := r.init(ctx, format); err != nil {
+		if err := r.init(format); err != nil {
 			return "", err
 		}
 		commit, err := r.fetchOne(ctx, ref)
@@ -48,13 +53,19 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 
 var errNoSuchRef = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
 
-// init makes r empty.
-func (r *repository) init(ctx context.Context, format string) error {
-	if err := os.RemoveAll(r.dir); err != nil {
-		return errUnavailable(err)
+// init makes r empty, as git init does (https://git-scm.com/docs/gitrepository-layout).
+func (r *repository) init(format string) error {
+	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+	if format != "sha1" {
+		config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	}
-	_, err := r.git("init", "--quiet", "--bare", "--template=", "--object-format="+format).output(ctx, 0)
-	return err
+	return errUnavailable(cmp.Or(
+		os.RemoveAll(r.dir),
+		os.MkdirAll(filepath.Join(r.dir, "objects", "pack"), 0o700),
+		os.Mkdir(filepath.Join(r.dir, "refs"), 0o700),
+		os.WriteFile(filepath.Join(r.dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600),
+		os.WriteFile(filepath.Join(r.dir, "config"), []byte(config), 0o600),
+	))
 }
 
 // fetchOne fetches one commit without its history.
@@ -98,7 +109,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 func (r *repository) fetch(ctx context.Context, options []string, specs ...string) error {
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--stdin"}
 	c := r.git(append(append(args, options...), "--end-of-options", r.at.String())...)
-	c.stdin, c.stdout = strings.Join(specs, "\n")+"\n", func(io.Reader) error { return nil }
+	c.stdin = strings.NewReader(strings.Join(specs, "\n") + "\n")
 	return r.connect(ctx, c)
 }
 
@@ -112,35 +123,51 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 	return id, err
 }
 
-// list asks the remote for its refs, and looks for ref; empty stands for HEAD. It tries the names that git rev-parse
-// tries (https://git-scm.com/docs/gitrevisions). Of an abbreviated id only a tag is looked for: the id goes before a
-// branch. The results are the format of object ids, empty if there are no refs, and what ref names, of an annotated
-// tag the commit, empty if it is not listed.
-func (r *repository) list(ctx context.Context, ref string) (format, commit string, err error) {
+// sought is a ref that is looked for in a list of refs.
+type sought struct {
+	names  []string // what comes first counts
+	format string   // of object ids, empty while there are no refs
+	commit string   // what the ref names, of an annotated tag the commit; empty while it is not listed
+}
+
+// seek looks for ref; empty stands for HEAD. It tries the names that git rev-parse tries
+// (https://git-scm.com/docs/gitrevisions). Of an abbreviated id only a tag is looked for: the id goes before a branch.
+func seek(ref string) *sought {
 	ref = cmp.Or(ref, "HEAD")
-	var wanted []string // what comes first counts
+	s := &sought{}
 	for _, prefix := range []string{"", "refs/", "refs/tags/", "refs/heads/"} {
 		if prefix == "refs/tags/" || !isAbbreviated(ref) {
-			wanted = append(wanted, prefix+ref+"^{}", prefix+ref)
+			s.names = append(s.names, prefix+ref+"^{}", prefix+ref)
 		}
 	}
+	return s
+}
+
+// see takes what is listed under a name; that of what a tag is a tag of ends in ^{}.
+func (s *sought) see(id, name string) {
+	switch len(id) {
+	case 40:
+		s.format = "sha1"
+	case 64:
+		s.format = "sha256"
+	}
+	if at := slices.Index(s.names, name); at >= 0 && isObjectID(id) {
+		s.names, s.commit = s.names[:at], id
+	}
+}
+
+// list has git ask the remote for its refs, and looks for ref.
+func (r *repository) list(ctx context.Context, ref string) (format, commit string, err error) {
+	found := seek(ref)
 	c := r.git("ls-remote", "--quiet", "--end-of-options", r.at.String())
 	c.stdout = func(stdout io.Reader) error {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
 			id, name, _ := strings.Cut(lines.Text(), "\t")
-			switch len(id) {
-			case 40:
-				format = "sha1"
-			case 64:
-				format = "sha256"
-			}
-			if at := slices.Index(wanted, name); at >= 0 && isObjectID(id) {
-				wanted, commit = wanted[:at], id
-			}
+			found.see(id, name)
 		}
 		return errUnavailable(lines.Err())
 	}
 	err = r.connect(ctx, c)
-	return format, commit, err
+	return found.format, found.commit, err
 }

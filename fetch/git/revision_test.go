@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch/git"
 )
 
 // history writes a repository with all that a ref can mean.
@@ -59,7 +60,13 @@ func TestRefs(t *testing.T) {
 	}
 	smart := serve(t, backend(t, root))
 	dumb := serve(t, http.FileServer(http.Dir(root)))
-	f := newFetcher(t) // for all at once
+	bothWays(t, "", func(t *testing.T, f *git.Getter) { // for all at once
+		t.Parallel()
+		refs(t, f, clones, smart, dumb, notATip, tagObject, wide)
+	})
+}
+
+func refs(t *testing.T, f *git.Getter, clones map[string]string, smart, dumb server, notATip, tagObject, wide string) {
 	t.Cleanup(func() {
 		if left, _ := os.ReadDir(f.Dir); len(left) > 0 {
 			t.Errorf("%s left behind", left)

@@ -151,14 +151,23 @@ type network struct {
 	check   func(context.Context, *url.URL) error
 	resolve func(ctx context.Context, host string, port int) (netip.AddrPort, error)
 
+	old bool // nobody answers a POST
+
 	mu       sync.Mutex
 	sessions []*egress.Session
+	posts    int
 }
 
-// newNetwork returns a network whose sessions reach what allow has, by http too.
+// newNetwork returns a network that reaches what allow has, by http too.
 func newNetwork(t testing.TB, allow ...string) *network {
 	t.Helper()
-	client, err := egress.New(egress.Config{Allow: allow})
+	return newNetworkTrusting(t, "", allow...)
+}
+
+// newNetworkTrusting returns a network that trusts the root certificates in caFile.
+func newNetworkTrusting(t testing.TB, caFile string, allow ...string) *network {
+	t.Helper()
+	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +194,42 @@ func (n *network) Session(maxBytes int64) (*egress.Session, error) {
 	return s, err
 }
 
+func (n *network) Post(ctx context.Context, r egress.Request, body []byte) (*http.Response, error) {
+	if n.old {
+		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody}, nil
+	}
+	n.mu.Lock()
+	n.posts++
+	n.mu.Unlock()
+	return n.Client.Post(ctx, r, body)
+}
+
 func newFetcher(t testing.TB) *git.Getter {
 	t.Helper()
-	return &git.Getter{Dir: t.TempDir(), Network: newNetwork(t, "127.0.0.1")}
+	return newFetcherTrusting(t, "")
+}
+
+// newFetcherTrusting returns a Getter that trusts the root certificates in caFile.
+func newFetcherTrusting(t testing.TB, caFile string) *git.Getter {
+	t.Helper()
+	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: newNetworkTrusting(t, caFile, "127.0.0.1")}
+}
+
+// oldFetcher returns a Getter whose questions git asks.
+func oldFetcher(t testing.TB) *git.Getter {
+	t.Helper()
+	return old(newFetcher(t))
+}
+
+func old(f *git.Getter) *git.Getter {
+	f.Network.(*network).old = true
+	return f
+}
+
+// bothWays runs test with a Getter that asks by itself, and one that has git ask.
+func bothWays(t *testing.T, caFile string, test func(t *testing.T, f *git.Getter)) {
+	t.Run("direct", func(t *testing.T) { test(t, newFetcherTrusting(t, caFile)) })
+	t.Run("git", func(t *testing.T) { test(t, old(newFetcherTrusting(t, caFile))) })
 }
 
 // files is a Tree in memory: what is under each path.

@@ -145,7 +145,7 @@ func (r *repository) convertedLarge(ctx context.Context, commit string, tree map
 		return nil, err
 	}
 	c := r.git("check-attr", "--cached", "--stdin", "-z", "text", "crlf", "eol", "ident", "working-tree-encoding")
-	c.stdin = large.String()
+	c.stdin = strings.NewReader(large.String())
 	printed, err := c.output(ctx, maxAttributes)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,143 @@
+package git
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// otherwise tells that a server did not answer as protocol v2 has it, so that git is to ask it.
+type otherwise struct {
+	says   string
+	origin bool // no repository of the origin is likely to answer
+	passes bool // the next answer may be another one
+	silent bool // there was no answer but a status
+}
+
+func (o *otherwise) Error() string { return "answered otherwise: " + o.says }
+
+func unexpected(format string, args ...any) error {
+	return &otherwise{says: fmt.Sprintf(format, args...)}
+}
+
+// listQuestion asks which refs have the names that s seeks, and may have (https://git-scm.com/docs/gitprotocol-v2).
+func listQuestion(s *sought, format string) []byte {
+	b := begin("ls-refs", format)
+	b = appendPacket(b, "peel\n")
+	b = appendPacket(b, "symrefs\n")
+	for _, name := range s.names {
+		if !strings.HasSuffix(name, "^{}") {
+			b = appendPacket(b, "ref-prefix "+name+"\n")
+		}
+	}
+	return append(b, "0000"...)
+}
+
+// fetchQuestion asks for one commit without its history.
+func fetchQuestion(id string) []byte {
+	b := begin("fetch", formatOf(id))
+	for _, line := range []string{"ofs-delta", "no-progress", "deepen 1", "want " + id, "done"} {
+		b = appendPacket(b, line+"\n")
+	}
+	return append(b, "0000"...)
+}
+
+func begin(command, format string) []byte {
+	b := appendPacket(nil, "command="+command+"\n")
+	b = appendPacket(b, "agent=modproxy\n")
+	if format != "sha1" { // which a server may not know by name
+		b = appendPacket(b, "object-format="+format+"\n")
+	}
+	return append(b, "0001"...)
+}
+
+// formatOf returns the format of an object id.
+func formatOf(id string) string {
+	if len(id) == 64 {
+		return "sha256"
+	}
+	return "sha1"
+}
+
+// readRefs shows s the list of refs that p has.
+func readRefs(p packets, s *sought) error {
+	for first := true; ; first = false {
+		kind, data, err := p.next()
+		switch {
+		case err != nil:
+			return notBegun(err, first)
+		case kind == packetFlush:
+			return p.end()
+		case kind != packetData:
+			return unexpected("a list of refs in sections")
+		}
+		line, err := text(data)
+		if err != nil {
+			return err
+		}
+		id, rest, ok := strings.Cut(line, " ")
+		name, attributes, _ := strings.Cut(rest, " ")
+		if !ok || !isObjectID(id) || s.format != "" && formatOf(id) != s.format {
+			return unexpected("a list of refs that cannot be read")
+		}
+		s.see(id, name)
+		for attribute := range strings.SplitSeq(attributes, " ") {
+			if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok {
+				if formatOf(peeled) != s.format || !isObjectID(peeled) {
+					return unexpected("a list of refs that cannot be read")
+				}
+				s.see(peeled, name+"^{}")
+			}
+		}
+	}
+}
+
+// readSections reads up to the pack that p has, and returns the commit whose parents it leaves out, if any. Nothing
+// but that was asked for: what makes the client look elsewhere, packfile-uris, is not heeded.
+func readSections(p packets, format string) (shallow string, err error) {
+	const inside = "shallow-info"
+	for section := ""; ; {
+		kind, data, err := p.next()
+		if err != nil {
+			return "", notBegun(err, section == "")
+		}
+		line, err := text(data)
+		switch commit, isShallow := strings.CutPrefix(line, "shallow "); {
+		case err != nil:
+			return "", err
+		case kind == packetDelim && section == inside:
+			section = "none"
+		case kind != packetData:
+			return "", unexpected("no pack")
+		case section == inside && isShallow && shallow == "" && isObjectID(commit) && formatOf(commit) == format:
+			shallow = commit
+		case section == inside:
+			return "", unexpected("something else than one shallow commit")
+		case section == "" && line == inside:
+			section = inside
+		case line == "packfile":
+			return shallow, nil
+		case section == "" && (line == "NAK" || strings.HasPrefix(line, "ACK ")):
+			return "", &otherwise{says: "an early version of the protocol", origin: true}
+		default:
+			return "", unexpected("the section %.40q", line)
+		}
+	}
+}
+
+// notBegun returns err, unless there is no answer at all: so say servers that do not know the protocol.
+func notBegun(err error, first bool) error {
+	if first && err == io.EOF {
+		return &otherwise{says: "nothing", origin: true, silent: true}
+	}
+	return whole(err)
+}
+
+// text returns a line without its end. An error of the server is one.
+func text(data []byte) (string, error) {
+	line := strings.TrimSuffix(string(data), "\n")
+	if said, ok := strings.CutPrefix(line, "ERR "); ok {
+		return "", unexpected("%.200s", said)
+	}
+	return line, nil
+}

@@ -1,0 +1,130 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+)
+
+const (
+	onlyRequest = "/git-upload-pack" // by which protocol v2 asks everything
+	unheardFor  = 10 * time.Minute
+)
+
+// otherwise reports whether err is that a server answers otherwise, and remembers that.
+func (r *repository) otherwise(err error) bool {
+	o, ok := errors.AsType[*otherwise](err)
+	if ok && !o.passes {
+		key := r.at.String()
+		if o.origin {
+			key = r.at.origin()
+		}
+		r.use.unheard.Add(key, struct{}{}, unheardFor, int64(len(key)))
+	}
+	return ok
+}
+
+// ask sends a question in protocol v2 and has read read the answer. It sets r.mayPass.
+func (r *repository) ask(ctx context.Context, question []byte, read func(answer io.ReadCloser) error) error {
+	r.mayPass = false
+	_, origin := r.use.unheard.Get(r.at.origin())
+	_, repository := r.use.unheard.Get(r.at.String())
+	if origin || repository || r.at.scheme == "ssh" {
+		return &otherwise{says: "before", passes: true}
+	}
+	left := r.limit - r.came.Load()
+	if left <= 0 {
+		return tooLarge(r.limit)
+	}
+	meter := modproxy.MeterOf(ctx)
+	defer meter.Begin()()
+	err := r.post(ctx, question, left, func(body io.ReadCloser) error {
+		return read(&counted{body, func(n int) {
+			r.came.Add(int64(n))
+			meter.Add(int64(n))
+		}})
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return r.outcome(err)
+}
+
+// counted tells add how much is read.
+type counted struct {
+	io.ReadCloser
+	add func(n int)
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.add(n)
+	return n, err
+}
+
+// outcome returns what err, of a question, is to the user of a registry. It sets r.mayPass for what the network had.
+func (r *repository) outcome(err error) error {
+	if broke, ok := errors.AsType[*said](err); ok {
+		what := scrub("error: "+strings.ReplaceAll(broke.text, "\n", " "), false, r.secrets...)
+		return fmt.Errorf("%w: %s broke off%s", modproxy.ErrUnavailable, r.at.origin(), what)
+	}
+	_, isOtherwise := errors.AsType[*otherwise](err)
+	_, isRedirect := errors.AsType[*redirect](err)
+	_, connecting := errors.AsType[*net.OpError](err)
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case isOtherwise, isRedirect, errors.Is(err, modproxy.ErrUnavailable), errors.Is(err, modproxy.ErrInvalid),
+		errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), err == nil:
+		return err
+	case errors.Is(err, egress.ErrTooLarge):
+		return tooLarge(r.limit)
+	case errors.Is(err, egress.ErrAnswer), errors.Is(err, egress.ErrTooSlow), ok && timeout.Timeout() && !connecting:
+		return &otherwise{says: err.Error(), passes: true} // git has more patience
+	}
+	r.mayPass = egress.MayPass(err)
+	return fetch.Outgoing(err)
+}
+
+// post sends a question and has read read an answer that is one.
+func (r *repository) post(ctx context.Context, question []byte, limit int64, read func(io.ReadCloser) error) error {
+	request := egress.Request{
+		URL: strings.TrimSuffix(r.at.String(), "/") + onlyRequest,
+		Header: http.Header{
+			"Git-Protocol": {"version=2"},
+			"Content-Type": {"application/x-git-upload-pack-request"},
+			"Accept":       {"application/x-git-upload-pack-result"},
+			"User-Agent":   {"git/modproxy"}, // there are servers that know git by it
+		},
+		MaxBytes: limit,
+	}
+	if !r.basic.IsZero() {
+		request.Credentials = []egress.Credential{{Origin: r.at.origin(), Authorization: r.basic}}
+	}
+	answer, err := r.use.Network.Post(ctx, request, question)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	location := answer.Header.Get("Location")
+	switch status := answer.StatusCode; {
+	case status == http.StatusOK && answer.Header.Get("Content-Type") == "application/x-git-upload-pack-result":
+		return read(answer.Body)
+	case status == http.StatusOK, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
+		return &otherwise{says: answer.Status, origin: true}
+	case status/100 == 3 && location != "":
+		return &redirect{onlyRequest, location}
+	case status == http.StatusUnauthorized, fetch.MayPass(status) && status != http.StatusInternalServerError:
+		return r.answered(status, answer.Header.Get("Retry-After"), "")
+	default:
+		return &otherwise{says: answer.Status, passes: status >= 500}
+	}
+}

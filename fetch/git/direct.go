@@ -1,0 +1,135 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// resolveDirect is resolve in protocol v2, without a git that connects: of a commit id in one request, else in two.
+// Its error is an otherwise where git is to ask.
+func (r *repository) resolveDirect(ctx context.Context, ref string) (commit string, err error) {
+	id := strings.ToLower(ref)
+	if !isObjectID(ref) {
+		switch id, _, err = r.listDirect(ctx, ref); {
+		case err != nil:
+			return "", err
+		case id == "" && isAbbreviated(ref):
+			return "", &otherwise{says: "nothing about an abbreviated id", passes: true}
+		case id == "":
+			return "", errNoSuchRef
+		}
+	}
+	if err := r.fetchDirect(ctx, id); err != nil {
+		return "", err
+	}
+	if r.hasCommit(id) {
+		return id, nil
+	}
+	commit, err = r.revParse(ctx, id)
+	if _, ended := errors.AsType[*exitError](err); ended {
+		return "", unexpected("a pack without the commit")
+	}
+	return commit, err
+}
+
+// listDirect looks for ref in what the remote lists, which are object ids of a format.
+func (r *repository) listDirect(ctx context.Context, ref string) (commit, format string, err error) {
+	for _, format := range []string{"sha1", "sha256"} { // nothing is answered in a format that is not the repository's
+		found := seek(ref)
+		err = r.ask(ctx, listQuestion(found, format), func(answer io.ReadCloser) error {
+			return readRefs(newPackets(answer), found)
+		})
+		if o, ok := errors.AsType[*otherwise](err); !ok || !o.silent {
+			return found.commit, found.format, err
+		}
+	}
+	return "", "", err
+}
+
+// fetchDirect fetches one commit, or a tag with its commit, into an empty repository.
+func (r *repository) fetchDirect(ctx context.Context, id string) error {
+	return r.ask(ctx, fetchQuestion(id), func(answer io.ReadCloser) error {
+		from, format := newPackets(answer), formatOf(id)
+		shallow, err := readSections(from, format)
+		if err != nil {
+			return err
+		}
+		if err := r.init(format); err != nil {
+			return err
+		}
+		if shallow != "" {
+			err := os.WriteFile(filepath.Join(r.dir, "shallow"), []byte(shallow+"\n"), 0o600)
+			if err != nil {
+				return errUnavailable(err)
+			}
+		}
+		running, fail := context.WithCancelCause(ctx)
+		defer fail(nil)
+		c := r.git("index-pack", "--stdin", "--strict="+fsckLevels(), "--max-input-size="+strconv.FormatInt(r.limit, 10))
+		c.stdin = &packfile{from: from, body: answer, fail: fail}
+		err = c.run(running)
+		if exit, ok := errors.AsType[*exitError](err); ok && outOfSpace(exit.stderr) == nil {
+			return unexpected("a pack that git refuses%s", scrub(exit.stderr, false, r.secrets...))
+		}
+		if err = broken(err); err == nil && diskUse(r.dir) > r.limit {
+			err = tooLarge(r.limit)
+		}
+		return err
+	})
+}
+
+// fsckLevels returns the settings of fetch.fsck as git index-pack takes them.
+func fsckLevels() string {
+	var levels []string
+	for _, setting := range commonSettings {
+		if finding, ok := strings.CutPrefix(setting[0], "fetch.fsck."); ok {
+			levels = append(levels, finding+"="+setting[1])
+		}
+	}
+	return strings.Join(levels, ",")
+}
+
+// hasCommit reports whether the pack has a commit id, and as itself. What it does not see git may.
+func (r *repository) hasCommit(id string) bool {
+	name, err := hex.DecodeString(id)
+	indexes, _ := filepath.Glob(filepath.Join(r.dir, "objects", "pack", "*.idx"))
+	if err != nil || len(indexes) != 1 {
+		return false
+	}
+	index, err := os.Open(indexes[0])
+	if err != nil {
+		return false
+	}
+	defer index.Close()
+	pack, err := os.Open(strings.TrimSuffix(indexes[0], "idx") + "pack")
+	if err != nil {
+		return false
+	}
+	defer pack.Close()
+	at := func(f io.ReaderAt, offset int64, n int) []byte {
+		b := make([]byte, n)
+		if _, err := f.ReadAt(b, offset); err != nil {
+			clear(b)
+		}
+		return b
+	}
+	// https://git-scm.com/docs/gitformat-pack#_version_2_pack_idx_files_support_packs_larger_than_4_gib_and
+	number := func(offset int64) int64 { return int64(binary.BigEndian.Uint32(at(index, offset, 4))) }
+	const names = 8 + 256*4
+	all, size := number(names-4), int64(len(name))
+	n := int64(sort.Search(int(all), func(i int) bool { return bytes.Compare(at(index, names+int64(i)*size, len(name)), name) >= 0 }))
+	if n == all || !bytes.Equal(at(index, names+n*size, len(name)), name) {
+		return false
+	}
+	kind := at(pack, number(names+all*(size+4)+n*4), 1)[0]
+	return kind>>4&7 == 1 // OBJ_COMMIT
+}
