@@ -18,8 +18,9 @@ type load struct {
 	rate    float64       // of all connections, a second
 	length  time.Duration // how long
 	next    func(*rand.Rand) (*target, kind)
-	timeout time.Duration                                                 // of one answer; 30s if it is 0
-	excused func(t *target, k kind, r reply, asked, ended time.Time) bool // answers that are no errors; may be nil
+	timeout time.Duration                              // of one answer; 30s if it is 0
+	excused func(r reply, asked, ended time.Time) bool // answers that are no errors; may be nil
+	apart   func(asked, ended time.Time) bool          // good answers whose time is not counted; may be nil
 
 	result outcome
 }
@@ -130,13 +131,15 @@ func (o *outcome) count(l *load, t *target, k kind, r reply, wrong error, due, a
 	case r.err == nil && r.status < 300:
 		o.good.Add(1)
 		o.bytes.Add(r.size)
-		o.took.add(ended.Sub(due))
+		if l.apart == nil || !l.apart(due, ended) {
+			o.took.add(ended.Sub(due))
+		}
 	case r.err == nil && (r.status == 503 || r.status == 429) && r.header.Get("Retry-After") != "":
 		o.told.Add(1)
 		o.shed.add(r.took)
 		fallthrough
 	default:
-		if l.excused != nil && l.excused(t, k, r, asked, ended) {
+		if l.excused != nil && l.excused(r, asked, ended) {
 			o.excused.Add(1)
 			return
 		}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +21,11 @@ var levels = []level{
 	{"L1", "steady: 60 % versions, 25 % download, 15 % packages of 64 KiB; 256 connections, 2,000/s, 10 min", "CPU of one request", (*world).steady},
 	{"L2", "wide: the same on 1,200 connections at 1,500/s for 2 min, with 3,000 idle ones", "memory of one connection", (*world).wide},
 	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "hashing what is read, and copies to sockets", (*world).bulk},
-}
-
-func processors(model string) string {
-	return fmt.Sprintf("%d %s", runtime.NumCPU(), model)
+	{"L4", "cold storm: 200 clients install 50 modules of 1 MiB that nobody has had, each in an order of its own; the registry is 300 ms away and answers 10 questions at a time", "the registry: 150 questions of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
+	{"L5", "overload: three times the peak for 1 min, on 2,048 connections, in 512 MiB of memory", "CPU of one request, and of one refusal", (*world).overload},
+	{"L6", "catalogue: 10,000 modules of 10 versions, under the load of L1 for 1 min", "pages of the index that are not in memory; one file for each package", (*world).catalogue},
+	{"L7", "ingest: 16 clients install modules of 100 KiB that nobody has had, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
+	{"L8", "soak: the mix of L1 at 500/s on 64 connections and a new module each second, with a fault every five minutes", "what is leaked", (*world).soakFor},
 }
 
 // each calls do for all of the targets, by so many clients at once, until one fails. It returns how long that took.

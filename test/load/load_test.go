@@ -28,7 +28,10 @@ func TestQuick(t *testing.T) {
 		names = append(names, l.name)
 	}
 	var out, said strings.Builder
-	err := run(t.Context(), []string{"-quick", "-levels", strings.Join(names, ","), "-data", t.TempDir()}, &out, &said)
+	s, err := parseFlags([]string{"-quick", "-levels", strings.Join(names, ","), "-data", t.TempDir()}, &said)
+	if err == nil {
+		err = s.run(t.Context(), &out, &said)
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &said)
 	}
@@ -111,7 +114,7 @@ func TestOutcome(t *testing.T) {
 		one := fake(t, &what)
 		what.Store(c.answer)
 		l := &load{address: one.token, conns: 2, rate: 20, length: 200 * time.Millisecond, next: only([]*target{one}, archive),
-			excused: func(*target, kind, reply, time.Time, time.Time) bool { return c.excused }}
+			excused: func(reply, time.Time, time.Time) bool { return c.excused }}
 		o := l.run(t.Context())
 		for name, is := range map[string][2]bool{
 			"good": {o.good.Load() > 0, c.good}, "told": {o.told.Load() > 0, c.told}, "failed": {o.failed.Load() > 0, c.failed},

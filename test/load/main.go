@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
@@ -52,6 +53,7 @@ type settings struct {
 	pin      bool
 	json     bool
 	markdown bool
+	args     []string
 }
 
 // misuse is an error of whoever started the program.
@@ -63,7 +65,13 @@ var errWrong = errors.New("something was wrong that must never be")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	s, err := parseFlags(os.Args[1:], os.Stderr)
+	if err == nil {
+		err = apart(s)
+	}
+	if err == nil {
+		err = s.run(ctx, os.Stdout, os.Stderr)
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case errors.As(err, new(misuse)):
@@ -76,7 +84,7 @@ func main() {
 }
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
-	s := &settings{}
+	s := &settings{args: args}
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	names := flags.String("levels", "L1,L2,L3,L4,L5,L6,L7", "what to run, with commas between; L8 is the soak")
@@ -112,23 +120,25 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	return s, nil
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	s, err := parseFlags(args, stderr)
-	if err != nil {
-		return err
-	}
-	if s.pin && !s.quick {
-		if err := pin(); err != nil {
-			return err
-		}
-	}
+func (s *settings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	debug.SetGCPercent(400) // the generator has little in memory, and others to leave the processors to
 	w, err := newWorld(ctx, s, stderr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(w.dir)) }()
-	r := &report{Machine: machine(s)}
+	limit := time.Duration(max(s.scale, 1) * float64(2*time.Hour))
+	if slices.Contains(s.levels, "L8") {
+		limit += s.soak
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %v", limit))
+	defer cancel()
+	err = w.runAll(ctx, stdout)
+	return errors.Join(err, os.RemoveAll(w.dir))
+}
+
+// runAll runs the levels, and prints what came of them.
+func (w *world) runAll(ctx context.Context, stdout io.Writer) error {
+	s, r := w.settings, &report{Machine: machine(w.program, w.args)}
 	for _, l := range levels {
 		if !slices.Contains(s.levels, l.name) {
 			continue
@@ -186,7 +196,7 @@ func (w *world) say(format string, args ...any) {
 // lasting is how long something takes that takes full in full length.
 func (w *world) lasting(full time.Duration) time.Duration {
 	if w.quick {
-		return min(full, 1500*time.Millisecond)
+		return min(full, time.Second)
 	}
 	return max(time.Duration(float64(full)*w.scale), time.Second)
 }
@@ -200,7 +210,7 @@ func (w *world) many(full, few int) int {
 }
 
 // machine is what the figures depend on.
-func machine(s *settings) string {
+func machine(program string, args []string) string {
 	model := "unknown processor"
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {
@@ -211,10 +221,12 @@ func machine(s *settings) string {
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	busy, _ := os.ReadFile("/proc/loadavg")
-	how := fmt.Sprintf("-scale %g", s.scale)
-	if s.quick {
-		how = "-quick, in which figures mean nothing"
+	share := "shared by modproxy and the generator"
+	if n := theirOwn(); n > 0 {
+		share = fmt.Sprintf("%d of them for modproxy alone", n)
 	}
-	return fmt.Sprintf("%s, %s/%s, Linux %s, %s; %s processors; load average before %.14s; %s", time.Now().Format(time.DateOnly), runtime.GOOS,
-		runtime.GOARCH, strings.TrimSpace(string(kernel)), runtime.Version(), processors(model), string(busy), how)
+	version, _ := exec.Command(program, "version").Output()
+	first, _, _ := strings.Cut(string(version), "\n")
+	return fmt.Sprintf("%s, %d %s processors, %s, Linux %s, %s, %s; load average before: %.14s; flags: %s", time.Now().Format(time.DateOnly),
+		runtime.NumCPU()+theirOwn(), model, share, strings.TrimSpace(string(kernel)), runtime.Version(), first, busy, strings.Join(args, " "))
 }

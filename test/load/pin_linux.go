@@ -1,61 +1,98 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// pinned is the variable by which a process knows that it has its processors.
-const pinned = "LOAD_PINNED"
+// apartVariable is the variable by which a process knows that it is apart, and has which processors the proxy has.
+const apartVariable = "LOAD_APART"
 
 // theirs are the processors of the proxy, if it has its own.
 var theirs *unix.CPUSet
 
-// pin gives the generator the first half of the processors for itself, by running this program again, and the proxy the
-// others. Where there is only one, both share it.
-func pin() error {
-	var all unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() < 2 && os.Getenv(pinned) == "" {
-		return err
+// theirOwn is how many processors only the proxy has.
+func theirOwn() int {
+	if theirs == nil {
+		return 0
 	}
-	if list := os.Getenv(pinned); list != "" {
-		theirs = &unix.CPUSet{}
-		for i, c := range list {
-			if c == '1' {
-				theirs.Set(i)
-			}
-		}
-		return nil
-	}
-	var own unix.CPUSet
-	list, half := "", all.Count()/2
-	for i := 0; own.Count()+countOf(list) < all.Count(); i++ {
-		c := "0"
-		if all.IsSet(i) && own.Count() < half {
-			own.Set(i)
-		} else if all.IsSet(i) {
-			c = "1"
-		}
-		list += c
-	}
-	runtime.LockOSThread() // it is the one that goes on
-	if err := unix.SchedSetaffinity(0, &own); err != nil {
-		return err
-	}
-	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), pinned+"="+list))
+	return theirs.Count()
 }
 
-func countOf(list string) (n int) {
-	for _, c := range list {
-		if c == '1' {
-			n++
+// apart runs this program again, once: with the first half of the processors for itself, while the proxy has the others, and for
+// a soak by root with mounts that nobody else sees. Where there is one processor both share it.
+func apart(s *settings) error {
+	cpus := os.Getenv(apartVariable)
+	if cpus != "" {
+		return arrived(cpus)
+	}
+	var all, own unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	pin, mounts := s.pin && all.Count() > 1, slices.Contains(s.levels, "L8") && os.Geteuid() == 0
+	if !pin && !mounts {
+		return nil
+	}
+	runtime.LockOSThread() // it is the one that goes on
+	cpus = "all"
+	if pin {
+		cpus = ""
+		for i := range 1024 {
+			switch {
+			case all.IsSet(i) && own.Count() < all.Count()/2:
+				own.Set(i)
+			case all.IsSet(i):
+				cpus += fmt.Sprint(i, ",")
+			}
+		}
+		if err := unix.SchedSetaffinity(0, &own); err != nil {
+			return err
 		}
 	}
-	return n
+	if mounts {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("a mount namespace: %w", err)
+		}
+	}
+	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), apartVariable+"="+cpus))
+}
+
+// arrived takes the processors of the proxy from the variable, and keeps mounts from others.
+func arrived(cpus string) error {
+	if cpus != "all" {
+		theirs = &unix.CPUSet{}
+		for number := range strings.SplitSeq(strings.TrimSuffix(cpus, ","), ",") {
+			var i int
+			if _, err := fmt.Sscan(number, &i); err != nil {
+				return fmt.Errorf("%s: %w", apartVariable, err)
+			}
+			theirs.Set(i)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	// without a namespace of its own this process has nothing to keep from others, and does not mount
+	if own, err := ownMounts(); err != nil || !own {
+		return err
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+}
+
+// ownMounts reports whether the mounts of this process are not those of the one that started it.
+func ownMounts() (bool, error) {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	other, wrong := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	return own != other, errors.Join(err, wrong)
 }
 
 // startApart starts a program on the processors that the generator does not have.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,7 +34,8 @@ type proxy struct {
 	data    string
 	address string
 	env     []string
-	server  *rig.Process
+	group   string                      // the file of a control group that takes it
+	server  atomic.Pointer[rig.Process] // nil while it does not run
 	up      *registry
 
 	tokens   []string // of clients
@@ -98,6 +100,7 @@ func (p *proxy) token(ctx context.Context, name string, flags ...string) (string
 
 func (p *proxy) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.program, args...)
+	cmd.Dir = p.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "MODPROXY_CONFIG=" + p.path("modproxy.yaml")}, p.env...)
 	return cmd
 }
@@ -117,34 +120,37 @@ func (p *proxy) verb(ctx context.Context, args ...string) ([]byte, error) {
 // start starts it and waits until it is ready, which takes as long as it returns.
 func (p *proxy) start(ctx context.Context, flags ...string) (time.Duration, error) {
 	cmd := p.command(context.WithoutCancel(ctx), append([]string{"serve"}, flags...)...)
+	if p.group != "" {
+		shell := p.command(context.WithoutCancel(ctx))
+		shell.Path, shell.Args = "/bin/sh", append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, p.group}, cmd.Args...)
+		cmd = shell
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	started := time.Now()
-	var err error
-	if p.server, err = rig.StartBy(startApart, cmd, p.path("modproxy.log")); err != nil {
+	server, err := rig.StartBy(startApart, cmd, p.path("modproxy.log"))
+	if err != nil {
 		return 0, err
 	}
+	p.server.Store(server)
 	c := &conn{address: p.address, timeout: time.Second}
 	defer c.close()
-	err = p.server.Until(ctx, func() bool { return c.ask(ctx, "/-/readyz", "", false).status == http.StatusOK })
+	err = server.Until(ctx, func() bool { return c.ask(ctx, "/-/readyz", "", false).status == http.StatusOK })
 	return time.Since(started), err
 }
 
 // kill ends it at once, with the programs that it has started.
 func (p *proxy) kill() {
-	if p.server != nil {
-		p.server.Kill()
-		p.server = nil
+	if server := p.server.Swap(nil); server != nil {
+		server.Kill()
 	}
 }
 
 // stop ends it as an operator would.
 func (p *proxy) stop() error {
-	if p.server == nil {
-		return nil
+	if server := p.server.Swap(nil); server != nil {
+		return server.Stop()
 	}
-	err := p.server.Stop()
-	p.server = nil
-	return err
+	return nil
 }
 
 // close ends it and removes what it kept.

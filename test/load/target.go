@@ -77,7 +77,6 @@ func (t *target) located(r reply) error {
 		return fmt.Errorf("%s %s: a client is sent to %q with status %d", t.module, t.version, r.header.Get("X-Terraform-Get"), r.status)
 	}
 	path := location.RequestURI()
-	path, _, _ = strings.Cut(path, "?archive=") // what it says is for the client
 	if before := t.signed.Load(); before == nil || *before != path {
 		t.signed.Store(&path)
 	}

@@ -61,7 +61,7 @@ func (w *watch) interval() time.Duration {
 }
 
 func (w *watch) look(ctx context.Context) {
-	server := w.p.server
+	server := w.p.server.Load()
 	if server == nil {
 		return
 	}
@@ -96,10 +96,17 @@ func (w *watch) look(ctx context.Context) {
 func (w *watch) reset() {
 	w.mu.Lock()
 	w.samples, w.peak, w.cpu, w.began = nil, 0, 0, time.Now()
-	server := w.p.server
+	server := w.p.server.Load()
 	w.mu.Unlock()
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", server.ID()), []byte("5"), 0) // else the peak is that of its life
 	w.look(context.Background())
+}
+
+// all is what was seen.
+func (w *watch) all() []sample {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.samples
 }
 
 // end ends it: what the proxy uses a moment after its work is what it uses idle.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -67,9 +68,6 @@ func (c *conn) close() {
 }
 
 func (c *conn) open(ctx context.Context) error {
-	if c.conn != nil {
-		return nil
-	}
 	var d net.Dialer
 	opened, err := d.DialContext(ctx, "tcp", c.address)
 	if err != nil {
@@ -77,6 +75,28 @@ func (c *conn) open(ctx context.Context) error {
 	}
 	c.conn, c.in = opened, bufio.NewReaderSize(opened, 4<<10)
 	return nil
+}
+
+// send sends what is to be sent and waits for the first byte of an answer. A connection that the server had closed is opened
+// anew, as clients do.
+func (c *conn) send(ctx context.Context, until time.Time) error {
+	for {
+		used := c.conn != nil
+		if !used {
+			if err := c.open(ctx); err != nil {
+				return err
+			}
+		}
+		c.conn.SetDeadline(until)
+		_, err := c.conn.Write(c.out)
+		if err == nil {
+			_, err = c.in.Peek(1)
+		}
+		if err == nil || !used || errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		c.close()
+	}
 }
 
 // ask sends a request with a token and reads the answer to its end. It keeps the bodies of errors, and others if keep.
@@ -88,17 +108,13 @@ func (c *conn) ask(ctx context.Context, path, token string, keep bool) (r reply)
 			c.close()
 		}
 	}()
-	if err := c.open(ctx); err != nil {
-		return reply{err: err}
-	}
 	c.out = append(append(append(c.out[:0], "GET "...), path...), " HTTP/1.1\r\nHost: "...)
 	c.out = append(append(c.out, c.address...), "\r\nAccept-Encoding: gzip\r\nUser-Agent: Terraform/1.11.4\r\n"...)
 	if token != "" {
 		c.out = append(append(append(c.out, "Authorization: Bearer "...), token...), "\r\n"...)
 	}
 	c.out = append(c.out, "\r\n"...)
-	c.conn.SetDeadline(started.Add(c.timeout))
-	if _, err := c.conn.Write(c.out); err != nil {
+	if err := c.send(ctx, started.Add(c.timeout)); err != nil {
 		return reply{err: err}
 	}
 	response, err := http.ReadResponse(c.in, nil)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// overload finds out how much is answered at most, and asks three times as much.
+func (w *world) overload(ctx context.Context, r *row) error {
+	const limit = 512 << 20
+	p, err := w.newProxy(ctx, 1000, "")
+	if err != nil {
+		return err
+	}
+	defer func() { p.close() }()
+	group, err := memoryGroup(limit)
+	if err != nil {
+		r.note("no control group for memory here (%v): GOMEMLIMIT in its place", err)
+		p.env = []string{"GOMEMLIMIT=" + strconv.Itoa(limit)}
+	} else {
+		p.group = filepath.Join(group, "cgroup.procs")
+		defer removeGroup(group, p)
+	}
+	if _, err := p.start(ctx); err != nil {
+		return err
+	}
+	seen := p.watch(r)
+	defer seen.end()
+	targets := w.usual(p)
+	if err := p.warm(ctx, targets); err != nil {
+		return err
+	}
+	top := &load{address: p.address, conns: 64, length: w.lasting(15 * time.Second), next: mix(targets)}
+	peak := top.run(ctx).rps()
+	r.wrong(top.result.problems.list()...)
+	seen.reset()
+	flood := &load{address: p.address, conns: w.many(2048, 256), rate: 3 * peak, length: w.lasting(time.Minute), next: mix(targets),
+		excused: func(r reply, _, _ time.Time) bool { return r.err == nil && r.header.Get("Retry-After") != "" }}
+	o := flood.run(ctx)
+	r.add("peak", peak, "/s")
+	r.add("asked", float64(o.good.Load()+o.told.Load()+o.failed.Load())/o.length.Seconds(), "/s")
+	r.least("goodput", 100*o.rps()/max(peak, 1), " % of the peak", 70)
+	r.add("shed", float64(o.told.Load())/o.length.Seconds(), "/s")
+	r.most("shed, p99", ms(o.shed.quantile(.99)), " ms", 100)
+	r.add("errors", float64(o.failed.Load()), "")
+	r.wrong(o.problems.list()...)
+	r.most("normal after", w.normal(ctx, p, targets, peak).Seconds(), " s", 5)
+	r.most("RSS peak", 0, " MB", limit/1e6)
+	seen.end()
+	r.wrong(p.complaints()...)
+	if err := p.stop(); err != nil {
+		r.wrong("the end of modproxy: " + err.Error())
+	}
+	return ctx.Err()
+}
+
+// normal waits until a fifth of the peak is answered as on any day, and returns how long that takes.
+func (w *world) normal(ctx context.Context, p *proxy, targets []*target, peak float64) time.Duration {
+	began := time.Now()
+	for ctx.Err() == nil && time.Since(began) < time.Minute {
+		at := time.Since(began)
+		l := &load{address: p.address, conns: 32, rate: max(peak/5, 20), length: 500 * time.Millisecond, next: mix(targets), timeout: 10 * time.Second}
+		if o := l.run(ctx); o.failed.Load() == 0 && o.good.Load() > 0 && o.took.quantile(.99) < 50*time.Millisecond {
+			return at
+		}
+	}
+	return time.Since(began)
+}
+
+// memoryGroup makes a control group of so much memory.
+func memoryGroup(limit int) (dir string, err error) {
+	const groups = "/sys/fs/cgroup"
+	name := fmt.Sprintf("modproxy-load-%x", rand.Uint64())
+	dir, file := filepath.Join(groups, "memory", name), "memory.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(groups, "cgroup.subtree_control")); err == nil { // the second version
+		dir, file = filepath.Join(groups, name), "memory.max"
+		if err := os.WriteFile(filepath.Join(groups, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.Itoa(limit)), 0); err != nil {
+		os.Remove(dir)
+		return "", err
+	}
+	return dir, nil
+}
+
+// removeGroup ends the proxy in the group, which is in it a moment longer, and removes it.
+func removeGroup(dir string, p *proxy) {
+	p.kill()
+	for range 100 {
+		if os.Remove(dir) == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
