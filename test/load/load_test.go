@@ -145,13 +145,13 @@ func TestOpenLoop(t *testing.T) {
 // Figures that are not what they have to be are said to be missed, and what must never be is said.
 func TestHeld(t *testing.T) {
 	for _, c := range []struct {
-		row  row
+		row  *row
 		want string
 	}{
-		{*new(row).most("p99", 50, " ms", 50).least("sent", 500, " MB/s", 500), "held"},
-		{*new(row).most("p99", 51, " ms", 50), "missed: p99 51 ms, want ≤ 50 ms"},
-		{*new(row).least("sent", 499, " MB/s", 500), "missed: sent 499 MB/s, want ≥ 500 MB/s"},
-		{row{Wrong: []string{"other bytes"}}, "WRONG"},
+		{new(row).most("p99", 50, " ms", 50).least("sent", 500, " MB/s", 500), "held"},
+		{new(row).most("p99", 51, " ms", 50), "missed: p99 51 ms, want ≤ 50 ms"},
+		{new(row).least("sent", 499, " MB/s", 500), "missed: sent 499 MB/s, want ≥ 500 MB/s"},
+		{&row{Wrong: []string{"other bytes"}}, "WRONG"},
 	} {
 		if got := c.row.held(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.row, got, c.want)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -25,6 +26,8 @@ type row struct {
 	Children   [2]int   `json:"children"`
 	RSS        [2]int64 `json:"rss"`
 	CPU        float64  `json:"cpu"` // processors, on average
+
+	mu sync.Mutex // of Wrong
 }
 
 // A figure is something that was measured, and what it has to be.
@@ -84,7 +87,11 @@ func (r *row) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-func (r *row) wrong(what ...string) { r.Wrong = append(r.Wrong, what...) }
+func (r *row) wrong(what ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Wrong = append(r.Wrong, what...)
+}
 
 // latency adds what came of a load.
 func (r *row) latency(o *outcome, p50, p99, p999 time.Duration) {

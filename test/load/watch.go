@@ -57,6 +57,8 @@ func (p *proxy) watch(r *row) *watch {
 
 // interval grows with what has been seen, so that hours fit in memory.
 func (w *watch) interval() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.every + time.Since(w.began)/1000
 }
 
