@@ -36,18 +36,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 		leave()
 		return nil, err
 	}
-	return &boundedConn{c, sync.OnceFunc(leave)}, nil
+	return newConn(c, sync.OnceFunc(leave)), nil
 }
 
 // Close does nothing the second time.
 func (b *bounded) Close() error { return b.close() }
-
-type boundedConn struct {
-	*net.TCPConn
-	leave func()
-}
-
-func (c *boundedConn) Close() error {
-	defer c.leave()
-	return c.TCPConn.Close()
-}

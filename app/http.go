@@ -42,7 +42,7 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnContext:       ownerByConn,
+		ConnContext:       withConn,
 		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
 	}
 	if c != nil {
@@ -53,6 +53,21 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 		}
 	}
 	return server
+}
+
+// withConn returns the context of the requests of a connection. What comes by the socket is from the owner of the data
+// directory.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	switch c := c.(type) {
+	case *net.UnixConn:
+		return auth.WithPrincipal(ctx, auth.Owner)
+	case *conn:
+		return proxy.WithHolder(ctx, c)
+	}
+	return ctx
 }
 
 // upstreamsOf returns which registry a request is for.

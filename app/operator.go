@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"time"
 
@@ -79,14 +78,6 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 		fields = append(fields, zap.Int(string(state), n))
 	}
 	o.logEvent(nil, "imported", modproxy.ModuleVersion{}, nil, fields...)
-}
-
-// ownerByConn makes the owner of the data directory the principal of what comes by the socket.
-func ownerByConn(ctx context.Context, conn net.Conn) context.Context {
-	if _, ok := conn.(*net.UnixConn); ok {
-		return auth.WithPrincipal(ctx, auth.Owner)
-	}
-	return ctx
 }
 
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be

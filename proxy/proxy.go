@@ -175,7 +175,7 @@ func (h *Handler) reading(f handler) http.HandlerFunc {
 func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Time: time.Now(), Client: h.clientAddress(r)}
-		res := &response{ResponseWriter: w, control: *http.NewResponseController(w), limit: limit}
+		res := &response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit}
 		defer func() { h.finish(res, r, e, recover()) }()
 		err := h.checkName(r)
 		if err == nil {

@@ -23,13 +23,38 @@ const (
 
 var errSlow = errors.New("the client took its answer too slowly, and was cut off")
 
+// Holder is a connection that can hold back the beginning of what is written to it until more comes, or Release, so that both
+// leave together. It is used by the goroutine that writes.
+type Holder interface {
+	Hold()
+	Release() error
+}
+
+type holderKey struct{}
+
+// WithHolder returns the context of the requests of a connection.
+func WithHolder(ctx context.Context, h Holder) context.Context {
+	return context.WithValue(ctx, holderKey{}, h)
+}
+
+// HolderOf returns the connection of a request, if it is one.
+func HolderOf(ctx context.Context) (h Holder, ok bool) {
+	h, ok = ctx.Value(holderKey{}).(Holder)
+	return h, ok
+}
+
+// maxBuffered is less than what net/http writes at once, the header and the beginning of an answer, if it is not held.
+const maxBuffered = 3 << 10
+
 // response counts what is written, and writes it in pieces of pieceSize, each with a deadline of its own.
 type response struct {
 	http.ResponseWriter
+	ctx     context.Context
 	control http.ResponseController
 	limit   time.Duration // for each piece; 0 for none
 	status  int
 	bytes   int64
+	begun   bool  // something large was written
 	failed  error // by which writing to the client ended
 
 	mu   sync.Mutex // guards the deadline and what follows
@@ -66,7 +91,7 @@ func (w *response) Write(p []byte) (written int, err error) {
 	for piece := range slices.Chunk(p, pieceSize) {
 		n := 0
 		if err = w.extend(); err == nil {
-			n, err = w.ResponseWriter.Write(piece)
+			n, err = w.writePiece(piece)
 		}
 		if written += n; err != nil {
 			break
@@ -75,6 +100,21 @@ func (w *response) Write(p []byte) (written int, err error) {
 	w.bytes += int64(written)
 	w.failed = cmp.Or(err, w.failed)
 	return written, err
+}
+
+// writePiece writes the first piece together with the header.
+func (w *response) writePiece(p []byte) (int, error) {
+	if w.begun || len(p) < maxBuffered {
+		return w.ResponseWriter.Write(p)
+	}
+	w.begun = true
+	h, ok := HolderOf(w.ctx)
+	if !ok {
+		return w.ResponseWriter.Write(p)
+	}
+	h.Hold()
+	n, err := w.ResponseWriter.Write(p)
+	return n, cmp.Or(err, h.Release())
 }
 
 // ReadFrom implements [io.ReaderFrom]: the system sends what is a [io.LimitedReader] of a file, also of one that a

@@ -1,0 +1,202 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/proxy"
+)
+
+// connected returns a connection of a client, and its other end.
+func connected(t *testing.T) (*conn, net.Conn) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	there, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConn(here.(*net.TCPConn), func() {})
+	t.Cleanup(func() { c.Close(); there.Close() })
+	return c, there
+}
+
+// A read and a write end when their deadline has passed, whatever deadlines were set before, and not earlier; what was
+// written till then is counted.
+func TestConnDeadlines(t *testing.T) {
+	const soon, later = 40 * time.Millisecond, 160 * time.Millisecond
+	for name, times := range map[string]struct{ before, meanwhile, want time.Duration }{
+		"one":                    {later, 0, later},
+		"an earlier one":         {time.Hour, soon, soon},
+		"an earlier than none":   {0, soon, soon},
+		"a later one":            {soon, later, later},
+		"one that has passed":    {time.Hour, -time.Hour, 0},
+		"that had passed before": {-time.Hour, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, call := range map[string]func(*conn) (int, error){
+				"read":  func(c *conn) (int, error) { return c.Read(make([]byte, 1)) },
+				"write": func(c *conn) (int, error) { return c.Write(make([]byte, 64<<20)) },
+				"held":  func(c *conn) (int, error) { c.Hold(); c.Write([]byte("12")); return c.Write(make([]byte, 64<<20)) },
+				"read from": func(c *conn) (int, error) {
+					n, err := c.ReadFrom(bytes.NewReader(make([]byte, 64<<20)))
+					return int(n), err
+				},
+			} {
+				if what == "read from" && name == "a later one" {
+					continue // which has deadlines that are set before
+				}
+				c, there := connected(t)
+				began := time.Now()
+				at := func(d time.Duration) time.Time {
+					if d == 0 {
+						return time.Time{}
+					}
+					return began.Add(d)
+				}
+				c.SetDeadline(at(time.Minute))
+				c.SetDeadline(at(times.before))
+				if times.meanwhile != 0 {
+					time.AfterFunc(soon/4, func() { c.SetDeadline(at(times.meanwhile)) })
+				}
+				n, err := call(c)
+				took := time.Since(began)
+				if timeout := (net.Error)(nil); !errors.As(err, &timeout) || !timeout.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if took < times.want || took > times.want+later/2 {
+					t.Errorf("%s: it took %v; want %v", what, took, times.want)
+				}
+				if what == "read" {
+					there.Write([]byte("x"))
+					c.SetReadDeadline(time.Time{})
+					if n, err := c.Read(make([]byte, 2)); n != 1 || err != nil {
+						t.Errorf("read again: %d, %v", n, err)
+					}
+					continue
+				}
+				c.Close()
+				got, _ := io.Copy(io.Discard, there)
+				if what == "held" && got >= 2 {
+					got -= 2
+				}
+				if int64(n) != got && what != "read from" {
+					t.Errorf("%s: %d were written, %d have arrived", what, n, got)
+				}
+			}
+		})
+	}
+}
+
+// What is held leaves with what comes next, or when it is released.
+func TestConnHolds(t *testing.T) {
+	c, there := connected(t)
+	c.Hold()
+	if n, err := c.Write([]byte("header, ")); n != 8 || err != nil {
+		t.Fatal(n, err)
+	}
+	got := make([]byte, 64<<10)
+	there.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, _ := there.Read(got); n > 0 {
+		t.Errorf("%q has left", got[:n])
+	}
+	there.SetReadDeadline(time.Time{})
+	body := bytes.Repeat([]byte("body"), 4<<10)
+	if n, err := c.Write(body); n != len(body) || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := io.ReadFull(there, got[:8+len(body)]); err != nil || string(got[:12]) != "header, body" {
+		t.Errorf("%q, %v", got[:12], err)
+	}
+	c.Write([]byte("the "))
+	c.Write([]byte("end"))
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	c.Write([]byte("."))
+	if _, err := io.ReadFull(there, got[:8]); err != nil || string(got[:8]) != "the end." {
+		t.Errorf("%q, %v", got[:8], err)
+	}
+	c.Hold()
+	c.Write([]byte("gone"))
+	c.Close()
+	if err := c.Release(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Release after Close: %v", err)
+	}
+}
+
+// Requests are answered one after the other on one connection, small ones and large ones, and its handler learns that a
+// client has gone.
+func TestConnServes(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			<-r.Context().Done()
+			close(gone)
+			return
+		}
+		h, ok := proxy.HolderOf(r.Context())
+		if !ok {
+			t.Error("the connection is no Holder")
+			return
+		}
+		h.Hold()
+		w.Write(make([]byte, n))
+		h.Release()
+	}), nil, zap.NewNop())
+	server.ReadTimeout, server.IdleTimeout, server.ReadHeaderTimeout = 50*time.Millisecond, 60*time.Millisecond, 50*time.Millisecond
+	go server.Serve(newBounded(listener.(*net.TCPListener), 1))
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	for i := range 40 {
+		if i%10 == 9 {
+			time.Sleep(40 * time.Millisecond) // deadlines of earlier requests pass
+		}
+		n := []int{0, 10, 3000, 4096, 5000, 20_000, 200_000}[i%7]
+		answer, err := client.Get("http://" + listener.Addr().String() + "/" + strconv.Itoa(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.Copy(io.Discard, answer.Body); int(got) != n || err != nil {
+			t.Errorf("%d of %d: %v", got, n, err)
+		}
+		answer.Body.Close()
+	}
+	client.CloseIdleConnections()
+	c, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(c, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+	time.AfterFunc(70*time.Millisecond, func() { c.Close() })
+	<-gone
+
+	idle, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF || time.Since(began) > time.Second {
+		t.Errorf("a client that sends nothing: %v after %v", err, time.Since(began))
+	}
+}
