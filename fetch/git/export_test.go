@@ -1,8 +1,11 @@
 package git
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -112,3 +115,61 @@ var RelativeURL = relativeURL
 
 // Scrub is what a user is shown of git's stderr.
 var Scrub = scrub
+
+// HoldPackets holds packet lines to what was read: written again they are the same.
+func HoldPackets(t *testing.T, raw []byte) {
+	p, again := newPackets(bytes.NewReader(raw)), []byte(nil)
+	for {
+		kind, data, err := p.next()
+		if _, unexpected := errors.AsType[*otherwise](err); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !unexpected {
+			t.Fatalf("%q: error %v", raw, err)
+		}
+		switch {
+		case err == io.EOF && len(again) != len(raw):
+			t.Fatalf("%q ended after %d bytes", raw, len(again))
+		case err != nil:
+			if !bytes.Equal(bytes.ToLower(raw[:len(again)]), bytes.ToLower(again)) {
+				t.Fatalf("%q was read as %q", raw, again)
+			}
+			return
+		case kind == packetData:
+			again = appendPacket(again, string(data))
+		default:
+			again = fmt.Appendf(again, "%04x", int(kind))
+		}
+	}
+}
+
+// HoldAnswer holds what is taken of an answer to its grammar.
+func HoldAnswer(t *testing.T, raw []byte) {
+	expected := func(err error) {
+		_, unexpected := errors.AsType[*otherwise](err)
+		_, failed := errors.AsType[*said](err)
+		if err != nil && err != io.ErrUnexpectedEOF && !unexpected && !failed {
+			t.Fatalf("%q: error %v", raw, err)
+		}
+	}
+	found := seek("v1")
+	expected(readRefs(newPackets(bytes.NewReader(raw)), found))
+	if found.commit != "" && (!isObjectID(found.commit) || !bytes.Contains(raw, []byte(found.commit))) {
+		t.Fatalf("%q has %q", raw, found.commit)
+	}
+	from := newPackets(bytes.NewReader(raw))
+	shallow, err := readSections(from, "sha1")
+	expected(err)
+	if shallow != "" && (len(shallow) != 40 || !isObjectID(shallow)) {
+		t.Fatalf("%q: shallow %q", raw, shallow)
+	}
+	if err != nil {
+		return
+	}
+	var failed error
+	pack, err := io.ReadAll(&packfile{from: from, body: io.NopCloser(nil), fail: func(err error) { failed = err }})
+	expected(err)
+	switch {
+	case err != failed:
+		t.Fatalf("%q: error %v, told of %v", raw, err, failed)
+	case err == nil && (len(pack) == 0 || !bytes.HasSuffix(raw, []byte("0000"))):
+		t.Fatalf("%q: a pack of %d bytes", raw, len(pack))
+	}
+}
