@@ -109,7 +109,7 @@ func copies(base, size uint64) []byte {
 	return delta
 }
 
-// A gitServer serves one commit over git's HTTP protocol, version 0.
+// A gitServer serves one commit over git's HTTP protocol, version 0, and version 2 to who begins with it.
 type gitServer struct {
 	commit string
 	// pack answers with the pack, and may do so as it likes.
@@ -141,6 +141,10 @@ func (g *gitServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.upload(w, r)
 	case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
 		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("command=")) {
+			g.second(w, body)
+			return
+		}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
 		if bytes.Contains(body, []byte("deepen")) {
 			io.WriteString(w, line("shallow "+g.commit+"\n")+"0000")
@@ -153,3 +157,30 @@ func (g *gitServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	}
 }
+
+// second answers a question in version 2.
+func (g *gitServer) second(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+	if bytes.Contains(body, []byte("command=ls-refs")) {
+		io.WriteString(w, line(g.commit+" refs/tags/v1\n")+"0000")
+		return
+	}
+	io.WriteString(w, line("shallow-info\n")+line("shallow "+g.commit+"\n")+"0001"+line("packfile\n"))
+	g.pack(banded{w})
+	io.WriteString(w, "0000")
+}
+
+// banded writes into the first sideband, each time so much as goes into a line.
+type banded struct{ w http.ResponseWriter }
+
+func (b banded) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		some := p[:min(len(p), 60000)]
+		_, err = io.WriteString(b.w, line("\x01"+string(some)))
+		n, p = n+len(some), p[len(some):]
+	}
+	return n, err
+}
+
+// Flush sends what was written.
+func (b banded) Flush() { b.w.(http.Flusher).Flush() }
