@@ -128,6 +128,9 @@ func (b *bench) measureWays(ctx context.Context, c client, ways []*way) error {
 			if n := w.upstream; (w.name == wayWarm || w.name == wayNginx) && len(n) > 0 {
 				return fmt.Errorf("%s: upstream was asked: %v", w.name, n)
 			}
+			if n := b.up.connections(); n > 0 {
+				w.upstream["connections"] = n
+			}
 		}
 	}
 	return nil

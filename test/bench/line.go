@@ -62,6 +62,7 @@ func (g *greeting) down() bool {
 type relay struct {
 	Addr string // host:port
 
+	accepted atomic.Int64 // connections
 	line     *line
 	listener net.Listener
 	ctx      context.Context
@@ -87,6 +88,7 @@ func (r *relay) serve(target string) {
 			if err != nil {
 				return
 			}
+			r.accepted.Add(1)
 			r.running.Go(func() { r.carry(client, target, time.Now()) })
 		}
 	})

@@ -270,7 +270,18 @@ func (u *upstream) count() map[string]int {
 	return counts
 }
 
+// connections is how many were opened since the last reset.
+func (u *upstream) connections() (n int) {
+	for _, r := range u.relays {
+		n += int(r.accepted.Load())
+	}
+	return n
+}
+
 func (u *upstream) reset() {
+	for _, r := range u.relays {
+		r.accepted.Store(0)
+	}
 	u.registry.Reset()
 	u.asked.Store(0)
 	u.archives.Store(0)
