@@ -10,11 +10,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -110,8 +112,11 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind == ByIssuer {
 		made.groups = s.encodeGroups(p.Groups)
 	}
-	copy(made.fixed[macAt:], s.mac(keys.Current, &made, path))
-	return "/" + segmentPrefix + segmentCoding.EncodeToString(append(made.fixed[:], made.groups...)) + path, nil
+	s.mac(made.fixed[macAt:macAt], &keys.macs[0], &made, path)
+	signed := make([]byte, 0, len("/")+segmentLength+2*len(made.groups)+2+len(path))
+	signed = append(signed, "/"+segmentPrefix...)
+	signed = segmentCoding.AppendEncode(signed, append(made.fixed[:], made.groups...))
+	return string(append(signed, path...)), nil
 }
 
 // encodeGroups returns a bit for each of the signer's groups, which is set for those in groups.
@@ -135,9 +140,11 @@ func (s *Signer) decodeGroups(bits []byte) (groups []string) {
 	return groups
 }
 
-// mac returns the HMAC-SHA-256 of a segment before a path, over parts that can be read in one way only.
-func (s *Signer) mac(key []byte, of *segment, path string) []byte {
-	text := appendPart(make([]byte, 0, 512), "modproxy package path")
+// mac appends the HMAC-SHA-256 of a segment before a path, over parts that can be read in one way only.
+func (s *Signer) mac(to []byte, by *macs, of *segment, path string) []byte {
+	m := by.Get().(*mac)
+	defer by.Put(m)
+	text := appendPart(m.text[:0], "modproxy package path")
 	for _, part := range [][]byte{of.fixed[:expiryAt], of.fixed[expiryAt:idAt], of.fixed[idAt:macAt]} {
 		text = appendPart(text, part)
 	}
@@ -147,9 +154,22 @@ func (s *Signer) mac(key []byte, of *segment, path string) []byte {
 	if len(of.groups) > 0 {
 		text = appendPart(text, of.groups)
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write(appendPart(text, path))
-	return h.Sum(nil)
+	m.text = appendPart(text, path)
+	m.Reset()
+	m.Write(m.text)
+	return m.Sum(to)
+}
+
+// macs are for one key; what is made of that takes longer than the rest.
+type macs struct{ sync.Pool }
+
+type mac struct {
+	hash.Hash
+	text []byte
+}
+
+func (m *macs) use(key []byte) {
+	m.New = func() any { return &mac{hmac.New(sha256.New, key), make([]byte, 0, 512)} }
 }
 
 // appendPart appends so that no other sequence of parts gives the same.
@@ -196,9 +216,10 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 
 // signed reports whether one of the keys made the MAC: the previous one only of what it may have signed.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
-	by := func(key []byte) bool { return hmac.Equal(given.fixed[macAt:], s.mac(key, given, path)) }
-	return by(keys.Current) ||
-		keys.Previous != nil && by(keys.Previous) && !given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
+	var sum [sha256.Size]byte
+	by := func(m *macs) bool { return hmac.Equal(given.fixed[macAt:], s.mac(sum[:0], m, given, path)) }
+	return by(&keys.macs[0]) ||
+		keys.Previous != nil && by(&keys.macs[1]) && !given.expiry().After(keys.Replaced.Add(2*s.cfg.Life+maxSkew))
 }
 
 // A segment is s_ and the unpadded URL-safe base64 of
@@ -298,12 +319,16 @@ type keys struct {
 	Current  []byte    `json:"current"`            // signs
 	Previous []byte    `json:"previous,omitempty"` // is good for what it signed before it was replaced
 	Replaced time.Time `json:"replaced,omitzero"`
+
+	macs [2]macs // by Current and Previous
 }
 
 func (k *keys) check() error {
 	if len(k.Current) != keyLength || len(k.Previous) != 0 && len(k.Previous) != keyLength {
 		return errDamaged
 	}
+	k.macs[0].use(k.Current)
+	k.macs[1].use(k.Previous)
 	return nil
 }
 

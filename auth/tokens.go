@@ -71,7 +71,12 @@ func (t Token) check(now time.Time) error {
 }
 
 func isID(s string) bool {
-	return len(s) == idLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return len(s) == idLength
 }
 
 // newToken makes the text of a token, and what is kept of it.
@@ -89,7 +94,9 @@ func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
 		return "", hash, false
 	}
 	id, rest := text[len(tokenPrefix):][:idLength], text[len(tokenPrefix)+idLength:]
-	return id, sha256.Sum256([]byte(rest[1:])), rest[0] == '_' && isID(id)
+	var secret [secretLen]byte
+	copy(secret[:], rest[1:])
+	return id, sha256.Sum256(secret[:]), rest[0] == '_' && isID(id)
 }
 
 // IDOf returns the id, in the form of the ids of tokens, of a principal that parts make unique. It hides them.
@@ -165,13 +172,15 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 
 // find returns the token with an id whose secret has the hash, or nil.
 func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
-	unknown := &tokenRecord{} // compared with where there is no token, which takes as long
-	r := cmp.Or(s.byID[id], unknown)
-	if subtle.ConstantTimeCompare(hash[:], r.Hash[:]) != 1 || r == unknown {
+	r := cmp.Or(s.byID[id], &unknown)
+	if subtle.ConstantTimeCompare(hash[:], r.Hash[:]) != 1 || r == &unknown {
 		return nil
 	}
 	return r
 }
+
+// unknown is compared with where there is no token, which takes as long.
+var unknown tokenRecord
 
 // byID returns the principal of a token of which only the id was shown, in a segment that was signed for it.
 func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
