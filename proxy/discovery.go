@@ -51,7 +51,7 @@ func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) er
 	if unknown != nil {
 		host = "" // which is nothing for everybody
 	}
-	r, err := h.identifyOf(r, e, host, "")
+	_, err := h.identifyOf(r, e, host, "")
 	if err := cmp.Or(err, unknown); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,73 +13,76 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// identify returns r with the principal that sent it, which has shown a credential, whatever may be read without one. It
-// returns r unchanged where clients need none.
-func (h *Handler) identify(r *http.Request, e *Event) (*http.Request, error) {
+// identify returns the context of r with the principal that sent it, which has shown a credential, whatever may be read
+// without one. It returns the context of r unchanged where clients need none.
+func (h *Handler) identify(r *http.Request, e *Event) (context.Context, error) {
 	return identifyBy(h.cfg.Auth, r, e)
 }
 
-// identifyOperator returns r with the operator that sent it. Other clients are told that the path does not exist.
-func (h *Handler) identifyOperator(r *http.Request, e *Event) (*http.Request, error) {
-	r, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
-	if err == nil && !auth.PrincipalOf(r.Context()).Admin {
+// identifyOperator returns the context of r with the operator that sent it. Other clients are told that the path does not exist.
+func (h *Handler) identifyOperator(r *http.Request, e *Event) (context.Context, error) {
+	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
+	if err == nil && !auth.PrincipalOf(ctx).Admin {
 		err = notFound("there is nothing at this path")
 	}
-	return r, err
+	return ctx, err
 }
 
-func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (_ *http.Request, err error) {
-	p := auth.PrincipalOf(r.Context())
+func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (context.Context, error) {
+	ctx := r.Context()
+	p := auth.PrincipalOf(ctx)
 	if p.Kind != auth.ByOwner { // whom the connection identifies
 		if a == nil {
-			return r, nil
+			return ctx, nil
 		}
-		if p, err = a.Identify(r.Context(), r.Header, time.Now()); err != nil {
-			return r, err
+		var err error
+		if p, err = a.Identify(ctx, r.Header, e.Time); err != nil {
+			return ctx, err
 		}
 	}
-	return withPrincipal(r, e, p), nil
+	return withPrincipal(ctx, e, p), nil
 }
 
-func withPrincipal(r *http.Request, e *Event, p auth.Principal) *http.Request {
+func withPrincipal(ctx context.Context, e *Event, p auth.Principal) context.Context {
 	e.Principal, e.Groups = p.String(), p.Groups
-	return r.WithContext(auth.WithPrincipal(r.Context(), p))
+	return auth.WithPrincipal(ctx, p)
 }
 
-// identifyFor identifies the client that sent r, a request of the protocol. The path of a package may begin with a
+// identifyFor returns the context of r with the client that sent it, a request of the protocol. The path of a package may begin with a
 // signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
-func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (*http.Request, error) {
+func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (context.Context, error) {
+	ctx := r.Context()
 	isFile := malformed == nil && q.isFile()
 	switch {
 	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isFile:
-		return r, notFound(onlyFiles)
+		return ctx, notFound(onlyFiles)
 	case h.cfg.Auth == nil:
-		return r, nil
+		return ctx, nil
 	case segment != "" && !isFile:
-		return r, &auth.Refused{Why: onlyFiles}
+		return ctx, &auth.Refused{Why: onlyFiles}
 	case !isFile:
 		if malformed != nil {
 			q.Module = modproxy.Module{} // whose host may be no upstream, which is nothing for everybody
 		}
 		if p, ok := h.cfg.Auth.Anybody(r.Header, q.Module); ok {
-			return withPrincipal(r, e, p), nil
+			return withPrincipal(ctx, e, p), nil
 		}
 		return h.identify(r, e)
 	case segment == "" && q.IsNestedAddress():
-		return withPrincipal(r, e, auth.HasAddress(q.Module)), nil
+		return withPrincipal(ctx, e, auth.HasAddress(q.Module)), nil
 	}
-	p, err := h.cfg.Auth.Package(r.Context(), r.Header, segment, q.path(), q.Module, time.Now())
+	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Module, e.Time)
 	if p.Kind != auth.Nobody { // also of a client that may not read the package
-		r = withPrincipal(r, e, p)
+		ctx = withPrincipal(ctx, e, p)
 	}
-	return r, err
+	return ctx, err
 }
 
 // identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it.
-func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (*http.Request, error) {
+func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (context.Context, error) {
 	if h.cfg.Auth != nil {
 		if p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host, Namespace: namespace}); ok {
-			return withPrincipal(r, e, p), nil
+			return withPrincipal(r.Context(), e, p), nil
 		}
 	}
 	return h.identify(r, e)

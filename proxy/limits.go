@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -60,17 +59,22 @@ func newAdmission(l Limits) *admission {
 	return &admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
 }
 
-// admit waits for a turn of the client that sent r, until leave. Its request has the client's name for other layers.
-func (h *Handler) admit(r *http.Request, e *Event, patience time.Duration) (_ *http.Request, leave func(), err error) {
-	client := clientOf(r.Context(), e.Client)
-	if err := h.admission.enter(r.Context(), client, patience); err != nil {
-		return r, nil, err
+// admit waits for a turn of the client of ctx, which is to be given back. The context that it returns has the client's name
+// for other layers.
+func (h *Handler) admit(ctx context.Context, e *Event, patience time.Duration) (_ context.Context, client string, err error) {
+	p := auth.PrincipalOf(ctx)
+	client = clientOf(p, e.Client)
+	if err := h.admission.enter(ctx, client, patience); err != nil {
+		return ctx, client, err
 	}
 	asker := modproxy.Asker{Name: client, Shown: client}
-	if p := auth.PrincipalOf(r.Context()); p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
-		asker.Shown, asker.Groups = p.String(), p.RuleGroups()
+	if p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
+		asker.Shown, asker.Groups = e.Principal, p.RuleGroups()
+		if asker.Shown == "" { // whom the connection identifies
+			asker.Shown = p.String()
+		}
 	}
-	return r.WithContext(modproxy.WithAsker(r.Context(), asker)), func() { h.admission.turns.Give(client) }, nil
+	return modproxy.WithAsker(ctx, asker), client, nil
 }
 
 // enter waits for a turn of client, or returns when to come back.
@@ -126,8 +130,8 @@ func (a *admission) limiter(client string) *rate.Limiter {
 }
 
 // clientOf returns the name of a client: the principal if known, else the address, of version 6 the network of 2⁶⁴.
-func clientOf(ctx context.Context, address string) string {
-	if p := auth.PrincipalOf(ctx); p.ID != "" {
+func clientOf(p auth.Principal, address string) string {
+	if p.ID != "" {
 		return p.Kind.String() + " " + p.ID
 	}
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {

@@ -130,7 +130,7 @@ func TestClientOf(t *testing.T) {
 		{context.Background(), "fe80::1%eth0", "fe80::/64"},
 		{context.Background(), "@", "@"},
 	} {
-		if got := clientOf(c.ctx, c.address); got != c.want {
+		if got := clientOf(auth.PrincipalOf(c.ctx), c.address); got != c.want {
 			t.Errorf("%s: %s; want %s", c.address, got, c.want)
 		}
 	}
@@ -175,7 +175,7 @@ func FuzzClientAddress(f *testing.F) {
 		if _, err := netip.ParseAddr(got); err != nil {
 			t.Fatalf("%q, %q, %q: %q is no address", remote, xff, forwarded, got)
 		}
-		if trusted := h.trusts(from.Addr().Unmap()); !trusted && clientOf(t.Context(), got) != clientOf(t.Context(), from.Addr().String()) {
+		if trusted := h.trusts(from.Addr().Unmap()); !trusted && clientOf(auth.Principal{}, got) != clientOf(auth.Principal{}, from.Addr().String()) {
 			t.Fatalf("%q, %q, %q: %q", remote, xff, forwarded, got)
 		}
 	})

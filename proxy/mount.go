@@ -64,15 +64,15 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	if m.Public {
 		identify = h.identify
 	}
-	r, err := identify(r, e)
+	ctx, err := identify(r, e)
 	if err == nil && m.Public {
-		var leave func()
-		if r, leave, err = h.admit(r, e, patience); err == nil {
-			defer leave()
+		var client string
+		if ctx, client, err = h.admit(ctx, e, patience); err == nil {
+			defer h.admission.turns.Give(client)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return m.Handle(w, r)
+	return m.Handle(w, r.WithContext(ctx))
 }

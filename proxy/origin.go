@@ -44,7 +44,10 @@ func (h *Handler) trusts(ip netip.Addr) bool {
 
 // clientAddress returns the address that r came from, before all the trusted proxies that passed it on.
 func (h *Handler) clientAddress(r *http.Request) string {
-	remote, ok := parseAddress(r.RemoteAddr)
+	remote, ok := netip.Addr{}, false
+	if len(h.cfg.TrustedProxies) > 0 {
+		remote, ok = parseAddress(r.RemoteAddr)
+	}
 	if !ok || !h.trusts(remote) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return host
@@ -152,5 +155,8 @@ func (h *Handler) checkName(r *http.Request) error {
 
 // hasName reports whether a Host header has a name of the process or of an upstream.
 func (h *Handler) hasName(host string) bool {
-	return h.cfg.Upstreams.byName(host) != "" || h.cfg.Upstreams.docsAt(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host)
+	if h.cfg.Upstreams.byName(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
+		return true
+	}
+	return h.cfg.Upstreams.docsAt(host) != ""
 }

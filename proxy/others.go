@@ -34,11 +34,11 @@ func (h *Handler) others(r *http.Request, e *Event, host string) (*http.Request,
 		return r, nil
 	}
 	if h.cfg.Auth != nil {
-		identified, err := h.identifyOf(r, e, host, auth.AnySegment)
-		if err != nil || !auth.PrincipalOf(identified.Context()).MayReadOf(host, auth.AnySegment) {
+		ctx, err := h.identifyOf(r, e, host, auth.AnySegment)
+		if err != nil || !auth.PrincipalOf(ctx).MayReadOf(host, auth.AnySegment) {
 			return r, nil
 		}
-		r = identified
+		r = r.WithContext(ctx)
 	}
 	all := map[string]string{}
 	for name, at := range h.cfg.Others.Others(r.Context(), host) {
@@ -68,11 +68,11 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 		return h.serveNothing(w, r, e)
 	}
 	e.Kind = "relayed"
-	r, leave, err := h.admit(r, e, patience)
+	ctx, client, err := h.admit(r.Context(), e, patience)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer h.admission.turns.Give(client)
 	if _, err := url.QueryUnescape(r.URL.RawQuery); err != nil {
 		return errQuery
 	}
@@ -82,7 +82,7 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	if hasToken(path) {
 		return invalid(errors.New("there is a token in the URL, which is not passed on"))
 	}
-	mediaType, content, err := h.cfg.Others.Document(r.Context(), host, path)
+	mediaType, content, err := h.cfg.Others.Document(ctx, host, path)
 	if err != nil {
 		return err
 	}

@@ -174,8 +174,14 @@ func (h *Handler) reading(f handler) http.HandlerFunc {
 // answering returns f with its error answered, each request logged and measured, and clients slower than limit cut off.
 func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		e := &Event{Time: time.Now(), Client: h.clientAddress(r)}
-		res := &response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit}
+		both := &struct {
+			response
+			Event
+		}{
+			response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit},
+			Event{Time: time.Now(), Client: h.clientAddress(r)},
+		}
+		res, e := &both.response, &both.Event
 		defer func() { h.finish(res, r, e, recover()) }()
 		err := h.checkName(r)
 		if err == nil {

@@ -17,6 +17,7 @@ var (
 	jsonType              = []string{"application/json"}
 	gzipCoding            = []string{"gzip"}
 	varyEncoding          = []string{"Accept-Encoding"}
+	varyClient            = []string{"Authorization, User-Agent"}
 	acceptRanges          = []string{"bytes"}
 	gzipType              = []string{"application/gzip"}
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
@@ -47,7 +48,7 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed []byte, etag string) {
 	header := w.Header()
 	header["Vary"] = varyEncoding
-	header["Etag"] = []string{etag}
+	header["Etag"] = w.value(etag)
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
@@ -71,7 +72,7 @@ func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
 		e.Cache, header["Cache-Status"] = cacheStale[0], cacheStale
 	}
 	if v.Hit {
-		header["Age"] = []string{strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10)}
+		header["Age"] = w.value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
 	}
 }
 
@@ -79,7 +80,7 @@ func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
 func (h *Handler) writeDocument(w *response, document []byte) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(document))}
+	header["Content-Length"] = w.value(strconv.Itoa(len(document)))
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cachePrivate
 	}
@@ -125,11 +126,11 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 	}
 	signed := l.URL != path
 	l.URL = origin + l.URL
-	w.Header()["X-Terraform-Get"] = []string{l.String()}
+	header := w.Header()
+	header["X-Terraform-Get"] = w.value(l.String())
 	if h.cfg.Auth != nil {
 		// What is signed is one principal's, and OpenTofu is answered in two ways.
-		w.Header()["Cache-Control"] = cachePrivate
-		w.Header().Set("Vary", "Authorization, User-Agent")
+		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
 			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
 			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})

@@ -57,9 +57,23 @@ type response struct {
 	begun   bool  // something large was written
 	failed  error // by which writing to the client ended
 
+	values [4]string // of headers that have one
+	used   int       // of values
+
 	mu   sync.Mutex // guards the deadline and what follows
 	done bool       // the handler has ended
 	why  error      // the client was cut off because of this
+}
+
+// value returns the only value of a header.
+func (w *response) value(value string) []string {
+	if w.used == len(w.values) {
+		return []string{value}
+	}
+	w.used++
+	one := w.values[w.used-1 : w.used : w.used]
+	one[0] = value
+	return one
 }
 
 // extend gives the client time for what is written next, also after the handler, or returns why it was cut off. The

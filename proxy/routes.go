@@ -24,20 +24,20 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 				e.Platform = platform.String()
 			}
 		}
-		r, refused := h.identifyFor(r, e, segment, q, malformed)
+		ctx, refused := h.identifyFor(r, e, segment, q, malformed)
 		wait := patience
 		if q.isPackage() {
 			wait = packagePatience
 		}
-		r, leave, err := h.admit(r, e, wait)
+		ctx, client, err := h.admit(ctx, e, wait)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer h.admission.turns.Give(client)
 		if err := cmp.Or(refused, malformed); err != nil {
 			return err
 		}
-		return h.serve(w, r, e, q, segment)
+		return h.serve(w, r.WithContext(ctx), e, q, segment)
 	}
 }
 
