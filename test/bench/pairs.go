@@ -150,8 +150,8 @@ func writePairs(w io.Writer, pairs []pairReport) {
 		return
 	}
 	turns := pairs[0].Ratio.Turns
-	fmt.Fprintf(w, "\nPairs: processor time of a request, medians of %d turns of 1s with their 95 %% intervals\n\n", turns)
-	fmt.Fprintln(w, "\tpair\tcpu of the second\tratio")
+	fmt.Fprintf(w, "\nPairs: processor time of a request (cpu: of the second), medians of %d turns of 1s, 95 %% intervals\n\n", turns)
+	fmt.Fprintln(w, "\tpair\tcpu\tratio")
 	last := ""
 	for _, p := range pairs {
 		name := p.Target
