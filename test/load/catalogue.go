@@ -17,6 +17,7 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 	}
 	return w.running(ctx, 1000, "fetch: {at_once: 32}\ncache: {max_versions: 1GiB}\n", r, func(p *proxy, seen *watch) error {
 		targets := p.targets("many", modules, w.size, 10)
+		w.say("L6: %d packages are installed first", len(targets))
 		// the versions of one module are asked for by different clients, and the first asks upstream
 		took, err := p.each(ctx, 32, targets, func(c *conn, t *target) error { return t.first(ctx, c) })
 		if err != nil {
@@ -42,6 +43,7 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 		r.add("errors", float64(o.failed.Load()), "")
 		r.wrong(o.problems.list()...)
 		seen.end()
+		pid := p.server.Load().ID()
 		for _, v := range []struct {
 			what  string
 			flags []string
@@ -60,6 +62,8 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 				r.least(v.what, mb(bytes)/took, " MB/s", 400)
 			}
 		}
+		_, most := memory(pid)
+		r.most("RSS peak, with both", mb(most), " MB", 250)
 		return ctx.Err()
 	})
 }

@@ -136,7 +136,9 @@ func (w *world) bulk(ctx context.Context, r *row) error {
 		o := streams.run(ctx)
 		group.Wait()
 		r.least("sent", mb(o.bytes.Load())/o.length.Seconds(), " MB/s", 500)
+		r.add("versions p50", ms(probe.result.took.quantile(.5)), " ms")
 		r.most("versions meanwhile, p99", ms(probe.result.took.quantile(.99)), " ms", 100)
+		r.note("the generator itself was late by %v at p99", probe.result.late.quantile(.99).Round(10*time.Microsecond))
 		r.add("errors", float64(o.failed.Load()+probe.result.failed.Load()), "")
 		if o.good.Load() == 0 || probe.result.good.Load() == 0 {
 			r.wrong("no question was answered well")

@@ -160,7 +160,7 @@ func TestHeld(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-levels", "L1,L99"}, {"-scale", "0"}, {"-soak", "1ms"}, {"now"}, {"-x"}} {
+	for _, args := range [][]string{{"-levels", "L1,L99"}, {"-scale", "0"}, {"-soak", "1ms"}, {"-soak", "24h"}, {"now"}, {"-x"}} {
 		if s, err := parseFlags(args, io.Discard); !errors.As(err, new(misuse)) {
 			t.Errorf("parseFlags(%q) = %+v, %v; want misuse", args, s, err)
 		}

@@ -46,7 +46,9 @@ func (w *world) overload(ctx context.Context, r *row) error {
 	r.add("asked", float64(o.good.Load()+o.told.Load()+o.failed.Load())/o.length.Seconds(), "/s")
 	r.least("goodput", 100*o.rps()/max(peak, 1), " % of the peak", 70)
 	r.add("shed", float64(o.told.Load())/o.length.Seconds(), "/s")
-	r.most("shed, p99", ms(o.shed.quantile(.99)), " ms", 100)
+	if o.told.Load() > 0 {
+		r.most("shed, p99", ms(o.shed.quantile(.99)), " ms", 100)
+	}
 	r.add("errors", float64(o.failed.Load()), "")
 	r.wrong(o.problems.list()...)
 	r.most("normal after", w.normal(ctx, p, targets, peak).Seconds(), " s", 5)
