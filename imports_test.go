@@ -62,7 +62,7 @@ var layers = map[string][]string{
 	"sights":        {"", "store"},
 	"requests":      {"", "store"},
 	"downloads":     {"", "store"},
-	"fair":          {},
+	"fair":          {""},
 	"proxy":         {"", "hostname", "rewrite", "auth", "fair", "release"},
 	"cache":         {"", "fair", "store"},
 	"ledger":        {""},

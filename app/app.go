@@ -173,8 +173,8 @@ func (a *App) TokensUnprotected() bool {
 func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
-	idle.Go(func() { a.recheck.Run(idling) })
-	idle.Go(func() { a.runMirrors(idling) })
+	idle.Go(func() { a.recheck.Run(modproxy.InBackground(idling)) })
+	idle.Go(func() { a.runMirrors(modproxy.InBackground(idling)) })
 	idle.Go(func() { a.followRules(idling, reload) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })

@@ -128,8 +128,12 @@ func (d *documents[K, V]) refused(k K) error {
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.again.Load()
 	if _, held := d.held.Get(k); !held && (again == nil || !time.Now().Before(*again)) {
+		_, slow := d.slow.Get(k.registry())
+		if slow {
+			ctx = modproxy.InBackground(ctx)
+		}
 		call, err := d.ask(ctx, k, a)
-		if _, slow := d.slow.Get(k.registry()); err == nil && !slow { // else the next question finds the answer
+		if err == nil && !slow { // else the next question finds the answer
 			v, err := call.within(ctx, soon-time.Since(call.began))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):

@@ -87,7 +87,9 @@ func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 
 // turn waits for a turn to fetch k, which may be refused by then. give gives it back.
 func (f *fetches[K, V]) turn(ctx context.Context, k K) (give func(), err error) {
-	give, err = f.turns.take(f.work.ending, k.publisher())
+	waiting, cancel := f.work.untilEnd(ctx)
+	defer cancel()
+	give, err = f.turns.take(waiting, k.publisher())
 	if err != nil {
 		return nil, err
 	}

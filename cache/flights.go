@@ -100,7 +100,17 @@ func (b *background) close() {
 
 // detach returns a context with the values of ctx that ends after timeout, or with the background, but not with ctx.
 func (b *background) detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	ctx, end := b.untilEnd(ctx)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() {
+		cancel()
+		end()
+	}
+}
+
+// untilEnd is detach without a timeout.
+func (b *background) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(b.ending, cancel)
 	return ctx, func() {
 		stop()
@@ -109,7 +119,8 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 }
 
 // flights shares one call for each key among all that want its result. Unlike in package singleflight, a caller that
-// stops waiting leaves nothing behind, and a panic ends the call, not the process.
+// stops waiting leaves nothing behind, and a panic ends the call, not the process. A call that was begun in the background
+// is a client's as soon as one wants its result.
 type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
@@ -117,6 +128,7 @@ type flights[K comparable, V any] struct {
 
 // call is one call under way; value and err are there when done is closed.
 type call[V any] struct {
+	ctx   context.Context // of the work
 	began time.Time
 	met   modproxy.Trouble
 	told  chan struct{} // closed when coming is there, if ever
@@ -135,10 +147,15 @@ func (f *flights[K, V]) join(
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[k]; ok {
+		c.waitedForBy(ctx)
 		return c, nil
 	}
 	c := &call[V]{began: time.Now(), told: make(chan struct{}), done: make(chan struct{})}
-	ctx = modproxy.WithTrouble(context.WithoutCancel(ctx), &c.met)
+	by := ctx
+	if ctx = context.WithoutCancel(ctx); modproxy.IsBackground(by) {
+		ctx = modproxy.InBackground(ctx) // until a client joins, or by is brought forward
+	}
+	c.ctx = modproxy.WithTrouble(ctx, &c.met)
 	err := b.start(asker, func() {
 		defer close(c.done)
 		defer func() {
@@ -149,16 +166,34 @@ func (f *flights[K, V]) join(
 			defer f.mu.Unlock()
 			delete(f.calls, k)
 		}()
-		c.value, c.err = work(ctx)
+		c.value, c.err = work(c.ctx)
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.waitedForBy(by)
 	if f.calls == nil {
 		f.calls = make(map[K]*call[V])
 	}
 	f.calls[k] = c
 	return c, nil
+}
+
+// waitedForBy has c brought forward when it is in the background and ctx is not, now or later.
+func (c *call[V]) waitedForBy(ctx context.Context) {
+	switch {
+	case !modproxy.IsBackground(ctx):
+		modproxy.BringForward(c.ctx)
+	case modproxy.IsBackground(c.ctx):
+		go func() {
+			select {
+			case <-modproxy.BroughtForward(ctx):
+				modproxy.BringForward(c.ctx)
+			case <-modproxy.BroughtForward(c.ctx):
+			case <-c.done:
+			}
+		}()
+	}
 }
 
 // tell gives those that wait for the call of k what is known of its value, which goes on. The call itself does, once.

@@ -40,16 +40,16 @@ func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), er
 	return r.turns.take(ctx, keyOf(m).publisher())
 }
 
-// take waits for a turn of a publisher, or until ending ends; give gives it back.
-func (t *turns) take(ending context.Context, publisher string) (give func(), err error) {
-	err = t.Take(ending, publisher)
+// take waits for a turn of a publisher, or until ctx ends; give gives it back.
+func (t *turns) take(ctx context.Context, publisher string) (give func(), err error) {
+	give, err = t.Await(ctx, publisher)
 	switch {
 	case errors.Is(err, fair.ErrCrowded):
 		return nil, retrySoon(fmt.Errorf("%w: most of them of %s", errCrowded, publisher))
 	case err != nil:
 		return nil, errClosing
 	}
-	return func() { t.Give(publisher) }, nil
+	return give, nil
 }
 
 // errDrips is the error of a fetch that gave up its turn.
@@ -70,10 +70,12 @@ func (t *turns) hold(ctx context.Context) (held context.Context, release func())
 	}
 }
 
-// watch ends a fetch by cut when it is too slow, unless as many are ending as others wait.
+// watch ends a fetch by cut when it is too slow, unless as many are ending as others wait. One that a client waits for
+// does not give way to what is in the background.
 func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, cut context.CancelCauseFunc) {
 	tick := time.NewTicker(slowTick)
 	defer tick.Stop()
+	waiting := func() int { return t.Waiting(modproxy.IsBackground(ctx)) }
 	since, before := time.Now(), int64(0)
 	for {
 		select {
@@ -83,10 +85,10 @@ func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, cut context.Ca
 		}
 		received, receiving := meter.Received()
 		switch over := time.Since(since); {
-		case !receiving, t.Waiting() == 0, received-before >= int64(slowRate*slowWindow/time.Second):
+		case !receiving, waiting() == 0, received-before >= int64(slowRate*slowWindow/time.Second):
 			since, before = time.Now(), received
 		case over >= slowWindow:
-			if t.yielded.Add(1) <= int64(t.Waiting()) {
+			if t.yielded.Add(1) <= int64(waiting()) {
 				cut(errDrips)
 			}
 			if context.Cause(ctx) != errDrips { // it has ended by itself, or goes on

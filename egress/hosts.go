@@ -65,11 +65,12 @@ func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), er
 		defer hs.mu.Unlock()
 		h.users--
 	}
-	if err := h.turns.Take(ctx, ""); err != nil {
+	give, err := h.turns.Await(ctx, "")
+	if err != nil {
 		gone()
 		return nil, nil, err
 	}
-	return h, sync.OnceFunc(func() { h.turns.Give(""); gone() }), nil
+	return h, sync.OnceFunc(func() { give(); gone() }), nil
 }
 
 // knock waits for the first connection while another request makes it, but not for long: another one may come sooner.

@@ -2,6 +2,9 @@
 //
 // Invariant: an owner that takes many turns, or waits for many, takes no more than its share from the others. A turn
 // goes to the owner that has the fewest; where too many wait, one of the owner that waits for most is sent away.
+//
+// What is wanted in the background, see [modproxy.InBackground], comes after all else, whoever owns it, and leaves free a
+// quarter of the turns, and of its owner's share. It is not starved: while others leave it none, every eighth turn is for it, one at a time.
 package fair
 
 import (
@@ -9,6 +12,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/modproxy/modproxy"
 )
 
 // ErrCrowded tells that too many wait for a turn.
@@ -19,50 +24,75 @@ type Turns struct {
 	share int // of one owner, at most
 	spare int // turns that go only to owners that have none
 	queue int // of those that wait, at most
+	ahead int // turns that are not for the background, unless it is its turn
 
-	mu      sync.Mutex
-	free    int
-	waiting int
-	owners  map[string]*owner // that have a turn or wait
-	grants  uint64
+	mu     sync.Mutex
+	free   int
+	behind int // turns that were taken in the background
+	passed int // turns that others took since one went to the background, which waits
+
+	waiting, waitingBehind int               // the first has all
+	owners                 map[string]*owner // that have a turn or wait
+	grants                 uint64
 }
 
 // owner has turns, or waits for some.
 type owner struct {
 	held  int
-	last  uint64       // when it was given a turn; of those with as many turns it was longest ago for the next
-	queue []chan error // each is for one turn, and gets nil with it, or an error
+	last  uint64  // when it was given a turn; of those with as many turns it was longest ago for the next
+	queue []*want // those in the background come last
 }
+
+// want is for one turn.
+type want struct {
+	turn   chan error // gets nil with the turn, or an error
+	behind bool       // in the background
+}
+
+const passes = 7 // turns that others take before one is for the background
 
 // New returns n turns, of which one owner has share at most, and the last spare are for owners that have none. No more
 // than queue wait.
 func New(n, share, spare, queue int) *Turns {
-	return &Turns{share: share, spare: spare, queue: queue, free: n, owners: map[string]*owner{}}
+	return &Turns{share: share, spare: spare, queue: queue, ahead: n / 4, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a turn of the named owner, which is to be given back. The error is [ErrCrowded], or the cause of ctx
-// when that ended.
+// Take waits for a turn of the named owner, which is to be given back by Give. The error is [ErrCrowded], or the cause
+// of ctx when that ended.
 func (t *Turns) Take(ctx context.Context, name string) error {
+	return t.wait(ctx, name, &want{turn: make(chan error, 1)})
+}
+
+// Await is Take for what may be in the background: its turn comes after those of all others then, until it is brought
+// forward. give gives the turn back.
+func (t *Turns) Await(ctx context.Context, name string) (give func(), err error) {
+	w := &want{turn: make(chan error, 1), behind: modproxy.IsBackground(ctx)}
+	if err := t.wait(ctx, name, w); err != nil {
+		return nil, err
+	}
+	return func() { t.give(name, w) }, nil
+}
+
+func (t *Turns) wait(ctx context.Context, name string, w *want) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	turn := t.join(name)
-	select {
-	case err := <-turn:
-		return err
-	case <-ctx.Done():
+	t.join(name, w)
+	var forward <-chan struct{}
+	if w.behind {
+		forward = modproxy.BroughtForward(ctx)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := t.owner(name)
-	defer t.forget(name, o)
-	i := slices.Index(o.queue, turn)
-	if i < 0 { // decided a moment ago
-		return <-turn
+	for {
+		select {
+		case err := <-w.turn:
+			return err
+		case <-forward:
+			t.bringForward(name, w)
+			forward = nil
+		case <-ctx.Done():
+			return t.leave(ctx, name, w)
+		}
 	}
-	o.queue = slices.Delete(o.queue, i, i+1)
-	t.waiting--
-	return context.Cause(ctx)
 }
 
 // Try takes a turn of the named owner if that need not wait for it.
@@ -71,53 +101,97 @@ func (t *Turns) Try(name string) bool {
 	defer t.mu.Unlock()
 	o := t.owner(name)
 	defer t.forget(name, o)
-	if len(o.queue) > 0 || !t.may(o) {
+	if o.first(false) != nil || !t.may(o, false) {
 		return false
 	}
-	t.grant(o)
+	t.grant(o, false)
 	return true
 }
 
-// join takes a turn that is free, or joins those that wait. The result tells how that ends.
-func (t *Turns) join(name string) chan error {
+// join takes a turn that is free, or joins those that wait. It tells w how that ends.
+func (t *Turns) join(name string, w *want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, turn := t.owner(name), make(chan error, 1)
+	o := t.owner(name)
 	switch {
-	case len(o.queue) == 0 && t.may(o):
-		t.grant(o)
-		turn <- nil
-	case t.waiting >= t.queue && !t.sendAway(len(o.queue)):
+	case o.first(w.behind) == nil && t.may(o, w.behind):
+		t.grant(o, w.behind)
+		w.turn <- nil
+	case t.waiting >= t.queue && !t.sendAway(len(o.queue), w.behind):
 		t.forget(name, o)
-		turn <- ErrCrowded
+		w.turn <- ErrCrowded
 	default:
-		o.queue = append(o.queue, turn)
-		t.waiting++
+		t.enqueue(o, w)
 	}
-	return turn
 }
 
-// Give gives back a turn of the named owner.
-func (t *Turns) Give(name string) {
+// leave returns the cause of ctx, which ended while w waited, or what was decided a moment ago.
+func (t *Turns) leave(ctx context.Context, name string, w *want) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.owner(name)
+	defer t.forget(name, o)
+	if !t.dequeue(o, w) {
+		return <-w.turn
+	}
+	return context.Cause(ctx)
+}
+
+// bringForward puts w, which waits in the background, behind those of its owner that do not.
+func (t *Turns) bringForward(name string, w *want) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.owner(name)
+	defer t.forget(name, o)
+	if t.dequeue(o, w) {
+		w.behind = false
+		t.enqueue(o, w)
+		t.pass()
+	}
+}
+
+// Give gives back a turn of the named owner that was not taken in the background.
+func (t *Turns) Give(name string) { t.give(name, &want{}) }
+
+func (t *Turns) give(name string, w *want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.owners[name]
 	o.held--
 	t.free++
+	if w.behind {
+		t.behind--
+	}
 	t.forget(name, o)
-	for next := t.next(); next != nil; next = t.next() {
-		next.queue[0] <- nil
-		next.queue = next.queue[1:]
-		t.waiting--
-		t.grant(next)
+	t.pass()
+}
+
+// pass gives turns that are free to those that wait.
+func (t *Turns) pass() {
+	due := t.passed >= passes
+	for {
+		o, w := t.next(due)
+		if o == nil {
+			o, w = t.next(!due)
+		}
+		if o == nil {
+			return
+		}
+		t.dequeue(o, w)
+		t.grant(o, w.behind)
+		w.turn <- nil
+		due = t.passed >= passes
 	}
 }
 
-// Waiting returns how many wait for a turn.
-func (t *Turns) Waiting() int {
+// Waiting returns how many wait for a turn, with those in the background if behind is set.
+func (t *Turns) Waiting(behind bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting
+	if behind {
+		return t.waiting
+	}
+	return t.waiting - t.waitingBehind
 }
 
 func (t *Turns) owner(name string) *owner {
@@ -137,40 +211,93 @@ func (t *Turns) forget(name string, o *owner) {
 }
 
 // may reports whether o may have one more turn now.
-func (t *Turns) may(o *owner) bool {
+func (t *Turns) may(o *owner, behind bool) bool {
+	if behind && (o.held >= t.share-t.share/4 || t.free <= t.ahead && (t.passed < passes || t.behind > 0)) {
+		return false
+	}
 	return t.free > 0 && o.held < t.share && (t.free > t.spare || o.held == 0)
 }
 
-func (t *Turns) grant(o *owner) {
+func (t *Turns) grant(o *owner, behind bool) {
 	t.free--
 	t.grants++
 	o.held++
 	o.last = t.grants
+	switch {
+	case behind:
+		t.behind++
+		t.passed = 0
+	case t.waitingBehind > 0:
+		t.passed++
+	}
 }
 
-// next returns the owner whose turn it is; nil if none of those that wait may have one.
-func (t *Turns) next() (best *owner) {
+// first returns what o waits for first, in the background or not; nil if nothing.
+func (o *owner) first(behind bool) *want {
+	i := slices.IndexFunc(o.queue, func(w *want) bool { return w.behind == behind })
+	if i < 0 {
+		return nil
+	}
+	return o.queue[i]
+}
+
+func (t *Turns) enqueue(o *owner, w *want) {
+	i := len(o.queue)
+	if w.behind {
+		t.waitingBehind++
+	} else if first := o.first(true); first != nil {
+		i = slices.Index(o.queue, first)
+	}
+	o.queue = slices.Insert(o.queue, i, w)
+	t.waiting++
+}
+
+// dequeue reports whether w waited.
+func (t *Turns) dequeue(o *owner, w *want) bool {
+	i := slices.Index(o.queue, w)
+	if i < 0 {
+		return false
+	}
+	o.queue = slices.Delete(o.queue, i, i+1)
+	t.waiting--
+	if w.behind {
+		t.waitingBehind--
+	}
+	return true
+}
+
+// next returns the owner whose turn it is, and for what, in the background or not; nil if none of those that wait may
+// have one.
+func (t *Turns) next(behind bool) (best *owner, w *want) {
+	if behind && t.waitingBehind == 0 || t.waiting == 0 || t.free == 0 {
+		return nil, nil
+	}
 	for _, o := range t.owners {
-		if len(o.queue) > 0 && t.may(o) && (best == nil || o.held < best.held || o.held == best.held && o.last < best.last) {
-			best = o
+		first := o.first(behind)
+		if first != nil && t.may(o, behind) && (best == nil || o.held < best.held || o.held == best.held && o.last < best.last) {
+			best, w = o, first
 		}
 	}
-	return best
+	return best, w
 }
 
-// sendAway sends one of the owner that waits for most away, if those are more than one more than few.
-func (t *Turns) sendAway(few int) bool {
+// sendAway sends one of the owner that waits for most away, if those are more than one more than few. For a want that is
+// not in the background it sends one away that is, if there is any.
+func (t *Turns) sendAway(few int, behind bool) bool {
+	fromBehind := !behind && t.waitingBehind > 0
+	if fromBehind {
+		few = -1
+	}
 	var most *owner
 	for _, o := range t.owners {
-		if len(o.queue) > few+1 && (most == nil || len(o.queue) > len(most.queue)) {
+		if len(o.queue) > few+1 && (most == nil || len(o.queue) > len(most.queue)) && (!fromBehind || o.first(true) != nil) {
 			most = o
 		}
 	}
 	if most != nil {
-		last := len(most.queue) - 1
-		most.queue[last] <- ErrCrowded
-		most.queue = most.queue[:last]
-		t.waiting--
+		w := most.queue[len(most.queue)-1]
+		t.dequeue(most, w)
+		w.turn <- ErrCrowded
 	}
 	return most != nil
 }

@@ -117,8 +117,8 @@ func TestQueue(t *testing.T) {
 		}
 		why := errors.New("gone")
 		cancel(why)
-		if err := turns.Take(gone, "a"); err != why || turns.Waiting() != 0 {
-			t.Errorf("one that went: %v; %d wait", err, turns.Waiting())
+		if err := turns.Take(gone, "a"); err != why || turns.Waiting(true) != 0 {
+			t.Errorf("one that went: %v; %d wait", err, turns.Waiting(true))
 		}
 	})
 }

@@ -201,6 +201,9 @@ func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight
 	if !asks {
 		return s, nil
 	}
+	if !waits {
+		ctx = modproxy.InBackground(ctx)
+	}
 	done := r.dating.DoChan(m.Folded().String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
 		defer cancel()

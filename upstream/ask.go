@@ -156,10 +156,10 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 		if err := g.wait(ctx, t, deadline); err != nil {
 			return nil, err
 		}
-		err := g.turns.Take(waiting, asker)
+		leave, err := g.turns.Await(waiting, asker)
 		if err == nil {
-			leave := sync.OnceFunc(func() { g.turns.Give(asker) })
-			if err = g.rate.Wait(waiting); err == nil && g.pass(t) {
+			leave = sync.OnceFunc(leave)
+			if err = g.pace(waiting); err == nil && g.pass(t) {
 				return leave, nil
 			}
 			leave()

@@ -18,8 +18,8 @@ import (
 	"github.com/modproxy/modproxy/fair"
 )
 
-// gate decides when a question for one service of a registry is sent: it shares turns among those that ask, keeps
-// to a rate and to the registry's own wishes, and spares a registry in trouble.
+// gate decides when a question for one service of a registry is sent: it shares turns among those that ask, those that
+// clients wait for first, keeps to a rate and to the registry's own wishes, and spares a registry in trouble.
 //
 // It has an outage for the registry, and one for each namespace in trouble. What one namespace fails with says
 // nothing about others, unless two fail and none succeeds.
@@ -27,7 +27,7 @@ type gate struct {
 	host  string        // of the registry, for people
 	turns *fair.Turns   // by client
 	heavy chan struct{} // of those that have a turn, the ones with a large answer
-	slots chan struct{} // of modules.v1 and providers.v1: an element for each question beside the protocol
+	slots *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
 	rate  *rate.Limiter
 
 	mu      sync.Mutex
@@ -56,7 +56,7 @@ func newGate(perSecond int) *gate {
 		host:   "the registry",
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
-		slots:  make(chan struct{}, gateBeside),
+		slots:  fair.New(gateBeside, gateBeside, 0, gateQueue),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
 		spaces: map[string]*outage{},
 	}
@@ -81,12 +81,28 @@ func (c *Client) gate(s serviceOf) *gate {
 
 // beside waits until a question beside the protocol may be asked. leave is called when it is answered.
 func (g *gate) beside(ctx context.Context) (leave func(), err error) {
-	select {
-	case g.slots <- struct{}{}:
-		return func() { <-g.slots }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, context.Cause(ctx))
+	leave, err = g.slots.Await(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, err)
 	}
+	return leave, nil
+}
+
+// pace waits as the rate demands. What is asked in the background leaves a quarter of what may be asked at once.
+func (g *gate) pace(ctx context.Context) error {
+	for modproxy.IsBackground(ctx) {
+		lack := 1 + float64(g.rate.Burst()/4) - g.rate.Tokens()
+		if lack <= 0 {
+			break
+		}
+		select {
+		case <-time.After(time.Duration(lack / float64(g.rate.Limit()) * float64(time.Second))):
+		case <-modproxy.BroughtForward(ctx):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return g.rate.Wait(ctx)
 }
 
 // outages returns those that concern a namespace. It is called with mu held, as all methods that do not take mu are.

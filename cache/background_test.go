@@ -1,0 +1,75 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// A fetch in the background comes after those that clients wait for, and is one of them as soon as a client wants it.
+func TestClientsComeBeforeTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Fetches = 1
+		f.next.change(func(n *next) { n.delay = time.Minute }) // each for the location, and for the package
+		run, name := modproxy.InBackground(t.Context()), func(i int) modproxy.ModuleVersion {
+			return modproxy.Module{Host: vpc.Host, Namespace: "acme", Name: fmt.Sprint("m", i), System: "aws"}.At("1.0.0")
+		}
+		var all sync.WaitGroup
+		fetch := func(ctx context.Context, v modproxy.ModuleVersion, within time.Duration) {
+			all.Go(func() {
+				began := time.Now()
+				p, err := f.Package(ctx, v)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				p.Close()
+				if took := time.Since(began); within > 0 && took > within {
+					t.Errorf("%v took %v; want %v at most", v, took, within)
+				}
+			})
+			synctest.Wait()
+		}
+		for i := range 20 {
+			fetch(run, name(i), 0)
+		}
+		fetch(t.Context(), name(19), 4*time.Minute) // which joins the last one, and waits for the first
+		fetch(t.Context(), name(20), 6*time.Minute) // which comes after that
+		other := modproxy.InBackground(t.Context())
+		fetch(other, name(18), 8*time.Minute) // as that is what a client waits for by now
+		modproxy.BringForward(other)
+		all.Wait()
+		equal(t, "package asked", f.next.asked("package"), 21)
+	})
+}
+
+// A fetch in the background that waits for its turn ends with the registry.
+func TestBackgroundEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Fetches = 1
+		f.next.change(func(n *next) { n.delay = time.Hour })
+		var all sync.WaitGroup
+		for _, version := range []string{"1.0.0", "1.1.0"} {
+			all.Go(func() {
+				if _, err := f.Package(modproxy.InBackground(t.Context()), vpc.At(version)); !errors.Is(err, modproxy.ErrUnavailable) {
+					t.Errorf("%s: %v", version, err)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.Close(ctx); err == nil {
+			t.Error("nothing was ended")
+		}
+		all.Wait()
+	})
+}

@@ -1,0 +1,172 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fair"
+)
+
+// asks waits for turns of the named owner in ctx, n times at once, holds each for a minute, and counts in served.
+func asks(t *testing.T, turns *fair.Turns, ctx context.Context, name string, n int, served *atomic.Int64) {
+	for range n {
+		go func() {
+			give, err := turns.Await(ctx, name)
+			if err != nil {
+				return
+			}
+			served.Add(1)
+			time.Sleep(time.Minute)
+			give()
+		}()
+		synctest.Wait()
+	}
+}
+
+// What is wanted in the background leaves turns free, and comes after what is not, whoever wants it.
+func TestBackgroundComesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(16, 16, 0, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.Sleep(time.Hour)
+		defer cancel()
+		var behind, ahead atomic.Int64
+		asks(t, turns, modproxy.InBackground(ctx), "a", 20, &behind)
+		if behind.Load() != 12 || turns.Waiting(true) != 8 || turns.Waiting(false) != 0 {
+			t.Errorf("%d in the background have a turn, %d wait", behind.Load(), turns.Waiting(true))
+		}
+		asks(t, turns, ctx, "a", 5, &ahead)
+		asks(t, turns, ctx, "b", 4, &ahead)
+		asks(t, turns, modproxy.InBackground(ctx), "c", 10, &behind)
+		if ahead.Load() != 4 || turns.Waiting(false) != 5 {
+			t.Errorf("%d others have a turn, %d wait", ahead.Load(), turns.Waiting(false))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ahead.Load() != 9 || behind.Load() != 12+7 {
+			t.Errorf("after those in front: %d, and %d in the background; want 9, and 7 more", ahead.Load(), behind.Load()-12)
+		}
+	})
+}
+
+// What is brought forward comes before what is not, and may have turns that this may not.
+func TestBroughtForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(8, 8, 0, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.Sleep(time.Hour)
+		defer cancel()
+		var behind, first, second atomic.Int64
+		asks(t, turns, modproxy.InBackground(ctx), "a", 30, &behind)
+		wanted, gone := modproxy.InBackground(ctx), modproxy.InBackground(ctx)
+		gone, leave := context.WithCancel(gone)
+		asks(t, turns, wanted, "a", 3, &first)
+		asks(t, turns, gone, "b", 1, &second)
+		if behind.Load() != 6 || first.Load() != 0 {
+			t.Fatalf("%d and %d have a turn", behind.Load(), first.Load())
+		}
+		leave()
+		modproxy.BringForward(wanted)
+		synctest.Wait()
+		if first.Load() != 2 || turns.Waiting(false) != 1 {
+			t.Errorf("%d of what was brought forward have a turn, %d wait", first.Load(), turns.Waiting(false))
+		}
+		modproxy.BringForward(gone)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if first.Load() != 3 || second.Load() != 0 || behind.Load() != 6+5 {
+			t.Errorf("%d, %d, %d", first.Load(), second.Load(), behind.Load())
+		}
+	})
+}
+
+// An owner that has much done in the background has turns left for what it waits for.
+func TestBackgroundLeavesItsOwnersShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(16, 12, 0, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.Sleep(time.Hour)
+		defer cancel()
+		var behind, ahead atomic.Int64
+		asks(t, turns, modproxy.InBackground(ctx), "a", 20, &behind)
+		asks(t, turns, ctx, "a", 5, &ahead)
+		if behind.Load() != 9 || ahead.Load() != 3 {
+			t.Errorf("%d in the background and %d others have a turn", behind.Load(), ahead.Load())
+		}
+	})
+}
+
+// Where there is always more that comes before it, one of eight turns is for the background.
+func TestBackgroundIsNotStarved(t *testing.T) {
+	for _, n := range []int{1, 4, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := fair.New(n, n, 0, 1000)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var counted struct{ ahead, behind atomic.Int64 }
+			work := func(ctx context.Context, name string, served *atomic.Int64) {
+				for {
+					give, err := turns.Await(ctx, name)
+					if err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+					give()
+					served.Add(1)
+				}
+			}
+			for i := range 5 * n {
+				go work(ctx, fmt.Sprint("client", i%5), &counted.ahead)
+				go work(modproxy.InBackground(ctx), "run", &counted.behind)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			ahead, behind := int(counted.ahead.Load()), int(counted.behind.Load())
+			if all := ahead + behind; all < 6000*n-2*n || behind > all/8+n || behind < all/8*9/10 && n == 1 || behind < all/40 {
+				t.Errorf("of %d turns at a time %d were given, %d of them to the background", n, all, behind)
+			}
+		})
+	}
+}
+
+// Where too many wait, those in the background are sent away first.
+func TestBackgroundIsSentAwayFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(1, 1, 0, 4)
+		if err := turns.Take(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error, 10)
+		wait := func(ctx context.Context, name string) {
+			go func() {
+				_, err := turns.Await(ctx, name)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		wait(ctx, "a")
+		wait(ctx, "a")
+		wait(ctx, "a")
+		wait(modproxy.InBackground(ctx), "b")
+		wait(ctx, "c")
+		if len(errs) != 1 {
+			t.Fatalf("%d were sent away", len(errs))
+		}
+		if err := <-errs; !errors.Is(err, fair.ErrCrowded) {
+			t.Error(err)
+		}
+		wait(modproxy.InBackground(ctx), "a")
+		if err := <-errs; !errors.Is(err, fair.ErrCrowded) || turns.Waiting(false) != 4 {
+			t.Errorf("one more in the background: %v; %d wait", err, turns.Waiting(false))
+		}
+		cancel(errors.New("the end"))
+		synctest.Wait()
+	})
+}

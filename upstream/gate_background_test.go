@@ -1,0 +1,88 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// answersAfter asks through g n times at once, each question answered after a time, and waits for all answers.
+func answersAfter(ctx context.Context, t *testing.T, g *gate, n int, after time.Duration) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			_, err := ask(ctx, g, "acme", func(context.Context) (int, error) {
+				time.Sleep(after)
+				return 0, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// What clients ask is not held up by what is asked in the background: it has a turn, and as many questions a second.
+func TestGateAsksForClientsFirst(t *testing.T) {
+	const takes = 100 * time.Millisecond
+	for _, tt := range []struct {
+		ctx  func(context.Context) context.Context
+		wait bool
+	}{
+		{modproxy.InBackground, false},
+		{func(ctx context.Context) context.Context { return ctx }, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(0)
+			ctx := tt.ctx(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}))
+			var run sync.WaitGroup
+			run.Go(func() { answersAfter(ctx, t, g, 160, takes) }) // 100 at once, and then as the rate allows
+			synctest.Wait()
+			for i := range 10 {
+				began := time.Now()
+				answersAfter(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}), t, g, 1, takes)
+				if waited := time.Since(began) - takes; waited > 0 != tt.wait && i == 0 || waited > 0 && !tt.wait {
+					t.Errorf("in the background is %v: a client waited %v", !tt.wait, waited)
+				}
+			}
+			run.Wait()
+		})
+	}
+}
+
+// A registry's rate is for clients first, also for one who has just come to want what was asked for in the background.
+func TestGateKeepsTheRateForClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(8)
+		wanted := modproxy.InBackground(t.Context())
+		answersAfter(modproxy.InBackground(t.Context()), t, g, 6, 0) // leaves two at once for clients
+		began := time.Now()
+		var run sync.WaitGroup
+		run.Go(func() { answersAfter(modproxy.InBackground(t.Context()), t, g, 1, 0) })
+		run.Go(func() {
+			answersAfter(wanted, t, g, 1, 0)
+			equalTime(t, "what a client came to want", began, 10*time.Millisecond)
+		})
+		time.Sleep(10 * time.Millisecond)
+		modproxy.BringForward(wanted)
+		synctest.Wait()
+		answersAfter(t.Context(), t, g, 1, 0)
+		equalTime(t, "a client's question", began, 10*time.Millisecond)
+		run.Wait()
+		if time.Since(began) < 100*time.Millisecond {
+			t.Errorf("one more in the background waited %v only", time.Since(began))
+		}
+	})
+}
+
+func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
+	t.Helper()
+	if took := time.Since(began); took != want {
+		t.Errorf("%s took %v; want %v", what, took, want)
+	}
+}
