@@ -55,7 +55,8 @@ func FuzzLogEncoder(f *testing.F) {
 			l.Groups, l.Err = []string{group, path}, errors.New(group)
 		}
 		entry := zapcore.Entry{Level: zapcore.WarnLevel, Time: time.Unix(0, number), Message: "request"}
-		for _, field := range []zapcore.Field{zap.Inline(l), zap.Any("other", group)} {
+		for i, field := range []zapcore.Field{zap.Inline(l), zap.Any("other", group), zap.Inline(l)} {
+			config.LineEnding, config.SkipLineEnding = []string{"\n", "", "\r\n"}[i], number == 0
 			var texts [2]string
 			for i, encoder := range []zapcore.Encoder{zapcore.NewJSONEncoder(config), LogEncoder(config)} {
 				encoder.AddString("with", host)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -13,12 +14,16 @@ import (
 // LogEncoder returns zap's encoder for JSON, but for the fields of requests, which it writes in one go: there are as many
 // of them as there are requests.
 func LogEncoder(c zapcore.EncoderConfig) zapcore.Encoder {
-	return lineEncoder{zapcore.NewJSONEncoder(c), c.LineEnding}
+	end := "}" + cmp.Or(c.LineEnding, zapcore.DefaultLineEnding)
+	if c.SkipLineEnding {
+		end = "}"
+	}
+	return lineEncoder{zapcore.NewJSONEncoder(c), end}
 }
 
 type lineEncoder struct {
 	zapcore.Encoder
-	end string // of a line; zap's own if it is empty
+	end string // of an entry
 }
 
 // Clone implements [zapcore.Encoder].
@@ -28,11 +33,11 @@ var lines = buffer.NewPool()
 
 // EncodeEntry implements [zapcore.Encoder].
 func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buffer.Buffer, error) {
-	if len(all) != 1 || e.end != "" {
-		return e.Encoder.EncodeEntry(entry, all)
+	var l *line
+	if len(all) == 1 {
+		l, _ = all[0].Interface.(*line)
 	}
-	l, ok := all[0].Interface.(*line)
-	if !ok {
+	if l == nil {
 		return e.Encoder.EncodeEntry(entry, all)
 	}
 	begin, err := e.Encoder.EncodeEntry(entry, nil)
@@ -41,9 +46,9 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buf
 	}
 	defer begin.Free()
 	to := lines.Get()
-	to.Write(begin.Bytes()[:begin.Len()-len("}\n")])
+	to.Write(begin.Bytes()[:begin.Len()-len(e.end)])
 	l.addTo((*jsonFields)(to))
-	to.AppendString("}\n")
+	to.AppendString(e.end)
 	return to, nil
 }
 

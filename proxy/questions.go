@@ -44,7 +44,8 @@ func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q reques
 	return nil
 }
 
-// writeTagged writes a JSON document, as it is or in gzip form, unless the client that sent r has it.
+// writeTagged writes a JSON document, as it is or in gzip form, unless the client that sent r has it. A client that is gone does
+// not matter.
 func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed []byte, etag string) {
 	header := w.Header()
 	header["Vary"] = varyEncoding
@@ -61,7 +62,9 @@ func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed
 		header["Content-Encoding"] = gzipCoding
 		body = compressed
 	}
-	h.writeDocument(w, body)
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = w.value(strconv.Itoa(len(body)))
+	w.Write(body)
 }
 
 // setListingStatus tells whether v was kept, and how old it is.
@@ -74,17 +77,6 @@ func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
 	if v.Hit {
 		header["Age"] = w.value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
 	}
-}
-
-// writeDocument writes a JSON document of a registry. A client that is gone does not matter.
-func (h *Handler) writeDocument(w *response, document []byte) {
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = w.value(strconv.Itoa(len(document)))
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cachePrivate
-	}
-	w.Write(document)
 }
 
 // acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
