@@ -22,6 +22,7 @@ type book struct {
 
 	decisions []int64 // the numbers of their texts; only ever appended to
 	bundles   map[id]bool
+	subdirs   map[string]string // those of pins, of which most are the same
 }
 
 // id is the SHA-256 of a version, or of what distinguishes two observations.
@@ -58,8 +59,14 @@ type entry struct {
 	err     error // the result, once it is done
 }
 
-func newBook() *book {
-	return &book{ends: []int64{int64(len(logHeader))}, pins: map[id]pin{}, drifts: map[id][]id{}, bundles: map[id]bool{}}
+// newBook returns a book with room for n entries: growing leaves as much behind as what has grown.
+func newBook(n int64) *book {
+	b := &book{
+		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]pin, n),
+		drifts: map[id][]id{}, bundles: map[id]bool{}, subdirs: map[string]string{},
+	}
+	b.ends[0] = int64(len(logHeader))
+	return b
 }
 
 func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
@@ -84,7 +91,7 @@ func parseEntry(text []byte) (*entry, error) {
 	r, err := ParseRecord(text)
 	e := &entry{text: text, version: versionID(r.ModuleVersion)}
 	e.sum, _ = r.Sum.Hash()
-	e.subdir = strings.Clone(r.Subdir)
+	e.subdir = r.Subdir
 	if r.Reason != "" {
 		e.kind = acceptance
 	}
@@ -127,6 +134,12 @@ func (b *book) enter(e *entry) {
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
 	default:
 		e.number = b.size()
+		subdir, known := b.subdirs[e.subdir]
+		if !known {
+			subdir = strings.Clone(e.subdir)
+			b.subdirs[subdir] = subdir
+		}
+		e.subdir = subdir
 		b.pins[e.version] = e.pin
 	}
 	b.ends = append(b.ends, e.end)

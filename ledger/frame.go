@@ -21,6 +21,7 @@ import (
 const (
 	logHeader    = "modproxy ledger 1\n"
 	maxFrameLine = 128 // bytes: two numbers and a hash
+	minFrame     = 64  // bytes: the hash alone has 44 of them
 )
 
 // newer is the first line of a log or an export of a version that is not known here.
@@ -81,19 +82,28 @@ func (f *frames) read() (text []byte, err error) {
 	return text, nil
 }
 
-// readLog reads the records that a head is about. The error is errBroken for any other log, errNewer, or the reader's.
-func readLog(r io.Reader, tree tlog.Tree) (*book, *frames, error) {
+// readHeader reads what a log begins with. Errors are those of readLog.
+func readHeader(r io.Reader) error {
 	header := make([]byte, len(logHeader))
 	if _, err := io.ReadFull(r, header); err != nil && !isEnd(err) {
-		return nil, nil, err
+		return err
 	}
 	switch {
 	case newer.Match(header):
-		return nil, nil, errNewer
+		return errNewer
 	case string(header) != logHeader:
-		return nil, nil, fmt.Errorf("%w: it does not begin with %q", errBroken, logHeader)
+		return fmt.Errorf("%w: it does not begin with %q", errBroken, logHeader)
 	}
-	f, b := readFrames(r, int64(len(logHeader))), newBook()
+	return nil
+}
+
+// readLog reads the records that a head is about, of which there are not more than most. The error is errBroken for any other
+// log, errNewer, or the reader's.
+func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
+	if err := readHeader(r); err != nil {
+		return nil, nil, err
+	}
+	f, b := readFrames(r, int64(len(logHeader))), newBook(min(tree.N, most))
 	for b.size() < tree.N {
 		text, err := f.read()
 		if errors.Is(err, io.EOF) {

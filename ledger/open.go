@@ -30,11 +30,15 @@ func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 // OpenReadOnly opens the log in a directory for reading, with what a process that has it open had acknowledged at the
 // time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it.
 func OpenReadOnly(dir string) (*Log, error) {
-	l := &Log{dir: dir, writing: make(chan struct{}, 1), failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
+	l := readOnly(dir)
 	if err := l.load(); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+func readOnly(dir string) *Log {
+	return &Log{dir: dir, writing: make(chan struct{}, 1), failed: fmt.Errorf("%w: the ledger was opened for reading", modproxy.ErrUnavailable)}
 }
 
 func open(dir string, disk durable.Disk) (*Log, error) {
@@ -104,8 +108,31 @@ func (l *Log) missing(name string, err error) error {
 	return err
 }
 
-// load reads everything. The head is first: the log, which another process may write, has what any earlier head says.
+// load reads everything.
 func (l *Log) load() error {
+	if err := l.openFiles(); err != nil {
+		return err
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	var f *frames
+	l.book, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree, info.Size()/minFrame)
+	switch {
+	case errors.Is(err, errNewer):
+		return fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
+	case errors.Is(err, errBroken):
+		return l.damaged("the file %q: %v", logName, err)
+	case err != nil || l.lock == nil:
+		return err
+	}
+	return l.loadRest(f)
+}
+
+// openFiles opens the log, and reads the key and the head. The head is first: the log, which another process may write, has what
+// any earlier head says.
+func (l *Log) openFiles() error {
 	text, err := l.read(keyName)
 	if err != nil {
 		return err
@@ -126,17 +153,7 @@ func (l *Log) load() error {
 	if l.file, err = os.OpenFile(l.path(logName), flag, 0); err != nil {
 		return l.missing(logName, err)
 	}
-	var f *frames
-	l.book, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree)
-	switch {
-	case errors.Is(err, errNewer):
-		return fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
-	case errors.Is(err, errBroken):
-		return l.damaged("the file %q: %v", logName, err)
-	case err != nil || l.lock == nil:
-		return err
-	}
-	return l.loadRest(f)
+	return nil
 }
 
 // loadRest reads the whole records behind those that the head covers, cuts off what follows, and publishes them in a
@@ -178,7 +195,10 @@ func (l *Log) loadRest(f *frames) error {
 
 // Verify reads the directory again. It returns [ErrDamaged] when what was acknowledged is not there any more.
 func (l *Log) Verify() error {
-	was := l.Tree()
+	if l.unchanged() {
+		return nil
+	}
+	was := l.Tree() // and what it is that is there
 	now, err := OpenReadOnly(l.dir)
 	if err != nil {
 		return err
@@ -196,4 +216,34 @@ func (l *Log) Verify() error {
 		return l.damaged("its records are not the %d of the one that is open", was.N)
 	}
 	return nil
+}
+
+// unchanged reports whether the directory has what the log has in memory, as far as that can be told without another copy of it:
+// each record has the same hash.
+func (l *Log) unchanged() bool {
+	was := l.Tree()
+	now := readOnly(l.dir)
+	defer now.Close()
+	if now.openFiles() != nil || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
+		return false
+	}
+	l.mu.RLock()
+	hashes, size := l.book.hashes, l.book.size()
+	l.mu.RUnlock()
+	opened, err := l.file.Stat()
+	there, errThere := now.file.Stat()
+	if err != nil || errThere != nil || !os.SameFile(opened, there) || now.tree.N > size || hashes.root(now.tree.N) != now.tree {
+		return false
+	}
+	r := io.NewSectionReader(now.file, 0, 1<<62)
+	if readHeader(r) != nil {
+		return false
+	}
+	for f := readFrames(r, int64(len(logHeader))); f.next < now.tree.N; {
+		text, err := f.read()
+		if err != nil || tlog.RecordHash(text) != hashes[tlog.StoredHashIndex(0, f.next-1)] {
+			return false
+		}
+	}
+	return true
 }

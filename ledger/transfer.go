@@ -113,7 +113,7 @@ func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*book, 
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: the signed head: %w", modproxy.ErrInvalid, err)
 	}
-	other, f, err := readLog(io.TeeReader(r, spool), tree)
+	other, f, err := readLog(io.TeeReader(r, spool), tree, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the log: %w", err)
 	}
