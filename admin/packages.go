@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,13 +48,12 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		ok, _ := path.Match(pattern, m.String()) // it was checked
 		return ok || pattern == ""
 	}
-	counted := map[modproxy.Digest]bool{} // versions with the same content share its bytes
-	listed := map[modproxy.ModuleVersion]bool{}
+	counted, listed := marks{}, marks{} // versions with the same content share its bytes
 	for l, err := range s.Cache.List(ctx, modproxy.Module{}) {
 		if err != nil && l.Version == "" {
 			return all, err
 		}
-		listed[l.ModuleVersion] = true
+		listed.set(markOf(l.ModuleVersion))
 		if !matches(l.Module) {
 			continue
 		}
@@ -72,8 +72,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		case l.Lost:
 			p.State = "evicted"
 		}
-		if all.Blobs++; err == nil && !l.Lost && !counted[l.Digest] {
-			counted[l.Digest] = true
+		if all.Blobs++; err == nil && !l.Lost && counted.set(mark(l.Digest[:len(mark{})])) {
 			all.Bytes += l.Size
 		}
 		if err := s.decided(ctx, l.ModuleVersion, &p); err != nil {
@@ -81,20 +80,61 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		}
 		each(p)
 	}
-	gone, err := s.counting(ctx, func(v modproxy.ModuleVersion) bool {
-		_, made := v.Origin() // which is made again with what it was made of
-		_, _, isZip := v.Platform()
-		return (made == "" || isZip) && !listed[v] && matches(v.Module)
-	})
-	for _, rec := range gone {
+	gone, err := s.gone(ctx, func(v modproxy.ModuleVersion) bool { return matches(v.Module) && listed.set(markOf(v)) })
+	if err != nil {
+		return all, err
+	}
+	for _, key := range gone {
+		v, _ := cache.VersionOf(store.Ref{Kind: cache.PackageKind, Key: key}) // it is one
+		rec, err := s.Ledger.Lookup(ctx, v)
+		if err != nil {
+			return all, err
+		}
 		all.Blobs++
-		p := Package{Name: rec.Name, State: "evicted", Sum: rec.Sum, Source: rec.Source}
-		if err := s.decided(ctx, rec.ModuleVersion, &p); err != nil {
+		p := Package{Name: NameOf(v), State: "evicted", Sum: rec.Sum, Source: rec.Source}
+		if err := s.decided(ctx, v, &p); err != nil {
 			return all, err
 		}
 		each(p)
 	}
-	return all, err
+	return all, nil
+}
+
+// gone returns the names of the versions that the ledger has and that were not listed, in their order. All else of them would be
+// much in memory.
+func (s *Server) gone(ctx context.Context, unlisted func(modproxy.ModuleVersion) bool) (keys []string, err error) {
+	if s.Ledger == nil {
+		return nil, nil
+	}
+	for rec, err := range s.Ledger.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		_, made := rec.Origin() // which is made again with what it was made of
+		_, _, isZip := rec.Platform()
+		if (made == "" || isZip) && unlisted(rec.ModuleVersion) {
+			keys = append(keys, cache.RefOf(rec.ModuleVersion).Key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// mark stands for a digest: half of it is as good to tell some from others, and little in memory.
+type mark [sha256.Size / 2]byte
+
+func markOf(v modproxy.ModuleVersion) mark {
+	sum := sha256.Sum256([]byte(v.String()))
+	return mark(sum[:sha256.Size/2])
+}
+
+type marks map[mark]struct{}
+
+// set reports whether m was not among them, and adds it.
+func (all marks) set(m mark) bool {
+	n := len(all)
+	all[m] = struct{}{}
+	return len(all) > n
 }
 
 // decided adds to p what operators have decided about its version.

@@ -70,6 +70,9 @@ func VersionOf(ref store.Ref) (v modproxy.ModuleVersion, ok bool) {
 	return v, v.Version != ""
 }
 
+// RefOf returns the name of the record of [PackageKind] about a version. It is the inverse of [VersionOf].
+func RefOf(v modproxy.ModuleVersion) store.Ref { return key{v}.ref() }
+
 // record is lookup, remembered for recallFor.
 func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 	if p, ok := r.records.Get(k); ok {

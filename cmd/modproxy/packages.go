@@ -1,12 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -42,18 +43,17 @@ registry.`,
 			if _, err := admin.ParsePattern(pattern); err != nil {
 				return misuse{err}
 			}
-			var list []admin.Package
+			table := packageTable{out: bufio.NewWriter(env.stdout)}
 			all, err := ask(cmd.Context(), env, admin.PackagesList, admin.List{Pattern: pattern}, func(p admin.Package) error {
 				if env.json() {
 					return env.print(p, "", "")
 				}
-				list = append(list, p)
-				return nil
+				return table.add(p)
 			})
 			if err != nil || env.json() {
 				return err
 			}
-			if err := printPackages(env.stdout, list); err != nil {
+			if err := table.flush(); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, modproxy.SizeText(all.Bytes))
@@ -62,34 +62,64 @@ registry.`,
 	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
 }
 
-// printPackages prints a table, and each note of a package in a line below it.
-func printPackages(w io.Writer, list []admin.Package) error {
-	if len(list) == 0 {
+// packageTable prints packages in a table, with each note of a package in a line below it. It has so many in memory: all columns
+// are as wide as what has been printed, and what is printed next.
+type packageTable struct {
+	out    *bufio.Writer
+	list   []admin.Package
+	widths [4]int
+}
+
+const packagesAtOnce = 4096
+
+func (t *packageTable) add(p admin.Package) error {
+	if t.list = append(t.list, p); len(t.list) < packagesAtOnce {
 		return nil
 	}
-	out, table := newTable()
-	fmt.Fprintln(out, "MODULE\tVERSION\tSTATE\tSIZE\tLAST USED")
-	for _, p := range list {
+	return t.flush()
+}
+
+func (t *packageTable) flush() error {
+	rows := make([][5]string, 0, len(t.list)+1)
+	if t.widths[0] == 0 && len(t.list) > 0 {
+		rows = append(rows, [5]string{"MODULE", "VERSION", "STATE", "SIZE", "LAST USED"})
+	}
+	heads := len(rows)
+	for _, p := range t.list {
 		last := "-"
 		if !p.Last.IsZero() {
 			last = p.Last.UTC().Format(time.DateOnly)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.Module, p.ShownVersion(), p.State, modproxy.SizeText(p.Size), last)
+		rows = append(rows, [5]string{p.Module, p.ShownVersion(), p.State, modproxy.SizeText(p.Size), last})
 	}
-	lines := strings.SplitAfter(table(), "\n")
-	for i, p := range list {
-		for _, note := range p.Notes {
-			lines[i+1] += "  note: " + printable(note) + "\n"
-		}
-		if d := p.Blocked; d != nil {
-			lines[i+1] += "  blocked: by " + printable(d.By+": "+d.Reason) + "\n"
-		}
-		if d := p.Deprecated; d != nil {
-			lines[i+1] += "  deprecated: by " + printable(d.By+": "+d.Deprecation()) + "\n"
+	for _, row := range rows {
+		for i := range t.widths {
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
-	_, err := io.WriteString(w, strings.Join(lines, ""))
-	return err
+	for i, row := range rows {
+		for column, width := range t.widths {
+			fmt.Fprintf(t.out, "%-*s  ", width, row[column]) // Flush returns the error
+		}
+		fmt.Fprintln(t.out, row[4])
+		if i >= heads {
+			t.remark(t.list[i-heads])
+		}
+	}
+	t.list = t.list[:0]
+	return t.out.Flush()
+}
+
+func (t *packageTable) remark(p admin.Package) {
+	for _, note := range p.Notes {
+		fmt.Fprintf(t.out, "  note: %s\n", printable(note))
+	}
+	if d := p.Blocked; d != nil {
+		fmt.Fprintf(t.out, "  blocked: by %s\n", printable(d.By+": "+d.Reason))
+	}
+	if d := p.Deprecated; d != nil {
+		fmt.Fprintf(t.out, "  deprecated: by %s\n", printable(d.By+": "+d.Deprecation()))
+	}
 }
 
 func newRmCommand(env *environment) *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"os/exec"
 	"strings"
 	"testing"
@@ -39,12 +40,44 @@ func FuzzShellQuote(f *testing.F) {
 	})
 }
 
+// A long list is printed in parts, each at least as wide as the one before, without another head.
+func TestPackageTableInParts(t *testing.T) {
+	var out strings.Builder
+	table := packageTable{out: bufio.NewWriter(&out)}
+	for i := range packagesAtOnce + 1 {
+		p := admin.Package{Name: admin.Name{Module: "registry.example.com/acme/vpc/aws", Version: "1.0.0"}, State: "kept"}
+		if i == 0 {
+			p.Module = "registry.example.com/acme/long-name/aws"
+			p.Notes = []string{"one"}
+		}
+		if err := table.add(p); err != nil {
+			t.Fatal(err)
+		}
+		if i == packagesAtOnce-1 && !strings.Contains(out.String(), "acme") {
+			t.Error("nothing was printed before the end")
+		}
+	}
+	if err := table.flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	last := "registry.example.com/acme/vpc/aws        1.0.0    kept   0B    -"
+	switch {
+	case len(lines) != packagesAtOnce+3, strings.Count(out.String(), "MODULE") != 1, lines[2] != "  note: one":
+		t.Errorf("%d lines, which begin with\n%s", len(lines), strings.Join(lines[:3], "\n"))
+	case lines[len(lines)-1] != last, lines[len(lines)-2] != last:
+		t.Errorf("%q and %q, want %q", lines[len(lines)-2], lines[len(lines)-1], last)
+	}
+}
+
 // Names and texts in lists may come from strangers.
 func TestListsArePrintable(t *testing.T) {
 	const odd = "a\u202eb"
 	made := &modproxy.Decision{By: odd, Reason: odd}
 	var out strings.Builder
-	if err := printPackages(&out, []admin.Package{{Notes: []string{odd}, Blocked: made, Deprecated: made}}); err != nil {
+	table := packageTable{out: bufio.NewWriter(&out)}
+	table.add(admin.Package{Notes: []string{odd}, Blocked: made, Deprecated: made})
+	if err := table.flush(); err != nil {
 		t.Fatal(err)
 	}
 	out.WriteString(decisionsText([]admin.Decision{{Decision: *made}}))
