@@ -38,6 +38,9 @@
 // asks one proxy for what describes a version, and for the list of versions. Turn is
 // compared with turn, and the interval says what may be chance.
 //
+// Scale. A proxy with a thousand versions is compared with one that has ten times as many, and so on: how long it takes to
+// start, to list, to verify and to evict, what it answers, and its memory. Ten times as much may cost eleven times as much.
+//
 // Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200
 // clients at once. Anything else fails the run.
 //
@@ -78,8 +81,10 @@ type settings struct {
 	rounds      int
 	connections int
 	timeout     time.Duration
-	modules     int    // that the clients install
-	pairTurns   int    // of each side of a pair
+	modules     int // that the clients install
+	pairTurns   int // of each side of a pair
+	versions    int // that are kept at most
+	idle        time.Duration
 	scratch     string // the client's directory
 	data        string // the servers' directory
 	proxy       string // a built modproxy
@@ -107,10 +112,10 @@ func main() {
 type misuse struct{ error }
 
 // The parts of a run.
-var parts = []string{"client", "mirror", "providers", "bundle", "hot", "pairs", "cost"}
+var parts = []string{"client", "mirror", "providers", "bundle", "hot", "pairs", "cost", "scale"}
 
 func parseFlags(args []string, stderr io.Writer) (*settings, error) {
-	s := &settings{modules: 24, pairTurns: 30}
+	s := &settings{modules: 24, pairTurns: 30, versions: 100_000, idle: time.Minute}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	part := flags.String("parts", strings.Join(parts, ","), "what to measure, with commas between")
@@ -128,8 +133,11 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	flags.BoolVar(&s.json, "json", false, "print JSON")
 	flags.IntVar(&s.modules, "modules", s.modules, "how many modules the clients install")
 	flags.IntVar(&s.pairTurns, "turns", s.pairTurns, "turns of each side of a pair, of a second each")
-	flags.BoolFunc("quick", "-n 1 -modules 8 -duration 1s -rounds 1 -turns 3; what comes after it counts", func(string) error {
+	flags.IntVar(&s.versions, "versions", s.versions, "how many versions are kept at most; a million needs 6 GB")
+	flags.DurationVar(&s.idle, "idle", s.idle, "how long a proxy is left alone before its idle memory is measured")
+	flags.BoolFunc("quick", "-n 1 -modules 8 -duration 1s -rounds 1 -turns 3 -versions 10000 -idle 5s; what comes after it counts", func(string) error {
 		s.runs, s.modules, s.duration, s.rounds, s.pairTurns = 1, 8, time.Second, 1, 3
+		s.versions, s.idle = 10_000, 5*time.Second
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -152,6 +160,9 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	}
 	if s.modules < 1 || s.modules > 24 {
 		return nil, misuse{errors.New("-modules: want 1 to 24")}
+	}
+	if s.versions < 1000 || s.versions > 1_000_000 || s.idle < 0 {
+		return nil, misuse{errors.New("-versions: want 1000 to 1000000")}
 	}
 	return s, nil
 }
@@ -186,7 +197,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		run  func(context.Context, *report) error
 	}{
 		{"client", b.measureClients}, {"mirror", b.measureMirror}, {"providers", b.measureProviders},
-		{"bundle", b.measureBundle}, {"hot", b.measureHot}, {"pairs", b.measurePairs}, {"cost", b.measureCost},
+		{"bundle", b.measureBundle}, {"hot", b.measureHot}, {"pairs", b.measurePairs}, {"cost", b.measureCost}, {"scale", b.measureScale},
 	} {
 		if !slices.Contains(s.parts, part.name) {
 			continue

@@ -58,10 +58,16 @@ func resetPeak(pid int) {
 }
 
 // peak is the most memory that a process has had since resetPeak, in bytes.
-func peak(pid int) int64 {
+func peak(pid int) int64 { return inStatus(pid, "VmHWM:") }
+
+// private is the memory of a process without what is mapped of files, which the system has back when it wants, in bytes.
+func private(pid int) int64 { return inStatus(pid, "RssAnon:") }
+
+// inStatus is a number of bytes that Linux tells of a process.
+func inStatus(pid int, name string) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return n << 10
 		}

@@ -24,6 +24,7 @@ type report struct {
 	Rounds    string           `json:"rounds,omitempty"`
 	Pairs     []pairReport     `json:"pairs,omitempty"`
 	Stampede  *stampedeReport  `json:"stampede,omitempty"`
+	Scale     *scaleReport     `json:"scale,omitempty"`
 }
 
 type clientReport struct {
@@ -209,6 +210,9 @@ func (r *report) writeText(w io.Writer) error {
 	writePairs(t, r.Pairs)
 	if s := r.Stampede; s != nil {
 		fmt.Fprintf(t, "\n%d clients at once for one new package: upstream was asked %s\n", s.Clients, counts(s.Upstream))
+	}
+	if r.Scale != nil {
+		r.Scale.writeText(t)
 	}
 	return t.Flush()
 }

@@ -22,7 +22,10 @@ type spent struct {
 const sampleEvery = 20 * time.Millisecond
 
 // watch begins to measure what a process uses; stop says what that was.
-func watch(pid int) (stop func() spent) {
+func watch(pid int) (stop func() spent) { return watchFor(pid, resident) }
+
+// watchFor is watch with what memory says in the place of what the process has with all below it.
+func watchFor(pid int, memory func(pid int) int64) (stop func() spent) {
 	resetPeak(pid)
 	before := ticks(pid, 4)
 	ended := make(chan struct{})
@@ -32,7 +35,7 @@ func watch(pid int) (stop func() spent) {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
 		for {
-			s.whole = max(s.whole, resident(pid))
+			s.whole = max(s.whole, memory(pid))
 			select {
 			case <-tick.C:
 			case <-ended:
@@ -44,7 +47,6 @@ func watch(pid int) (stop func() spent) {
 		close(ended)
 		watching.Wait()
 		s.cpu, s.own = ticks(pid, 4)-before, peak(pid)
-		s.whole = max(s.whole, s.own)
 		return s
 	}
 }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+const (
+	versionsOfModule = 10
+	scaleBlobs       = 100_000 // that are kept at most: of more versions, some have the same content
+	scaleFile        = 2 << 10 // bytes of a package, in base64
+	scaleWorkers     = 256     // what waits for the disk is written together
+)
+
+// shelf is a data directory with many versions, as modproxy writes it.
+type shelf struct {
+	dir      string
+	versions int
+	bytes    int64 // of the packages
+}
+
+// scaleModule returns the address of a module of a shelf.
+func scaleModule(i int) modproxy.Module {
+	return modproxy.Module{Host: registryHost, Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("network-%d", i), System: "aws"}
+}
+
+// makeShelf fills a data directory with n versions: packages, their records, those of the ledger, the versions documents
+// and when the versions were first listed. It is made where it is fast, and then copied to the disk.
+func (b *bench) makeShelf(ctx context.Context, n int) (*shelf, error) {
+	made, err := os.MkdirTemp(b.scratch, "shelf-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(made)
+	s := &shelf{dir: filepath.Join(b.data, filepath.Base(made)), versions: n}
+	if err := s.fill(ctx, filepath.Join(made, "data")); err != nil {
+		return nil, err
+	}
+	return s, exec.CommandContext(ctx, "cp", "-a", made, s.dir).Run()
+}
+
+func (s *shelf) fill(ctx context.Context, dir string) (err error) {
+	index, err := disk.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, index.Close()) }()
+	book, err := ledger.Open(filepath.Join(dir, "ledger"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, book.Close()) }()
+	kept := &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index, Memory: 1}
+	defer func() { err = errors.Join(err, kept.Close(context.WithoutCancel(ctx))) }()
+	f := &filler{
+		shelf: s, ledger: book, cache: &cache.Registry{Store: kept, Ledger: book}, sights: &sights.Registry{Records: kept.Records},
+	}
+	var next atomic.Int64
+	errs := make([]error, scaleWorkers)
+	var all sync.WaitGroup
+	for w := range errs {
+		all.Go(func() {
+			for errs[w] == nil && ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i*versionsOfModule >= s.versions {
+					return
+				}
+				errs[w] = f.module(ctx, i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// filler fills a shelf.
+type filler struct {
+	*shelf
+	ledger  *ledger.Log
+	cache   *cache.Registry
+	sights  *sights.Registry
+	writers sync.Pool
+	known   [scaleBlobs]atomic.Pointer[modproxy.Package]
+}
+
+// module keeps a module and its versions.
+func (f *filler) module(ctx context.Context, i int) error {
+	m := scaleModule(i)
+	var listed []modproxy.Listed
+	seen := map[string]modproxy.VersionSight{}
+	for k := range min(versionsOfModule, f.versions-i*versionsOfModule) {
+		version, err := modproxy.ParseVersion(fmt.Sprintf("1.%d.0", k))
+		if err != nil {
+			return err
+		}
+		if err := f.version(ctx, m.At(version.String()), i*versionsOfModule+k); err != nil {
+			return err
+		}
+		entry, _ := json.Marshal(map[string]string{"version": version.String()}) // strings always marshal
+		listed = append(listed, modproxy.Listed{Version: version, Spelling: version.String(), Entry: entry})
+		seen[version.String()] = modproxy.VersionSight{Seen: time.Now()}
+	}
+	return errors.Join(f.cache.Learn(ctx, m, listed), f.sights.Take(ctx, m, seen))
+}
+
+// version keeps the version of a number.
+func (f *filler) version(ctx context.Context, v modproxy.ModuleVersion, number int) error {
+	p, err := f.content(number % scaleBlobs)
+	if err != nil {
+		return err
+	}
+	if number < scaleBlobs { // else it shares the bytes of another
+		atomic.AddInt64(&f.bytes, p.Size)
+	}
+	source := modproxy.Source{URL: "https://git.example.com/" + v.Namespace + "/" + v.Name + ".git", Commit: fmt.Sprintf("%040x", number)}
+	if err := f.ledger.Add(ctx, modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: p.Time, Source: source}); err != nil {
+		return err
+	}
+	if err := f.cache.Keep(ctx, v, p); err != nil {
+		return err
+	}
+	p.ReadSeekCloser = nil
+	f.known[number%scaleBlobs].CompareAndSwap(nil, p)
+	return nil
+}
+
+// content returns the package of a number. It is not compressed, which would take most of the time.
+func (f *filler) content(number int) (*modproxy.Package, error) {
+	if known := f.known[number].Load(); known != nil { // whose bytes are there, and not read
+		p := *known
+		return &p, nil
+	}
+	text := fmt.Sprintf("# %d\noutput \"content\" {\n  value = %q\n}\n", number,
+		base64.StdEncoding.EncodeToString([]byte(noise(rand.New(rand.NewPCG(uint64(number), 1)), scaleFile))))
+	var out bytes.Buffer
+	gz, _ := f.writers.Get().(*gzip.Writer)
+	if gz == nil {
+		gz, _ = gzip.NewWriterLevel(nil, gzip.NoCompression) // there is such a level
+	}
+	defer f.writers.Put(gz)
+	gz.Reset(&out)
+	files := tar.NewWriter(gz)
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "main.tf", Size: int64(len(text)), Mode: 0o644, ModTime: time.Unix(0, 0)}
+	err := files.WriteHeader(header)
+	if err == nil {
+		_, err = io.WriteString(files, text)
+	}
+	if err = errors.Join(err, files.Close(), gz.Close()); err != nil {
+		return nil, err
+	}
+	sum, err := pack.Verify(bytes.NewReader(out.Bytes()), pack.Limits{})
+	return &modproxy.Package{
+		ReadSeekCloser: struct {
+			io.ReadSeeker
+			io.Closer
+		}{bytes.NewReader(out.Bytes()), io.NopCloser(nil)},
+		Digest: sha256.Sum256(out.Bytes()), Sum: sum, Size: int64(out.Len()), Time: time.Now(),
+	}, err
+}
