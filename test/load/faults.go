@@ -47,7 +47,7 @@ func inTrouble(t trouble) func(*soak, context.Context) error {
 		s.p.up.trouble.Store(&t)
 		defer s.p.up.trouble.Store(&trouble{})
 		began := time.Now()
-		if !t.cut && (!s.quick || t.refuse) { // whether a module exists is not known now
+		if !t.cut && (!s.quick || t.status == http.StatusInternalServerError) { // whether a module exists is not known now
 			r := s.question(ctx, "/"+registryHost+"/v1/modules/"+moduleName("lost", int(began.UnixNano()), 1, 1)+"/versions")
 			if r.status != http.StatusBadGateway && r.status != http.StatusServiceUnavailable && r.status != http.StatusGatewayTimeout {
 				return fmt.Errorf("a module that nobody has had: %v", &r)

@@ -20,7 +20,7 @@ type level struct {
 var levels = []level{
 	{"L1", "steady: 60 % versions, 25 % download, 15 % packages of 64 KiB; 256 connections, 2,000/s, 10 min", "CPU of one request", (*world).steady},
 	{"L2", "wide: the same on 1,200 connections at 1,500/s for 2 min, with 3,000 idle ones", "memory of one connection", (*world).wide},
-	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "hashing what is read, and copies to sockets", (*world).bulk},
+	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "copies to sockets", (*world).bulk},
 	{"L4", "cold storm: 200 clients install 50 modules of 1 MiB that nobody has had, each in an order of its own; the registry is 300 ms away and answers 10 questions at a time", "the registry: 150 questions of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
 	{"L5", "overload: three times the peak for 1 min, on 2,048 connections, in 512 MiB of memory", "CPU of one request, and of one refusal", (*world).overload},
 	{"L6", "catalogue: 10,000 modules of 10 versions, under the load of L1 for 1 min", "pages of the index that are not in memory; one file for each package", (*world).catalogue},

@@ -6,7 +6,7 @@
 //	go run ./test/load -h                   the flags
 //
 // modproxy runs as it would: clients have to show tokens, packages have signed paths, every request is a line of the log,
-// metrics are read, and what comes from the disk is verified. Its registry is this process, on loopback; so are its clients.
+// metrics are read, and packages are verified as they are by default. Its registry is this process, on loopback; so are its clients.
 // They ask at a constant rate whether they are answered in time or not, and the time of an answer counts from when it was to
 // be asked for: what has to wait behind a slow answer is slow, too. Every byte of every package is compared with the first
 // answer, whose digest is the one that the proxy and its ledger have.

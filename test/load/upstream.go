@@ -112,7 +112,9 @@ func (u *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case now.refuse:
 		panic(http.ErrAbortHandler)
 	case now.status != 0:
-		w.Header().Set("Retry-After", "2")
+		if now.status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "2")
+		}
 		http.Error(w, "not now", now.status)
 		return
 	}
