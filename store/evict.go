@@ -24,13 +24,18 @@ func (s *Store) Usage() (kept, reserved int64) {
 }
 
 func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
+	err = s.eachBlob(ctx, func(b BlobInfo) { list = append(list, b) })
+	return list, err
+}
+
+func (s *Store) eachBlob(ctx context.Context, do func(BlobInfo)) error {
 	for b, err := range s.Blobs.Blobs(ctx) {
 		if err != nil {
-			return nil, failure(ctx, fmt.Errorf("listing what is kept: %w", err))
+			return failure(ctx, fmt.Errorf("listing what is kept: %w", err))
 		}
-		list = append(list, b)
+		do(b)
 	}
-	return list, nil
+	return nil
 }
 
 // count brings into account what was kept before, the first time that it can, and what was set aside. It is

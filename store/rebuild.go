@@ -27,7 +27,7 @@ type Keeper interface {
 type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
 // verifyBlob compares a blob with its digest, and with the records that need it or, if asked, puts the ones that do.
-func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b *verifiedBlob) error {
+func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b verifiedBlob) error {
 	switch {
 	case b.damaged, b.needed && !v.asked.Data:
 		return nil

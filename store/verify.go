@@ -76,18 +76,17 @@ func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 // verify looks at records and then at blobs. With rebuild it takes every blob for one without records.
 func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, error) {
 	s.init()
-	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]*verifiedBlob{}, started: time.Now()}
+	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]verifiedBlob{}, started: time.Now()}
 	v.rebuilders = map[Kind]func() (Rebuilder, error){}
 	for kind, keeper := range s.Kinds {
 		if keeper != nil {
 			v.rebuilders[kind] = sync.OnceValues(func() (Rebuilder, error) { return keeper.Rebuild(ctx) })
 		}
 	}
-	list, err := s.list(ctx)
-	for _, b := range list {
-		v.blobs[b.Digest] = &verifiedBlob{size: b.Size}
+	err := s.eachBlob(ctx, func(b BlobInfo) {
+		v.blobs[b.Digest] = verifiedBlob{size: b.Size}
 		v.out.Total += b.Size
-	}
+	})
 	if err == nil && !rebuild {
 		err = v.verifyRecords(ctx)
 	}
@@ -110,7 +109,7 @@ func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, er
 type verification struct {
 	*Store
 	asked      Check
-	blobs      map[modproxy.Digest]*verifiedBlob
+	blobs      map[modproxy.Digest]verifiedBlob
 	rebuilders map[Kind]func() (Rebuilder, error) // begun when the first blob is met that has no records
 	started    time.Time
 
@@ -158,15 +157,14 @@ func (v *verification) verifyRecord(ctx context.Context, r Record) {
 		}
 	}
 	for i, d := range r.Needs {
-		b := v.blobs[d]
-		if b == nil { // it may have been put a moment ago
+		b, ok := v.blobs[d]
+		if !ok { // it may have been put a moment ago
 			info, err := v.Blobs.Stat(ctx, d)
 			if err != nil {
 				v.reportBlob(ctx, r, d, err)
 				continue
 			}
-			b = &verifiedBlob{size: info.Size}
-			v.blobs[d] = b
+			b.size = info.Size
 		}
 		if !b.needed {
 			b.needed = true
@@ -176,6 +174,7 @@ func (v *verification) verifyRecord(ctx context.Context, r Record) {
 			b.damaged = true
 			v.reportBlob(ctx, r, d, fmt.Errorf("%w: %d bytes, and %d in its record", ErrDamaged, b.size, sizes[i]))
 		}
+		v.blobs[d] = b
 	}
 	if wrong != nil {
 		var repair func() error
