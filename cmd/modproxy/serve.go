@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,7 @@ It needs no data directory, and asks nobody.`,
 			if err != nil {
 				return err
 			}
-			env.tuneCollector(c)
+			env.tuneCollector(cmd.Context(), c)
 			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr}
 			if file != "" {
 				return env.serveBundle(cmd.Context(), c, o, file, keys)
@@ -112,16 +113,40 @@ func listensEverywhere(listen string) bool {
 	return err == nil && (host == "" || ip.IsUnspecified())
 }
 
-// tuneCollector says how often to collect garbage, unless GOGC or GOMEMLIMIT do. A request leaves a few kilobytes of it,
-// and live memory is a few tens of megabytes: with Go's default the collector would run tens of times a second under
-// load. It runs less often, unless memory use comes near a bound.
-func (env *environment) tuneCollector(c *config.Config) {
-	if env.variable("GOGC") == "" { // empty is not set for Go, too
-		debug.SetGCPercent(400)
+// tuneCollector says how often to collect garbage until ctx ends, unless GOGC or GOMEMLIMIT do. A request leaves a few
+// kilobytes of it: with Go's default, and the few megabytes that a proxy with little in it has in memory, the collector would
+// run tens of times a second under load.
+func (env *environment) tuneCollector(ctx context.Context, c *config.Config) {
+	if env.variable("GOGC") != "" || env.variable("GOMEMLIMIT") != "" { // empty is not set for Go, too
+		return
 	}
-	if env.variable("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(2*c.Cache.Memory + 256*config.MiB))
+	tune := func() {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		percent, limit := collecting(int64(live[0].Value.Uint64()), int64(c.Cache.Memory))
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
 	}
+	tune()
+	go func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ticker.C:
+				tune()
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+// collecting returns how much garbage there may be, in percent of what is live, and how much memory before it is collected more
+// often than that. Garbage has so many bytes that collecting takes little of the time of requests, and of a proxy with much in
+// memory half as many as are live.
+func collecting(live, held int64) (percent int, limit int64) {
+	const garbage = 64 << 20
+	return int(max(50, min(400, 100*garbage/max(live, 1)))), max(2*live, 2*held+256<<20)
 }
 
 func newHealthCommand(env *environment) *cobra.Command {
