@@ -79,7 +79,7 @@ var layers = map[string][]string{
 	"internal/hint": {},
 	"upstream":      {"", "fair", "egress", "fetch", "pack", "release"},
 	"egress":        {"", "fair"},
-	"fetch":         {"", "egress", "pack"},
+	"fetch":         {"", "egress", "pack", "internal/memory"},
 	"fetch/git":     {"", "egress", "pack", "fetch"},
 	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
 	"fetch/archive": {"", "pack", "internal/zipfile"},

@@ -31,6 +31,7 @@ func Outgoing(err error) error {
 type Answered struct {
 	Where, Status string
 	Code          int
+	Host          string // that answered, with a port as in a URL
 }
 
 func (a *Answered) Error() string {
@@ -53,7 +54,7 @@ func Refusal(res *http.Response, where, advice string) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%w: %s answered %s: %s", modproxy.ErrDenied, where, res.Status, advice)
 	}
-	err := &Answered{where, res.Status, res.StatusCode}
+	err := &Answered{where, res.Status, res.StatusCode, res.Request.URL.Host}
 	if MayPass(res.StatusCode) {
 		return Later(err, res.Header.Get("Retry-After"))
 	}

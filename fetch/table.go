@@ -16,6 +16,8 @@ type Table struct {
 	Getters map[string]Getter // by the Getter of a location
 	Scratch string            // the directory for packages while they are fetched and packed
 	Limits  pack.Limits       // of a package
+
+	alone alone
 }
 
 const (
@@ -47,13 +49,19 @@ func (t *Table) Check(ctx context.Context, s Source) error {
 	return nil
 }
 
-// Commit returns the commit that s names now; see [Getter.Commit].
+// Commit returns the commit that s names now; see [Getter.Commit]. A server that wants to be left alone is not asked, by
+// it and [Table.Package]: the error is a [modproxy.RetryLater].
 func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	g, err := t.getter(s)
 	if err != nil {
 		return "", err
 	}
-	return g.Commit(ctx, s)
+	if err := t.alone.wait(ctx, s); err != nil {
+		return "", err
+	}
+	commit, err := g.Commit(ctx, s)
+	t.alone.note(err)
+	return commit, err
 }
 
 // Package fetches what s names and packs it. The package is read from a file without a name, which closing removes.
@@ -90,7 +98,11 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		if err != nil {
 			return Result{}, "", err
 		}
+		if err := t.alone.wait(ctx, s); err != nil {
+			return Result{}, "", err
+		}
 		got, err = g.Fetch(ctx, s, tree)
+		t.alone.note(err)
 		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
 		if err != nil || got.Next == nil {
 			return got, root, err

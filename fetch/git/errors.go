@@ -58,7 +58,8 @@ func (r *repository) answered(status int, after, said string) error {
 		return fmt.Errorf("%w: no such repository: %s answered %d", modproxy.ErrNotFound, origin, status)
 	case status >= 400:
 		r.mayPass = fetch.MayPass(status)
-		return fetch.Later(fmt.Errorf("%w: %s answered %d%s", modproxy.ErrUnavailable, origin, status, said), after)
+		err := &fetch.Answered{Where: origin, Status: fmt.Sprint(status, said), Code: status, Host: r.at.hostPort()}
+		return fetch.Later(err, after)
 	}
 	return nil
 }

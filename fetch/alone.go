@@ -1,0 +1,65 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
+)
+
+// alone knows the hosts that want to be left alone, because an answer of theirs has said so to whoever asked.
+type alone struct{ wishes memory.Cache[string, wish] }
+
+// wish is to be asked again at a time.
+type wish struct{ began, until time.Time }
+
+// note notes what err, of a fetch, says about the host that answered.
+func (a *alone) note(err error) {
+	var later *modproxy.RetryLater
+	var answered *Answered
+	if !errors.As(err, &later) || !errors.As(err, &answered) || answered.Host == "" {
+		return
+	}
+	now := time.Now()
+	left := min(later.After.Sub(now), maxLater)
+	a.wishes.Add(answered.Host, wish{now, now.Add(left)}, 2*left, int64(len(answered.Host)))
+}
+
+// wait waits until the host of s may be asked, in the background for twice as long. When that is too long it returns a
+// [modproxy.RetryLater].
+func (a *alone) wait(ctx context.Context, s Source) error {
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Host == "" { // in the form user@host:path, which is for ssh
+		return nil
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")
+	for {
+		wish, held := a.wishes.Get(host)
+		if !held {
+			return nil
+		}
+		until, forward := wish.until, (<-chan struct{})(nil)
+		if modproxy.IsBackground(ctx) {
+			until, forward = until.Add(until.Sub(wish.began)), modproxy.BroughtForward(ctx)
+		}
+		pause := time.Until(until)
+		if pause <= 0 {
+			return nil
+		}
+		if deadline, ok := ctx.Deadline(); pause > maxPause || ok && time.Until(deadline) <= pause {
+			why := fmt.Errorf("%w: %s wants to be left alone for now", modproxy.ErrUnavailable, host)
+			return &modproxy.RetryLater{After: until, Err: why}
+		}
+		select {
+		case <-time.After(pause):
+		case <-forward:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package fetch_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/pack"
+)
+
+// busy is a getter whose servers answer 429 to what has wait=SECONDS in its query, and count.
+type busy struct {
+	has
+	asked map[string]int // by host
+}
+
+func (b busy) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) (fetch.Result, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return fetch.Result{}, err
+	}
+	b.asked[u.Host]++
+	if wait := u.Query().Get("wait"); wait != "" {
+		host := strings.TrimPrefix(u.Path, "/") // which answers, after a redirect
+		return fetch.Result{}, fetch.Later(&fetch.Answered{Where: host, Host: host, Status: "429 Too Many Requests", Code: 429}, wait)
+	}
+	return b.has.Fetch(ctx, s, tree)
+}
+
+// A server that wants to be left alone is, by all fetches, for as long as it says, and in the background for twice as long.
+// Who has sent others there is not.
+func TestServersAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := busy{"main.tf", map[string]int{}}
+		tb := table(t, map[string]fetch.Getter{"git": b})
+		get := func(ctx context.Context, what string) error {
+			p, err := tb.Package(ctx, at("git", "https://"+what, ""))
+			if err == nil {
+				p.Close()
+			}
+			return err
+		}
+		client, run := t.Context(), modproxy.InBackground(t.Context())
+		began := time.Now()
+		want := func(ctx context.Context, what string, after time.Duration) {
+			t.Helper()
+			err := get(ctx, what)
+			var later *modproxy.RetryLater
+			if after == 0 && err != nil || after > 0 && (!errors.As(err, &later) || later.After.Sub(began) != after) {
+				t.Errorf("%s: %v; want it after %v", what, err, after)
+			}
+		}
+		want(client, "forge.test/forge.test?wait=60", time.Minute)
+		want(client, "forge.test/other", time.Minute)
+		want(run, "forge.test/other", 2*time.Minute)
+		want(client, "another.test/forge.test", 0)
+		want(client, "FORGE.test:443/other", time.Minute)
+		if _, err := tb.Commit(client, at("git", "https://forge.test/other", "")); err == nil {
+			t.Error("its commits are asked for")
+		}
+		if n := b.asked["forge.test"]; n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+		time.Sleep(55 * time.Second)
+		want(client, "forge.test/other", 0) // soon enough to be waited for
+		if time.Since(began) != time.Minute {
+			t.Errorf("it was asked after %v", time.Since(began))
+		}
+		want(run, "forge.test/other", 2*time.Minute)
+		time.Sleep(time.Minute)
+		want(run, "forge.test/other", 0)
+
+		began = time.Now()
+		want(client, "forge.test/store.test?wait=100000", time.Hour)
+		want(client, "forge.test/other", 0)
+		want(client, "store.test/other", time.Hour)
+	})
+}
+
+// What a client comes to want waits no longer than a client does.
+func TestLeftAloneForClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := table(t, map[string]fetch.Getter{"git": busy{"main.tf", map[string]int{}}})
+		began := time.Now()
+		if _, err := tb.Package(t.Context(), at("git", "https://forge.test/forge.test?wait=4", "")); err == nil {
+			t.Fatal("it was answered")
+		}
+		run := modproxy.InBackground(t.Context())
+		time.AfterFunc(time.Second, func() { modproxy.BringForward(run) })
+		p, err := tb.Package(run, at("git", "https://forge.test/other", ""))
+		if err != nil || time.Since(began) != 4*time.Second {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		p.Close()
+	})
+}
