@@ -15,7 +15,8 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 	if err != nil {
 		return err
 	}
-	return w.running(ctx, 1000, "fetch: {at_once: 32}\ncache: {max_versions: 1GiB}\n", r, func(p *proxy, seen *watch) error {
+	const more = "fetch: {at_once: 32}\ncache: {max_versions: 1GiB}\n"
+	return w.running(ctx, 1000, more, r, func(p *proxy, seen *watch) error {
 		targets := p.targets("many", modules, w.size, 10)
 		w.say("L6: %d packages are installed first", len(targets))
 		// the versions of one module are asked for by different clients, and the first asks upstream
@@ -33,7 +34,7 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 			return err
 		}
 		seen.reset()
-		l := &load{address: p.address, conns: 256, rate: float64(w.many(2000, 300)), length: w.lasting(time.Minute), next: mix(targets)}
+		l := w.usualLoad(p, targets, time.Minute)
 		o := l.run(ctx)
 		r.most("ready", ready.Seconds(), " s", 5)
 		r.add("p50", ms(o.took.quantile(.5)), " ms")
@@ -76,7 +77,7 @@ func (w *world) asUsual(ctx context.Context) (p99 time.Duration, err error) {
 		if err := p.warm(ctx, targets); err != nil {
 			return err
 		}
-		l := &load{address: p.address, conns: 256, rate: float64(w.many(2000, 300)), length: w.lasting(30 * time.Second), next: mix(targets)}
+		l := w.usualLoad(p, targets, 30*time.Second)
 		o := l.run(ctx)
 		if p99 = o.took.quantile(.99); len(o.problems.list()) > 0 {
 			return fmt.Errorf("with few packages: %v", o.problems.list())

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount gives the proxy a small file system of its own for its data: ext4 on a file, mounted for this process and its children
-// only, so that it does not outlast them.
+// mount gives the proxy a small file system of its own for its data: ext4 on a file, mounted for this process and its
+// children only, so that it does not outlast them.
 func (s *soak) mount() error {
 	if os.Getenv(apartVariable) == "" || os.Geteuid() != 0 {
 		return errors.New("that takes root and a mount namespace")
@@ -28,7 +28,9 @@ func (s *soak) mount() error {
 	if err := errors.Join(f.Truncate(megabytes<<20), f.Close()); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"mkfs.ext4", "-q", "-m", "0", image}, {"mount", "-o", "loop", image, s.p.dir + "/disk"}} {
+	for _, args := range [][]string{
+		{"mkfs.ext4", "-q", "-m", "0", image}, {"mount", "-o", "loop", image, s.p.dir + "/disk"},
+	} {
 		if err := errors.Join(os.MkdirAll(s.p.dir+"/disk", 0o700), command(args...)); err != nil {
 			return err
 		}
@@ -87,7 +89,8 @@ func (s *soak) fill(ctx context.Context) (err error) {
 	}
 	began := time.Now()
 	err = s.until(ctx, s.hold+10*time.Second, func() error {
-		t := &target{module: moduleName("full", int(time.Now().UnixNano()), 64<<10, 1), version: "1.0.0", token: s.p.tokens[0]}
+		name := moduleName("full", int(time.Now().UnixNano()), 64<<10, 1)
+		t := &target{module: name, version: "1.0.0", token: s.p.tokens[0]}
 		c := &conn{address: s.p.address, timeout: 30 * time.Second}
 		defer c.close()
 		var no *refused

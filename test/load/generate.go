@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A load asks at a constant rate, whether it is answered in time or not: every connection has its moments to ask, and how long
-// an answer takes counts from there, so that what waits behind a slow answer counts too. With no rate, every connection
-// asks again when it was answered.
+// A load asks at a constant rate, whether it is answered in time or not: every connection has its moments to ask, and
+// how long an answer takes counts from there, so that what waits behind a slow answer counts too. With no rate, every
+// connection asks again when it was answered.
 type load struct {
 	address string
 	conns   int

@@ -76,6 +76,12 @@ func only(targets []*target, k kind) func(*rand.Rand) (*target, kind) {
 // usual are the modules of most levels: 50 of four versions, of which the disk is asked for some.
 func (w *world) usual(p *proxy) []*target { return p.targets("m", w.many(50, 8), 64<<10, 4) }
 
+// usualLoad is the load of L1.
+func (w *world) usualLoad(p *proxy, targets []*target, length time.Duration) *load {
+	rate := float64(w.many(2000, 300))
+	return &load{address: p.address, conns: 256, rate: rate, length: w.lasting(length), next: mix(targets)}
+}
+
 func (w *world) steady(ctx context.Context, r *row) error {
 	r.most("RSS peak", 0, " MB", 150)
 	return w.running(ctx, 1000, "", r, func(p *proxy, seen *watch) error {
@@ -84,10 +90,7 @@ func (w *world) steady(ctx context.Context, r *row) error {
 			return err
 		}
 		seen.reset()
-		l := &load{address: p.address, conns: 256, rate: 2000, length: w.lasting(10 * time.Minute), next: mix(targets)}
-		if w.quick {
-			l.rate = 300
-		}
+		l := w.usualLoad(p, targets, 10*time.Minute)
 		r.latency(l.run(ctx), 5*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond)
 		return ctx.Err()
 	})

@@ -23,21 +23,17 @@ func TestQuick(t *testing.T) {
 	if err := rig.DependOnSources(); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, l := range levels {
-		names = append(names, l.name)
-	}
 	var out, said strings.Builder
-	s, err := parseFlags([]string{"-quick", "-levels", strings.Join(names, ","), "-data", t.TempDir()}, &said)
+	s, err := parseFlags([]string{"-quick", "-data", t.TempDir()}, &said)
 	if err == nil {
 		err = s.run(t.Context(), &out, &said)
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &said)
 	}
-	for _, name := range names {
-		if !strings.Contains(out.String(), "\n"+name+"  ") {
-			t.Errorf("there is nothing about %s:\n%s", name, &out)
+	for _, l := range levels {
+		if !strings.Contains(out.String(), "\n"+l.name+"  ") {
+			t.Errorf("there is nothing about %s:\n%s", l.name, &out)
 		}
 	}
 	t.Log(out.String())

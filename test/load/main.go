@@ -5,19 +5,20 @@
 //	go run ./test/load -quick               every level for a few seconds, to see that it works
 //	go run ./test/load -h                   the flags
 //
-// modproxy runs as it would: clients have to show tokens, packages have signed paths, every request is a line of the log,
-// metrics are read, and packages are verified as they are by default. Its registry is this process, on loopback; so are its clients.
-// They ask at a constant rate whether they are answered in time or not, and the time of an answer counts from when it was to
-// be asked for: what has to wait behind a slow answer is slow, too. Every byte of every package is compared with the first
-// answer, whose digest is the one that the proxy and its ledger have.
+// modproxy runs as it would: clients have to show tokens, packages have signed paths, every request is a line of the
+// log, metrics are read, and packages are verified as they are by default. Its registry is this process, on loopback;
+// so are its clients. They ask at a constant rate whether they are answered in time or not, and the time of an answer
+// counts from when it was to be asked for: what has to wait behind a slow answer is slow, too. Every byte of every
+// package is compared with the first answer, whose digest is the one that the proxy and its ledger have.
 //
-// How to read it: with two processors or more the generator and the proxy have half of them each, and the generator says by
-// how much it was late itself; if that is near the times that are measured, they are its own. A bound that is missed is said
-// to be missed. What must never be, on whatever machine, is "WRONG", and fails the run: other bytes, an error that nothing
-// explains, something lost, a ledger that is not whole, more questions upstream than there are packages.
+// How to read it: with two processors or more the generator and the proxy have half of them each, and the generator
+// says by how much it was late itself; if that is near the times that are measured, they are its own. A bound that is
+// missed is said to be missed. What must never be, on whatever machine, is "WRONG", and fails the run: other bytes, an
+// error that nothing explains, something lost, a ledger that is not whole, more questions upstream than there are
+// packages.
 //
-// It listens on loopback, asks nobody else, ends when it is told to and removes what it made. The soak takes root, Linux,
-// mount and mkfs.ext4 to fill a disk, and leaves that out elsewhere.
+// It listens on loopback, asks nobody else, ends when it is told to and removes what it made. The soak takes root,
+// Linux, mount and mkfs.ext4 to fill a disk, and leaves that out elsewhere.
 package main
 
 import (
@@ -87,7 +88,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{args: args}
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	names := flags.String("levels", "L1,L2,L3,L4,L5,L6,L7", "what to run, with commas between; L8 is the soak")
+	names := flags.String("levels", "", "what to run, with commas between: L1 to L7 if it is not set, L8 too with -quick")
 	flags.Float64Var(&s.scale, "scale", 1, "how long each level takes, of its full length")
 	flags.BoolVar(&s.quick, "quick", false, "all levels in small and for a few seconds; what they measure means nothing")
 	flags.DurationVar(&s.soak, "soak", 8*time.Hour, "how long the soak takes, up to 23h, for which certificates are good")
@@ -108,7 +109,13 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	if flags.NArg() > 0 {
 		return nil, misuse{fmt.Errorf("unknown argument %q", flags.Arg(0))}
 	}
-	s.levels = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' })
+	if s.levels = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' }); len(s.levels) == 0 {
+		for _, l := range levels {
+			if s.quick || l.name != "L8" {
+				s.levels = append(s.levels, l.name)
+			}
+		}
+	}
 	for _, name := range s.levels {
 		if !slices.ContainsFunc(levels, func(l level) bool { return l.name == name }) {
 			return nil, misuse{fmt.Errorf("-levels: unknown level %q", name)}

@@ -27,8 +27,8 @@ func theirOwn() int {
 	return theirs.Count()
 }
 
-// apart runs this program again, once: with the first half of the processors for itself, while the proxy has the others, and for
-// a soak by root with mounts that nobody else sees. Where there is one processor both share it.
+// apart runs this program again, once: with the first half of the processors for itself, while the proxy has the
+// others, and for a soak by root with mounts that nobody else sees. Where there is one processor both share it.
 func apart(s *settings) error {
 	cpus := os.Getenv(apartVariable)
 	if cpus != "" {

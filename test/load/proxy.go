@@ -26,8 +26,8 @@ import (
 // readers is how many tokens the clients have.
 const readers = 4
 
-// A proxy is a modproxy with its registry: clients have to show tokens, every request is a line of the log, and what is read
-// from the disk is verified.
+// A proxy is a modproxy with its registry: clients have to show tokens, every request is a line of the log, and what is
+// read from the disk is verified.
 type proxy struct {
 	program string
 	dir     string // of the configuration and the log
@@ -77,8 +77,8 @@ auth: {required: true}
 	return p, nil
 }
 
-// freeAddress is one to listen on, again and again: none that a connection of somebody else is given meanwhile, as those from
-// 32768 on may be.
+// freeAddress is one to listen on, again and again: none that a connection of somebody else is given meanwhile, as
+// those from 32768 on may be.
 func freeAddress() (string, error) {
 	var l net.Listener
 	var err error
@@ -159,7 +159,8 @@ func (p *proxy) close() error {
 	return errors.Join(p.up.close(), os.RemoveAll(p.dir))
 }
 
-// running starts a proxy, lets use use it, and ends it; whatever happened, nothing must be wrong with what it keeps then.
+// running starts a proxy, lets use use it, and ends it; whatever happened, nothing must be wrong with what it keeps
+// then.
 func (w *world) running(ctx context.Context, atOnce int, more string, r *row, use func(*proxy, *watch) error) (err error) {
 	p, err := w.newProxy(ctx, atOnce, more)
 	if err != nil {
@@ -220,8 +221,8 @@ func (p *proxy) kept(ctx context.Context) (map[string]string, error) {
 	return is, nil
 }
 
-// whole says what is wrong with what is kept: every target that a client was given must be there, and all that is there right,
-// the ledger too.
+// whole says what is wrong with what is kept: every target that a client was given must be there, and all that is there
+// right, the ledger too.
 func (p *proxy) whole(ctx context.Context, given []*target) (wrong []string, err error) {
 	if out, err := p.verb(ctx, "verify", "--read-data", "--json"); err != nil {
 		var ended *exec.ExitError
@@ -248,7 +249,8 @@ func (p *proxy) whole(ctx context.Context, given []*target) (wrong []string, err
 	return wrong, nil
 }
 
-// targets are modules of so many versions and bytes that clients with tokens of the proxy want, none of them asked for yet.
+// targets are modules of so many versions and bytes that clients with tokens of the proxy want, none of them asked for
+// yet.
 func (p *proxy) targets(group string, modules, size, versions int) (all []*target) {
 	for i := range modules {
 		for v := range versions {

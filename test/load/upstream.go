@@ -27,8 +27,8 @@ import (
 // registryHost is the hostname of the registry in source addresses.
 const registryHost = "registry.acme.example"
 
-// A registry has every module whose name says what it is like: the size of its package in bytes and how many versions it has,
-// as in acme/m17-65536-10/aws. What is in a package follows from the name and the version.
+// A registry has every module whose name says what it is like: the size of its package in bytes and how many versions
+// it has, as in acme/m17-65536-10/aws. What is in a package follows from the name and the version.
 type registry struct {
 	url      string
 	server   *http.Server

@@ -45,8 +45,8 @@ func (r *reply) String() string {
 	return fmt.Sprintf("%d, %d bytes %.200s", r.status, r.size, r.body)
 }
 
-// A conn is a connection of a client to the proxy, which is opened when it is needed. It speaks the least of HTTP/1.1 that
-// this takes, because it shares a processor with many others.
+// A conn is a connection of a client to the proxy, which is opened when it is needed. It speaks the least of HTTP/1.1
+// that this takes, because it shares a processor with many others.
 type conn struct {
 	address string
 	timeout time.Duration // of one answer
@@ -77,8 +77,8 @@ func (c *conn) open(ctx context.Context) error {
 	return nil
 }
 
-// send sends what is to be sent and waits for the first byte of an answer. A connection that the server had closed is opened
-// anew, as clients do.
+// send sends what is to be sent and waits for the first byte of an answer. A connection that the server had closed is
+// opened anew, as clients do.
 func (c *conn) send(ctx context.Context, until time.Time) error {
 	for {
 		used := c.conn != nil
