@@ -74,7 +74,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // outcome returns what err, of a question, is to the user of a registry. It sets r.mayPass for what the network had.
 func (r *repository) outcome(err error) error {
 	if broke, ok := errors.AsType[*said](err); ok {
-		what := scrub("error: "+strings.ReplaceAll(broke.text, "\n", " "), false, r.secrets...)
+		what := scrub("error: "+strings.ReplaceAll(strings.TrimSpace(broke.text), "\n", " "), false, r.secrets...)
 		return fmt.Errorf("%w: %s broke off%s", modproxy.ErrUnavailable, r.at.origin(), what)
 	}
 	_, isOtherwise := errors.AsType[*otherwise](err)
@@ -89,6 +89,9 @@ func (r *repository) outcome(err error) error {
 		return tooLarge(r.limit)
 	case errors.Is(err, egress.ErrAnswer), errors.Is(err, egress.ErrTooSlow), ok && timeout.Timeout() && !connecting:
 		return &otherwise{says: err.Error(), passes: true} // git has more patience
+	}
+	if err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("%s ended its answer early: %w", r.at.origin(), err)
 	}
 	r.mayPass = egress.MayPass(err)
 	return fetch.Outgoing(err)

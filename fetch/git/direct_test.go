@@ -195,7 +195,7 @@ func TestHostileAnswers(t *testing.T) {
 		"no length":             {answer: begun + "zzzz"},
 		"band 0":                {answer: begun + line("\x00"+pack) + "0000"},
 		"band 4":                {answer: begun + line("\x04"+pack) + "0000"},
-		"band 3":                {answer: begun + banded(pack[:9]) + line("\x03no \x1b[31mroom\nhttps://u:p@h/x?t=s") + "0000", is: modproxy.ErrUnavailable, says: "broke off: no ?[31mroom https://h/x"},
+		"band 3":                {answer: begun + banded(pack[:9]) + line("\x03no \x1b[31mroom\nhttps://u:p@h/x?t=s\n") + "0000", is: modproxy.ErrUnavailable, says: "broke off: no ?[31mroom https://h/x"},
 		"nothing":               {answer: ""},
 		"no pack":               {answer: shallow + "0000"},
 		"empty pack":            {answer: begun + "0000"},

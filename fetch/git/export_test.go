@@ -173,3 +173,21 @@ func HoldAnswer(t *testing.T, raw []byte) {
 		t.Fatalf("%q: a pack of %d bytes", raw, len(pack))
 	}
 }
+
+// HoldTree holds what is read of a tree object to what a tree has.
+func HoldTree(t *testing.T, raw []byte) {
+	below, err := parseTree(raw, 20)
+	size := 0
+	for _, e := range below {
+		if e.name == "" || strings.ContainsAny(e.name, "/\x00") || e.name == ".." || e.mode == "" || len(e.id) != 40 {
+			t.Fatalf("%q has %+v", raw, e)
+		}
+		size += len("40000 ") + len(e.name) + 1 + 20
+	}
+	switch {
+	case err != nil && (!errors.Is(err, modproxy.ErrInvalid) || below != nil):
+		t.Fatalf("%q: error %v with %+v", raw, err, below)
+	case err == nil && size > len(raw):
+		t.Fatalf("%q has %+v", raw, below)
+	}
+}

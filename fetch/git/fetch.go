@@ -133,11 +133,8 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 		}
 		// The disk space of the repository is for its submodules.
 		defer func() { err = cmp.Or(err, u.close(r)) }()
-		if links, err = r.entries(ctx, commit, u.limits); err != nil {
-			return err
-		}
-		modules := links[".gitmodules"]
-		if err = r.files(ctx, commit, prefix, links, u.tree); err != nil {
+		var modules entry
+		if links, modules, err = r.read(ctx, commit, prefix, u.limits, u.tree); err != nil {
 			return err
 		}
 		if len(links) > 0 && (modules.mode == modeRegular || modules.mode == modeExecutable) {

@@ -84,12 +84,15 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	thorny(t, root)
+	plain := thorny(t, filepath.Join(root, "plain")) // without attributes
+	plain.git("rm", "-q", ".gitattributes", "deep/.gitattributes")
+	plain.commit("plain")
 	empty := newAuthor(t, root, "empty.git")
 	empty.commit("nothing")
 	submodules(t, root)
 	http := serve(t, backend(t, root))
 	tls := serveTLS(t, backend(t, root))
-	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "empty.git": {http}, "super.git": {tls}} {
+	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "plain/thorny.git": {http}, "empty.git": {http}, "super.git": {tls}} {
 		for _, s := range servers {
 			var env []string
 			if s.caFile != "" {

@@ -30,3 +30,14 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(git.HoldAnswer)
 }
+
+func FuzzTree(f *testing.F) {
+	id := strings.Repeat("\x00", 20)
+	for _, raw := range []string{
+		"", "100644 a\x00" + id, "100755 a\x00" + id + "40000 b\x00" + id + "160000 c\x00" + id, "0100664 a\x00" + id, "120000 a\x00" + id[:19],
+		"100644 ..\x00" + id, "100644 a/b\x00" + id, "100644 \x00" + id, "100644\x00" + id, "60000 a\x00" + id, "-1 a\x00" + id, "37777777777777 a\x00" + id,
+	} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(git.HoldTree)
+}

@@ -37,10 +37,7 @@ const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
 
 // entries returns the whole tree of commit by path. A few kilobytes can describe trees without end: an error ends git.
 func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[string]entry, error) {
-	tree := make(map[string]entry)
-	var total int64
-	paths := 0
-	longPath := invalid("the tree has a path of more than the %d bytes that are allowed", l.Path)
+	tree := listing{limits: l, entries: make(map[string]entry)}
 	c := r.git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
 	c.stdout = func(stdout io.Reader) error {
 		for lines := bufio.NewReaderSize(stdout, maxMeta+l.Path); ; {
@@ -49,7 +46,7 @@ func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[
 			case err == io.EOF && len(line) == 0:
 				return nil
 			case err == bufio.ErrBufferFull:
-				return longPath
+				return tree.tooLong()
 			case err != nil:
 				return fmt.Errorf("%w: git ls-tree: %w", modproxy.ErrUnavailable, err)
 			}
@@ -57,24 +54,12 @@ func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[
 			if err != nil {
 				return err
 			}
-			_, twice := tree[name]
-			tree[name] = e
-			paths, total = paths+len(name), total+e.size
-			switch {
-			case twice:
-				return invalid("the tree has %.80q twice", name)
-			case len(name) > l.Path:
-				return longPath
-			case len(tree) > l.Entries:
-				return invalid("the tree has more than the %d entries that are allowed", l.Entries)
-			case paths > l.Paths:
-				return invalid("the paths of the tree are longer together than the %d bytes that are allowed", l.Paths)
-			case total > l.Content:
-				return invalid("the files are larger than the %d bytes that are allowed", l.Content)
+			if err := tree.add(name, e); err != nil {
+				return err
 			}
 		}
 	}
-	return tree, broken(c.run(ctx))
+	return tree.entries, broken(c.run(ctx))
 }
 
 // parseEntry reads one line of git ls-tree -l: mode, type, id, size, tab, path.
