@@ -22,9 +22,10 @@ func of[T any](ctx context.Context) T {
 
 // Asker is the client that asks. The zero Asker is not known.
 type Asker struct {
-	Name   string   // which no other client has
-	Shown  string   // for people: the client's name for itself, or its address
-	Groups []string // whose rules hold for it; not changed
+	Name    string   // which no other client has
+	Shown   string   // for people: the client's name for itself, or its address
+	Groups  []string // whose rules hold for it; not changed
+	Program string   // what it says it is, as in the header User-Agent; nobody has checked it
 }
 
 // WithAsker returns a context for the questions of a client. Layers that can do only so much at a time share their turns

@@ -67,6 +67,7 @@ var layers = map[string][]string{
 	"cache":         {"", "fair", "store"},
 	"ledger":        {""},
 	"catalog":       {""},
+	"ahead":         {"", "closure"},
 	"closure":       {"", "hostname", "lockfile", "store"},
 	"bundle":        {"", "hostname", "ledger", "pack", "release", "store"},
 	"nested":        {"", "closure", "fair", "fetch", "pack", "rewrite"},

@@ -28,6 +28,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
@@ -72,6 +73,7 @@ type App struct {
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
 	nested     *nested.Registry // nil unless nested sources are rewritten
+	ahead      *ahead.Registry  // nil unless there is something to read ahead
 	reader     *closure.Reader
 	sights     *sights.Registry
 	said       *cache.Catalog // of what registries say about modules
@@ -203,6 +205,9 @@ func (a *App) Close() error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var errs []error
+	if a.ahead != nil {
+		a.ahead.Close()
+	}
 	if a.nested != nil {
 		a.nested.Close()
 	}
@@ -259,6 +264,9 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	began := time.Now()
 	a.log.Info("stopping", zap.String("signal", signalOf(ctx)))
 	a.draining.Store(true)
+	if a.ahead != nil {
+		a.ahead.Close()
+	}
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
 	defer cancel()
 	server.SetKeepAlivesEnabled(false)

@@ -117,6 +117,9 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if a.missing != nil {
 		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
 	}
+	if c.Cache.ReadAhead && reg != nil && locked == nil {
+		a.Registry = a.newAhead(a.Registry, layer)
+	}
 	if locked == nil { // else no count could be recorded
 		a.counts.Next, a.Registry = a.Registry, a.counts
 	}

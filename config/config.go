@@ -210,6 +210,10 @@ type Cache struct {
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
 	// Memory is the memory that packages may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
+	// ReadAhead has the modules of registries fetched that a package calls, and those that these call, as soon as a client
+	// was told of a package that had to be fetched: it is about to ask for them. What the client may not have is not
+	// fetched, nor is anything that max_size has no room for beside what is kept.
+	ReadAhead bool `yaml:"read_ahead" default:"true"`
 }
 
 // Ledger is the record of what versions contained when they were first seen.

@@ -59,15 +59,17 @@ func newAdmission(l Limits) *admission {
 	return &admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
 }
 
-// admit waits for a turn of the client of ctx, which is to be given back. The context that it returns has the client's name
-// for other layers.
-func (h *Handler) admit(ctx context.Context, e *Event, patience time.Duration) (_ context.Context, client string, err error) {
+// admit waits for a turn of the client of ctx, which is to be given back. The context that it returns has the client's
+// name for other layers, and program, which is what the client says it is.
+func (h *Handler) admit(
+	ctx context.Context, e *Event, program string, patience time.Duration,
+) (_ context.Context, client string, err error) {
 	p := auth.PrincipalOf(ctx)
 	client = clientOf(p, e.Client)
 	if err := h.admission.enter(ctx, client, patience); err != nil {
 		return ctx, client, err
 	}
-	asker := modproxy.Asker{Name: client, Shown: client}
+	asker := modproxy.Asker{Name: client, Shown: client, Program: program}
 	if p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
 		asker.Shown, asker.Groups = e.Principal, p.RuleGroups()
 		if asker.Shown == "" { // whom the connection identifies

@@ -31,6 +31,8 @@ type Metrics struct {
 	damaged  prometheus.Counter
 	evicted  prometheus.Counter
 	freed    prometheus.Counter
+	ahead    prometheus.Counter
+	used     prometheus.Counter
 	ledger   *prometheus.CounterVec
 
 	refused *prometheus.CounterVec
@@ -67,6 +69,8 @@ func NewMetrics() *Metrics {
 	m.damaged = counter("packages_damaged_total", "Kept packages that were found damaged, and fetched again.").WithLabelValues()
 	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records stay.").WithLabelValues()
 	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
+	m.ahead = counter("packages_read_ahead_total", "Packages fetched because another package calls them, before a client asked.").WithLabelValues()
+	m.used = counter("packages_read_ahead_used_total", "Of the packages read ahead since the start, those that a client has asked for.").WithLabelValues()
 	m.ledger = counter("ledger_events_total", "Versions that were recorded (recorded), that were offered with other content than is recorded, and refused (drifted), or that the ledger did not answer for (failed).", "event")
 	for _, event := range []string{"recorded", "drifted", "failed"} {
 		m.ledger.WithLabelValues(event) // so that an alert sees the zero before the one
@@ -164,6 +168,12 @@ func (m *Metrics) Evicted(bytes int64) {
 	m.evicted.Inc()
 	m.freed.Add(float64(bytes))
 }
+
+// ReadAhead counts a package that was fetched before a client asked for it.
+func (m *Metrics) ReadAhead() { m.ahead.Inc() }
+
+// ReadAheadUsed counts such a package that a client has asked for.
+func (m *Metrics) ReadAheadUsed() { m.used.Inc() }
 
 // MeasureStorage adds the bytes of a storage of packages, and how many it may have; 0 for no bound. It is called once.
 func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int64) }, most int64) {

@@ -67,7 +67,7 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	ctx, err := identify(r, e)
 	if err == nil && m.Public {
 		var client string
-		if ctx, client, err = h.admit(ctx, e, patience); err == nil {
+		if ctx, client, err = h.admit(ctx, e, r.UserAgent(), patience); err == nil {
 			defer h.admission.turns.Give(client)
 		}
 	}

@@ -68,7 +68,7 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 		return h.serveNothing(w, r, e)
 	}
 	e.Kind = "relayed"
-	ctx, client, err := h.admit(r.Context(), e, patience)
+	ctx, client, err := h.admit(r.Context(), e, r.UserAgent(), patience)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 		if q.isPackage() {
 			wait = packagePatience
 		}
-		ctx, client, err := h.admit(ctx, e, wait)
+		ctx, client, err := h.admit(ctx, e, r.UserAgent(), wait)
 		if err != nil {
 			return err
 		}

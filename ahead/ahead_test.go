@@ -1,0 +1,269 @@
+package ahead_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ahead"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/test/registrytest"
+)
+
+// TestMain makes this binary what Readers start, like the program.
+func TestMain(m *testing.M) {
+	closure.Child()
+	os.Exit(m.Run())
+}
+
+const host = "registry.acme.example"
+
+// Package one calls two, which calls three, which calls one and two again; and what does not go through the proxy, is
+// not there, or cannot be read.
+const chain = `
+-- modules/acme/one/aws/1.0.0/main.tf --
+module "two" {
+  source  = "registry.acme.example/acme/two/aws//modules/part"
+  version = "~> 1.0"
+}
+module "past" { source = "registry.other.example/acme/two/aws" }
+module "git" { source = "git::https://git.example/x.git" }
+module "absent" { source = "registry.acme.example/acme/absent/aws" }
+module "broken" { source = "registry.acme.example/acme/broken/aws" }
+-- modules/acme/one/aws/1.0.0/modules/aside/main.tf --
+module "unused" { source = "registry.acme.example/acme/unused/aws" }
+-- modules/acme/two/aws/1.0.0/main.tf --
+-- modules/acme/two/aws/1.2.0/main.tf --
+module "unused" { source = "registry.acme.example/acme/unused/aws" }
+-- modules/acme/two/aws/1.2.0/modules/part/main.tf --
+module "three" { source = "registry.acme.example/acme/three/aws" }
+-- modules/acme/two/aws/2.0.0/main.tf --
+-- modules/acme/three/aws/1.0.0/main.tf --
+module "one" { source = "registry.acme.example/acme/one/aws" }
+module "two" { source = "registry.acme.example/acme/two/aws//modules/part" }
+-- modules/acme/broken/aws/1.0.0/main.tf --
+module "x" { source =
+-- modules/acme/unused/aws/1.0.0/main.tf --
+`
+
+// world is what a Registry stands on. It keeps what was asked for.
+type world struct {
+	*registrytest.Memory
+	full bool
+
+	mu         sync.Mutex
+	locations  []string // that were asked of quiet
+	kept       map[modproxy.ModuleVersion]bool
+	came, used int
+}
+
+func (w *world) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	if _, err := w.Memory.Location(ctx, v); err != nil {
+		return modproxy.Location{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept[v] {
+		return modproxy.Location{Kept: true}, nil
+	}
+	w.kept[v] = true
+	return modproxy.Location{URL: "https://git.example/x", Kept: true}, nil
+}
+
+func (w *world) Has(_ context.Context, v modproxy.ModuleVersion) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kept[v], nil
+}
+
+func (w *world) Room(context.Context, int64, bool) error {
+	if w.full {
+		return &modproxy.NoSpace{Err: errors.New("full")}
+	}
+	return nil
+}
+
+func (w *world) ReadAhead()     { w.count(&w.came) }
+func (w *world) ReadAheadUsed() { w.count(&w.used) }
+
+func (w *world) count(n *int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*n++
+}
+
+// Upstream implements [closure.Routes].
+func (w *world) Upstream(m modproxy.Module) (modproxy.Module, error) {
+	if m.Host != host {
+		return m, errors.New("not among upstreams")
+	}
+	return m, nil
+}
+
+// quiet is the registry for what is read ahead.
+type quiet struct{ *world }
+
+func (q quiet) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+	if !modproxy.IsBackground(ctx) {
+		return nil, errors.New("somebody waits")
+	}
+	return q.world.Versions(ctx, m)
+}
+
+func (q quiet) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+	q.mu.Lock()
+	q.locations = append(q.locations, v.Name+" "+v.Version)
+	q.mu.Unlock()
+	if !modproxy.IsBackground(ctx) {
+		return modproxy.Location{}, errors.New("somebody waits")
+	}
+	return q.world.Location(ctx, v)
+}
+
+func newWorld(t *testing.T, text string) (*world, *ahead.Registry) {
+	t.Helper()
+	memory, err := registrytest.NewMemory(host, txtar.Parse([]byte(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Memory: memory, kept: map[modproxy.ModuleVersion]bool{}}
+	r := &ahead.Registry{
+		Next: w, Quiet: quiet{w}, Kept: w, Room: w, Largest: 1, Routes: w, Reader: &closure.Reader{}, Observer: w,
+	}
+	t.Cleanup(r.Close)
+	return w, r
+}
+
+func at(name, version string) modproxy.ModuleVersion {
+	return modproxy.Module{Host: host, Namespace: "acme", Name: name, System: "aws"}.At(version)
+}
+
+// brought waits for what is read ahead to be n packages, and returns it.
+func (w *world) brought(t *testing.T, n int) string {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		w.mu.Lock()
+		came, list := w.came, slices.Clone(w.locations)
+		w.mu.Unlock()
+		if came == n {
+			slices.Sort(list)
+			return strings.Join(list, ", ")
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d packages were read ahead, want %d: %q", came, n, list)
+		}
+	}
+}
+
+func ask(t *testing.T, r *ahead.Registry, v modproxy.ModuleVersion) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4"}))
+	defer cancel() // as the request does that was answered
+	if _, err := r.Location(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a client is about to ask for is there when it does: of the version that it chooses, from the directories that
+// are called.
+func TestReadAhead(t *testing.T) {
+	w, r := newWorld(t, chain)
+	ask(t, r, at("one", "1.0.0"))
+	if got := w.brought(t, 3); got != "broken 1.0.0, three 1.0.0, two 1.2.0" {
+		t.Errorf("brought %s", got)
+	}
+	ask(t, r, at("two", "1.2.0"))
+	ask(t, r, at("two", "1.2.0"))
+	if w.used != 1 {
+		t.Errorf("%d of what was read ahead was used, want 1", w.used)
+	}
+}
+
+// What was kept before is not read; nobody knows whether the client will ask for more.
+func TestKept(t *testing.T) {
+	w, r := newWorld(t, chain)
+	w.kept[at("one", "1.0.0")] = true
+	ask(t, r, at("one", "1.0.0"))
+	r.Close()
+	if n := w.Calls("package"); n != 0 {
+		t.Errorf("%d packages were opened", n)
+	}
+}
+
+// Where there is no room, nothing is fetched, and so nothing is evicted.
+func TestFull(t *testing.T) {
+	w, r := newWorld(t, chain)
+	w.full = true
+	asked := make(chan struct{}, 1)
+	w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+		if op == "versions" && m.Name == "two" {
+			asked <- struct{}{}
+		}
+		return nil
+	}
+	ask(t, r, at("one", "1.0.0"))
+	<-asked
+	time.Sleep(50 * time.Millisecond)
+	r.Close()
+	if len(w.locations) > 0 {
+		t.Errorf("asked for %q", w.locations)
+	}
+}
+
+// Two hundred clients that install the same at the same moment have it followed once.
+func TestStorm(t *testing.T) {
+	w, r := newWorld(t, chain)
+	hold := make(chan struct{})
+	w.Before = func(ctx context.Context, op string, m modproxy.Module, _ string) error {
+		if op == "package" {
+			<-hold
+		}
+		return nil
+	}
+	var clients sync.WaitGroup
+	for range 200 {
+		clients.Go(func() {
+			w.mu.Lock()
+			delete(w.kept, at("one", "1.0.0")) // it is being fetched
+			w.mu.Unlock()
+			ask(t, r, at("one", "1.0.0"))
+		})
+	}
+	clients.Wait()
+	close(hold)
+	w.brought(t, 3)
+	r.Close()
+	if n := w.Calls("versions"); n != 4 { // of two, three, absent and broken
+		t.Errorf("versions were asked for %d times, want 4", n)
+	}
+}
+
+// Nothing goes on after Close, which does not wait for those that do not answer.
+func TestClose(t *testing.T) {
+	w, r := newWorld(t, chain)
+	asked := make(chan struct{}, 100)
+	w.Before = func(ctx context.Context, op string, _ modproxy.Module, _ string) error {
+		if op != "package" {
+			return nil
+		}
+		asked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ask(t, r, at("one", "1.0.0"))
+	<-asked
+	r.Close()
+	before := len(asked)
+	ask(t, r, at("two", "1.2.0"))
+	if len(asked) != before {
+		t.Error("something is read ahead after the end")
+	}
+}

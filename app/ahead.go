@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ahead"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/policy"
+)
+
+// newAhead returns the layer above next that reads ahead from layer, as far as policy and tokens let a client.
+func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
+	quiet := modproxy.Registry(&policy.Registry{Next: layer, Gate: a.gate})
+	if a.config.RequiresToken() {
+		quiet = &auth.Registry{Next: quiet}
+	}
+	a.ahead = &ahead.Registry{
+		Next: next, Quiet: quiet, Kept: a.Cache, Room: a.Store, Largest: a.limits().Packed, Routes: routes{a.config},
+		Reader: &closure.Reader{Store: a.Store}, // another one: clients do not wait for its turns
+		Rights: rights{}, Observer: a.metrics,
+	}
+	return a.ahead
+}
+
+// rights implements [ahead.Rights].
+type rights struct{}
+
+// Rights returns what the principal may read.
+func (rights) Rights(ctx context.Context) string {
+	return fmt.Sprintf("%q", auth.PrincipalOf(ctx).Scopes)
+}
