@@ -23,6 +23,7 @@ type way struct {
 	registry string                       // URL that stands for the registry; empty for none
 	proxied  bool                         // it is the proxy, which
 	cold     bool                         // has nothing yet
+	env      []string                     // of a cold one
 
 	upstream  map[string]int // requests there in the last run
 	seconds   []float64
@@ -97,7 +98,7 @@ func (b *bench) measureWays(ctx context.Context, c client, ways []*way) error {
 		var first string
 		for _, w := range ways {
 			if w.cold {
-				if err := b.startProxy(ctx); err != nil {
+				if err := b.startProxy(ctx, w.env...); err != nil {
 					return err
 				}
 			}

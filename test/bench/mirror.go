@@ -15,6 +15,9 @@ const (
 	mirrorPackages = 23
 )
 
+// wayAlone is through a cold proxy that asks for nothing by itself.
+const wayAlone = "cold proxy, no read-ahead"
+
 // mirrorReport is what it takes to fill a proxy that has nothing, beside an installation without it.
 type mirrorReport struct {
 	Client   string      `json:"client"`
@@ -31,6 +34,8 @@ func (r *report) addMirror(client string, ways []*way) {
 	}
 	m.Goals = []goal{
 		ratioOf(ways, wayCold, wayRegistry, 0.3),
+		ratioOf(ways, wayAlone, wayRegistry, 0),
+		ratioOf(ways, wayCold, wayAlone, 0),
 		ratioOf(ways, "mirror", wayRegistry, 0.3),
 	}
 	r.Mirrors = append(r.Mirrors, m)
@@ -43,14 +48,15 @@ func (m *mirrorReport) writeText(w io.Writer) {
 	writeGoals(w, m.Goals)
 }
 
-// measureMirror installs nested modules from the registry and git and through a cold proxy, and mirrors the same, in
-// turns.
+// measureMirror installs nested modules from the registry and git and through cold proxies, which ask for what packages
+// call before the client does, or not, and mirrors the same, in turns.
 func (b *bench) measureMirror(ctx context.Context, r *report) error {
 	top := nestedTop()
 	for _, c := range b.clients {
 		ways := []*way{
 			{name: wayRegistry, modules: top, registry: b.up.registryURL + "/v1/modules/"},
 			{name: wayCold, modules: top, proxied: true, cold: true},
+			{name: wayAlone, modules: top, proxied: true, cold: true, env: []string{"MODPROXY_CACHE_READ_AHEAD=false"}},
 		}
 		if err := b.measureWays(ctx, c, ways); err != nil {
 			return err

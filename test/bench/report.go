@@ -54,11 +54,11 @@ type spentReport struct {
 	PeakAll   int64   `json:"peak_memory_with_processes"`
 }
 
-// goal is a ratio and what it should be at most.
+// goal is a ratio and what it should be at most, if that was said.
 type goal struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
-	Most  float64 `json:"target"`
+	Most  float64 `json:"target,omitempty"`
 	Met   bool    `json:"met"`
 }
 
@@ -69,7 +69,7 @@ func ratioOf(ways []*way, name, other string, most float64) goal {
 		medians[w.name] = median(w.seconds)
 	}
 	value := medians[name] / medians[other]
-	return goal{What: name + " to " + other, Value: value, Most: most, Met: value <= most}
+	return goal{What: name + " to " + other, Value: value, Most: most, Met: most == 0 || value <= most}
 }
 
 type targetReport struct {
@@ -247,7 +247,11 @@ func writeWays(w io.Writer, ways []wayReport) {
 func writeGoals(w io.Writer, goals []goal) {
 	fmt.Fprintln(w)
 	for _, g := range goals {
-		fmt.Fprintf(w, "%s\t%.2f\ttarget: at most %.1f\t%s\n", g.What, g.Value, g.Most, met(g.Met))
+		note := ""
+		if g.Most > 0 {
+			note = fmt.Sprintf("\ttarget: at most %.1f\t%s", g.Most, met(g.Met))
+		}
+		fmt.Fprintf(w, "%s\t%.2f%s\n", g.What, g.Value, note)
 	}
 }
 

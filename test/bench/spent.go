@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,7 +122,7 @@ func (b *bench) countProcesses(ctx context.Context, c client, ways []*way) error
 		if !w.cold {
 			continue
 		}
-		if err := b.startProxy(ctx, counting.env...); err != nil {
+		if err := b.startProxy(ctx, slices.Concat(w.env, counting.env)...); err != nil {
 			return err
 		}
 		if _, err := counting.count(); err != nil { // what it has looked for
