@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -30,21 +31,35 @@ func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
 	return sum, err
 }
 
+// buffers are what reading a package takes. For a small one they are much more than it has.
+type buffers struct {
+	packed *bufio.Reader
+	gzip   gzip.Reader
+	copied [bufferSize]byte
+}
+
+var freeBuffers = sync.Pool{New: func() any { return &buffers{packed: bufio.NewReaderSize(nil, 64<<10)} }}
+
 func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
-	packed := bufio.NewReaderSize(in, 64<<10)
+	b := freeBuffers.Get().(*buffers)
+	defer func() {
+		b.packed.Reset(nil)
+		freeBuffers.Put(b)
+	}()
+	packed, zr := b.packed, &b.gzip
+	packed.Reset(in)
 	// Its first bytes: magic, method, flags, four of time.
 	if header, err := packed.Peek(8); err == nil && string(header) != "\x1f\x8b\x08\x00\x00\x00\x00\x00" {
 		return "", refuse("not gzip, or its header is not empty")
 	}
-	zr, err := gzip.NewReader(packed)
-	if err != nil {
+	if err := zr.Reset(packed); err != nil {
 		return "", err
 	}
 	zr.Multistream(false)
 	// The headers of one entry are at most two blocks and a PAX record with its block.
 	headers := int64(l.Entries+1) * int64(l.Path+4<<10)
 	expanded := &source{r: zr, max: l.Bytes + headers}
-	sum, err := verifyTar(expanded, l)
+	sum, err := verifyTar(expanded, l, b.copied[:])
 	if err != nil {
 		return "", err
 	}
@@ -58,13 +73,12 @@ func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 	return sum, nil
 }
 
-func verifyTar(r io.Reader, l Limits) (modproxy.Sum, error) {
+func verifyTar(r io.Reader, l Limits, buf []byte) (modproxy.Sum, error) {
 	tr := tar.NewReader(r)
 	sum := newSummer()
 	t := tally{Limits: l}
 	files := make(map[string]bool)
 	last := ""
-	buf := make([]byte, bufferSize)
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {
