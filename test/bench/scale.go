@@ -142,8 +142,14 @@ func (b *bench) measureShelf(ctx context.Context, out *scaleReport, s *shelf) (e
 func (b *bench) askShelf(ctx context.Context, out *scaleReport, s *shelf, p *rig.Process, url string) error {
 	base := url + "/" + registryHost + "/v1/modules"
 	began := time.Now()
-	if _, err := ask(ctx, base, "identity"); err != nil { // all modules are read for it
-		return err
+	for { // all modules are read for it, and who asks meanwhile is told to come again
+		a := rig.Get(ctx, base)
+		if a.Err == nil && a.Status == http.StatusOK {
+			break
+		}
+		if a.Status != http.StatusServiceUnavailable || time.Since(began) > time.Minute {
+			return fmt.Errorf("%s: %v", base, a)
+		}
 	}
 	out.add("first list of modules", "s", time.Since(began).Seconds())
 	modules := s.versions / versionsOfModule
