@@ -15,14 +15,16 @@ import (
 
 // book is what a log durably says, in short: enough to decide about new entries, and to find the texts of the others.
 type book struct {
-	hashes stored  // of the tree, in tlog's order; only ever appended to
-	ends   []int64 // of the header, and of each frame, in the log
-	pins   map[id]pin
+	hashes stored        // of the tree, in tlog's order; only ever appended to
+	ends   []int64       // of the header, and of each frame, in the log
+	pins   map[id]uint32 // where in latest a version is
+	latest []pin
 	drifts map[id][]id // by the version
 
 	decisions []int64 // the numbers of their texts; only ever appended to
 	bundles   map[id]bool
-	subdirs   map[string]string // those of pins, of which most are the same
+	subdirs   []string // those of pins, of which most are the same
+	subdirAt  map[string]uint32
 }
 
 // id is the SHA-256 of a version, or of what distinguishes two observations.
@@ -30,11 +32,11 @@ type id [sha256.Size]byte
 
 func versionID(v modproxy.ModuleVersion) id { return sha256.Sum256([]byte(v.String())) }
 
-// pin is the record that counts.
+// pin is the record that counts. Without pointers, the collector of garbage does not look at the pins of very many versions.
 type pin struct {
-	number int64
 	sum    [sha256.Size]byte
-	subdir string
+	number uint32 // memory ends long before there are as many
+	subdir uint32 // where in book.subdirs it is
 }
 
 type kind int
@@ -51,8 +53,9 @@ const (
 type entry struct {
 	kind    kind
 	text    []byte
-	version id    // or bundle
-	pin           // of a record
+	version id // or bundle
+	sum     [sha256.Size]byte
+	subdir  string
 	drift   id    // of a drift
 	end     int64 // of its frame in the log
 	done    bool  // it was decided and, if it is new, written
@@ -62,8 +65,8 @@ type entry struct {
 // newBook returns a book with room for n entries: growing leaves as much behind as what has grown.
 func newBook(n int64) *book {
 	b := &book{
-		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]pin, n),
-		drifts: map[id][]id{}, bundles: map[id]bool{}, subdirs: map[string]string{},
+		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]uint32, n), latest: make([]pin, 0, n),
+		drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
 	}
 	b.ends[0] = int64(len(logHeader))
 	return b
@@ -100,8 +103,12 @@ func parseEntry(text []byte) (*entry, error) {
 
 // decide reports whether there is nothing to do for e, or why it is refused.
 func (b *book) decide(e *entry) (known bool, err error) {
-	p, ok := b.pins[e.version]
-	same := ok && p.sum == e.sum && (p.subdir == "" || e.subdir == "" || p.subdir == e.subdir)
+	p, ok := b.pinned(e.version)
+	subdir := ""
+	if ok {
+		subdir = b.subdirs[p.subdir]
+	}
+	same := ok && p.sum == e.sum && (subdir == "" || e.subdir == "" || subdir == e.subdir)
 	switch {
 	case e.kind == decision:
 		return false, nil
@@ -110,7 +117,7 @@ func (b *book) decide(e *entry) (known bool, err error) {
 	case e.kind == sight && ok && p.sum != e.sum:
 		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
 	case e.kind == sight && ok && !same:
-		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, p.subdir)
+		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, subdir)
 	case e.kind != sight && !ok:
 		return false, fmt.Errorf("no record of the version: %w", fs.ErrNotExist)
 	case e.kind != drift:
@@ -133,16 +140,35 @@ func (b *book) enter(e *entry) {
 	case drift:
 		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
 	default:
-		e.number = b.size()
-		subdir, known := b.subdirs[e.subdir]
-		if !known {
-			subdir = strings.Clone(e.subdir)
-			b.subdirs[subdir] = subdir
-		}
-		e.subdir = subdir
-		b.pins[e.version] = e.pin
+		b.pin(e)
 	}
 	b.ends = append(b.ends, e.end)
+}
+
+// pinned returns the record of a version that counts.
+func (b *book) pinned(version id) (p pin, ok bool) {
+	at, ok := b.pins[version]
+	if ok {
+		p = b.latest[at]
+	}
+	return p, ok
+}
+
+// pin makes the record that is entered next the one that counts.
+func (b *book) pin(e *entry) {
+	subdir, known := b.subdirAt[e.subdir]
+	if !known {
+		subdir = uint32(len(b.subdirs))
+		name := strings.Clone(e.subdir) // it is a part of a text
+		b.subdirs, b.subdirAt[name] = append(b.subdirs, name), subdir
+	}
+	p := pin{e.sum, uint32(b.size()), subdir}
+	if at, ok := b.pins[e.version]; ok {
+		b.latest[at] = p
+		return
+	}
+	b.pins[e.version] = uint32(len(b.latest))
+	b.latest = append(b.latest, p)
 }
 
 // replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.

@@ -95,13 +95,13 @@ func (l *Log) Verifier() note.Verifiers { return l.signer.verifier }
 // is none.
 func (l *Log) Number(v modproxy.ModuleVersion) (number int64, text []byte, err error) {
 	l.mu.RLock()
-	p, ok := l.book.pins[versionID(v)]
+	p, ok := l.book.pinned(versionID(v))
 	l.mu.RUnlock()
 	if !ok {
 		return 0, nil, absent("lookup", v.String())
 	}
-	text, err = l.text(p.number)
-	return p.number, text, err
+	text, err = l.text(int64(p.number))
+	return int64(p.number), text, err
 }
 
 // Root returns the tree of the first n entries. The error is [modproxy.ErrInvalid] when there are fewer.

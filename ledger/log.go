@@ -75,12 +75,12 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, err
 		return Record{}, err
 	}
 	l.mu.RLock()
-	p, ok := l.book.pins[versionID(v)]
+	p, ok := l.book.pinned(versionID(v))
 	l.mu.RUnlock()
 	if !ok {
 		return Record{}, absent("lookup", v.String())
 	}
-	text, err := l.text(p.number)
+	text, err := l.text(int64(p.number))
 	if err != nil {
 		return Record{}, err
 	}

@@ -27,11 +27,11 @@ func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	v, err := ParseKey(m)
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
-	p, ok := o.log.book.pins[versionID(v)]
+	p, ok := o.log.book.pinned(versionID(v))
 	if err != nil || !ok {
 		return 0, absent("lookup", m.String())
 	}
-	return p.number, nil
+	return int64(p.number), nil
 }
 
 func (o ops) ReadRecords(_ context.Context, first, n int64) ([][]byte, error) {
