@@ -102,7 +102,7 @@ func (o *objects) end() error {
 	return nil
 }
 
-// walk lists what the tree id has, below prefix, as git ls-tree -r does.
+// walk lists what the tree id has, below prefix: what git ls-tree -r does, but files before directories.
 func (o *objects) walk(id, prefix string) error {
 	if _, err := io.WriteString(o.ask, id+"\n"); err != nil {
 		return errUnavailable(err)
@@ -125,26 +125,17 @@ func (o *objects) walk(id, prefix string) error {
 	if err != nil {
 		return err
 	}
-	dirs := 0
-	for _, e := range below {
+	for _, e := range below { // all of them count before more is read
+		name := prefix + e.name
 		switch {
 		case e.name == ".gitattributes":
 			return errConverts
 		case e.mode == modeDirectory:
-			dirs++
-		}
-	}
-	if o.dirs += dirs; o.dirs > o.limits.Entries { // directories without files are not listed
-		return o.tooMany()
-	}
-	for _, e := range below {
-		name := prefix + e.name
-		if e.mode == modeDirectory {
+			if o.dirs++; o.dirs > o.limits.Entries { // directories without files are not listed
+				return o.tooMany()
+			}
 			if len(name) > o.limits.Path {
 				return o.tooLong()
-			}
-			if err := o.walk(e.id, name+"/"); err != nil {
-				return err
 			}
 			continue
 		}
@@ -153,6 +144,13 @@ func (o *objects) walk(id, prefix string) error {
 		}
 		if e.mode != modeSubmodule {
 			o.files = append(o.files, name)
+		}
+	}
+	for _, e := range below {
+		if e.mode == modeDirectory {
+			if err := o.walk(e.id, prefix+e.name+"/"); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
