@@ -123,7 +123,7 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 		return read(answer.Body)
 	case status == http.StatusOK, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return &otherwise{says: answer.Status, origin: true}
-	case status/100 == 3 && location != "":
+	case status/100 == 3 && strings.HasSuffix(strings.TrimSuffix(location, "?"), onlyRequest): // else git looks elsewhere
 		return &redirect{onlyRequest, location}
 	case status == http.StatusUnauthorized, fetch.MayPass(status) && status != http.StatusInternalServerError:
 		return r.answered(status, answer.Header.Get("Retry-After"), "")
