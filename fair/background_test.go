@@ -170,3 +170,36 @@ func TestBackgroundIsSentAwayFirst(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// An owner whose only want was sent away is forgotten.
+func TestSentAwayIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := fair.New(1, 1, 0, 1)
+		give, err := turns.Await(t.Context(), "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error)
+		go func() {
+			_, err := turns.Await(modproxy.InBackground(t.Context()), "two")
+			sent <- err
+		}()
+		synctest.Wait()
+		go func() {
+			give, err := turns.Await(t.Context(), "one")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			give()
+		}()
+		if err := <-sent; !errors.Is(err, fair.ErrCrowded) {
+			t.Errorf("error %v", err)
+		}
+		give()
+		synctest.Wait()
+		if n := turns.Known(); n != 0 {
+			t.Errorf("%d owners are known that want nothing", n)
+		}
+	})
+}

@@ -289,14 +289,16 @@ func (t *Turns) sendAway(few int, behind bool) bool {
 		few = -1
 	}
 	var most *owner
-	for _, o := range t.owners {
+	var name string
+	for n, o := range t.owners {
 		if len(o.queue) > few+1 && (most == nil || len(o.queue) > len(most.queue)) && (!fromBehind || o.first(true) != nil) {
-			most = o
+			most, name = o, n
 		}
 	}
 	if most != nil {
 		w := most.queue[len(most.queue)-1]
 		t.dequeue(most, w)
+		t.forget(name, most)
 		w.turn <- ErrCrowded
 	}
 	return most != nil
