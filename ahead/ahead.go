@@ -100,7 +100,10 @@ type task struct {
 }
 
 // arrival is what has become of a package that is read ahead.
-type arrival struct{ came, asked bool }
+type arrival struct {
+	tasks       int // that wait for it
+	came, asked bool
+}
 
 func (r *Registry) start() {
 	r.ending, r.end = context.WithCancel(context.Background())
@@ -124,17 +127,20 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location returns the answer of Next. What the package calls is read ahead, unless the package was kept before the
-// question: its location has no URL then.
+// question.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err == nil && !v.IsProvider() {
 		r.asked(v)
-		if !l.Kept || l.URL != "" {
+		if !keptBefore(l) {
 			r.begin(ctx, v)
 		}
 	}
 	return l, err
 }
+
+// keptBefore reports whether a package was kept before the question for its location l, which has no URL then.
+func keptBefore(l modproxy.Location) bool { return l.Kept && l.URL == "" }
 
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
@@ -161,10 +167,16 @@ func (r *Registry) begin(ctx context.Context, v modproxy.ModuleVersion) {
 	})
 }
 
-// expect notes that a package is read ahead. ended is called with whether it was brought.
+// expect notes that a package is being read ahead, unless a client has asked for it before and waits. ended is called with
+// whether it was brought.
 func (r *Registry) expect(v modproxy.ModuleVersion) (ended func(came bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for t := range r.busy {
+		if t.ModuleVersion == v {
+			return func(bool) {}
+		}
+	}
 	a := r.brought[v]
 	if a == nil {
 		a = &arrival{}
@@ -177,15 +189,17 @@ func (r *Registry) expect(v modproxy.ModuleVersion) (ended func(came bool)) {
 		r.brought[v] = a
 		r.waiting.Store(int64(len(r.brought)))
 	}
+	a.tasks++
 	return func(came bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		counted := a.came
+		a.tasks--
+		first := came && !a.came
 		a.came = a.came || came
-		if !came && !counted || a.asked {
+		if r.brought[v] == a && (a.came && a.asked || !a.came && a.tasks == 0) {
 			r.forget(v)
 		}
-		if !came || counted || r.Observer == nil {
+		if !first || r.Observer == nil {
 			return
 		}
 		r.Observer.ReadAhead()

@@ -58,6 +58,7 @@ module "x" { source =
 type world struct {
 	*registrytest.Memory
 	full bool
+	turn func() // called when a package is about to be fetched; may be nil
 
 	mu         sync.Mutex
 	locations  []string // that were asked of quiet
@@ -85,6 +86,9 @@ func (w *world) Has(_ context.Context, v modproxy.ModuleVersion) (bool, error) {
 }
 
 func (w *world) Room(context.Context, int64, bool) error {
+	if w.turn != nil {
+		w.turn()
+	}
 	if w.full {
 		return &modproxy.NoSpace{Err: errors.New("full")}
 	}
@@ -181,6 +185,93 @@ func TestReadAhead(t *testing.T) {
 		t.Errorf("brought %s", got)
 	}
 	ask(t, r, at("two", "1.2.0"))
+	ask(t, r, at("two", "1.2.0"))
+	if w.used != 1 {
+		t.Errorf("%d of what was read ahead was used, want 1", w.used)
+	}
+}
+
+// What a client has asked for before it was the turn of read-ahead was not read ahead.
+func TestAskedMeanwhile(t *testing.T) {
+	for name, fetched := range map[string]bool{"kept by now": true, "under way": false} {
+		t.Run(name, func(t *testing.T) {
+			w, r := newWorld(t, chain)
+			v := at("two", "1.2.0")
+			w.turn = sync.OnceFunc(func() {
+				client := modproxy.Registry(r)
+				if fetched {
+					client = w // what it calls is not followed any more
+				}
+				if _, err := client.Location(t.Context(), v); err != nil {
+					t.Error(err)
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.kept[v] = fetched
+			})
+			further, hold := make(chan struct{}, 100), make(chan struct{})
+			w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+				switch {
+				case op == "location" && m.Name == "three":
+					further <- struct{}{}
+					<-hold
+				case m.Name == "unused": // which is followed for the client that has asked for two
+					<-hold
+				case m.Name == "broken":
+					return modproxy.ErrNotFound
+				}
+				return nil
+			}
+			ask(t, r, at("one", "1.0.0"))
+			<-further
+			w.mu.Lock()
+			came := w.came
+			w.mu.Unlock()
+			close(hold)
+			if came != 0 {
+				t.Errorf("%d packages count as read ahead", came)
+			}
+		})
+	}
+}
+
+// What two clients with other rights have read ahead counts once, also if it could be had for one of them only.
+func TestFailedForOne(t *testing.T) {
+	w, r := newWorld(t, chain)
+	both, failed := make(chan struct{}, 100), make(chan struct{})
+	w.Before = func(ctx context.Context, op string, m modproxy.Module, _ string) error {
+		few := len(modproxy.AskerOf(ctx).Groups) > 0
+		switch {
+		case op == "location" && m.Name == "two" && modproxy.IsBackground(ctx):
+			both <- struct{}{}
+			if !few {
+				<-failed
+			}
+			for few && len(both) < 2 {
+				time.Sleep(time.Millisecond)
+			}
+			if few {
+				return modproxy.ErrDenied
+			}
+		case op == "location" && m.Name != "one" && m.Name != "two":
+			return modproxy.ErrNotFound
+		}
+		return nil
+	}
+	ask(t, r, at("one", "1.0.0"))
+	few := modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4", Groups: []string{"few"}})
+	w.mu.Lock()
+	delete(w.kept, at("one", "1.0.0"))
+	w.mu.Unlock()
+	if _, err := r.Location(few, at("one", "1.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	for len(both) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // then that of few has failed
+	close(failed)
+	w.brought(t, 1)
 	ask(t, r, at("two", "1.2.0"))
 	if w.used != 1 {
 		t.Errorf("%d of what was read ahead was used, want 1", w.used)

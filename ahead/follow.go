@@ -129,9 +129,10 @@ func (t *run) fetch(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.
 	if err := t.Room.Room(ctx, t.Largest*int64(len(t.fetches)), true); err != nil {
 		return nil, err
 	}
+	var l modproxy.Location
 	ended := t.expect(v)
-	defer func() { ended(err == nil) }()
-	_, err = insist(ctx, func(ctx context.Context) (modproxy.Location, error) { return t.Quiet.Location(ctx, v) })
+	defer func() { ended(err == nil && !keptBefore(l)) }()
+	l, err = insist(ctx, func(ctx context.Context) (modproxy.Location, error) { return t.Quiet.Location(ctx, v) })
 	if err == nil {
 		p, err = t.open(ctx, v)
 	}
