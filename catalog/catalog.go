@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unique"
 	"weak"
 
 	"golang.org/x/sync/singleflight"
@@ -228,7 +227,7 @@ func lists(list *modproxy.Versions, version string) bool {
 type completedKey struct {
 	of          *modproxy.Details
 	deprecation modproxy.Deprecation
-	siblings    unique.Handle[string]
+	siblings    string
 	listed      string
 }
 
@@ -243,7 +242,7 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
-	k := completedKey{of: d, siblings: others.key, listed: list.ETag}
+	k := completedKey{of: d, siblings: others.name, listed: list.ETag}
 	full := *d
 	full.Systems, full.Listed = others.systems, list.ETag
 	if deprecation != nil {

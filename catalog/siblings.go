@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unique"
 	"weak"
 
 	"github.com/modproxy/modproxy"
@@ -22,8 +21,7 @@ type siblingsKey struct {
 // siblings are the other systems that modules of a name are for, as far as a client may know of them.
 type siblings struct {
 	systems []string // sorted
-	key     unique.Handle[string]
-	said    bool // the description has the same ones
+	name    string   // the same for the same systems
 }
 
 const (
@@ -62,9 +60,8 @@ func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q questio
 			s.systems = append(s.systems, system)
 		}
 	}
-	name := strings.Join(s.systems, " ")
-	s.key, s.said = unique.Make(name), slices.Equal(s.systems, d.Systems)
-	size := int64(256 + len(q.groups.first) + len(q.groups.others) + len(name) + 16*len(s.systems))
+	s.name = strings.Join(s.systems, " ")
+	size := int64(256 + len(q.groups.first) + len(q.groups.others) + len(s.name) + 16*len(s.systems))
 	c.siblings.Add(k, s, max(siblingsFor, rereadShare*time.Since(began)), size)
 	return s, nil
 }
