@@ -15,8 +15,7 @@ import (
 func TestPost(t *testing.T) {
 	secret := canary(t)
 	var fails, asked int
-	var s *server
-	s = serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if r.Method != http.MethodPost || string(body) != "question" || r.ContentLength != 8 || err != nil {
 			t.Errorf("%s with %q, %v", r.Method, body, err)
