@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // The servers on the hot path.
@@ -179,7 +181,7 @@ func (b *bench) measureTarget(ctx context.Context, t *target) error {
 		for _, m := range t.servers {
 			pid := m.pids()[0]
 			if m.server.name == serverProxy {
-				resetPeak(pid)
+				rig.ResetPeak(pid)
 			}
 			if err := m.turn(ctx, b, b.duration); err != nil {
 				return err

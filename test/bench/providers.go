@@ -296,7 +296,7 @@ type sending struct {
 // send has a server send its package to all clients.
 func (b *bench) send(ctx context.Context, l *sending) error {
 	for _, pid := range l.pids() {
-		resetPeak(pid)
+		rig.ResetPeak(pid)
 	}
 	before, begin := cpu(l.pids()...), time.Now()
 	got, errs := make([]int64, largeClients), make([]error, largeClients)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // spent is what a proxy has used while a client installed modules through it.
@@ -27,8 +29,8 @@ func watch(pid int) (stop func() spent) { return watchFor(pid, resident) }
 
 // watchFor is watch with what memory says in the place of what the process has with all below it.
 func watchFor(pid int, memory func(pid int) int64) (stop func() spent) {
-	resetPeak(pid)
-	before := ticks(pid, 4)
+	rig.ResetPeak(pid)
+	before := rig.Ticks(pid, 4)
 	ended := make(chan struct{})
 	var s spent
 	var watching sync.WaitGroup
@@ -47,7 +49,7 @@ func watchFor(pid int, memory func(pid int) int64) (stop func() spent) {
 	return func() spent {
 		close(ended)
 		watching.Wait()
-		s.cpu, s.own = ticks(pid, 4)-before, peak(pid)
+		s.cpu, s.own = rig.Ticks(pid, 4)-before, peak(pid)
 		return s
 	}
 }
@@ -60,7 +62,7 @@ func resident(pid int) int64 {
 		pages, _ = strconv.ParseInt(fields[1], 10, 64)
 	}
 	sum := pages * int64(os.Getpagesize())
-	for _, child := range children(pid) {
+	for _, child := range rig.Children(pid) {
 		sum += resident(child)
 	}
 	return sum

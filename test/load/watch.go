@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // A sample is what the proxy uses at one moment.
@@ -68,17 +68,16 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	pid := server.ID()
-	used := cpu(pid)
+	used := rig.Ticks(pid, 2)
 	if used == 0 {
 		return
 	}
 	c := &conn{address: w.p.address, timeout: 5 * time.Second}
 	defer c.close()
 	s := sample{at: time.Now(), goroutines: w.p.goroutines(ctx, c)}
-	var most int64
-	s.rss, most = memory(pid)
+	s.rss = rig.InStatus(pid, "VmRSS")
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	s.fds, s.children = len(fds), children(pid)
+	s.fds, s.children = len(fds), len(rig.Children(pid))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if pid != w.pid {
@@ -88,7 +87,7 @@ func (w *watch) look(ctx context.Context) {
 		w.begun = used
 	}
 	s.life = w.life
-	w.peak = max(w.peak, most)
+	w.peak = max(w.peak, rig.InStatus(pid, "VmHWM"))
 	if s.rss > 0 {
 		w.samples = append(w.samples, s)
 	}
@@ -100,7 +99,7 @@ func (w *watch) reset() {
 	w.samples, w.peak, w.cpu, w.began = nil, 0, 0, time.Now()
 	server := w.p.server.Load()
 	w.mu.Unlock()
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", server.ID()), []byte("5"), 0) // else the peak is that of its life
+	rig.ResetPeak(server.ID())
 	w.look(context.Background())
 }
 
@@ -139,45 +138,5 @@ func (p *proxy) goroutines(ctx context.Context, c *conn) int {
 	_, rest, _ := bytes.Cut(text, []byte("\ngo_goroutines "))
 	number, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, _ := strconv.Atoi(string(number))
-	return n
-}
-
-// cpu is the time that a process has computed so far; 0 where it cannot be known.
-func cpu(pid int) time.Duration {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // its name may have spaces in it
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(string(fields[11]))
-	system, _ := strconv.Atoi(string(fields[12]))
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-// memory is what a process has now, and the most that it had.
-func memory(pid int) (now, most int64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if fields := strings.Fields(rest); len(fields) == 2 && fields[1] == "kB" {
-			n, _ := strconv.ParseInt(fields[0], 10, 64)
-			switch name {
-			case "VmRSS":
-				now = n << 10
-			case "VmHWM":
-				most = n << 10
-			}
-		}
-	}
-	return now, most
-}
-
-// children is how many processes a process has started that still run.
-func children(pid int) (n int) {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		text, _ := os.ReadFile(list)
-		n += len(strings.Fields(string(text)))
-	}
 	return n
 }
