@@ -82,21 +82,19 @@ func (s *soak) kill(ctx context.Context) error {
 // restart ends it as an operator would, and starts it again.
 func (s *soak) restart(ctx context.Context) error {
 	defer s.during(unanswered)()
-	if err := s.p.stop(); err != nil {
-		return err
-	}
+	ended := s.p.stop()
 	_, err := s.p.start(ctx)
-	return err
+	return errors.Join(ended, err)
 }
 
 // freeze stops the process, as the move of a virtual machine does. Nobody is told anything but late.
 func (s *soak) freeze(ctx context.Context) error {
 	defer s.during(nothing)()
-	if err := s.p.server.Load().Signal(syscall.SIGSTOP); err != nil {
+	if err := s.p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	pause(ctx, min(20*time.Second, s.hold/2))
-	return s.p.server.Load().Signal(syscall.SIGCONT)
+	return s.p.signal(syscall.SIGCONT)
 }
 
 // operate does beside load what operators do.
@@ -242,7 +240,7 @@ func (s *soak) rules(ctx context.Context) error {
 		if err := os.Rename(s.p.path("next.yaml"), s.p.path("rules.yaml")); err != nil {
 			return err
 		}
-		if err := s.p.server.Load().Signal(syscall.SIGHUP); err != nil {
+		if err := s.p.signal(syscall.SIGHUP); err != nil {
 			return err
 		}
 		err := s.until(ctx, 5*time.Second, func() error {

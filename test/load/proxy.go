@@ -153,6 +153,15 @@ func (p *proxy) stop() error {
 	return nil
 }
 
+// signal sends it a signal.
+func (p *proxy) signal(s os.Signal) error {
+	server := p.server.Load()
+	if server == nil {
+		return os.ErrProcessDone
+	}
+	return server.Signal(s)
+}
+
 // close ends it and removes what it kept.
 func (p *proxy) close() error {
 	p.kill()
