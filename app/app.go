@@ -2,11 +2,11 @@
 //
 // [New] opens the data directory, of which no other process may have the claim, listens, and stacks the layers;
 // read stack.go from the end to follow a request. [App.Serve] answers clients until its context ends. Then it
-// stops in this order, all within the time of the key shutdown: readiness fails and connections are no longer
-// kept alive; the fetches that run end, and for two seconds more the clients that waited for them can ask for
-// their packages; the listener closes; running requests end, and those that do not are answered 503; fetches
-// that began meanwhile are cut. [App.Close] releases everything, also after an error. Signals are the caller's:
-// one of them ends the context, and another may be passed on for reloading.
+// stops in this order, all within the time of the key shutdown: readiness fails, connections are no longer kept alive,
+// and what no client waits for is cut; the fetches that run end, and for two seconds more the clients that waited for
+// them can ask for their packages; the listener closes; running requests end, and those that do not are answered 503;
+// fetches that began meanwhile are cut. [App.Close] releases everything, also after an error. Signals are the
+// caller's: one of them ends the context, and another may be passed on for reloading.
 package app
 
 import (
@@ -267,6 +267,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	if a.ahead != nil {
 		a.ahead.Close()
 	}
+	a.Cache.EndBackground()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
 	defer cancel()
 	server.SetKeepAlivesEnabled(false)

@@ -73,3 +73,42 @@ func TestBackgroundEnds(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// What nobody waits for ends with EndBackground, at once, and what clients wait for goes on.
+func TestEndBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.change(func(n *next) { n.delay = time.Minute }) // each for the location, and for the package
+		ended := map[string]chan error{}
+		ask := func(ctx context.Context, version string) {
+			done := make(chan error, 1)
+			ended[version] = done
+			go func() {
+				p, err := f.Package(ctx, vpc.At(version))
+				if err == nil {
+					p.Close()
+				}
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		began := time.Now()
+		ask(modproxy.InBackground(t.Context()), "1.0.0")
+		ask(modproxy.InBackground(t.Context()), "1.1.0")
+		ask(t.Context(), "1.1.0")
+		ask(t.Context(), "1.2.0")
+		f.EndBackground()
+		ask(modproxy.InBackground(t.Context()), "1.3.0")
+		for _, version := range []string{"1.0.0", "1.3.0"} {
+			if err := <-ended[version]; !errors.Is(err, modproxy.ErrUnavailable) || time.Since(began) > 0 {
+				t.Errorf("%s in the background: %v after %v", version, err, time.Since(began))
+			}
+		}
+		for _, version := range []string{"1.1.0", "1.2.0"} {
+			if err := <-ended[version]; err != nil {
+				t.Errorf("%s for a client: %v", version, err)
+			}
+		}
+		mustClose(t, f.Registry)
+	})
+}

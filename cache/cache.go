@@ -151,6 +151,13 @@ func (r *Registry) Close(ctx context.Context) error {
 	return closeAll(ctx, r.end, r.asking, r.fetching)
 }
 
+// EndBackground ends what no client waits for, and what is begun so later.
+func (r *Registry) EndBackground() {
+	r.once.Do(r.start)
+	r.asking.endUnwanted()
+	r.fetching.endUnwanted()
+}
+
 // Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
 func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 	r.once.Do(r.start)

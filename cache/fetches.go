@@ -122,7 +122,7 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	switch {
 	case err != nil && context.Cause(ctx) == errDrips:
 		return v, errDrips
-	case err != nil && f.work.ending.Err() != nil:
+	case err != nil && f.work.ends(ctx):
 		return v, k.wrap("package", errClosing)
 	}
 	return v, late(ctx, err, f.timeout)

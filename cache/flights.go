@@ -24,8 +24,10 @@ type question interface {
 
 // background is work that goes on when nobody waits for it any more.
 type background struct {
-	ending context.Context // ends all of it
-	limit  int             // of what runs at the same time
+	ending      context.Context // ends all of it
+	unwanted    context.Context // ends what no client waits for
+	endUnwanted context.CancelFunc
+	limit       int // of what runs at the same time
 
 	mu      sync.Mutex
 	running int
@@ -63,7 +65,8 @@ func (b *background) start(asker string, work func()) error {
 
 func newBackground(limit int) (b *background, end context.CancelFunc) {
 	ending, end := context.WithCancel(context.Background())
-	return &background{ending: ending, limit: limit, of: map[string]int{}}, end
+	unwanted, endUnwanted := context.WithCancel(ending)
+	return &background{ending: ending, unwanted: unwanted, endUnwanted: endUnwanted, limit: limit, of: map[string]int{}}, end
 }
 
 // closeAll waits for what goes on, and ends it by end when ctx ends, which is an error.
@@ -111,11 +114,22 @@ func (b *background) detach(ctx context.Context, timeout time.Duration) (context
 // untilEnd is detach without a timeout.
 func (b *background) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(b.ending, cancel)
+	stop := context.AfterFunc(b.unwanted, func() {
+		if b.ends(ctx) {
+			cancel()
+		}
+	})
+	stopLate := context.AfterFunc(b.ending, cancel)
 	return ctx, func() {
 		stop()
+		stopLate()
 		cancel()
 	}
+}
+
+// ends reports whether work with ctx is to end.
+func (b *background) ends(ctx context.Context) bool {
+	return b.ending.Err() != nil || b.unwanted.Err() != nil && modproxy.IsBackground(ctx)
 }
 
 // flights shares one call for each key among all that want its result. Unlike in package singleflight, a caller that
