@@ -94,8 +94,8 @@ func (c *checkedReader) WriteTo(w io.Writer) (int64, error) {
 	return c.SendTo(w, max(0, c.size-c.offset))
 }
 
-// SendTo implements [modproxy.Sender]. The end is read before the last look at the blob, and written after it: what was
-// sent before was what it was then.
+// SendTo implements [modproxy.Sender]. The end is read before the last look at the blob, and written after it, so that a
+// change before that look is noticed. What the system still holds to send may be changed after it.
 func (c *checkedReader) SendTo(w io.Writer, n int64) (written int64, err error) {
 	n = max(0, min(n, c.size-c.offset))
 	to, ok := w.(io.ReaderFrom)
