@@ -46,7 +46,9 @@ func (w *watched) List(ctx context.Context, kind store.Kind, prefix string) iter
 	return w.Records.List(ctx, kind, prefix)
 }
 
+// watch is called in a bubble, of which nothing may be reading the records.
 func (f *fixture) watch() *watched {
+	synctest.Wait()
 	w := &watched{Records: f.storage.Records()}
 	f.Store.Records = w
 	return w
