@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -18,11 +19,19 @@ func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
 		quiet = &auth.Registry{Next: quiet}
 	}
 	a.ahead = &ahead.Registry{
-		Next: next, Quiet: quiet, Kept: a.Cache, Room: a.Store, Largest: a.limits().Packed, Routes: routes{a.config},
+		Next: next, Quiet: quiet, Kept: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
 		Reader: &closure.Reader{Store: a.Store}, // another one: clients do not wait for its turns
 		Rights: rights{}, Observer: a.metrics,
 	}
 	return a.ahead
+}
+
+// room implements [ahead.Room].
+type room struct{ app *App }
+
+// Room returns why there is no room within cache.max_size, or on the disk.
+func (r room) Room(ctx context.Context, n int64, stays bool) error {
+	return cmp.Or(r.app.Store.Room(ctx, n, stays), r.app.disk.Room(n))
 }
 
 // rights implements [ahead.Rights].

@@ -212,7 +212,7 @@ type Cache struct {
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
 	// ReadAhead has the modules of registries fetched that a package calls, and those that these call, as soon as a client
 	// was told of a package that had to be fetched: it is about to ask for them. What the client may not have is not
-	// fetched, nor is anything unless max_size has room for a package of fetch.max_unpacked beside all that is kept.
+	// fetched, nor is anything unless max_size and the disk have room for a package of fetch.max_unpacked beside what is kept.
 	ReadAhead bool `yaml:"read_ahead" default:"true"`
 }
 

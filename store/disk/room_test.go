@@ -1,0 +1,28 @@
+package disk_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+// What is free is known where it can be.
+func TestFree(t *testing.T) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("what is free is not known here")
+	}
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Room(1); err != nil {
+		t.Error(err)
+	}
+	if err := d.Room(1 << 60); !errors.As(err, new(*modproxy.NoSpace)) {
+		t.Errorf("an exbibyte is free: %v", err)
+	}
+}
