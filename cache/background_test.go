@@ -112,3 +112,76 @@ func TestEndBackground(t *testing.T) {
 		mustClose(t, f.Registry)
 	})
 }
+
+// What failed in the background for reasons that pass is not remembered: a client has a try of its own. What will not be
+// otherwise, or not before a time that the registry says, is remembered whoever asked.
+func TestFailedInTheBackground(t *testing.T) {
+	fetch := func(f *fixture, ctx context.Context) error {
+		p, err := f.Package(ctx, vpc.At("1.0.0"))
+		if err == nil {
+			err = p.Close()
+		}
+		return err
+	}
+	down := func(n *next) { n.err = modproxy.ErrUnavailable }
+	for name, c := range map[string]struct {
+		fail func(*next)
+		ask  func(*fixture, context.Context) error
+		want error // for the client, whom nothing fails for any more
+	}{
+		"versions": {down, func(f *fixture, ctx context.Context) error {
+			_, err := f.Versions(ctx, vpc)
+			return err
+		}, nil},
+		"location": {down, func(f *fixture, ctx context.Context) error {
+			_, err := f.Location(ctx, vpc.At("1.0.0"))
+			return err
+		}, nil},
+		"package": {func(n *next) { n.pack = modproxy.ErrUnavailable }, fetch, nil},
+		"late": {func(n *next) {
+			n.receive = func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}, fetch, nil},
+		"invalid": {func(n *next) { n.pack = modproxy.ErrInvalid }, fetch, modproxy.ErrInvalid},
+		"held": {func(n *next) {
+			n.pack = &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("too many")}
+		}, fetch, modproxy.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.next.change(c.fail)
+				if err := c.ask(f, modproxy.InBackground(t.Context())); err == nil {
+					t.Error("nothing fails in the background")
+				}
+				f.next.change(func(n *next) { n.err, n.pack, n.receive = nil, nil, nil })
+				if err := c.ask(f, t.Context()); !errors.Is(err, c.want) {
+					t.Errorf("for a client: %v; want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What fails for a client is remembered, also when it was begun in the background.
+func TestFailedForAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.change(func(n *next) { n.pack, n.delay = modproxy.ErrUnavailable, time.Second })
+		background := make(chan error)
+		go func() {
+			_, err := f.Package(modproxy.InBackground(t.Context()), vpc.At("1.0.0"))
+			background <- err
+		}()
+		synctest.Wait()
+		for range 2 {
+			if _, err := f.Package(t.Context(), vpc.At("1.0.0")); err == nil {
+				t.Error("it was fetched")
+			}
+		}
+		<-background
+		equal(t, "package asked", f.next.asked("package"), 1)
+	})
+}

@@ -62,6 +62,9 @@ func holdFor(err error) time.Duration {
 	return 0
 }
 
+// passing reports whether what failed with err may succeed at any moment, as far as err says.
+func passing(err error) bool { return errors.Is(err, modproxy.ErrUnavailable) && holdFor(err) == 0 }
+
 // retrySoon returns err for clients to try again in a second.
 func retrySoon(err error) error {
 	return &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: err}

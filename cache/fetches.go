@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// fetches brings what never changes, a few at a time, and remembers a failure for a while. Its first fields are set
-// before its use.
+// fetches brings what never changes, a few at a time, and remembers a failure for a while; not a passing one that no
+// client has waited for: the first that does has a try of its own. Its first fields are set before its use.
 type fetches[K question, V interface{ size() int64 }] struct {
 	source  fetchSource[K, V]
 	work    *background
@@ -65,7 +65,7 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 			return v, nil
 		}
 		err = f.fail(k, err)
-		if failed, ok := errors.AsType[*modproxy.FetchFailed](err); ok {
+		if failed, ok := errors.AsType[*modproxy.FetchFailed](err); ok && !(modproxy.IsBackground(ctx) && passing(failed)) {
 			remember(failed, failed.Again.Sub(failed.Time), 0)
 		}
 		return v, err
