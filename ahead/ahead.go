@@ -6,9 +6,9 @@
 // background, reads it as the client does, and asks the same questions for the client, of all that is called at once.
 //
 // Invariant: what a client gets does not depend on what was read ahead, but for when it gets it. Everything is asked
-// with the context of the client, so that nothing is brought that it may not have; of layers that tell nobody what
-// they refuse, so that nobody is said to have asked. What cannot be had, read or resolved is left to the client, which
-// asks and is told why.
+// with the context of the client, so that nothing is brought that it may not have, and nothing after its token was
+// revoked; of layers that tell nobody what they refuse, so that nobody is said to have asked. What cannot be had, read
+// or resolved is left to the client, which asks and is told why.
 //
 // What is followed begins at the root of a package that a client was told of, as it is not known which directory of it
 // a source names; of those that are called that is known. Calls of local directories are followed, those of registries
@@ -78,6 +78,8 @@ type Room interface {
 type Rights interface {
 	// Rights returns a text that is the same for clients that may have the same.
 	Rights(ctx context.Context) string
+	// Still returns why a client may have nothing any more, such as that its token was revoked, or nil.
+	Still(ctx context.Context) error
 }
 
 // Observer is told what becomes of what is read ahead.

@@ -90,7 +90,7 @@ func (t *run) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versio
 	if over {
 		return nil, errEnough
 	}
-	return insist(ctx, func(ctx context.Context) (*modproxy.Versions, error) { return t.Quiet.Versions(ctx, m) })
+	return insist(ctx, t, func(ctx context.Context) (*modproxy.Versions, error) { return t.Quiet.Versions(ctx, m) })
 }
 
 // Package waits for a package, which it has fetched if that is neither kept nor what the client asks for itself.
@@ -132,7 +132,7 @@ func (t *run) fetch(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.
 	var l modproxy.Location
 	ended := t.expect(v)
 	defer func() { ended(err == nil && !keptBefore(l)) }()
-	l, err = insist(ctx, func(ctx context.Context) (modproxy.Location, error) { return t.Quiet.Location(ctx, v) })
+	l, err = insist(ctx, t, func(ctx context.Context) (modproxy.Location, error) { return t.Quiet.Location(ctx, v) })
 	if err == nil {
 		p, err = t.open(ctx, v)
 	}
@@ -145,13 +145,19 @@ func (t *run) fetch(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.
 }
 
 func (t *run) open(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return insist(ctx, func(ctx context.Context) (*modproxy.Package, error) { return t.Quiet.Package(ctx, v) })
+	return insist(ctx, t, func(ctx context.Context) (*modproxy.Package, error) { return t.Quiet.Package(ctx, v) })
 }
 
-// insist asks in the background, and again when the answer is to come back later, for as long as patience. Each
-// question has a mark of its own: a client that waits for one of them does not wait for the others.
-func insist[T any](ctx context.Context, ask func(context.Context) (T, error)) (answer T, err error) {
+// insist asks in the background, and again when the answer is to come back later, for as long as patience and while the
+// client may have anything. Each question has a mark of its own: a client that waits for one of them does not wait for the
+// others.
+func insist[T any](ctx context.Context, t *run, ask func(context.Context) (T, error)) (answer T, err error) {
 	for end := time.Now().Add(patience); ; {
+		if t.Rights != nil {
+			if err := t.Rights.Still(ctx); err != nil {
+				return answer, err
+			}
+		}
 		answer, err = ask(modproxy.InBackground(ctx))
 		later, wait := errors.AsType[*modproxy.RetryLater](err)
 		if !wait || later.After.After(end) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ahead"
@@ -21,7 +22,7 @@ func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
 	a.ahead = &ahead.Registry{
 		Next: next, Quiet: quiet, Kept: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
 		Reader: &closure.Reader{Store: a.Store}, // another one: clients do not wait for its turns
-		Rights: rights{}, Observer: a.metrics,
+		Rights: rights{a}, Observer: a.metrics,
 	}
 	return a.ahead
 }
@@ -35,9 +36,17 @@ func (r room) Room(ctx context.Context, n int64, stays bool) error {
 }
 
 // rights implements [ahead.Rights].
-type rights struct{}
+type rights struct{ app *App }
 
 // Rights returns what the principal may read.
 func (rights) Rights(ctx context.Context) string {
 	return fmt.Sprintf("%q", auth.PrincipalOf(ctx).Scopes)
+}
+
+// Still returns why the principal is not identified any more.
+func (r rights) Still(ctx context.Context) error {
+	if r.app.auth == nil {
+		return nil
+	}
+	return r.app.auth.Still(auth.PrincipalOf(ctx), time.Now())
 }
