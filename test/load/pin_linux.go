@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,37 +61,27 @@ func apart(s *settings) error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("a mount namespace: %w", err)
 		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("a mount namespace: %w", err)
+		}
 	}
 	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), apartVariable+"="+cpus))
 }
 
-// arrived takes the processors of the proxy from the variable, and keeps mounts from others.
+// arrived takes the processors of the proxy from the variable.
 func arrived(cpus string) error {
-	if cpus != "all" {
-		theirs = &unix.CPUSet{}
-		for number := range strings.SplitSeq(strings.TrimSuffix(cpus, ","), ",") {
-			var i int
-			if _, err := fmt.Sscan(number, &i); err != nil {
-				return fmt.Errorf("%s: %w", apartVariable, err)
-			}
-			theirs.Set(i)
-		}
-	}
-	if os.Geteuid() != 0 {
+	if cpus == "all" {
 		return nil
 	}
-	// without a namespace of its own this process has nothing to keep from others, and does not mount
-	if own, err := ownMounts(); err != nil || !own {
-		return err
+	theirs = &unix.CPUSet{}
+	for number := range strings.SplitSeq(strings.TrimSuffix(cpus, ","), ",") {
+		var i int
+		if _, err := fmt.Sscan(number, &i); err != nil {
+			return fmt.Errorf("%s: %w", apartVariable, err)
+		}
+		theirs.Set(i)
 	}
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-}
-
-// ownMounts reports whether the mounts of this process are not those of the one that started it.
-func ownMounts() (bool, error) {
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	other, wrong := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
-	return own != other, errors.Join(err, wrong)
+	return nil
 }
 
 // startApart starts a program on the processors that the generator does not have.
