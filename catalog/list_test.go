@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,5 +99,110 @@ func TestListOfARegistryInTrouble(t *testing.T) {
 		if page, err := c.List(t.Context(), modproxy.Query{Host: network.Host, Search: "network", Limit: 2}); err != nil || len(page.Modules) != 1 {
 			t.Errorf("%v: %v, %v", one.err, page, err)
 		}
+	}
+}
+
+func ids(p *modproxy.Page) string {
+	var all []string
+	for _, m := range p.Modules {
+		all = append(all, m.Namespace+"/"+m.Name+"@"+m.Version)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestListOfWhatIsKept(t *testing.T) {
+	s := &site{err: modproxy.ErrNotFound, versions: map[modproxy.Module][]string{}}
+	for _, name := range []string{"a/vpc", "a/vpn", "b/vpc", "c/dns"} {
+		namespace, name, _ := strings.Cut(name, "/")
+		s.versions[modproxy.Module{Host: network.Host, Namespace: namespace, Name: name, System: "aws"}] = []string{"1.0.0", "1.1.0"}
+	}
+	other := modproxy.Module{Host: "other.example.com", Namespace: "a", Name: "vpc", System: "aws"}
+	s.versions[other] = []string{"1.0.0"}
+	hidden := modproxy.Module{Host: network.Host, Namespace: "a", Name: "vpn", System: "aws"}
+	s.refused = map[modproxy.ModuleVersion]bool{hidden.At("1.0.0"): true, hidden.At("1.1.0"): true}
+	c := newCatalog(s)
+	for _, one := range []struct {
+		want string
+		modproxy.Query
+	}{
+		{"a/vpc@1.1.0 b/vpc@1.1.0 c/dns@1.1.0", modproxy.Query{Limit: 3}},
+		{"a/vpc@1.1.0 b/vpc@1.1.0 and more", modproxy.Query{Limit: 2}},
+		{"b/vpc@1.1.0 c/dns@1.1.0", modproxy.Query{Limit: 2, Offset: 1}},
+		{"", modproxy.Query{Limit: 2, Offset: 3}},
+		{"a/vpc@1.1.0", modproxy.Query{Limit: 9, Search: "VPC A/"}},
+		{"a/vpc@1.1.0 b/vpc@1.1.0", modproxy.Query{Limit: 9, Search: "vpc aws"}},
+		{"", modproxy.Query{Limit: 9, Verified: true}},
+		{"", modproxy.Query{Limit: 9, System: "google"}},
+		{"b/vpc@1.1.0", modproxy.Query{Limit: 9, Namespace: "B", Name: "VPC"}},
+		{"c/dns@1.1.0", modproxy.Query{Limit: 9, Namespace: "c"}},
+	} {
+		q, want := one.Query, one.want
+		q.Host = network.Host
+		page, err := c.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ids(page)
+		if page.More {
+			got += " and more"
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", q, got, want)
+		}
+	}
+	if s.listed != 1 {
+		t.Errorf("what is kept was listed %d times", s.listed)
+	}
+	if _, err := c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 1, Offset: 10_001}); !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// What is kept is listed behind a client's back, and seldom.
+func TestListIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&site{err: modproxy.ErrNotFound}).with("1.0.0")
+		c := newCatalog(s)
+		list := func() string {
+			page, err := c.List(t.Context(), modproxy.Query{Host: network.Host, Limit: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return ids(page)
+		}
+		first := list()
+		m := network
+		m.Name = "other"
+		s.versions[m] = []string{"2.0.0"}
+		time.Sleep(2 * time.Second)
+		if got := list(); got != first || s.listed != 1 {
+			t.Error(got, s.listed)
+		}
+		time.Sleep(2 * time.Second)
+		if got := list(); got != first || s.listed != 2 {
+			t.Error(got, s.listed)
+		}
+		if got := list(); got != first+" Acme/other@2.0.0" || s.listed != 2 {
+			t.Error(got, s.listed)
+		}
+	})
+}
+
+func TestListOfTheRegistry(t *testing.T) {
+	m := network
+	m.Name = "hidden"
+	s := (&site{}).with("1.0.0", "1.1.0")
+	s.versions[m] = []string{"1.0.0"}
+	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.1.0"): true, m.At("1.0.0"): true}
+	s.page = &modproxy.Page{More: true, Modules: []modproxy.Summary{
+		{ModuleVersion: m.At("1.0.0")}, {ModuleVersion: network.At("1.1.0"), Description: "A network", Tag: "v1.1.0", Downloads: 5},
+	}}
+	page, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 2})
+	if err != nil || ids(page) != "Acme/network@1.0.0" || !page.More {
+		t.Fatal(page, err)
+	}
+	if got := page.Modules[0]; got.Description != "A network" || got.Downloads != 5 || got.Tag != "" || !got.Published.Equal(met) {
+		t.Errorf("%+v", got)
 	}
 }
