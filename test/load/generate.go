@@ -28,6 +28,7 @@ type load struct {
 // An outcome is what came of a load.
 type outcome struct {
 	took     histogram // of good answers, from when they were to be asked for
+	waited   histogram // of good answers, from when they were asked for
 	shed     histogram // of answers to come back later, from when they were asked for
 	late     histogram // by how much questions were asked later than they could be: the generator's own
 	good     atomic.Int64
@@ -131,6 +132,7 @@ func (o *outcome) count(l *load, t *target, k kind, r reply, wrong error, due, a
 	case r.err == nil && r.status < 300:
 		o.good.Add(1)
 		o.bytes.Add(r.size)
+		o.waited.add(r.took)
 		if l.apart == nil || !l.apart(due, ended) {
 			o.took.add(ended.Sub(due))
 		}
