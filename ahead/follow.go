@@ -16,6 +16,7 @@ const (
 	maxTime     = 5 * time.Minute // of a task, with all that it waits for
 	maxPackages = 100             // that a task has fetched
 	maxModules  = 200             // whose versions a task asks for
+	maxDepth    = 10              // calls of which each leads to the next, with those of local directories
 	patience    = time.Minute     // with a question that is to be asked again later
 )
 
@@ -61,7 +62,7 @@ func (r *Registry) follow(ctx context.Context, v modproxy.ModuleVersion) {
 	for _, client := range clientsOf(modproxy.AskerOf(ctx)) {
 		starts = append(starts, closure.Start{Client: client, Call: call})
 	}
-	walker := &closure.Walker{Registry: run, Routes: r.Routes, Reader: r.Reader, AtOnce: maxFetches}
+	walker := &closure.Walker{Registry: run, Routes: r.Routes, Reader: r.Reader, AtOnce: maxFetches, Depth: maxDepth}
 	_ = walker.Walk(ctx, starts, func(closure.Found) {}) // what is in its way is the client's to be told
 }
 

@@ -18,6 +18,7 @@ type Walker struct {
 	Providers bool
 	Platforms []modproxy.Platform
 	AtOnce    int // how many modules are asked for and read at a time; zero: 8
+	Depth     int // how many calls are followed of which each leads to the next; zero: 100
 }
 
 // Routes knows what goes through the proxy.

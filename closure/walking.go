@@ -151,8 +151,8 @@ func (r *walk) visit(ctx context.Context, t task) {
 	m, subdir, registry := Registry(t.call.Source, Hosts[t.client])
 	target, local := Local(path.Dir(t.call.File), t.call.Source)
 	switch {
-	case len(f.Chain) > maxDepth:
-		tell(Trouble, fmt.Errorf("more than %d modules call each other", maxDepth))
+	case len(f.Chain) > cmp.Or(r.Depth, maxDepth):
+		tell(Trouble, fmt.Errorf("more than %d modules call each other", cmp.Or(r.Depth, maxDepth)))
 		return
 	case t.call.Dynamic != "":
 		f.Dynamic = true
