@@ -3,7 +3,8 @@
 //
 // Clients install one module after the other: they see what a package calls when they have it, and ask for the first
 // of that. When a client was told where a package is that was not kept, [Registry] waits for the package in the
-// background, reads it as the client does, and asks the same questions for the client, of all that is called at once.
+// background, reads it as the client does, and asks the same questions for the client, of all that is called at once. A
+// package in which no line looks like the beginning of a call, as in most, is not read further.
 //
 // Invariant: what a client gets does not depend on what was read ahead, but for when it gets it. Everything is asked
 // with the context of the client, so that nothing is brought that it may not have, and nothing after its token was

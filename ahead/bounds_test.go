@@ -1,7 +1,10 @@
 package ahead_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -45,5 +48,41 @@ func TestBounds(t *testing.T) {
 				t.Errorf("versions were asked for %d times, want %d", n, c.modules)
 			}
 		})
+	}
+}
+
+// No child is started to read what calls nothing.
+func TestChildren(t *testing.T) {
+	children := func() int64 {
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(program + ".children")
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	w, r := newWorld(t, `
+-- modules/acme/one/aws/1.0.0/main.tf --
+module "two" { source = "registry.acme.example/acme/two/aws" }
+module "three" { source = "registry.acme.example/acme/three/aws" }
+-- modules/acme/two/aws/1.0.0/main.tf --
+variable "name" { description = "of this module" }
+-- modules/acme/two/aws/1.0.0/examples/all/main.tf --
+module "two" { source = "../.." }
+-- modules/acme/three/aws/1.0.0/main.tf.json --
+{"module": {"four": {"source": "registry.acme.example/acme/four/aws"}}}
+-- modules/acme/four/aws/1.0.0/main.tf --
+`)
+	before := children()
+	ask(t, r, at("one", "1.0.0"))
+	w.brought(t, 3)
+	r.Close()
+	if n := children() - before; n != 2 {
+		t.Errorf("%d children were started, want those for one and three", n)
 	}
 }

@@ -62,7 +62,9 @@ func (r *Registry) follow(ctx context.Context, v modproxy.ModuleVersion) {
 	for _, client := range clientsOf(modproxy.AskerOf(ctx)) {
 		starts = append(starts, closure.Start{Client: client, Call: call})
 	}
-	walker := &closure.Walker{Registry: run, Routes: r.Routes, Reader: r.Reader, AtOnce: maxFetches, Depth: maxDepth}
+	walker := &closure.Walker{
+		Registry: run, Routes: r.Routes, Reader: r.Reader, AtOnce: maxFetches, Depth: maxDepth, CallsOnly: true,
+	}
 	_ = walker.Walk(ctx, starts, func(closure.Found) {}) // what is in its way is the client's to be told
 }
 

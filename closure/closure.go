@@ -136,6 +136,9 @@ type Options struct {
 	Vars map[string]Arg `json:"vars,omitempty"`
 	// Sources asks for the sources as they stand in the files of the whole tree, for both clients, and for nothing else.
 	Sources bool `json:"sources,omitempty"`
+	// CallsOnly asks for Calls, and for what else comes with them. Of a tree in which no line looks like the beginning of one
+	// nothing is read, which takes no child. A call that is written in a way that formatters do not leave may be missed.
+	CallsOnly bool `json:"callsOnly,omitempty"`
 	// Also are directories whose Sources are wanted although they are [Aside]; sorted.
 	Also []string `json:"also,omitempty"`
 }

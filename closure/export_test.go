@@ -4,6 +4,7 @@ const MaxFile = maxFile
 
 var (
 	Parse    = parse
+	MayCall  = mayCall
 	Describe = describe
 	Sweep    = (*Reader).sweep // which happens now and then
 )

@@ -85,6 +85,15 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 		return nil, err
 	}
 	defer done()
+	if o.CallsOnly {
+		calls, err := t.calls(ctx, o)
+		switch {
+		case err != nil:
+			return nil, err
+		case !calls:
+			return &Configuration{}, nil
+		}
+	}
 	answer, err := ask(ctx, t, request{Edition: edition, Options: o})
 	switch {
 	case err != nil:

@@ -17,8 +17,9 @@ type Walker struct {
 	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
 	Providers bool
 	Platforms []modproxy.Platform
-	AtOnce    int // how many modules are asked for and read at a time; zero: 8
-	Depth     int // how many calls are followed of which each leads to the next; zero: 100
+	CallsOnly bool // what is wrong with what calls nothing is not told, see [Options]
+	AtOnce    int  // how many modules are asked for and read at a time; zero: 8
+	Depth     int  // how many calls are followed of which each leads to the next; zero: 100
 }
 
 // Routes knows what goes through the proxy.

@@ -62,7 +62,9 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
 	tree := Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
-	c, err := r.Reader.Read(ctx, tree, Options{Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all})
+	c, err := r.Reader.Read(ctx, tree, Options{
+		Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all, CallsOnly: r.CallsOnly,
+	})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, err
