@@ -250,3 +250,19 @@ func TestBetween(t *testing.T) {
 		t.Errorf("three turns: %s", got)
 	}
 }
+
+// What the line alone takes are its round trips, its connections and its bytes.
+func TestFloor(t *testing.T) {
+	modules := []module{{"acme", "a", "1.0.0"}, {"acme", "a", "2.0.0"}, {"acme", "b", "1.0.0"}}
+	ways := []*way{
+		{name: wayRegistry, modules: modules, seconds: []float64{4}},
+		{name: coldBy[byCommit], modules: modules, upstream: map[string]int{"KB": 4000}},
+	}
+	const questions, bytes = 8 * 0.08, 4e6 / 20e6
+	for connect, want := range map[time.Duration]float64{0: questions + bytes, newConnection: questions + bytes + 2*0.16} {
+		text := fmt.Sprintf("8 questions one after the other, 2 new connections and 4.0 MB take %.2f s, %.2f of", want, want/4)
+		if got := floor(ways, connect); !strings.Contains(got, text) {
+			t.Errorf("%v: %s; want %s", connect, got, text)
+		}
+	}
+}

@@ -130,7 +130,7 @@ func (b *bench) measureWays(ctx context.Context, c client, ways []*way) error {
 				return fmt.Errorf("%s: upstream was asked: %v", w.name, n)
 			}
 			if n := b.up.connections(); n > 0 {
-				w.upstream["connections"] = n
+				w.upstream["connections"], w.upstream["KB"] = n, int(b.up.line.down.total()/1000)
 			}
 		}
 	}

@@ -22,17 +22,27 @@ type pace struct {
 
 	mu   sync.Mutex
 	free time.Time
+	sent int64 // bytes
 }
 
 // take is when n bytes that are handed over now have left.
 func (p *pace) take(now time.Time, n int) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.sent += int64(n)
 	if p.free.Before(now) {
 		p.free = now
 	}
 	p.free = p.free.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 	return p.free
+}
+
+// total is how many bytes have been sent since it was asked for last.
+func (p *pace) total() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, p.sent = p.sent, 0
+	return n
 }
 
 func newLine(roundTrip, connect time.Duration, rate float64) *line {

@@ -18,7 +18,8 @@
 //
 // Mirror. The same for a configuration whose modules call others: 96 calls of 23
 // packages, which are known in three steps; with read-ahead and without (the key
-// cache.read_ahead). modproxy mirror fills a cold proxy with it.
+// cache.read_ahead). modproxy mirror fills a cold proxy with it. There is no git::
+// beside it: modules call each other by the registry, wherever the first ones are.
 //
 // Providers. A client installs five providers of 4 MiB over the same line: straight from their registry, through a
 // cold proxy and a warm one, and from nginx with the same answers as static files. Every installation must have the

@@ -21,65 +21,80 @@ const wayAlone = "cold proxy, no read-ahead"
 // mirrorReport is what it takes to fill a proxy that has nothing, beside an installation without it.
 type mirrorReport struct {
 	Client   string      `json:"client"`
+	Connect  float64     `json:"new_connection"`
 	Calls    int         `json:"calls"`
 	Packages int         `json:"packages"`
 	Ways     []wayReport `json:"ways"`
 	Goals    []goal      `json:"goals"`
 }
 
-func (r *report) addMirror(client string, ways []*way) {
-	m := mirrorReport{Client: client, Calls: mirrorCalls, Packages: mirrorPackages}
+func (r *report) addMirror(client string, connect time.Duration, ways []*way) {
+	m := mirrorReport{Client: client, Connect: connect.Seconds(), Calls: mirrorCalls, Packages: mirrorPackages}
 	for _, w := range ways {
 		m.Ways = append(m.Ways, w.report(mirrorPackages))
 	}
 	m.Goals = []goal{
-		ratioOf(ways, wayCold, wayRegistry, 0.3),
+		ratioOf(ways, wayCold, wayRegistry, coldTarget(connect)),
 		ratioOf(ways, wayAlone, wayRegistry, 0),
 		ratioOf(ways, wayCold, wayAlone, 0),
-		ratioOf(ways, "mirror", wayRegistry, 0.3),
+		ratioOf(ways, "mirror", wayRegistry, coldTarget(connect)),
 	}
 	r.Mirrors = append(r.Mirrors, m)
 }
 
 func (m *mirrorReport) writeText(w io.Writer) {
 	fmt.Fprintf(w, "\n%s get of %d calls of %d packages, in %d levels, and modproxy mirror of the same:\n%s\n\n",
-		m.Client, m.Calls, m.Packages, len(nestedLevels), lineText(newConnection))
+		m.Client, m.Calls, m.Packages, len(nestedLevels), lineText(m.Connect))
 	writeWays(w, m.Ways)
 	writeGoals(w, m.Goals)
 }
 
 // measureMirror installs nested modules from the registry and git and through cold proxies, which ask for what packages
-// call before the client does, or not, and mirrors the same, in turns.
+// call before the client does, or not, and mirrors the same, in turns, with and without a price of new connections.
 func (b *bench) measureMirror(ctx context.Context, r *report) error {
-	top := nestedTop()
+	defer b.up.line.connect.Store(int64(newConnection))
 	for _, c := range b.clients {
-		ways := []*way{
-			{name: wayRegistry, modules: top, registry: b.up.registryURL + "/v1/modules/"},
-			{name: wayCold, modules: top, proxied: true, cold: true},
-			{name: wayAlone, modules: top, proxied: true, cold: true, env: []string{"MODPROXY_CACHE_READ_AHEAD=false"}},
-		}
-		if err := b.measureWays(ctx, c, ways); err != nil {
-			return err
-		}
-		if err := b.countProcesses(ctx, c, ways); err != nil {
-			return err
-		}
-		mirror := &way{name: "mirror"}
-		for turn := range b.runs {
-			if err := b.startProxy(ctx); err != nil {
-				return err
-			}
-			b.up.reset()
-			took, err := b.mirror(ctx)
+		for _, connect := range []time.Duration{newConnection, 0} {
+			b.up.line.connect.Store(int64(connect))
+			b.say("%s: a new connection takes %v", c.name, connect)
+			ways, err := b.nestedWays(ctx, c)
 			if err != nil {
 				return err
 			}
-			mirror.seconds, mirror.upstream = append(mirror.seconds, took.Seconds()), b.up.count()
-			b.say("mirror, %d of %d: %.2f s", turn+1, b.runs, mirror.seconds[turn])
+			r.addMirror(c.name, connect, ways)
 		}
-		r.addMirror(c.name, append(ways, mirror))
 	}
 	return nil
+}
+
+// nestedWays installs the nested modules in every way, and mirrors them.
+func (b *bench) nestedWays(ctx context.Context, c client) ([]*way, error) {
+	top := nestedTop()
+	ways := []*way{
+		{name: wayRegistry, modules: top, registry: b.up.registryURL + "/v1/modules/"},
+		{name: wayCold, modules: top, proxied: true, cold: true},
+		{name: wayAlone, modules: top, proxied: true, cold: true, env: []string{"MODPROXY_CACHE_READ_AHEAD=false"}},
+	}
+	if err := b.measureWays(ctx, c, ways); err != nil {
+		return nil, err
+	}
+	if err := b.countProcesses(ctx, c, ways); err != nil {
+		return nil, err
+	}
+	mirror := &way{name: "mirror"}
+	for turn := range b.runs {
+		if err := b.startProxy(ctx); err != nil {
+			return nil, err
+		}
+		b.up.reset()
+		took, err := b.mirror(ctx)
+		if err != nil {
+			return nil, err
+		}
+		mirror.seconds, mirror.upstream = append(mirror.seconds, took.Seconds()), b.up.count()
+		b.say("mirror, %d of %d: %.2f s", turn+1, b.runs, mirror.seconds[turn])
+	}
+	return append(ways, mirror), nil
 }
 
 // sourceOf returns the arguments of a module block for a module of the registry.

@@ -346,7 +346,7 @@ func saveURL(ctx context.Context, file, url string) (n int64, err error) {
 
 func (r *providersReport) writeText(w io.Writer) {
 	for _, c := range r.Clients {
-		fmt.Fprintf(w, "\n%s init of %d providers of %d MiB: %s\n\n", c.Client, toyProviders, toySize, lineText(newConnection))
+		fmt.Fprintf(w, "\n%s init of %d providers of %d MiB: %s\n\n", c.Client, toyProviders, toySize, lineText(newConnection.Seconds()))
 		writeWays(w, c.Ways)
 		fmt.Fprintf(w, "\n%s to %s: %.2f\n%s to %s: %.2f (target: at most 1.2)%s\n",
 			wayCold, wayDirect, c.ColdToDirect, wayWarm, wayNginx, c.WarmToNginx, missed(c.WarmToNginx > 1.2))

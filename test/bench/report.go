@@ -34,6 +34,7 @@ type clientReport struct {
 	Repositories string      `json:"repositories"`
 	Ways         []wayReport `json:"ways"`
 	Goals        []goal      `json:"goals"`
+	Floor        string      `json:"floor"`
 }
 
 type wayReport struct {
@@ -114,18 +115,47 @@ func (r *report) addClient(name string, repos []*repository, connect time.Durati
 	c := clientReport{Client: name, Connect: connect.Seconds(), Modules: modules, Repositories: fmt.Sprintf(
 		"%d repositories of %d to %d files and %d to %d commits, %.1f MB packed", len(repos),
 		repos[0].files, repos[len(repos)-1].files, repos[0].commits, repos[len(repos)-1].commits, float64(packed)/1e6)}
-	cold := 0.3
-	if connect == 0 {
-		cold = 0.5
-	}
 	for _, w := range ways {
 		c.Ways = append(c.Ways, w.report(modules))
 		if w.cold {
-			c.Goals = append(c.Goals, ratioOf(ways, w.name, wayRegistry, cold), ratioOf(ways, w.name, wayGit, 0.6))
+			c.Goals = append(c.Goals, ratioOf(ways, w.name, wayRegistry, coldTarget(connect)), ratioOf(ways, w.name, wayGit, 0.6))
 		}
 	}
 	c.Goals = append(c.Goals, ratioOf(ways, wayWarm, wayNginx, 1.1))
+	c.Floor = floor(ways, connect)
 	r.Clients = append(r.Clients, c)
+}
+
+// coldTarget is what a cold proxy should take at most of the time that registry and git take.
+func coldTarget(connect time.Duration) float64 {
+	if connect == 0 {
+		return 0.5
+	}
+	return 0.3
+}
+
+// floor says what the line alone takes of a cold installation, where the client asks for one module after the other: a
+// question for the list of each module, and two for where each version is and for it, over two new connections. What
+// servers take to answer comes on top.
+func floor(ways []*way, connect time.Duration) string {
+	names := map[string]bool{}
+	var kb int
+	var registry float64
+	for _, w := range ways {
+		switch w.name {
+		case coldBy[byCommit]:
+			for _, m := range w.modules {
+				names[m.name] = true
+			}
+			kb = w.upstream["KB"]
+		case wayRegistry:
+			registry = median(w.seconds)
+		}
+	}
+	questions := len(names) + 2*len(ways[0].modules)
+	least := float64(questions)*roundTrip.Seconds() + 2*connect.Seconds() + float64(kb)*1000/bandwidth
+	return fmt.Sprintf("the line alone: %d questions one after the other, 2 new connections and %.1f MB take %.2f s, %.2f of %s",
+		questions, float64(kb)/1000, least, least/registry, wayRegistry)
 }
 
 // report is what the way has taken to bring packages.
@@ -218,19 +248,19 @@ func (r *report) writeText(w io.Writer) error {
 }
 
 func (c *clientReport) writeText(w io.Writer) {
-	connect := time.Duration(c.Connect * float64(time.Second))
-	fmt.Fprintf(w, "\n%s get of %d modules: %s;\n%s\n\n", c.Client, c.Modules, c.Repositories, lineText(connect))
+	fmt.Fprintf(w, "\n%s get of %d modules: %s;\n%s\n\n", c.Client, c.Modules, c.Repositories, lineText(c.Connect))
 	writeWays(w, c.Ways)
 	writeGoals(w, c.Goals)
+	fmt.Fprintln(w, c.Floor)
 }
 
 // lineText describes the line to upstream.
-func lineText(connect time.Duration) string {
-	return fmt.Sprintf("round trip %v, a new connection %v more, %.0f MB/s", roundTrip, connect, bandwidth/1e6)
+func lineText(connect float64) string {
+	return fmt.Sprintf("round trip %v, a new connection %v ms more, %.0f MB/s", roundTrip, 1000*connect, bandwidth/1e6)
 }
 
 func writeWays(w io.Writer, ways []wayReport) {
-	fmt.Fprintln(w, "way\tmedian\tmin\tmax\trequests upstream")
+	fmt.Fprintln(w, "way\tmedian\tmin\tmax\tupstream")
 	for _, way := range ways {
 		fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%.2f s\t%s\n", way.Way, way.Median, way.Min, way.Max, counts(way.Upstream))
 	}

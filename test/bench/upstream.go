@@ -282,6 +282,7 @@ func (u *upstream) reset() {
 	for _, r := range u.relays {
 		r.accepted.Store(0)
 	}
+	u.line.down.total()
 	u.registry.Reset()
 	u.asked.Store(0)
 	u.archives.Store(0)
