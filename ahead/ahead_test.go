@@ -318,44 +318,6 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// rights are those of a client whose token is revoked.
-type rights struct{ revoked, refused chan struct{} }
-
-func (rights) Rights(context.Context) string { return "" }
-
-func (r rights) Still(context.Context) error {
-	select {
-	case <-r.revoked:
-		r.refused <- struct{}{}
-		return modproxy.ErrUnauthorized
-	default:
-		return nil
-	}
-}
-
-// Nothing is asked any more for a client whose token was revoked meanwhile.
-func TestRevoked(t *testing.T) {
-	w, r := newWorld(t, chain)
-	token := rights{make(chan struct{}), make(chan struct{}, 100)}
-	r.Rights = token
-	w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
-		if op == "package" && m.Name == "one" {
-			close(token.revoked)
-		}
-		return nil
-	}
-	ask(t, r, at("one", "1.0.0"))
-	select {
-	case <-token.refused:
-	case <-time.After(20 * time.Second):
-		t.Error("it is not asked whether the token is good")
-	}
-	r.Close()
-	if n := w.Calls("versions"); n != 0 {
-		t.Errorf("versions were asked for %d times", n)
-	}
-}
-
 // Two hundred clients that install the same at the same moment have it followed once.
 func TestStorm(t *testing.T) {
 	w, r := newWorld(t, chain)
