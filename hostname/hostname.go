@@ -66,7 +66,7 @@ func display(h svchost.Hostname) (shown string, ok bool) {
 	return h.ForDisplay(), true
 }
 
-// isPlain reports whether s is plainly in its normalised spelling already; it may be wrong only in saying no.
+// isPlain reports whether s is plainly in its normalised spelling already, and shown in it; it may be wrong only in saying no.
 func isPlain(s string) bool {
 	name, port, hasPort := strings.Cut(s, ":")
 	if hasPort {
@@ -87,6 +87,9 @@ func isPlain(s string) bool {
 
 // Display returns how a normalised hostname is shown to people: Unicode for an internationalised name.
 func Display(normalised string) string {
+	if isPlain(normalised) {
+		return normalised
+	}
 	return svchost.ForDisplay(normalised)
 }
 

@@ -3,9 +3,11 @@ package hostname
 import (
 	"strings"
 	"testing"
+
+	svchost "github.com/hashicorp/terraform-svchost"
 )
 
-// What is taken for normalised without the clients' code is normalised by it.
+// What is taken for normalised without the clients' code is normalised by it, and shown by it as it is.
 func FuzzIsPlain(f *testing.F) {
 	for _, s := range []string{"registry.terraform.io", "127.0.0.1:8080", "a-b.c:65535", "a--b.c", "localhost", "1.2", "a.b:443", "a.b:0443", strings.Repeat("a.", 126) + "a"} {
 		f.Add(s)
@@ -16,6 +18,9 @@ func FuzzIsPlain(f *testing.F) {
 		}
 		if got, err := normalise(s); err != nil || got != s {
 			t.Fatalf("%q is not normalised: %q, %v", s, got, err)
+		}
+		if shown := svchost.ForDisplay(s); shown != s {
+			t.Fatalf("%q is shown as %q", s, shown)
 		}
 	})
 }
