@@ -31,6 +31,7 @@ func TestParsePackagePath(t *testing.T) {
 		strings.Replace(vpcPath, "vpc/aws", "vpc%2Faws", 1):                     "",
 		strings.Replace(vpcPath, "vpc/aws", "../aws", 1):                        "",
 		strings.Replace(vpcPath, "registry.terraform", "Registry.Terraform", 1): "",
+		strings.Replace(vpcPath, "/v1/modules", "/v1%2Fmodules/x", 1):           "",
 		strings.Replace(vpcPath, "v1", "v2", 1):                                 "",
 		strings.Replace(vpcPath, "~", "", 1):                                    "",
 		strings.Replace(vpcPath, "~", "~443", 1):                                "",
@@ -115,4 +116,13 @@ func FuzzPackagePath(f *testing.F) {
 func ExamplePackagePath() {
 	fmt.Println(rewrite.PackagePath(vpc.At("6.6.0")))
 	// Output: /registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz
+}
+
+func BenchmarkParsePackagePath(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := rewrite.ParsePackagePath(vpcPath); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

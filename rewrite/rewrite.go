@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -59,13 +58,9 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 //
 // The port is empty for a host without one. The module was checked and the version is canonical.
 func PackagePath(v modproxy.ModuleVersion) string {
-	return strings.Join(segments(v), "/")
-}
-
-func segments(v modproxy.ModuleVersion) []string {
 	host, port, _ := strings.Cut(v.Host, ":")
-	file := v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
-	return []string{"", host + "~" + port, "v1", "modules", v.Namespace, v.Name, v.System, v.Version, file}
+	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + v.Version +
+		"/" + v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
 }
 
 // ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters
@@ -99,8 +94,8 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
 		return bad("the version is not in its canonical spelling")
 	}
-	if !slices.Equal(parts, segments(v)) {
-		return bad("want " + PackagePath(v))
+	if path := PackagePath(v); escaped != path && strings.Join(parts, "/") != path {
+		return bad("want " + path)
 	}
 	return v, nil
 }
