@@ -113,10 +113,9 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 		made.groups = s.encodeGroups(p.Groups)
 	}
 	s.mac(made.fixed[macAt:macAt], &keys.macs[0], &made, path)
-	signed := make([]byte, 0, len("/")+segmentLength+2*len(made.groups)+2+len(path))
-	signed = append(signed, "/"+segmentPrefix...)
-	signed = segmentCoding.AppendEncode(signed, append(made.fixed[:], made.groups...))
-	return string(append(signed, path...)), nil
+	var few [2 * segmentBytes]byte
+	signed := segmentCoding.AppendEncode(few[:0], append(made.fixed[:], made.groups...))
+	return "/" + segmentPrefix + string(signed) + path, nil
 }
 
 // encodeGroups returns a bit for each of the signer's groups, which is set for those in groups.
@@ -157,7 +156,8 @@ func (s *Signer) mac(to []byte, by *macs, of *segment, path string) []byte {
 	m.text = appendPart(text, path)
 	m.Reset()
 	m.Write(m.text)
-	return m.Sum(to)
+	m.text = m.Sum(m.text[:0])
+	return append(to, m.text...)
 }
 
 // macs are for one key; what is made of that takes longer than the rest.
