@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -96,11 +95,7 @@ func (u *upstream) serveGit(dir string) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	cert, key, err := registrytest.CA().Issue("127.0.0.1")
-	if err != nil {
-		return "", err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	config, err := registrytest.CA().ServerConfig("127.0.0.1")
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +114,7 @@ func (u *upstream) serveGit(dir string) (addr string, err error) {
 			u.asked.Add(1)
 			backend.ServeHTTP(w, r)
 		}),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
+		TLSConfig: config,
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	go u.git.ServeTLS(listener, "", "")

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"crypto/tls"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -25,16 +24,12 @@ import (
 // upstream is a registry at an address of its own, that answers with h.
 func upstream(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
-	cert, key, err := registrytest.CA().Issue("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	config, err := registrytest.CA().ServerConfig("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(h)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.TLS = config
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of programs that are killed
 	s.StartTLS()
 	t.Cleanup(s.Close)

@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -49,11 +48,7 @@ type trouble struct {
 
 // startRegistry starts one that answers atOnce questions at the same time.
 func startRegistry(atOnce int) (*registry, error) {
-	cert, key, err := registrytest.CA().Issue("127.0.0.1")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	config, err := registrytest.CA().ServerConfig("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +61,7 @@ func startRegistry(atOnce int) (*registry, error) {
 	type opened struct{}
 	u.server = &http.Server{
 		Handler:           u,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}},
+		TLSConfig:         config,
 		ErrorLog:          log.New(io.Discard, "", 0), // of programs that are killed
 		ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {

@@ -103,8 +103,8 @@ func (a *Authority) WriteFiles(dir string, names ...string) error {
 	return nil
 }
 
-// tlsConfig is a server's configuration with a certificate for names.
-func (a *Authority) tlsConfig(names ...string) (*tls.Config, error) {
+// ServerConfig is a server's configuration with a certificate for names.
+func (a *Authority) ServerConfig(names ...string) (*tls.Config, error) {
 	cert, key, err := a.Issue(names...)
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func (u *Upstream) serve(l net.Listener) error {
 	if err != nil {
 		return err
 	}
-	if server.TLSConfig, err = CA().tlsConfig(append([]string{ip, "localhost"}, u.options.Names...)...); err != nil {
+	if server.TLSConfig, err = CA().ServerConfig(append([]string{ip, "localhost"}, u.options.Names...)...); err != nil {
 		return err
 	}
 	go server.ServeTLS(l, "", "")
