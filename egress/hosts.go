@@ -176,7 +176,7 @@ func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Res
 	if err != nil && context.Cause(ctx) == errAway {
 		err = errAway
 	}
-	if err = broken(err); !h.fails(err) || r.Context().Err() != nil {
+	if err = broken(err); err != nil && r.Context().Err() != nil || !h.fails(err) { // the caller's end is no failure
 		return resp, err
 	}
 	if isLate(err) {

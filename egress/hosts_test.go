@@ -212,3 +212,23 @@ func TestHTTP2ThroughProxies(t *testing.T) {
 		}
 	}
 }
+
+// That its caller ends a request says nothing about the HTTP/2 of a host.
+func TestEndedByCaller(t *testing.T) {
+	var asked atomic.Int64
+	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			<-r.Context().Done()
+		}
+		proto(w, r)
+	})
+	c, r := client(t, up()), egress.Request{URL: s.at("https", "up.test", "/")}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := fetch(ctx, c, r); err == nil || asked.Load() != 1 {
+		t.Fatalf("error %v after %d requests", err, asked.Load())
+	}
+	if body, err := fetch(t.Context(), c, r); err != nil || string(body) != "HTTP/2.0" {
+		t.Errorf("the next: %q, %v", body, err)
+	}
+}
