@@ -9,7 +9,7 @@ import (
 // otherwise tells that a server did not answer as protocol v2 has it, so that git is to ask it.
 type otherwise struct {
 	says   string
-	origin bool // no repository of the origin is likely to answer
+	origin bool // so would any repository of the origin: the server takes no such request
 	passes bool // the next answer may be another one
 	silent bool // there was no answer but a status
 }
@@ -118,7 +118,7 @@ func readSections(p packets, format string) (shallow string, err error) {
 		case line == "packfile":
 			return shallow, nil
 		case section == "" && (line == "NAK" || strings.HasPrefix(line, "ACK ")):
-			return "", &otherwise{says: "an early version of the protocol", origin: true}
+			return "", &otherwise{says: "an early version of the protocol"}
 		default:
 			return "", unexpected("the section %.40q", line)
 		}
@@ -128,7 +128,7 @@ func readSections(p packets, format string) (shallow string, err error) {
 // notBegun returns err, unless there is no answer at all: so say servers that do not know the protocol.
 func notBegun(err error, first bool) error {
 	if first && err == io.EOF {
-		return &otherwise{says: "nothing", origin: true, silent: true}
+		return &otherwise{says: "nothing", silent: true}
 	}
 	return whole(err)
 }

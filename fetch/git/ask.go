@@ -121,7 +121,7 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 	switch status := answer.StatusCode; {
 	case status == http.StatusOK && answer.Header.Get("Content-Type") == "application/x-git-upload-pack-result":
 		return read(answer.Body)
-	case status == http.StatusOK, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
+	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return &otherwise{says: answer.Status, origin: true}
 	case status/100 == 3 && strings.HasSuffix(strings.TrimSuffix(location, "?"), onlyRequest): // else git looks elsewhere
 		return &redirect{onlyRequest, location}

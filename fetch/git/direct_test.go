@@ -88,8 +88,9 @@ func TestAskedByGit(t *testing.T) {
 		again string // the first request about the same repository
 		other string // and another one
 	}{
-		"version 0": {func(_ http.ResponseWriter, r *http.Request) bool { r.Header.Del("Git-Protocol"); return false }, first, first},
-		"NAK":       {answer("0008NAK\n"), first, first},
+		"version 0": {func(_ http.ResponseWriter, r *http.Request) bool { r.Header.Del("Git-Protocol"); return false }, first, post},
+		"nothing":   {answer(""), first, post},
+		"NAK":       {answer("0008NAK\n"), first, post},
 		"no method": {status(405), first, first},
 		"no such":   {status(501), first, first},
 		"not found": {status(404), first, post},
@@ -98,7 +99,7 @@ func TestAskedByGit(t *testing.T) {
 			http.Redirect(w, r, "/users/sign_in", http.StatusFound)
 			return true
 		}, first, post},
-		"page":       {func(w http.ResponseWriter, _ *http.Request) bool { io.WriteString(w, "<html>"); return true }, first, first},
+		"page":       {func(w http.ResponseWriter, _ *http.Request) bool { io.WriteString(w, "<html>"); return true }, first, post},
 		"not ours":   {answer(line("ERR upload-pack: not our ref " + commit)), first, post},
 		"elsewhere":  {answer(line("packfile-uris\n") + line(commit+" https://127.0.0.1:1/pack\n") + "0001"), first, post},
 		"in trouble": {status(500), post, post},
