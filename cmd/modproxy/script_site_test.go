@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -63,6 +64,7 @@ func runSite(ts *testscript.TestScript, neg bool, args []string) {
 	text := strings.NewReplacer("USER", user, "DIR", dir, "ADDRESS", address, "TLS", tls, "SITE", site).Replace(siteConfig)
 	ts.Check(os.WriteFile(filepath.Join(dir, "main.conf"), []byte(text), 0o600))
 	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "main.conf"), "-p", dir, "-e", filepath.Join(dir, "error.log"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its workers outlive it
 	nginx, err := rig.Start(cmd, filepath.Join(dir, "nginx.log"))
 	ts.Check(err)
 	ts.Defer(nginx.Kill)
