@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -54,6 +55,7 @@ type response struct {
 	limit   time.Duration // for each piece; 0 for none
 	status  int
 	bytes   int64
+	turn    int64 // bytes since others had theirs
 	begun   bool  // something large was written
 	failed  error // by which writing to the client ended
 
@@ -91,6 +93,15 @@ func (w *response) extend() error {
 	return w.why
 }
 
+// giveTurn lets other requests run before more is written to a client that has taken a piece. Writing to one that takes all at
+// once never waits, and would keep the processor for a whole time slice.
+func (w *response) giveTurn() {
+	if w.turn >= pieceSize {
+		w.turn = 0
+		runtime.Gosched()
+	}
+}
+
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
@@ -104,9 +115,11 @@ func (w *response) Write(p []byte) (written int, err error) {
 	}
 	for piece := range slices.Chunk(p, pieceSize) {
 		n := 0
+		w.giveTurn()
 		if err = w.extend(); err == nil {
 			n, err = w.writePiece(piece)
 		}
+		w.turn += int64(n)
 		if written += n; err != nil {
 			break
 		}
@@ -153,9 +166,11 @@ func (w *response) ReadFrom(r io.Reader) (written int64, err error) {
 	for err == nil && part.N > 0 {
 		piece := io.LimitedReader{R: part.R, N: min(part.N, pieceSize)}
 		var n int64
+		w.giveTurn()
 		if err = w.extend(); err == nil {
 			n, err = to.ReadFrom(&piece)
 		}
+		w.turn += n
 		part.N -= n
 		if written += n; n == 0 {
 			break

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,3 +221,42 @@ func TestFilesAreSent(t *testing.T) {
 		}
 	})
 }
+
+// greedy is a client that takes all there is at once. It notes how much it had when others first had their turn.
+type greedy struct {
+	nowhere
+	got  int
+	turn atomic.Bool
+	at   int // 0 while they had none
+}
+
+func (g *greedy) Write(p []byte) (int, error) {
+	if g.got += len(p); g.turn.Load() && g.at == 0 {
+		g.at = g.got
+	}
+	return len(p), nil
+}
+
+func (g *greedy) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{g}, r) }
+
+// A client that takes its answer as fast as it is written leaves others their turn on the only processor.
+func TestGreedyReaderLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, files := range []bool{false, true} {
+		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
+			if c.Registry = (large{c.Registry}); files {
+				c.Registry = filed{c.Registry, t.TempDir()}
+			}
+		})
+		g := &greedy{nowhere: nowhere{http.Header{}}}
+		h.ServeHTTP(starting{g}, httptest.NewRequest(http.MethodGet, archive, nil))
+		if g.got != 1<<20 || g.at == 0 || g.at > 512<<10 {
+			t.Errorf("files %v: others had their turn after %d of %d bytes", files, g.at, g.got)
+		}
+	}
+}
+
+// starting starts, when the header is written, what wants its turn.
+type starting struct{ *greedy }
+
+func (s starting) WriteHeader(int) { go s.turn.Store(true) }
