@@ -20,8 +20,9 @@
 // The same version is followed once at a time for all clients with the same rights, which 200 of them cause that
 // install it at the same moment. Versions beyond maxTasks are not. One brings maxPackages packages and asks for the
 // versions of maxModules modules, as far as maxDepth calls lead to each other, within maxTime; calls in a circle, or a
-// thousand of them, end there. All of them together wait for maxFetches packages at a time. Before a package is fetched there must be room for the largest that
-// is allowed, beside all that is kept: where the store or the disk is full, nothing is read ahead, nor evicted for it.
+// thousand of them, end there. All of them together wait for maxFetches packages at a time. Before a package is fetched
+// there must be room for the largest that is allowed, beside all that is kept: where the store or the disk is full,
+// nothing is read ahead, nor evicted for it.
 package ahead
 
 import (
