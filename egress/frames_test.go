@@ -90,7 +90,7 @@ func TestHostileHTTP2(t *testing.T) {
 			if body, err = fetch(ctx, c, r); err != nil || string(body) != "HTTP/1.1" {
 				t.Errorf("the next: %q, %v", body, err)
 			}
-			if n := s.conns.Load(); n > 12 {
+			if n := s.conns.Load(); n > 30 { // some of which were being made when enough were
 				t.Errorf("%d connections for two requests", n)
 			}
 		})
