@@ -34,7 +34,7 @@ func (r *repository) resolveDirect(ctx context.Context, ref string) (commit stri
 	if r.hasCommit(id) {
 		return id, nil
 	}
-	commit, err = r.revParse(ctx, id)
+	commit, err = r.commitOf(ctx, id)
 	if _, ended := errors.AsType[*exitError](err); ended {
 		return "", unexpected("a pack without the commit")
 	}

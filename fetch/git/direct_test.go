@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,55 @@ func TestRequests(t *testing.T) {
 				t.Errorf("%s ref %q: %s is not the first connection", test.repository, test.ref, r.RemoteAddr)
 			}
 		}
+	}
+}
+
+// What a location names in vain is said of it alone: the next one finds the repository asked as before.
+func TestMistaken(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	narrow := history(t, root, "sha1.git")
+	history(t, root, "sha256.git", "--object-format=sha256")
+	dumb := filepath.Join(root, "dumb.git", ".git")
+	runGit(t, "/", "clone", "-q", "--bare", narrow.dir, dumb)
+	runGit(t, dumb, "update-server-info")
+	const noCommit = "not found: it names a tree or a file, not a commit"
+	for _, test := range []struct {
+		repository, ref, says string
+		want                  []string
+	}{
+		{"sha1.git", "not-a-commit", noCommit, []string{post, post}},
+		{"sha1.git", "a-tree", noCommit, []string{post, post}},
+		{"sha1.git", "20250101", noCommit, []string{post, post}},
+		{"sha1.git", narrow.git("rev-parse", "a-tree"), noCommit, []string{post}}, // the id of a tag
+		{"sha1.git", narrow.git("rev-parse", "main^{tree}"), noCommit, []string{post}},
+		{"sha256.git", "not-a-commit", noCommit, []string{post, post, post}},
+		{"dumb.git", "not-a-commit", noCommit, nil},
+		{"dumb.git", "20250101", noCommit, nil},
+		{"dumb.git", narrow.git("rev-parse", "main^{tree}"), noCommit, nil},
+	} {
+		bothWays(t, "", func(t *testing.T, f *git.Getter) {
+			handler, direct := backend(t, root), !f.Network.(*network).old && test.want != nil
+			if test.want == nil {
+				handler = http.FileServer(http.Dir(root))
+			}
+			var seen requests
+			url := serve(t, seen.around(handler)).URL + "/" + test.repository + "/.git?ref="
+			_, err := f.FetchURL(t.Context(), url+test.ref, files{})
+			if !errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), test.says) {
+				t.Errorf("%s ref %s: error %v, want %s", test.repository, test.ref, err, test.says)
+			}
+			asked := seen.asked()
+			if direct && !slices.Equal(asked, test.want) {
+				t.Errorf("%s ref %s: asked %q, want %q", test.repository, test.ref, asked, test.want)
+			}
+			if _, err := f.FetchURL(t.Context(), url+"main", files{}); err != nil {
+				t.Error(err)
+			}
+			if next := seen.asked()[len(asked)]; direct && next != post {
+				t.Errorf("%s after ref %s: asked %q, want %q", test.repository, test.ref, next, post)
+			}
+		})
 	}
 }
 

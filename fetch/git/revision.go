@@ -51,7 +51,10 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	}
 }
 
-var errNoSuchRef = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
+var (
+	errNoSuchRef = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
+	errNoCommit  = fmt.Errorf("%w: it names a tree or a file, not a commit", modproxy.ErrNotFound)
+)
 
 // init makes r empty, as git init does (https://git-scm.com/docs/gitrepository-layout).
 func (r *repository) init(format string) error {
@@ -79,7 +82,7 @@ func (r *repository) fetchOne(ctx context.Context, ref string) (string, error) {
 	if err := r.fetch(ctx, []string{"--depth=1"}, ref); err != nil {
 		return "", err
 	}
-	return r.revParse(ctx, "FETCH_HEAD")
+	return r.commitOf(ctx, "FETCH_HEAD")
 }
 
 // fetchAll fetches all branches and tags and looks for ref as a client does that has cloned the repository.
@@ -94,7 +97,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 		return "", err
 	}
 	for _, candidate := range candidates {
-		commit, err := r.revParse(ctx, candidate)
+		commit, err := r.commitOf(ctx, candidate)
 		if _, ended := errors.AsType[*exitError](err); !ended {
 			return commit, err
 		}
@@ -113,12 +116,23 @@ func (r *repository) fetch(ctx context.Context, options []string, specs ...strin
 	return r.connect(ctx, c)
 }
 
-// revParse returns the id of the commit that expression, peeled, is.
+// commitOf returns the id of the commit that expression, peeled, is. The error of what is not there has an *exitError.
+func (r *repository) commitOf(ctx context.Context, expression string) (string, error) {
+	id, err := r.revParse(ctx, expression+"^{commit}")
+	if _, ended := errors.AsType[*exitError](err); ended {
+		if _, is := r.revParse(ctx, expression+"^{object}"); is == nil {
+			return "", errNoCommit
+		}
+	}
+	return id, err
+}
+
+// revParse returns the id of the object that expression is.
 func (r *repository) revParse(ctx context.Context, expression string) (string, error) {
-	id, err := r.git("rev-parse", "--verify", "--quiet", "--end-of-options", expression+"^{commit}").output(ctx, 128)
+	id, err := r.git("rev-parse", "--verify", "--quiet", "--end-of-options", expression).output(ctx, 128)
 	id = strings.TrimSpace(id)
 	if err == nil && !isObjectID(id) {
-		err = fmt.Errorf("%w: git rev-parse printed no commit id", modproxy.ErrUnavailable)
+		err = fmt.Errorf("%w: git rev-parse printed no id", modproxy.ErrUnavailable)
 	}
 	return id, err
 }

@@ -38,6 +38,8 @@ func history(t testing.TB, root, name string, options ...string) author {
 	one("seventh")
 	blob := a.git("rev-parse", "HEAD:n.tf")
 	a.git("tag", "not-a-commit", blob)
+	a.git("tag", "20250101", blob)
+	a.git("tag", "-a", "-m", "of a tree", "a-tree", "main^{tree}")
 	return a
 }
 
@@ -97,6 +99,8 @@ func refs(t *testing.T, f *git.Getter, clones map[string]string, smart, dumb ser
 		{"sha1.git/.git", tagObject, true},
 		{"sha1.git/.git", "v9", false},
 		{"sha1.git/.git", "not-a-commit", false},
+		{"sha1.git/.git", "20250101", false},
+		{"sha1.git/.git", "a-tree", false},
 		{"sha1.git/.git", "facade", false},
 		{"sha1.git/.git", "origin/none", false},
 		{"sha1.git/.git", strings.Repeat("1", 40), false},
