@@ -27,7 +27,7 @@ func (r here) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.
 }
 
 // guarded returns a handler that identifies clients, and a token for each namespace.
-func guarded(t *testing.T, wrap func(modproxy.Registry) modproxy.Registry, set ...func(*proxy.Config)) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
+func guarded(t testing.TB, wrap func(modproxy.Registry) modproxy.Registry, set ...func(*proxy.Config)) (h http.Handler, tokens map[string]string, kept *auth.Tokens) {
 	t.Helper()
 	dir := t.TempDir()
 	kept, err := auth.OpenTokens(filepath.Join(dir, "tokens.json"))
@@ -75,7 +75,7 @@ func TestVersionsArePrivate(t *testing.T) {
 }
 
 // signedPath is where a client with the token is sent for a package.
-func signedPath(t *testing.T, h http.Handler, token string) string {
+func signedPath(t testing.TB, h http.Handler, token string) string {
 	t.Helper()
 	res := get(h, base+"/1.1.0/download", bearer(token)...)
 	path, ok := strings.CutPrefix(res.Header.Get("X-Terraform-Get"), "https://modules.example.com")

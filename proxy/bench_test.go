@@ -1,19 +1,29 @@
 package proxy_test
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// nowhere is a writer that keeps nothing but the header.
-type nowhere struct{ header http.Header }
+// nowhere is a writer that keeps nothing but the header and the status.
+type nowhere struct {
+	header http.Header
+	status int
+}
 
 func (n *nowhere) Header() http.Header         { return n.header }
-func (n *nowhere) WriteHeader(int)             {}
+func (n *nowhere) WriteHeader(status int)      { n.status = status }
 func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 // BenchmarkServeHTTP answers requests from what is in memory.
@@ -35,11 +45,68 @@ func BenchmarkServeHTTP(b *testing.B) {
 			if c.header != "" {
 				r.Header.Set(c.header, c.value)
 			}
-			w := &nowhere{http.Header{}}
+			w := &nowhere{header: http.Header{}}
 			b.ReportAllocs()
 			for b.Loop() {
 				clear(w.header)
 				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// held is a registry whose answers are in memory. Packages have 180 KB.
+type held struct {
+	modproxy.Registry
+	versions *modproxy.Versions
+}
+
+func (r *held) Versions(ctx context.Context, m modproxy.Module) (_ *modproxy.Versions, err error) {
+	if r.versions == nil {
+		r.versions, err = r.Registry.Versions(ctx, m)
+	}
+	return r.versions, err
+}
+
+var of180KB = make([]byte, 180_000)
+
+type heldPackage struct{ bytes.Reader }
+
+func (*heldPackage) Close() error { return nil }
+
+func (*held) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+	p := &heldPackage{}
+	p.Reset(of180KB)
+	return &modproxy.Package{ReadSeekCloser: p, Size: int64(len(of180KB))}, nil
+}
+
+// BenchmarkServeKnown answers clients that are known by a token, or by the path that was signed for them, and logs each.
+func BenchmarkServeKnown(b *testing.B) {
+	wrap := func(r modproxy.Registry) modproxy.Registry { return &downloads.Registry{Next: &held{Registry: r}} }
+	h, tokens, _ := guarded(b, wrap, func(c *proxy.Config) {
+		encoder := proxy.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
+		c.Log = zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel))
+	})
+	for _, c := range []struct{ name, path, token string }{
+		{"versions", base + "/versions", "Bearer " + tokens["acme"]},
+		{"download", base + "/1.1.0/download", "Bearer " + tokens["acme"]},
+		{"package", signedPath(b, h, tokens["acme"]), ""},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := httptest.NewRequest("GET", c.path, nil)
+			r.Header.Set("Accept-Encoding", "gzip")
+			r.Header.Set("User-Agent", "Terraform/1.11.4")
+			if c.token != "" {
+				r.Header.Set("Authorization", c.token)
+			}
+			w := &nowhere{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+			if w.status >= 300 {
+				b.Errorf("status %d", w.status)
 			}
 		})
 	}

@@ -197,18 +197,28 @@ func (h *Handler) whileIdentified(r *http.Request, segment string) (_ *http.Requ
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	go func() {
-		for ctx.Err() == nil {
-			select {
-			case <-time.After(recheckTime):
-				if err := h.cfg.Auth.Still(p, time.Now()); err != nil {
-					cancel(err)
-				}
-			case <-ctx.Done():
-			}
+	stopAsking := every(ctx, recheckTime, func() {
+		if err := h.cfg.Auth.Still(p, time.Now()); err != nil {
+			cancel(err)
 		}
-	}()
-	return r.WithContext(ctx), func() { cancel(nil) }
+	})
+	return r.WithContext(ctx), func() {
+		cancel(nil)
+		stopAsking()
+	}
+}
+
+// every calls f once in each d until ctx ends. Then stop leaves nothing behind but a call that has begun.
+func every(ctx context.Context, d time.Duration, f func()) (stop func() bool) {
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() { // from the Reset below on, when timer is set
+		f()
+		if timer.Reset(d); ctx.Err() != nil {
+			timer.Stop() // stop may have come before the Reset
+		}
+	})
+	timer.Reset(d)
+	return timer.Stop
 }
 
 // endOf returns why the proxy ends the request with ctx. It returns nil if the request goes on, or the client has gone.

@@ -248,7 +248,7 @@ func TestGreedyReaderLetsOthersRun(t *testing.T) {
 				c.Registry = filed{c.Registry, t.TempDir()}
 			}
 		})
-		g := &greedy{nowhere: nowhere{http.Header{}}}
+		g := &greedy{nowhere: nowhere{header: http.Header{}}}
 		h.ServeHTTP(starting{g}, httptest.NewRequest(http.MethodGet, archive, nil))
 		if g.got != 1<<20 || g.at == 0 || g.at > 512<<10 {
 			t.Errorf("files %v: others had their turn after %d of %d bytes", files, g.at, g.got)
