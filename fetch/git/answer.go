@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,6 +16,12 @@ type otherwise struct {
 }
 
 func (o *otherwise) Error() string { return "answered otherwise: " + o.says }
+
+// isSilent reports whether err is that there was no answer.
+func isSilent(err error) bool {
+	o, ok := errors.AsType[*otherwise](err)
+	return ok && o.silent
+}
 
 func unexpected(format string, args ...any) error {
 	return &otherwise{says: fmt.Sprintf(format, args...)}

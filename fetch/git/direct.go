@@ -19,7 +19,7 @@ import (
 func (r *repository) resolveDirect(ctx context.Context, ref string) (commit string, err error) {
 	id := strings.ToLower(ref)
 	if !isObjectID(ref) {
-		switch id, _, err = r.listDirect(ctx, ref); {
+		switch id, err = r.listDirect(ctx, ref); {
 		case err != nil:
 			return "", err
 		case id == "" && isAbbreviated(ref):
@@ -28,7 +28,11 @@ func (r *repository) resolveDirect(ctx context.Context, ref string) (commit stri
 			return "", errNoSuchRef
 		}
 	}
-	if err := r.fetchDirect(ctx, id); err != nil {
+	err = r.fetchDirect(ctx, id)
+	if isSilent(err) && isObjectID(ref) {
+		err = r.otherFormat(ctx, formatOf(id))
+	}
+	if err != nil {
 		return "", err
 	}
 	if r.hasCommit(id) {
@@ -41,18 +45,43 @@ func (r *repository) resolveDirect(ctx context.Context, ref string) (commit stri
 	return commit, err
 }
 
-// listDirect looks for ref in what the remote lists, which are object ids of a format.
-func (r *repository) listDirect(ctx context.Context, ref string) (commit, format string, err error) {
-	for _, format := range []string{"sha1", "sha256"} { // nothing is answered in a format that is not the repository's
-		found := seek(ref)
-		err = r.ask(ctx, listQuestion(found, format), func(answer io.ReadCloser) error {
-			return readRefs(newPackets(answer), found)
-		})
-		if o, ok := errors.AsType[*otherwise](err); !ok || !o.silent {
-			return found.commit, found.format, err
+// formats are those of object ids. Nothing is answered in one that is not the repository's.
+var formats = []string{"sha1", "sha256"}
+
+// listDirect looks for ref in what the remote lists.
+func (r *repository) listDirect(ctx context.Context, ref string) (commit string, err error) {
+	for _, format := range formats {
+		var found *sought
+		if found, err = r.listIn(ctx, ref, format); !isSilent(err) {
+			return found.commit, err
 		}
 	}
-	return "", "", err
+	return "", err
+}
+
+// listIn looks for ref in what the remote lists when it is asked in a format.
+func (r *repository) listIn(ctx context.Context, ref, format string) (*sought, error) {
+	found := seek(ref)
+	return found, r.ask(ctx, listQuestion(found, format), func(answer io.ReadCloser) error {
+		return readRefs(newPackets(answer), found)
+	})
+}
+
+// otherFormat returns why nothing was answered about an id of a format: the repository has another one, or does not
+// answer at all.
+func (r *repository) otherFormat(ctx context.Context, format string) error {
+	other := formats[0]
+	if format == other {
+		other = formats[1]
+	}
+	found, err := r.listIn(ctx, "", other)
+	switch {
+	case err != nil:
+		return err
+	case found.format == format:
+		return unexpected("a list of refs in a format that was not asked for")
+	}
+	return errFormat(other)
 }
 
 // fetchDirect fetches one commit, or a tag with its commit, into an empty repository.

@@ -71,11 +71,15 @@ func TestMistaken(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	narrow := history(t, root, "sha1.git")
-	history(t, root, "sha256.git", "--object-format=sha256")
+	wide := history(t, root, "sha256.git", "--object-format=sha256")
 	dumb := filepath.Join(root, "dumb.git", ".git")
 	runGit(t, "/", "clone", "-q", "--bare", narrow.dir, dumb)
 	runGit(t, dumb, "update-server-info")
-	const noCommit = "not found: it names a tree or a file, not a commit"
+	const (
+		noCommit = "not found: it names a tree or a file, not a commit"
+		isNarrow = "not found: no such commit: the ids of the repository are of sha1"
+		isWide   = "not found: no such commit: the ids of the repository are of sha256"
+	)
 	for _, test := range []struct {
 		repository, ref, says string
 		want                  []string
@@ -85,10 +89,13 @@ func TestMistaken(t *testing.T) {
 		{"sha1.git", "20250101", noCommit, []string{post, post}},
 		{"sha1.git", narrow.git("rev-parse", "a-tree"), noCommit, []string{post}}, // the id of a tag
 		{"sha1.git", narrow.git("rev-parse", "main^{tree}"), noCommit, []string{post}},
+		{"sha1.git", wide.git("rev-parse", "main"), isNarrow, []string{post, post}},
 		{"sha256.git", "not-a-commit", noCommit, []string{post, post, post}},
+		{"sha256.git", narrow.git("rev-parse", "main"), isWide, []string{post, post}},
 		{"dumb.git", "not-a-commit", noCommit, nil},
 		{"dumb.git", "20250101", noCommit, nil},
 		{"dumb.git", narrow.git("rev-parse", "main^{tree}"), noCommit, nil},
+		{"dumb.git", wide.git("rev-parse", "main"), isNarrow, nil},
 	} {
 		bothWays(t, "", func(t *testing.T, f *git.Getter) {
 			handler, direct := backend(t, root), !f.Network.(*network).old && test.want != nil

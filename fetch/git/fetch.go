@@ -110,7 +110,7 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 		return "", err
 	}
 	defer func() { err = cmp.Or(err, u.close(r)) }()
-	commit, _, err = r.listDirect(ctx, ref)
+	commit, err = r.listDirect(ctx, ref)
 	if r.otherwise(err) {
 		if err = r.init("sha1"); err == nil {
 			_, commit, err = r.list(ctx, ref)

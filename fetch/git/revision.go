@@ -41,7 +41,9 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case its != "" && its != format && !isObjectID(ref):
+		case its != "" && its != format && isObjectID(ref):
+			return "", errFormat(its)
+		case its != "" && its != format:
 			format = its
 		case listed == "" && !isObjectID(ref) && !isAbbreviated(ref):
 			return "", errNoSuchRef
@@ -52,9 +54,15 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 }
 
 var (
-	errNoSuchRef = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
-	errNoCommit  = fmt.Errorf("%w: it names a tree or a file, not a commit", modproxy.ErrNotFound)
+	errNoSuchRef    = fmt.Errorf("%w: no such ref", modproxy.ErrNotFound)
+	errNoSuchCommit = fmt.Errorf("%w: no such commit", modproxy.ErrNotFound)
+	errNoCommit     = fmt.Errorf("%w: it names a tree or a file, not a commit", modproxy.ErrNotFound)
 )
+
+// errFormat returns why an id is not that of a commit whose repository has ids of that other format.
+func errFormat(its string) error {
+	return fmt.Errorf("%w: the ids of the repository are of %s", errNoSuchCommit, its)
+}
 
 // init makes r empty, as git init does (https://git-scm.com/docs/gitrepository-layout).
 func (r *repository) init(format string) error {
@@ -103,7 +111,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 		}
 	}
 	if isObjectID(ref) {
-		return "", fmt.Errorf("%w: no such commit", modproxy.ErrNotFound)
+		return "", errNoSuchCommit
 	}
 	return "", errNoSuchRef
 }
