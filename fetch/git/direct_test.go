@@ -90,6 +90,7 @@ func TestMistaken(t *testing.T) {
 		{"sha1.git", narrow.git("rev-parse", "a-tree"), noCommit, []string{post}}, // the id of a tag
 		{"sha1.git", narrow.git("rev-parse", "main^{tree}"), noCommit, []string{post}},
 		{"sha1.git", wide.git("rev-parse", "main"), isNarrow, []string{post, post}},
+		{"sha1.git", strings.Repeat("1", 40), "not found: no such commit", nil},
 		{"sha256.git", "not-a-commit", noCommit, []string{post, post, post}},
 		{"sha256.git", narrow.git("rev-parse", "main"), isWide, []string{post, post}},
 		{"dumb.git", "not-a-commit", noCommit, nil},
@@ -98,9 +99,9 @@ func TestMistaken(t *testing.T) {
 		{"dumb.git", wide.git("rev-parse", "main"), isNarrow, nil},
 	} {
 		bothWays(t, "", func(t *testing.T, f *git.Getter) {
-			handler, direct := backend(t, root), !f.Network.(*network).old && test.want != nil
-			if test.want == nil {
-				handler = http.FileServer(http.Dir(root))
+			handler, direct := backend(t, root), !f.Network.(*network).old
+			if test.repository == "dumb.git" {
+				handler, direct = http.FileServer(http.Dir(root)), false
 			}
 			var seen requests
 			url := serve(t, seen.around(handler)).URL + "/" + test.repository + "/.git?ref="
@@ -109,7 +110,7 @@ func TestMistaken(t *testing.T) {
 				t.Errorf("%s ref %s: error %v, want %s", test.repository, test.ref, err, test.says)
 			}
 			asked := seen.asked()
-			if direct && !slices.Equal(asked, test.want) {
+			if direct && test.want != nil && !slices.Equal(asked, test.want) {
 				t.Errorf("%s ref %s: asked %q, want %q", test.repository, test.ref, asked, test.want)
 			}
 			if _, err := f.FetchURL(t.Context(), url+"main", files{}); err != nil {
@@ -157,7 +158,7 @@ func TestAskedByGit(t *testing.T) {
 			return true
 		}, first, post},
 		"page":       {func(w http.ResponseWriter, _ *http.Request) bool { io.WriteString(w, "<html>"); return true }, first, post},
-		"not ours":   {answer(line("ERR upload-pack: not our ref " + commit)), first, post},
+		"not ours":   {answer(line("ERR upload-pack: not our ref " + commit)), post, post},
 		"elsewhere":  {answer(line("packfile-uris\n") + line(commit+" https://127.0.0.1:1/pack\n") + "0001"), first, post},
 		"in trouble": {status(500), post, post},
 		"part":       {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(206); return true }, post, post},
