@@ -25,6 +25,7 @@ var commonSettings = [][2]string{
 	{"core.fsmonitor", "false"}, {"core.askPass", "false"}, {"credential.helper", ""},
 	{"core.bigFileThreshold", strconv.Itoa(largeFile)}, {"pack.threads", "1"},
 	{"init.defaultBranch", "main"}, {"advice.detachedHead", "false"},
+	{"core.fsync", "none"}, // nothing outlives the fetch; git before 2.36 does not know this, and waits
 	{"gc.auto", "0"}, {"maintenance.auto", "false"}, {"fetch.writeCommitGraph", "false"},
 	{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
 	{"protocol.version", "2"},
