@@ -48,7 +48,7 @@ func (s *settings) compareClosure(ctx context.Context, r *repo, tool string, p *
 		return 0, "", err
 	}
 	defer os.RemoveAll(dir)
-	out, err := git(ctx, r.dir, "ls-tree", "-d", "--name-only", "refs/tags/"+r.tags[r.versions[0]], "modules/")
+	out, err := git(ctx, r.dir, "ls-tree", "-d", "--name-only", r.refs[r.versions[0]], "modules/")
 	if err != nil {
 		return 0, "", err
 	}

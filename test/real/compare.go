@@ -18,13 +18,16 @@ import (
 // differs or is refused.
 func (s *settings) compareAll(ctx context.Context) (int, error) {
 	gitHome = s.dir
-	repos, err := findRepos(ctx, s.repos)
+	repos, err := findRepos(ctx, s.repos, s.form)
 	if err != nil {
 		return 1, err
 	}
 	done, err := openBook(s.state)
 	if err != nil {
 		return 1, err
+	}
+	for _, r := range repos {
+		r.versions = r.versions[:min(len(r.versions), s.most)]
 	}
 	if err := s.serveInternet(repos); err != nil {
 		return 1, err
@@ -40,6 +43,10 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 	code := 0
 	for _, r := range repos {
 		if !strings.Contains(r.String(), s.only) || len(r.versions) == 0 {
+			continue
+		}
+		if s.form == formAbbreviated && r.partial {
+			fmt.Printf("%s, %s: not compared: an abbreviated id needs all objects, and some are missing\n", r, s.form)
 			continue
 		}
 		if err := s.compare(ctx, r, p, done); err != nil {
@@ -88,8 +95,12 @@ func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) e
 func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string, p *proxy, done *book) error {
 	defer os.RemoveAll(dir)
 	res := result{Repo: r.String(), Version: version, Way: s.form}
-	failed := s.direct(ctx, r, r.tags[version], dir)
-	got, err := p.install(ctx, r, version)
+	failed := s.direct(ctx, r, r.refs[version], dir)
+	_, subdirectory, err := s.location(ctx, r, version)
+	if err != nil {
+		return err
+	}
+	got, at, err := p.install(ctx, r, version)
 	if err != nil && !errors.As(err, new(refusal)) || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
@@ -107,6 +118,8 @@ func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string,
 		res.Outcome, res.Why = differs, fmt.Sprintf("git fails, and modproxy serves %d files: %v", len(got), failed)
 	case err != nil:
 		res.Outcome, res.Why = refused, res.Why+err.Error()
+	case at != subdirectory:
+		res.Outcome, res.Why = differs, fmt.Sprintf("the module is in %q, and modproxy says in %q", subdirectory, at)
 	default:
 		res.Outcome, res.Why = diff(got, want)
 	}
@@ -128,7 +141,7 @@ func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *
 			continue
 		}
 		if want == nil {
-			if err := s.direct(ctx, r, r.tags[version], dir); err != nil {
+			if err := s.direct(ctx, r, r.refs[version], dir); err != nil {
 				return err
 			}
 			var err error
@@ -136,40 +149,50 @@ func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *
 				return err
 			}
 		}
-		outcome, why, err := s.get(ctx, r, version, tool, p, want)
-		if err != nil {
-			return err
-		}
-		if err := done.add(result{r.String(), version, way, outcome, why}); err != nil {
+		if err := s.get(ctx, r, version, way, tool, p, want, done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// get installs one version with a client through modproxy. A module that it calls and
-// that no repository here is does not count.
-func (s *settings) get(ctx context.Context, r *repo, version, tool string, p *proxy, want map[string]file) (outcome, why string, err error) {
+// get installs one version with a client through modproxy, and from where it is. A module
+// that it calls and that no repository here is does not count.
+func (s *settings) get(ctx context.Context, r *repo, version, way, tool string, p *proxy, want map[string]file, done *book) error {
+	location, _, err := s.location(ctx, r, version)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp(s.dir, "client-")
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	i := &rig.Installation{
 		Dir: dir, CAFile: filepath.Join(s.dir, "ca.pem"), Env: environment(s.dir),
-		Calls:      map[string]string{"real": fmt.Sprintf("source = %q\nversion = %q", registryHost+"/"+r.address, version)},
+		Calls: map[string]string{
+			"real":   fmt.Sprintf("source = %q\nversion = %q", registryHost+"/"+r.address, version),
+			"direct": fmt.Sprintf("source = %q", location),
+		},
 		Registries: map[string]string{registryHost: p.url + "/" + registryHost + "/v1/modules/"},
 	}
 	installed, failed := i.Get(ctx, tool)
 	if ctx.Err() != nil {
-		return "", "", ctx.Err()
+		return ctx.Err()
 	}
-	got, _, err := readTree(filepath.Join(installed, "real"))
-	if err != nil {
-		return refused, fmt.Sprint(failed), nil
+	for call, missing := range map[string]string{"real": refused, "direct": neither} {
+		res := result{Repo: r.String(), Version: version, Way: way, Outcome: missing, Why: strings.Join(strings.Fields(fmt.Sprint(failed)), " ")}
+		if call == "direct" {
+			res.Way += ", directly"
+		}
+		if got, _, err := readTree(filepath.Join(installed, call)); err == nil {
+			res.Outcome, res.Why = diff(got, want)
+		}
+		if err := done.add(res); err != nil {
+			return err
+		}
 	}
-	outcome, why = diff(got, want)
-	return outcome, why, nil
+	return nil
 }
 
 // diff is the outcome of comparing two trees.

@@ -53,9 +53,9 @@ func output(ctx context.Context, dir string, env []string, name string, args ...
 	return stdout.String(), nil
 }
 
-// checkout makes what a direct client has of a tag in dir. The objects are those of the
+// checkout makes what a direct client has of a ref in dir. The objects are those of the
 // bare repository, so that one of which not all is there can be used.
-func (r *repo) checkout(ctx context.Context, tag, dir string) error {
+func (r *repo) checkout(ctx context.Context, ref, dir string) error {
 	if _, err := git(ctx, r.dir, "init", "--quiet", dir); err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func (r *repo) checkout(ctx context.Context, tag, dir string) error {
 	if err := os.WriteFile(alternates, []byte(filepath.Join(r.dir, "objects")+"\n"), 0o600); err != nil {
 		return err
 	}
-	id, err := git(ctx, r.dir, "rev-parse", "--verify", "refs/tags/"+tag+"^{commit}")
+	id, err := r.commit(ctx, ref)
 	if err != nil {
 		return err
 	}
 	for _, step := range [][]string{
 		{"remote", "add", "origin", r.url()},
-		{"checkout", "--quiet", "--detach", strings.TrimSpace(id)},
+		{"checkout", "--quiet", "--detach", id},
 		{"submodule", "--quiet", "update", "--init", "--recursive"},
 	} {
 		if _, err := git(ctx, dir, step...); err != nil {
@@ -84,29 +84,29 @@ func (r *repo) checkout(ctx context.Context, tag, dir string) error {
 	return err
 }
 
-// unpack makes what tar has of a tag's archive in dir.
-func (r *repo) unpack(ctx context.Context, tag, dir string) error {
+// unpack makes what tar has of a ref's archive in dir.
+func (r *repo) unpack(ctx context.Context, ref, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	archive := dir + ".tar"
 	defer os.Remove(archive)
-	if _, err := git(ctx, r.dir, "archive", "--format=tar", "--output="+archive, "refs/tags/"+tag); err != nil {
+	if _, err := git(ctx, r.dir, "archive", "--format=tar", "--output="+archive, ref); err != nil {
 		return err
 	}
 	_, err := command(ctx, dir, environment(gitHome), "tar", "-xf", archive)
 	return err
 }
 
-// direct makes what a client has of a tag without modproxy.
-func (s *settings) direct(ctx context.Context, r *repo, tag, dir string) error {
+// direct makes what a client has of a ref without modproxy.
+func (s *settings) direct(ctx context.Context, r *repo, ref, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if s.form == formArchive {
-		return r.unpack(ctx, tag, dir)
+	if archives[s.form] != "" {
+		return r.unpack(ctx, ref, dir)
 	}
-	return r.checkout(ctx, tag, dir)
+	return r.checkout(ctx, ref, dir)
 }
 
 // A file is one file of a tree: what its content hashes to.

@@ -30,14 +30,9 @@ type gap struct {
 // none. The files must be those that the clients install from the internet.
 func (s *settings) crossGap(ctx context.Context) (int, error) {
 	gitHome = s.dir
-	repos, err := findRepos(ctx, s.repos)
+	repos, err := findRepos(ctx, s.repos, s.form)
 	if err != nil {
 		return 1, err
-	}
-	for _, r := range repos {
-		if err := r.check(ctx); err != nil {
-			return 1, err
-		}
 	}
 	if err := s.serveInternet(repos); err != nil {
 		return 1, err

@@ -62,7 +62,7 @@ func (s *settings) serveInternet(repos []*repo) error {
 			case slices.Contains(registries, r.Host):
 				s.serveRegistry(w, r, byAddress)
 			case ok:
-				serveArchive(w, r, filepath.Join(forge, owner), rest)
+				serveArchive(w, r, filepath.Join(forge, owner), rest, archives[s.form])
 			default:
 				gitServer.ServeHTTP(w, r)
 			}
@@ -95,13 +95,11 @@ func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddre
 			list = append(list, listed{v})
 		}
 		json.NewEncoder(w).Encode(map[string]any{"modules": []any{map[string]any{"versions": list}}})
-	case len(parts) == 5 && parts[4] == "download" && module.tags[parts[3]] != "":
-		location := "git::" + module.url() + "?ref=" + module.tags[parts[3]]
-		if s.form == formArchive {
-			location = module.url() + "/archive/" + module.tags[parts[3]] + ".tar.gz//*?archive=tar.gz"
-		}
-		if module.partial {
-			location += "&depth=1"
+	case len(parts) == 5 && parts[4] == "download" && module.refs[parts[3]] != "":
+		location, _, err := s.location(r.Context(), module, parts[3])
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
 		w.Header().Set("X-Terraform-Get", location)
 		w.WriteHeader(http.StatusNoContent)
@@ -111,9 +109,9 @@ func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddre
 }
 
 // serveArchive is the archive that a forge makes of a tag, in one directory.
-func serveArchive(w http.ResponseWriter, r *http.Request, repository, name string) {
-	tag := strings.TrimSuffix(name, ".tar.gz")
-	archive, err := git(r.Context(), repository, "archive", "--format=tar.gz", "--prefix=module-"+tag+"/", "refs/tags/"+tag)
+func serveArchive(w http.ResponseWriter, r *http.Request, repository, name, format string) {
+	tag := strings.TrimSuffix(name, "."+format)
+	archive, err := git(r.Context(), repository, "archive", "--format="+format, "--prefix=module-"+tag+"/", "refs/tags/"+tag)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return

@@ -14,8 +14,11 @@
 // this program: it needs Linux, and root or user namespaces. The program that is run is
 // ./cmd/modproxy, built now, with -proxy another.
 //
-// With -form archive the packages are archives that the forge makes of the tags, and are
-// compared with what tar unpacks from these. They have no submodules.
+// With -form git the registry says where a version is by its tag; with commit by the id of
+// its commit, and with abbreviated by the beginning of that; with subdirectory it names a
+// directory of the repository, another for each version. With branch the versions are HEAD
+// and the branches. With archive and zip the packages are archives that the forge makes of
+// the tags, and are compared with what tar unpacks from these. They have no submodules.
 //
 // For each version it asks modproxy for versions, location and package over HTTP, and
 // git for a checkout and "git submodule update --init --recursive". Links are
@@ -23,7 +26,7 @@
 // nothing in the tree. It prints for each repository how many versions are equal,
 // differ, are refused although git has them, or fail with git as well, and one line for
 // each that is not equal. The newest version of each that is equal is then installed by the real
-// clients too. What is done is kept in -state, and not done again. It exits with 1 if
+// clients too, through modproxy and directly. What is done is kept in -state, and not done again. It exits with 1 if
 // anything differs or is refused.
 //
 // With -gap it has modules cross a gap instead: those of two configurations, of which the second has newer ones, and
@@ -42,25 +45,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// The forms in which packages come.
-const (
-	formGit     = "git"
-	formArchive = "archive"
-)
-
 type settings struct {
 	repos   string // directory of bare repositories
-	form    string // formGit or formArchive
+	form    string // one of forms
 	only    string // what the names of the repositories to compare contain
+	most    int    // versions of a repository
 	jobs    int    // versions at a time
 	proxy   string // a built modproxy
 	tools   []string
@@ -85,8 +85,9 @@ func main() {
 func run(ctx context.Context) (code int, err error) {
 	s := &settings{stderr: os.Stderr}
 	flag.StringVar(&s.repos, "repos", os.Getenv("REPOS"), "directory of bare repositories; $REPOS")
-	flag.StringVar(&s.form, "form", formGit, "how packages come: "+formGit+", or "+formArchive+", the archives that a forge makes of tags")
+	flag.StringVar(&s.form, "form", formGit, "how packages come: "+strings.Join(forms, ", "))
 	flag.StringVar(&s.only, "only", "", "compare only repositories whose owner/name contains this")
+	flag.IntVar(&s.most, "most", math.MaxInt, "compare only so many versions of a repository, the newest")
 	flag.IntVar(&s.jobs, "jobs", 3, "versions that are fetched at a time")
 	flag.StringVar(&s.proxy, "proxy", "", "a modproxy that is built already")
 	tools := flag.String("tools", "terraform,tofu", "clients that install the newest versions, with commas between: names or paths")
@@ -101,8 +102,8 @@ func run(ctx context.Context) (code int, err error) {
 	if s.repos == "" || flag.NArg() > 0 {
 		return 2, errors.New("name a directory of bare repositories: make real REPOS=DIR")
 	}
-	if s.form != formGit && s.form != formArchive {
-		return 2, fmt.Errorf("-form: want %s or %s", formGit, formArchive)
+	if !slices.Contains(forms, s.form) {
+		return 2, fmt.Errorf("-form: want one of %s", strings.Join(forms, ", "))
 	}
 	if s.tools, err = findTools(*tools); err != nil {
 		return 2, err

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/test/rig"
 )
 
@@ -51,35 +52,36 @@ type refusal struct{ text string }
 
 func (r refusal) Error() string { return r.text }
 
-// install asks for one version as a client does, and reads its package.
-func (p *proxy) install(ctx context.Context, r *repo, version string) (map[string]file, error) {
+// install asks for one version as a client does, and reads its package. subdirectory is where the module is in that.
+func (p *proxy) install(ctx context.Context, r *repo, version string) (files map[string]file, subdirectory string, err error) {
 	base := p.url + "/" + registryHost + "/v1/modules/" + r.address
 	if _, _, err := ask(ctx, base+"/versions"); err != nil {
-		return nil, fmt.Errorf("versions: %w", err)
+		return nil, "", fmt.Errorf("versions: %w", err)
 	}
 	download := base + "/" + version + "/download"
 	header, _, err := ask(ctx, download)
 	if err != nil {
-		return nil, err
-	}
-	to, err := url.Parse(header.Get("X-Terraform-Get"))
-	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	from, err := url.Parse(download)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	_, body, err := ask(ctx, from.ResolveReference(to).String())
+	to, err := modproxy.ParseLocation(header.Get("X-Terraform-Get"), from)
+	if err != nil {
+		return nil, "", err
+	}
+	_, body, err := ask(ctx, to.URL)
 	if errors.As(err, new(refusal)) {
 		if _, _, why := ask(ctx, download); why != nil {
 			err = why // it is told there
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return readPackage(body)
+	files, err = readPackage(body)
+	return files, to.Subdir, err
 }
 
 // ask asks until the answer is not "later".

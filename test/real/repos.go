@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -26,7 +27,7 @@ type repo struct {
 	owner, name string
 	dir         string
 	address     string            // namespace/name/system
-	tags        map[string]string // by canonical version
+	refs        map[string]string // what a version is, by canonical version: refs/tags/v1.0.0, or refs/heads/main, or HEAD
 	versions    []string          // newest first
 	partial     bool              // objects are missing, so not all of it can be cloned
 }
@@ -35,8 +36,8 @@ func (r *repo) String() string { return r.owner + "/" + r.name }
 
 func (r *repo) url() string { return "https://" + forgeHost + "/" + r.owner + "/" + r.name }
 
-// findRepos finds the bare repositories below root.
-func findRepos(ctx context.Context, root string) ([]*repo, error) {
+// findRepos finds the bare repositories below root, and the versions that they have in a form.
+func findRepos(ctx context.Context, root, form string) ([]*repo, error) {
 	var all []*repo
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -59,7 +60,7 @@ func findRepos(ctx context.Context, root string) ([]*repo, error) {
 			return fmt.Errorf("%s: want a path that ends in owner and name of the repository", name)
 		}
 		r := &repo{owner: parts[len(parts)-2], name: parts[len(parts)-1], dir: name}
-		if err := r.list(ctx); err != nil {
+		if err := errors.Join(r.list(ctx, form), r.check(ctx)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, r)
@@ -72,17 +73,20 @@ func findRepos(ctx context.Context, root string) ([]*repo, error) {
 }
 
 // list finds the versions among the tags. Of two tags of one version the one without a
-// v counts.
-func (r *repo) list(ctx context.Context) error {
+// v counts. In formBranch the versions are HEAD and the branches, by their numbers.
+func (r *repo) list(ctx context.Context, form string) error {
 	r.address = r.owner + "/" + r.name + "/none"
 	if parts := strings.SplitN(r.name, "-", 3); len(parts) == 3 && parts[0] == "terraform" {
 		r.address = r.owner + "/" + parts[2] + "/" + parts[1]
+	}
+	r.refs = map[string]string{}
+	if form == formBranch {
+		return r.listBranches(ctx)
 	}
 	out, err := git(ctx, r.dir, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags")
 	if err != nil {
 		return err
 	}
-	r.tags = map[string]string{}
 	parsed := map[string]modproxy.Version{}
 	for tag := range strings.Lines(out) {
 		tag = strings.TrimSpace(tag)
@@ -95,16 +99,27 @@ func (r *repo) list(ctx context.Context) error {
 			continue
 		}
 		canonical := v.String()
-		if _, ok := r.tags[canonical]; ok && strings.HasPrefix(tag, "v") {
+		if _, ok := r.refs[canonical]; ok && strings.HasPrefix(tag, "v") {
 			continue
 		}
-		r.tags[canonical], parsed[canonical] = tag, v
+		r.refs[canonical], parsed[canonical] = "refs/tags/"+tag, v
 	}
-	for v := range r.tags {
+	for v := range r.refs {
 		r.versions = append(r.versions, v)
 	}
 	slices.SortFunc(r.versions, func(a, b string) int { return cmp.Or(parsed[b].Compare(parsed[a]), strings.Compare(a, b)) })
 	return nil
+}
+
+func (r *repo) listBranches(ctx context.Context) error {
+	out, err := git(ctx, r.dir, "for-each-ref", "--format=%(refname)", "refs/heads")
+	for i, ref := range append([]string{"HEAD"}, strings.Fields(out)...) {
+		version := fmt.Sprintf("0.0.%d", i)
+		r.refs[version] = ref
+		r.versions = append(r.versions, version)
+	}
+	slices.Reverse(r.versions)
+	return err
 }
 
 // check finds out whether all of r can be cloned.

@@ -15,7 +15,7 @@ const (
 	equal   = "equal"   // modproxy has what git has
 	differs = "differs" // it has something else, or git fails and it does not
 	refused = "refused" // git has it, and modproxy does not serve it
-	neither = "neither" // git fails, and modproxy does not serve it
+	neither = "neither" // git fails, and modproxy does not serve it; or a client fails directly
 )
 
 // A result is the outcome of one version, by one way: a form, with a client or without.
@@ -101,7 +101,7 @@ func (b *book) summary(ctx context.Context, r *repo, form string, p *proxy) (boo
 	}
 	bad := count[differs]+count[refused] > 0
 	for _, outcome := range clients {
-		bad = bad || outcome != equal
+		bad = bad || outcome == differs || outcome == refused
 	}
 	return !bad, nil
 }
