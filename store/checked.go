@@ -37,6 +37,7 @@ type checkedReader struct {
 	stamp   Stamp     // of the blob before this reader read any of it; zero if it has none
 	opened  time.Time // when that was
 	trusted bool      // all that has this stamp was checked
+	sent    bool      // bytes of it were sent unread
 	hashed  int64     // how many pieces this reader has hashed since then, one after the other from the first
 
 	offset   int64 // of the next byte for the caller

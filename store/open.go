@@ -19,7 +19,8 @@ import (
 // given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, seek
 // first, also to the start; then all of it is checked before, unless it was not long ago and what is read now
 // is the same. The reader of a large blob is a [modproxy.Sender] and [io.WriterTo]. Of one that is [Stamped] a check counts for
-// a day, in which it is not read but sent, where it has the same stamp before each mebibyte of it and before the end.
+// a day, in which it is not read but sent, but for the end, where it has the same stamp before each mebibyte of it and before the
+// last bytes. If it was written to after some of it was sent, reading ends with [modproxy.ErrUnavailable].
 //
 // A damaged blob is set aside, and the records go that need it. One that cannot be read stays, and is checked as a
 // whole when it is opened next. Observe is told of both.

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"syscall"
 	"time"
@@ -19,6 +21,10 @@ const (
 	trustTime = 24 * time.Hour
 	// sentSize is how much of a blob is sent between two looks at its stamp, in bytes.
 	sentSize = 1 << 20
+	// copiedSize is how much of the end of what is sent is read instead, in bytes. It is more than the system holds of what
+	// was given to a connection and has not arrived: 4 MiB, as Linux has it in net.ipv4.tcp_wmem. So all that was sent
+	// from the file has arrived before the last look at its stamp.
+	copiedSize = 5 << 20
 )
 
 // checks is what is remembered of blobs that were checked. It is bounded, and safe for concurrent use.
@@ -84,9 +90,15 @@ func (c *checkedReader) readTrusted(p []byte) int {
 	return len(p)
 }
 
+// distrust has the blob checked before more of it is given. If it was written to, what was sent of it before may be wrong,
+// even if it is right again: then no more is given. Other changes, as a new name of its file, have damaged nothing.
 func (c *checkedReader) distrust() {
+	was := c.stamp
 	c.begin()
 	c.part = true
+	if c.sent && c.stamp.ModTime != was.ModTime && c.check(context.Background()) == nil {
+		c.err = fmt.Errorf("%w: blob %v: its file was written to while it was sent", modproxy.ErrUnavailable, c.want)
+	}
 }
 
 // WriteTo implements [io.WriterTo], as SendTo does for all that is left.
@@ -94,18 +106,19 @@ func (c *checkedReader) WriteTo(w io.Writer) (int64, error) {
 	return c.SendTo(w, max(0, c.size-c.offset))
 }
 
-// SendTo implements [modproxy.Sender]. The end is read before the last look at the blob, and written after it, so that a
-// change before that look is noticed. What the system still holds to send may be changed after it.
+// SendTo implements [modproxy.Sender]. The system sends what is in the file when it comes to it. The end is read, so that the
+// last look at the blob is after that, and before the last bytes are written.
 func (c *checkedReader) SendTo(w io.Writer, n int64) (written int64, err error) {
 	n = max(0, min(n, c.size-c.offset))
 	to, ok := w.(io.ReaderFrom)
-	for ok && c.err == nil && n-written > withheld {
+	for ok && c.err == nil && n-written > copiedSize {
 		if _, err := c.blob.Seek(c.offset, io.SeekStart); err != nil || !c.unchanged() {
 			break
 		}
-		file := io.LimitedReader{R: c.blob, N: min(n-written-withheld, sentSize)}
+		file := io.LimitedReader{R: c.blob, N: min(n-written-copiedSize, sentSize)}
 		sent, err := to.ReadFrom(&file)
 		c.offset += sent
+		c.sent = c.sent || sent > 0
 		written += sent
 		if errors.Is(err, syscall.EIO) || err == nil && sent == 0 { // it is the blob's
 			c.distrust()
@@ -113,12 +126,6 @@ func (c *checkedReader) SendTo(w io.Writer, n int64) (written int64, err error) 
 			return written, err
 		}
 	}
-	if c.trusted && !c.unchanged() {
-		c.distrust()
-	}
-	rest, err := io.CopyN(struct{ io.Writer }{w}, c, n-written)
-	if written += rest; err == io.EOF {
-		err = nil // it was asked for more than there is
-	}
-	return written, err
+	rest, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(c, n-written), make([]byte, pieceSize))
+	return written + rest, err
 }
