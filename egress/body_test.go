@@ -75,7 +75,8 @@ func TestBodiesAreBoundedAndWhole(t *testing.T) {
 		{"/till-end", nil, egress.ErrAnswer},
 	} {
 		for archive, want := range map[bool]error{false: tt.plain, true: tt.stored} {
-			body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", tt.path+"?token=SECRET"), MaxBytes: max, Archive: archive})
+			body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", tt.path+"?token=SECRET"),
+				MaxBytes: max, Archive: archive})
 			if !errors.Is(err, want) || (err == nil) != (want == nil) {
 				t.Errorf("%s, archive %v: got %v, want %v", tt.path, archive, err, want)
 			}
@@ -87,7 +88,8 @@ func TestBodiesAreBoundedAndWhole(t *testing.T) {
 			}
 		}
 	}
-	if body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/nothing")}); err != nil || len(body) != 0 {
+	if body, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/nothing")}); err != nil ||
+		len(body) != 0 {
 		t.Errorf("204: got %q, %v", body, err)
 	}
 }
@@ -112,7 +114,8 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hang)
 	c := client(t, up())
 	c.SetTimes(time.Minute, 20*time.Millisecond, time.Minute)
-	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/body")}); !errors.Is(err, egress.ErrTooSlow) {
+	_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/body")})
+	if !errors.Is(err, egress.ErrTooSlow) {
 		t.Errorf("a body that drips: got %v, want ErrTooSlow", err)
 	}
 	hasty := client(t, up())
@@ -122,7 +125,8 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := fetch(ctx, c, egress.Request{URL: s.at("https", "up.test", "/header"), Attempts: 9}); !errors.Is(err, context.DeadlineExceeded) {
+	_, err = fetch(ctx, c, egress.Request{URL: s.at("https", "up.test", "/header"), Attempts: 9})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the caller's deadline: got %v", err)
 	}
 }

@@ -108,7 +108,9 @@ func (c *Client) lookup(ctx context.Context, t target) (allowed []netip.AddrPort
 }
 
 // race dials the addresses, each when one before failed or takes long, for the first connection or the first error.
-func race(ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error)) (net.Conn, error) {
+func race(
+	ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error),
+) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
 		err  error

@@ -66,7 +66,8 @@ func TestRebindingReachesNothing(t *testing.T) {
 
 func TestDialTriesAllAddresses(t *testing.T) {
 	s := serve(t, "http", "127.0.0.2", hello)
-	c := client(t, egress.Config{Allow: []string{"127.0.0.0/8"}, Resolver: names{"many.test": {"127.0.0.3", "10.0.0.1", "::1", "127.0.0.2"}}})
+	c := client(t, egress.Config{Allow: []string{"127.0.0.0/8"},
+		Resolver: names{"many.test": {"127.0.0.3", "10.0.0.1", "::1", "127.0.0.2"}}})
 	ask := egress.Request{URL: s.at("http", "many.test", "/")}
 	if body, err := fetch(t.Context(), c, ask); err != nil || string(body) != "hello" {
 		t.Fatalf("got %q, %v", body, err)

@@ -131,7 +131,8 @@ func acceptable(resp *http.Response, r Request) error {
 		return err
 	}
 	if r.Archive && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 {
-		return fmt.Errorf("%w: neither Content-Length nor chunks tell where the body ends, so that a broken connection would look like its end", ErrAnswer)
+		return fmt.Errorf("%w: neither Content-Length nor chunks tell where the body ends, "+
+			"so that a broken connection would look like its end", ErrAnswer)
 	}
 	return nil
 }
@@ -145,7 +146,8 @@ func isGzip(resp *http.Response, r Request) (bool, error) {
 		if !r.Archive {
 			return true, nil
 		}
-		return false, fmt.Errorf("%w: Content-Encoding %s, for stored bytes; the server must send them as they are", ErrAnswer, coding)
+		return false, fmt.Errorf("%w: Content-Encoding %s, for stored bytes; the server must send them as they are",
+			ErrAnswer, coding)
 	default:
 		return false, fmt.Errorf("%w: Content-Encoding %.40q", ErrAnswer, coding)
 	}
@@ -290,7 +292,8 @@ func (b *Budget) take() error {
 }
 
 // reserved are the fields that callers must not set: credentials, what tells of other servers, what is set here.
-var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host", "Accept-Encoding", "Connection"}
+var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host",
+	"Accept-Encoding", "Connection"}
 
 // checked returns r with its defaults. Only a mistake of the caller is an error.
 func (r Request) checked() (Request, error) {

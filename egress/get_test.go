@@ -34,7 +34,8 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 			"/relative": "../end?x=1", "/two": "/relative", "/loop": "/loop", "/absolute": s.at("https", "up.test", "/end"),
 			"/file": "file:///etc/passwd", "/ftp": "ftp://up.test/", "/user": s.at("https", "u:SECRET@up.test", "/end"),
 			"/canary": secret.at("https", "evil.test", "/?token=SECRET"), "/address": secret.at("https", "127.0.0.1", "/"),
-			"/via": "/canary", "/down": plain.at("http", "up.test", "/"), "/plain": plain.at("http", "two.test", "/"), "/broken": "https://[SECRET", "/long": "/" + strings.Repeat("x", 9000),
+			"/via": "/canary", "/down": plain.at("http", "up.test", "/"), "/plain": plain.at("http", "two.test", "/"),
+			"/broken": "https://[SECRET", "/long": "/" + strings.Repeat("x", 9000),
 		}[r.URL.Path]
 		if to == "" {
 			hello(w, r)
@@ -51,7 +52,8 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 		end  string
 		err  error
 	}{
-		{"/relative", "/end", nil}, {"/two", "/end", nil}, {"/absolute", "/end", nil}, {"/down", "/", nil}, // up.test is excepted
+		{"/relative", "/end", nil}, {"/two", "/end", nil}, {"/absolute", "/end", nil},
+		{"/down", "/", nil}, // up.test is excepted
 		{"/loop", "", egress.ErrAnswer},
 		{"/file", "", egress.ErrRefused}, {"/ftp", "", egress.ErrRefused}, {"/user", "", egress.ErrRefused},
 		{"/canary", "", egress.ErrRefused}, {"/address", "", egress.ErrRefused}, {"/via", "", egress.ErrRefused},
@@ -75,7 +77,8 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 		}
 	}
 	resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/absolute")})
-	if err != nil || resp.StatusCode != http.StatusFound || resp.Header.Get("Location") != s.at("https", "up.test", "/end") {
+	if err != nil || resp.StatusCode != http.StatusFound ||
+		resp.Header.Get("Location") != s.at("https", "up.test", "/end") {
 		t.Fatalf("without redirects: got %v, %v, want the redirect itself", resp, err)
 	}
 	resp.Body.Close()
@@ -104,7 +107,8 @@ func TestBudgetIsForAllRequestsTogether(t *testing.T) {
 		{"/end", 0, 0, egress.ErrAnswer},
 	} {
 		before := s.requests.Load()
-		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", tt.path), Redirects: 9, Attempts: 3, Budget: budget})
+		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", tt.path), Redirects: 9,
+			Attempts: 3, Budget: budget})
 		if !errors.Is(err, tt.err) || err == nil && resp.StatusCode != tt.want {
 			t.Errorf("%s: got %v, %v; want %d, %v", tt.path, resp, err, tt.want, tt.err)
 		}
@@ -173,7 +177,8 @@ func TestOnlyTheCallersHeadersAreSent(t *testing.T) {
 	cfg.UserAgent = "modproxy/1"
 	c := client(t, cfg)
 	for _, archive := range []bool{false, true} {
-		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/a b?c d"), Archive: archive, Header: http.Header{"Accept": {"text/plain"}}})
+		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/a b?c d"), Archive: archive,
+			Header: http.Header{"Accept": {"text/plain"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,9 +194,12 @@ func TestOnlyTheCallersHeadersAreSent(t *testing.T) {
 func TestRequestsAreChecked(t *testing.T) {
 	c := client(t, up())
 	for _, r := range []egress.Request{
-		{Header: http.Header{"Authorization": {"x"}}}, {Header: http.Header{"cookie": {"x"}}}, {Header: http.Header{"Referer": {"x"}}},
-		{Credentials: []egress.Credential{{Origin: ""}}}, {Credentials: []egress.Credential{{Origin: "https://up.test/path"}}},
-		{Credentials: []egress.Credential{{Origin: "up.test"}}}, {Credentials: []egress.Credential{{Origin: "https://up.test:443"}}},
+		{Header: http.Header{"Authorization": {"x"}}}, {Header: http.Header{"cookie": {"x"}}},
+		{Header: http.Header{"Referer": {"x"}}},
+		{Credentials: []egress.Credential{{Origin: ""}}},
+		{Credentials: []egress.Credential{{Origin: "https://up.test/path"}}},
+		{Credentials: []egress.Credential{{Origin: "up.test"}}},
+		{Credentials: []egress.Credential{{Origin: "https://up.test:443"}}},
 		{MaxBytes: -1}, {Redirects: -1}, {Attempts: -1},
 	} {
 		r.URL = "https://up.test/"
@@ -212,10 +220,12 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		conn.Close()
 	})
 	_, err := client(t, up()).Get(t.Context(), egress.Request{
-		URL:         s.at("https", "up.test", "/x?token=SECRET"),
-		Credentials: []egress.Credential{{Origin: s.at("https", "up.test", ""), Authorization: egress.NewSecret("Bearer SECRET")}},
+		URL: s.at("https", "up.test", "/x?token=SECRET"),
+		Credentials: []egress.Credential{{Origin: s.at("https", "up.test", ""),
+			Authorization: egress.NewSecret("Bearer SECRET")}},
 	})
-	if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), s.at("https", "up.test", "/x")) {
+	if err == nil || strings.Contains(err.Error(), "SECRET") ||
+		!strings.Contains(err.Error(), s.at("https", "up.test", "/x")) {
 		t.Errorf("got %v, want an error with the URL and without its secrets", err)
 	}
 }

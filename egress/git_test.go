@@ -17,7 +17,8 @@ import (
 // gitEnv is an environment in which git knows nothing but what settings say.
 func gitEnv(t *testing.T, settings ...string) []string {
 	env := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test",
 		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(settings)/2),
 	}
@@ -116,7 +117,8 @@ func TestGitThroughASession(t *testing.T) {
 				out, err = git(t, dir, env, "fetch", "-q", "--depth=1", "--", url, "refs/heads/main")
 			}
 			if (err == nil) != (tt.want == nil) || !errors.Is(session.Refused(), tt.want) {
-				t.Errorf("%s within %d: %v, refused: %v, received %d\n%s", url, tt.max, err, session.Refused(), session.Received(), out)
+				t.Errorf("%s within %d: %v, refused: %v, received %d\n%s", url, tt.max, err, session.Refused(),
+					session.Received(), out)
 			}
 			if err == nil && session.Received() < 200<<10 {
 				t.Errorf("%s: received %d bytes", url, session.Received())

@@ -81,7 +81,8 @@ func TestAClosedSessionHasNoReason(t *testing.T) {
 	defer conn.Close()
 	r := http.Request{Header: http.Header{}}
 	r.SetBasicAuth("any", s.password)
-	io.WriteString(conn, "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\nProxy-Authorization: "+r.Header.Get("Authorization")+"\r\n\r\n")
+	io.WriteString(conn,
+		"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\nProxy-Authorization: "+r.Header.Get("Authorization")+"\r\n\r\n")
 	<-lookups
 	s.Close()
 	if err := s.Refused(); err != nil {

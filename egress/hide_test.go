@@ -29,7 +29,8 @@ func TestServersWordsAreNotQuoted(t *testing.T) {
 			})
 			res, err := client(t, up()).Get(t.Context(), egress.Request{
 				URL: s.at("https", "up.test", "/x?token=SECRET-query"), Redirects: 1,
-				Credentials: []egress.Credential{{Origin: s.at("https", "up.test", ""), Authorization: egress.NewSecret("Basic " + basic)}},
+				Credentials: []egress.Credential{{Origin: s.at("https", "up.test", ""),
+					Authorization: egress.NewSecret("Basic " + basic)}},
 			})
 			text := fmt.Sprint(err)
 			if err == nil {
@@ -47,12 +48,14 @@ func TestServersWordsAreNotQuoted(t *testing.T) {
 
 // A server chooses what stands in a redirect, and so what is hidden: any bytes.
 func TestWhatIsHiddenMayBeAnyBytes(t *testing.T) {
-	for _, value := range []string{"%ff%ff%ff%ff%ff%ff", "SECRET%ff%fe", "%00%00%00%00%00%00", "(?i)[[[[", "%EF%BF%BD%EF%BF%BD", "SECRET\u212a\u017f"} {
+	for _, value := range []string{"%ff%ff%ff%ff%ff%ff", "SECRET%ff%fe", "%00%00%00%00%00%00", "(?i)[[[[",
+		"%EF%BF%BD%EF%BF%BD", "SECRET\u212a\u017f"} {
 		s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "https://up.test:1/?a="+value)
 			w.WriteHeader(http.StatusFound)
 		})
-		res, err := client(t, up()).Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/x?b="+value), Redirects: 3})
+		res, err := client(t, up()).Get(t.Context(),
+			egress.Request{URL: s.at("https", "up.test", "/x?b="+value), Redirects: 3})
 		if err == nil {
 			res.Body.Close()
 			t.Errorf("%s: %s", value, res.Status)

@@ -142,7 +142,8 @@ func TestConnectionsAreNotSharedBetweenNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "evil.test", "/")}); !errors.Is(err, egress.ErrRefused) {
+	_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "evil.test", "/")})
+	if !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("a name that the policy does not allow: %v", err)
 	}
 	if n := s.conns.Load(); n != 2 {

@@ -36,7 +36,8 @@ func newPolicy(cfg Config) (*policy, error) {
 	for _, s := range cfg.Allow {
 		e, err := parseException(s)
 		if err != nil {
-			return nil, fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, the first two with or without a port", s)
+			return nil, fmt.Errorf("egress: allow: %.80q: want a hostname, an address or a CIDR, "+
+				"the first two with or without a port", s)
 		}
 		p.exceptions = append(p.exceptions, e)
 	}

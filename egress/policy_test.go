@@ -28,10 +28,12 @@ func TestSpecialRangesEndWhereTheRegistriesSay(t *testing.T) {
 		{[]string{"203.0.112.255", "203.0.114.0"}, []string{"203.0.113.0", "203.0.113.255"}},
 		{[]string{"223.255.255.255"}, []string{"224.0.0.0", "239.255.255.255", "240.0.0.0", "255.255.255.255"}},
 		{[]string{"168.63.129.15", "168.63.129.17"}, []string{"168.63.129.16"}},
-		{[]string{"[2000::1]", "[2001:200::]", "[2003::]"}, []string{"[1fff::1]", "[2001::]", "[2001:1ff:ffff::]", "[2002::1]", "[2002:ffff::1]"}},
+		{[]string{"[2000::1]", "[2001:200::]", "[2003::]"},
+			[]string{"[1fff::1]", "[2001::]", "[2001:1ff:ffff::]", "[2002::1]", "[2002:ffff::1]"}},
 		{[]string{"[2001:db7:ffff::]", "[2001:db9::]"}, []string{"[2001:db8::]", "[2001:db8:ffff::]"}},
 		{[]string{"[3ffe::1]", "[3fff:1000::]"}, []string{"[3fff::1]", "[3fff:fff::]", "[4000::]"}},
-		{nil, []string{"[::2]", "[64:ff9b::808:808]", "[64:ff9b:1::1]", "[64:ff9b:2::]", "[100::1]", "[100:0:0:1::1]", "[5f00::1]"}},
+		{nil, []string{"[::2]", "[64:ff9b::808:808]", "[64:ff9b:1::1]", "[64:ff9b:2::]", "[100::1]",
+			"[100:0:0:1::1]", "[5f00::1]"}},
 		{nil, []string{"[fc00::]", "[fdff::1]", "[fe80::1]", "[febf::1]", "[fec0::1]", "[ff02::1]", "[ffff::1]"}},
 	} {
 		for _, host := range tt.open {
@@ -95,7 +97,8 @@ func TestExceptions(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for _, s := range []string{"", "*.test", "https://git.test", "git.test/x", "10.0.0.0/33", "10.0.0.0/8:80", "127.1", "git.test:0", "git.test:x", "fe80::1%eth0", "::ffff:10.0.0.0/104", "git.test:443:443", "a b"} {
+	for _, s := range []string{"", "*.test", "https://git.test", "git.test/x", "10.0.0.0/33", "10.0.0.0/8:80", "127.1",
+		"git.test:0", "git.test:x", "fe80::1%eth0", "::ffff:10.0.0.0/104", "git.test:443:443", "a b"} {
 		if _, err := egress.New(egress.Config{Allow: []string{s}}); err == nil {
 			t.Errorf("allow %q is accepted", s)
 		}
@@ -117,9 +120,11 @@ func TestOwnListenersAreRefused(t *testing.T) {
 	other := serve(t, "https", "127.0.0.1", hello)
 	for _, listen := range []string{"127.0.0.1", "0.0.0.0", "::"} {
 		own := netip.AddrPortFrom(netip.MustParseAddr(listen), uint16(target.port))
-		c := client(t, egress.Config{Allow: []string{"127.0.0.0/8", "::1", "me.test"}, Listening: []netip.AddrPort{own}, Resolver: loopback{}})
+		c := client(t, egress.Config{Allow: []string{"127.0.0.0/8", "::1", "me.test"}, Listening: []netip.AddrPort{own},
+			Resolver: loopback{}})
 		for _, host := range []string{"127.0.0.1", "me.test", "[::ffff:127.0.0.1]"} {
-			if _, err := c.Get(t.Context(), egress.Request{URL: target.at("https", host, "/")}); !errors.Is(err, egress.ErrRefused) {
+			_, err := c.Get(t.Context(), egress.Request{URL: target.at("https", host, "/")})
+			if !errors.Is(err, egress.ErrRefused) {
 				// ::1 is another address than 127.0.0.1, and nothing listens there.
 				if !(listen == "127.0.0.1" && host == "me.test" && err != nil) {
 					t.Errorf("listening on %s: %s: got %v, want ErrRefused", listen, host, err)

@@ -20,7 +20,8 @@ func TestPost(t *testing.T) {
 		if r.Method != http.MethodPost || string(body) != "question" || r.ContentLength != 8 || err != nil {
 			t.Errorf("%s with %q, %v", r.Method, body, err)
 		}
-		if r.Header.Get("Authorization") != "Basic eA==" || r.Header.Get("Content-Type") != "text/x" || r.Header.Values("Idempotency-Key") != nil {
+		if r.Header.Get("Authorization") != "Basic eA==" || r.Header.Get("Content-Type") != "text/x" ||
+			r.Header.Values("Idempotency-Key") != nil {
 			t.Errorf("header %v", r.Header)
 		}
 		switch asked++; {
@@ -50,7 +51,8 @@ func TestPost(t *testing.T) {
 		t.Errorf("answer %v, error %v after %d requests", resp, err, asked)
 	}
 	resp, err = post(s.at("https", "up.test", "/moved"), nil)
-	if err != nil || resp.StatusCode != http.StatusTemporaryRedirect || resp.Header.Get("Location") != secret.at("https", "evil.test", "/") {
+	if err != nil || resp.StatusCode != http.StatusTemporaryRedirect ||
+		resp.Header.Get("Location") != secret.at("https", "evil.test", "/") {
 		t.Fatalf("a redirect: %v, error %v", resp, err)
 	}
 	resp.Body.Close()
@@ -63,11 +65,13 @@ func TestPost(t *testing.T) {
 	}
 	resp.Body.Close()
 	asked, fails = 0, 9
-	if resp, err = post(s.at("https", "up.test", "/"), egress.NewBudget(2)); err != nil || resp.StatusCode != http.StatusBadGateway || asked != 2 {
+	if resp, err = post(s.at("https", "up.test", "/"), egress.NewBudget(2)); err != nil ||
+		resp.StatusCode != http.StatusBadGateway || asked != 2 {
 		t.Errorf("within a budget of 2: %v, error %v after %d requests", resp, err, asked)
 	}
 	_, err = post(secret.at("https", "evil.test", "/?token=SECRET"), nil)
-	if !errors.Is(err, egress.ErrRefused) || !strings.HasPrefix(err.Error(), "post https://evil.test") || strings.Contains(err.Error(), "SECRET") {
+	if !errors.Is(err, egress.ErrRefused) || !strings.HasPrefix(err.Error(), "post https://evil.test") ||
+		strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -43,8 +43,10 @@ func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
 		if err != nil || u.Scheme == "" || u.Host == "" { // host:port is a proxy by http
 			u, err = url.Parse("http://" + *setting)
 		}
-		if err != nil || strings.Trim(u.Path, "/") != "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || proxyPorts[u.Scheme] == "" {
-			return nil, fmt.Errorf("egress: %s: want the URL of a proxy, http://host:port, or with https, socks5 or socks5h", name)
+		if err != nil || strings.Trim(u.Path, "/") != "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" ||
+			proxyPorts[u.Scheme] == "" {
+			return nil, fmt.Errorf("egress: %s: want the URL of a proxy, http://host:port, or with https, socks5 or socks5h",
+				name)
 		}
 		*setting = u.String()
 	}
@@ -141,7 +143,8 @@ func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ ne
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: hostport}, Host: hostport, Header: http.Header{}}
 	if p.User != nil {
 		password, _ := p.User.Password()
-		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.User.Username()+":"+password)))
+		r.Header.Set("Proxy-Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(p.User.Username()+":"+password)))
 	}
 	if err := r.Write(conn); err != nil {
 		return nil, err

@@ -90,7 +90,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				}
 				body, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
 				if asked := p.took(); asked != want || (err == nil) != (want != "") || err == nil && string(body) != "hello" {
-					t.Errorf("%s, names %v: %s: the proxy was asked for %q, want %q; got %q, %v", scheme, byName, tt.url, asked, want, body, err)
+					t.Errorf("%s, names %v: %s: the proxy was asked for %q, want %q; got %q, %v", scheme, byName, tt.url,
+						asked, want, body, err)
 				}
 				c.Close()
 			}
@@ -128,7 +129,8 @@ func TestProxyThatDoesNotAnswer(t *testing.T) {
 		t.Setenv("HTTPS_PROXY", scheme+"://"+l.Addr().String())
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := fetch(ctx, client(t, up()), egress.Request{URL: "https://up.test/"}); !errors.Is(err, context.DeadlineExceeded) {
+		_, err = fetch(ctx, client(t, up()), egress.Request{URL: "https://up.test/"})
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", scheme, err)
 		}
 	}
@@ -149,10 +151,12 @@ func TestProxyIsNotAskedForNames(t *testing.T) {
 		}
 		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
 		c := client(t, egress.Config{Ports: []int{good.port}, Resolver: names{"changing.test": {"93.184.215.14"}}})
-		for name, asked := range map[string]string{"changing.test": " 93.184.215.14:" + strconv.Itoa(good.port), "hidden.test": ""} {
+		for name, asked := range map[string]string{"changing.test": " 93.184.215.14:" + strconv.Itoa(good.port),
+			"hidden.test": ""} {
 			u := good.at("https", name, "/")
 			body, err := fetch(t.Context(), c, egress.Request{URL: u})
-			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") || (string(body) == "hello") != (asked != "") {
+			if got := p.took(); !strings.HasSuffix(got, asked) || (got == "") != (asked == "") ||
+				(string(body) == "hello") != (asked != "") {
 				t.Errorf("%s: %s: the proxy was asked for %q; got %q, %v", scheme, u, got, body, err)
 			}
 			session := open(t, c, 1<<20)
@@ -188,12 +192,14 @@ func TestSOCKSProxy(t *testing.T) {
 				"public.test": {"93.184.215.14"}, "six.test": {"2606:2800:21f:cb07::1"},
 			},
 		})
-		for _, tt := range []struct{ url, here, there string }{ // what it is asked for with socks5, and with socks5h; "" for nothing
+		// what it is asked for with socks5, and with socks5h; "" for nothing
+		for _, tt := range []struct{ url, here, there string }{
 			{s.at("https", "public.test", "/"), "93.184.215.14" + port, "public.test" + port},
 			{s.at("https", "six.test", "/"), "[2606:2800:21f:cb07::1]" + port, "six.test" + port},
 			{s.at("https", "93.184.215.14", "/"), "93.184.215.14" + port, "93.184.215.14" + port},
 			{s.at("https", "inside.test", "/"), "10.0.0.1" + port, "inside.test" + port},
-			{plain.at("http", "plain.test", "/"), "10.0.0.2:" + strconv.Itoa(plain.port), plain.at("", "plain.test", "")[len("://"):]},
+			{plain.at("http", "plain.test", "/"), "10.0.0.2:" + strconv.Itoa(plain.port),
+				plain.at("", "plain.test", "")[len("://"):]},
 			{s.at("https", "mixed.test", "/"), "93.184.215.14" + port, ""}, // there it might be the other
 			{s.at("https", "unknown.test", "/"), "", "unknown.test" + port},
 			{s.at("https", "loop.test", "/"), "", ""},
@@ -211,7 +217,9 @@ func TestSOCKSProxy(t *testing.T) {
 				want = "SOCKS " + want
 			}
 			_, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
-			if asked := p.took(); asked != want || (err == nil) != (want != "" && tt.url != s.at("https", "93.184.215.14", "/")) { // the certificate is for names
+			// the certificate is for names
+			if asked := p.took(); asked != want || (err == nil) != (want != "" &&
+				tt.url != s.at("https", "93.184.215.14", "/")) {
 				t.Errorf("%s: %s: the proxy was asked for %q, want %q; %v", scheme, tt.url, asked, want, err)
 			}
 			c.Close() // what is open already is not asked for
@@ -239,7 +247,8 @@ func TestAllProxyIsForTheRest(t *testing.T) {
 	for _, name := range []string{"ALL_PROXY", "all_proxy"} {
 		t.Setenv("ALL_PROXY", "")
 		t.Setenv(name, "socks5h://u:SECRET@"+all.address)
-		for setting, asked := range map[string]string{"": "SOCKS public.test", "u:SECRET@" + https.address: "CONNECT public.test"} {
+		for setting, asked := range map[string]string{"": "SOCKS public.test",
+			"u:SECRET@" + https.address: "CONNECT public.test"} {
 			t.Setenv("HTTPS_PROXY", setting)
 			c := client(t, egress.Config{Ports: []int{s.port}, Resolver: names{}, ProxyNames: true})
 			_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "public.test", "/")})
@@ -259,7 +268,8 @@ func TestBadProxySettings(t *testing.T) {
 		} {
 			t.Setenv(name, setting)
 			_, err := egress.New(egress.Config{})
-			if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "want the URL of a proxy") {
+			if err == nil || strings.Contains(err.Error(), "SECRET") ||
+				!strings.Contains(err.Error(), "want the URL of a proxy") {
 				t.Errorf("%s=%s: %v", name, setting, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), strings.ToUpper(name)) {
@@ -272,7 +282,8 @@ func TestBadProxySettings(t *testing.T) {
 
 func TestProxySettingsAreNotShown(t *testing.T) {
 	p := newSite(t, "http")
-	for _, proxy := range []string{"http://u:SECRET@127.0.0.1:1", "http://x:SECRET@" + p.address, "socks5h://u:SECRET@127.0.0.1:1", "socks5h://x:SECRET@" + newSite(t, "socks5").address} {
+	for _, proxy := range []string{"http://u:SECRET@127.0.0.1:1", "http://x:SECRET@" + p.address,
+		"socks5h://u:SECRET@127.0.0.1:1", "socks5h://x:SECRET@" + newSite(t, "socks5").address} {
 		t.Setenv("HTTPS_PROXY", proxy)
 		c := client(t, egress.Config{Resolver: names{}})
 		_, err := fetch(t.Context(), c, egress.Request{URL: "https://a.test/"})
@@ -280,7 +291,8 @@ func TestProxySettingsAreNotShown(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		session := open(t, c, 1000)
-		if _, err := through(t, session).Get("https://a.test/"); err == nil || strings.Contains(session.Refused().Error(), "SECRET") {
+		if _, err := through(t, session).Get("https://a.test/"); err == nil ||
+			strings.Contains(session.Refused().Error(), "SECRET") {
 			t.Errorf("session: got %v", session.Refused())
 		}
 	}

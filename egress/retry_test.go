@@ -72,7 +72,8 @@ func TestRetries(t *testing.T) {
 		cancel()
 		c.Close() // else package net/http asks again by itself, over a new connection
 		if got != tt.want || count != tt.count {
-			t.Errorf("%s, %d attempts: got %d (%v) after %d requests, want %d after %d", name, tt.attempts, got, err, count, tt.want, tt.count)
+			t.Errorf("%s, %d attempts: got %d (%v) after %d requests, want %d after %d", name, tt.attempts, got, err, count,
+				tt.want, tt.count)
 		}
 	}
 }
@@ -95,7 +96,8 @@ func TestRefusalsAndLongWaitsAreNotTriedAgain(t *testing.T) {
 	resolver := &rebinding{addrs: []string{"127.0.0.1"}}
 	target := canary(t)
 	c := client(t, egress.Config{Ports: []int{target.port}, Resolver: resolver})
-	if _, err := c.Get(t.Context(), egress.Request{URL: target.at("https", "a.test", "/"), Attempts: 5}); !errors.Is(err, egress.ErrRefused) {
+	_, err := c.Get(t.Context(), egress.Request{URL: target.at("https", "a.test", "/"), Attempts: 5})
+	if !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("got %v, want ErrRefused", err)
 	}
 	if n := resolver.asked.Load(); n != 1 {

@@ -20,11 +20,13 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			}
 		}
 	}
-	if got, err := json.Marshal(map[string]any{"a": cred, "b": secret}); err != nil || strings.Contains(string(got), "hunter2") {
+	if got, err := json.Marshal(map[string]any{"a": cred, "b": secret}); err != nil ||
+		strings.Contains(string(got), "hunter2") {
 		t.Errorf("json: %s, %v", got, err)
 	}
 	var read egress.Secret
-	if err := json.Unmarshal([]byte(`"hunter2"`), &read); err != nil || read.Reveal() != "hunter2" || read.String() != "[redacted]" {
+	if err := json.Unmarshal([]byte(`"hunter2"`), &read); err != nil || read.Reveal() != "hunter2" ||
+		read.String() != "[redacted]" {
 		t.Errorf("read %q, %v", read.Reveal(), err)
 	}
 	if secret.IsZero() || !(egress.Secret{}).IsZero() || (egress.Secret{}).Reveal() != "" {

@@ -78,7 +78,8 @@ func TestSessionIsForItsCredentialOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, user := range []*url.Userinfo{nil, url.User(u.User.Username()), url.UserPassword(u.User.Username(), "x"), url.UserPassword("", "")} {
+	for _, user := range []*url.Userinfo{nil, url.User(u.User.Username()), url.UserPassword(u.User.Username(), "x"),
+		url.UserPassword("", "")} {
 		other := *u
 		other.User = user
 		if _, err := throughURL(t, other.String()).Get(s.at("https", "up.test", "/")); err == nil {
@@ -138,7 +139,8 @@ func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 	hasty := client(t, up())
 	hasty.SetTimes(time.Minute, time.Minute, 50*time.Millisecond)
 	session := open(t, hasty, 1<<20)
-	if _, err := through(t, session).Get(hang.at("https", "up.test", "/")); err == nil || !errors.Is(session.Refused(), egress.ErrTooSlow) {
+	if _, err := through(t, session).Get(hang.at("https", "up.test", "/")); err == nil ||
+		!errors.Is(session.Refused(), egress.ErrTooSlow) {
 		t.Errorf("idle: got %v, refused: %v", err, session.Refused())
 	}
 
@@ -174,7 +176,8 @@ func TestSessionThroughTheProxyOfTheEnvironment(t *testing.T) {
 		if read(t, resp) != "hello" || !strings.HasPrefix(p.took(), "CONNECT unknown.test:") {
 			t.Error("not through the proxy")
 		}
-		if _, err := through(t, session).Get(s.at("https", "evil.test", "/")); err == nil || !errors.Is(session.Refused(), egress.ErrRefused) || p.took() != "" {
+		if _, err := through(t, session).Get(s.at("https", "evil.test", "/")); err == nil ||
+			!errors.Is(session.Refused(), egress.ErrRefused) || p.took() != "" {
 			t.Errorf("got %v, refused: %v", err, session.Refused())
 		}
 		session.Close()
@@ -184,7 +187,8 @@ func TestSessionThroughTheProxyOfTheEnvironment(t *testing.T) {
 func TestSessionRefusesWhatIsNoTarget(t *testing.T) {
 	session := open(t, client(t, up()), 1000)
 	u, _ := url.Parse(session.URL())
-	for _, line := range []string{"CONNECT up.test HTTP/1.1", "CONNECT 127.1:443 HTTP/1.1", "GET /x HTTP/1.1", "GET https://up.test/ HTTP/1.1", "GET ftp://up.test/ HTTP/1.1"} {
+	for _, line := range []string{"CONNECT up.test HTTP/1.1", "CONNECT 127.1:443 HTTP/1.1", "GET /x HTTP/1.1",
+		"GET https://up.test/ HTTP/1.1", "GET ftp://up.test/ HTTP/1.1"} {
 		conn, err := net.Dial("tcp", u.Host)
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +196,8 @@ func TestSessionRefusesWhatIsNoTarget(t *testing.T) {
 		r := &http.Request{Header: http.Header{}}
 		password, _ := u.User.Password()
 		r.SetBasicAuth(u.User.Username(), password)
-		io.WriteString(conn, line+"\r\nHost: up.test\r\nConnection: close\r\nProxy-Authorization: "+r.Header.Get("Authorization")+"\r\n\r\n")
+		io.WriteString(conn,
+			line+"\r\nHost: up.test\r\nConnection: close\r\nProxy-Authorization: "+r.Header.Get("Authorization")+"\r\n\r\n")
 		answer, _ := io.ReadAll(io.LimitReader(conn, 1000))
 		conn.Close()
 		if !bytes.HasPrefix(answer, []byte("HTTP/1.1 403 ")) {

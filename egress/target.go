@@ -92,8 +92,10 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
+const label = `[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?` // of a host's name
+
 var (
-	hostname = regexp.MustCompile(`^[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?(\.[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?)*$`)
+	hostname = regexp.MustCompile(`^` + label + `(\.` + label + `)*$`)
 	// number is the end of what is read as an address (https://url.spec.whatwg.org/#ends-in-a-number-checker).
 	number = regexp.MustCompile(`(^|\.)([0-9]+|0[Xx][0-9A-Fa-f]*)$`)
 )

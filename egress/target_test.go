@@ -46,7 +46,8 @@ func TestSpellingsOfInternalTargetsAreRefused(t *testing.T) {
 func TestOtherSchemesAndPortsAreRefused(t *testing.T) {
 	c := client(t, egress.Config{Resolver: names{"a.test": {"127.0.0.1"}}, Ports: []int{8443}})
 	for _, raw := range []string{
-		"http://a.test/", "http://93.184.215.14/", "file:///etc/passwd", "ftp://a.test/", "gopher://a.test/", "git::https://a.test/x",
+		"http://a.test/", "http://93.184.215.14/", "file:///etc/passwd", "ftp://a.test/", "gopher://a.test/",
+		"git::https://a.test/x",
 		"https:a.test", "//a.test/x", "a.test", "https://93.184.215.14:22/", "https://93.184.215.14:0/",
 		"https://93.184.215.14:0443/", "https://93.184.215.14:65979/", "https://93.184.215.14:/", "http://93.184.215.14:443/",
 		"https://\u212Aelvin.test/", "https://kelvin.t\u0130st/", // in lower case a letter of ASCII
@@ -56,7 +57,8 @@ func TestOtherSchemesAndPortsAreRefused(t *testing.T) {
 			t.Errorf("%.60s: got %v, want ErrRefused", raw, err)
 		}
 	}
-	for _, raw := range []string{"https://93.184.215.14/", "https://93.184.215.14:8443/", "https://[2606:2800:21f::1]/", "https://a.test/"} {
+	for _, raw := range []string{"https://93.184.215.14/", "https://93.184.215.14:8443/", "https://[2606:2800:21f::1]/",
+		"https://a.test/"} {
 		u, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +126,8 @@ func FuzzCheck(f *testing.F) {
 }
 
 func FuzzAllow(f *testing.F) {
-	for _, s := range []string{"git.example.test", "git.example.test:8443", "10.0.0.0/8", "10.0.0.5", "10.0.0.5:80", "[fd00::5]:443", "fd00::/8", "*.test", "::ffff:10.0.0.0/104"} {
+	for _, s := range []string{"git.example.test", "git.example.test:8443", "10.0.0.0/8", "10.0.0.5", "10.0.0.5:80",
+		"[fd00::5]:443", "fd00::/8", "*.test", "::ffff:10.0.0.0/104"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -37,7 +37,8 @@ func TestTransport(t *testing.T) {
 		r.Header.Set("Accept", "application/json")
 		return ask.Do(r)
 	}
-	if answer, err := request("GET", s.at("https", "up.test", "/"), nil); err != nil || read(t, answer) != "application/json " {
+	if answer, err := request("GET", s.at("https", "up.test", "/"), nil); err != nil ||
+		read(t, answer) != "application/json " {
 		t.Error(err)
 	}
 	before := s.requests.Load()

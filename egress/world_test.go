@@ -149,7 +149,8 @@ func client(t *testing.T, cfg egress.Config) *egress.Client {
 
 // up is the configuration by which up.test, and nothing else, can be reached.
 func up(more ...string) egress.Config {
-	return egress.Config{Allow: append(more, "up.test"), Resolver: names{"up.test": {"127.0.0.1"}, "evil.test": {"127.0.0.1"}, "two.test": {"127.0.0.1"}}}
+	return egress.Config{Allow: append(more, "up.test"),
+		Resolver: names{"up.test": {"127.0.0.1"}, "evil.test": {"127.0.0.1"}, "two.test": {"127.0.0.1"}}}
 }
 
 func trusting() *tls.Config {

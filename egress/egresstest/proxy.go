@@ -56,9 +56,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		proxy := &httputil.ReverseProxy{
 			Rewrite: func(*httputil.ProxyRequest) {},
-			Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-				return p.Dial(r.Host)
-			}},
+			Transport: &http.Transport{DisableKeepAlives: true,
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					return p.Dial(r.Host)
+				}},
 		}
 		proxy.ServeHTTP(w, r)
 		return

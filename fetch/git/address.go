@@ -199,7 +199,8 @@ var (
 // checkRef holds ref to the rules of git check-ref-format, so that it is a name or an id and never an expression, a
 // refspec, a pattern or an option (https://git-scm.com/docs/git-check-ref-format).
 func checkRef(ref string) error {
-	if len(ref) > maxRef || !utf8.ValidString(ref) || strings.ContainsFunc(ref, unprintable) || notRefPattern.MatchString(ref) {
+	if len(ref) > maxRef || !utf8.ValidString(ref) || strings.ContainsFunc(ref, unprintable) ||
+		notRefPattern.MatchString(ref) {
 		return invalid("ref %.80q: want the name of a branch or tag, or a commit id", ref)
 	}
 	return nil

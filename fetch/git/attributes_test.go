@@ -44,7 +44,8 @@ func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 	a.write("deep/.gitattributes", "* eol=crlf\n")
 	a.git("add", "-A")
 	const large = 32<<20 + 8
-	for _, name := range []string{"plain", "dos.crlf", "dos.auto", "an.id", "wide.u16", "not.crlf.bin", "not.old", "deep/-a *[!x]\\?\"\tb\n"} {
+	for _, name := range []string{"plain", "dos.crlf", "dos.auto", "an.id", "wide.u16", "not.crlf.bin", "not.old",
+		"deep/-a *[!x]\\?\"\tb\n"} {
 		a.lines(name, large)
 	}
 	a.lines("small.crlf", 8)

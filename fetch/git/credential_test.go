@@ -38,7 +38,8 @@ func locked(t testing.TB, h http.Handler) http.Handler {
 }
 
 func credentialFor(origin, secret string) fetch.Credentials {
-	return fetch.Credentials{{Host: strings.TrimPrefix(origin, "https://"), Username: "user", Password: egress.NewSecret(secret)}}
+	return fetch.Credentials{{Host: strings.TrimPrefix(origin, "https://"), Username: "user",
+		Password: egress.NewSecret(secret)}}
 }
 
 func TestCredential(t *testing.T) {
@@ -56,7 +57,8 @@ func shown(t *testing.T, f *git.Getter, s server) {
 		origin, secret, says string
 	}{
 		{"", secret, "denied: authentication required, or no such repository; no credential is configured for " + s.URL},
-		{"https://other.example", secret, "denied: authentication required, or no such repository; no credential is configured for " + s.URL},
+		{"https://other.example", secret,
+			"denied: authentication required, or no such repository; no credential is configured for " + s.URL},
 		{s.URL, "wrong", "denied: the credential that is configured for " + s.URL + " was refused"},
 		{s.URL, secret, ""},
 	} {
@@ -164,7 +166,8 @@ func TestRefusedByTunnel(t *testing.T) {
 		f.Network, out.old = out, f.Network.(*network).old
 		for _, u := range []string{front.URL, internal.URL} {
 			_, err := f.FetchURL(t.Context(), u+"/x", files{})
-			if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), sessionURL) {
+			if !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) ||
+				strings.Contains(err.Error(), sessionURL) {
 				t.Errorf("%s: error %v", u, err)
 			}
 		}
@@ -196,7 +199,8 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for status, is := range map[int]error{
 		403: modproxy.ErrDenied, 404: modproxy.ErrNotFound, 410: modproxy.ErrNotFound,
-		429: modproxy.ErrUnavailable, 500: modproxy.ErrUnavailable, 503: modproxy.ErrUnavailable, 200: modproxy.ErrUnavailable,
+		429: modproxy.ErrUnavailable, 500: modproxy.ErrUnavailable, 503: modproxy.ErrUnavailable,
+		200: modproxy.ErrUnavailable,
 	} {
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "not a repository \x1b[31m", status)

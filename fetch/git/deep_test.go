@@ -41,7 +41,8 @@ func TestSharedTrees(t *testing.T) {
 			a.write("x", "")
 			shared := a.tree("100644 blob " + a.git("hash-object", "-w", "x") + "\tx")
 			for range test.levels {
-				shared = a.tree("040000 tree "+shared+"\t"+strings.Repeat("a", 40), "040000 tree "+shared+"\t"+strings.Repeat("b", 40))
+				shared = a.tree("040000 tree "+shared+"\t"+strings.Repeat("a", 40),
+					"040000 tree "+shared+"\t"+strings.Repeat("b", 40))
 			}
 			a.git("update-ref", "HEAD", a.git("commit-tree", "-m", "shared", shared))
 			_, err := newFetcher(t).FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", files{})
@@ -60,9 +61,12 @@ func TestWideTrees(t *testing.T) {
 		bottom, beside []string // files, and what stands in each of 4 trees above them
 		says           string
 	}{
-		"files":             {[]string{long}, []string{"100644 blob b", "100644 blob c", "100644 blob d"}, "more than the 10 entries that are allowed"},
-		"long names":        {strings.Split("abcdefghijkl", ""), []string{"100644 blob " + long}, "a path of more than the 1024 bytes that are allowed"},
-		"long directories":  {strings.Split("abcdefghijkl", ""), []string{"040000 tree " + long}, "a path of more than the 1024 bytes that are allowed"},
+		"files": {[]string{long}, []string{"100644 blob b", "100644 blob c", "100644 blob d"},
+			"more than the 10 entries that are allowed"},
+		"long names": {strings.Split("abcdefghijkl", ""), []string{"100644 blob " + long},
+			"a path of more than the 1024 bytes that are allowed"},
+		"long directories": {strings.Split("abcdefghijkl", ""), []string{"040000 tree " + long},
+			"a path of more than the 1024 bytes that are allowed"},
 		"within the limits": {strings.Split("ab", ""), []string{"100644 blob b", "100644 blob c"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

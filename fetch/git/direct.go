@@ -155,7 +155,9 @@ func (r *repository) hasCommit(id string) bool {
 	number := func(offset int64) int64 { return int64(binary.BigEndian.Uint32(at(index, offset, 4))) }
 	const names = 8 + 256*4
 	all, size := number(names-4), int64(len(name))
-	n := int64(sort.Search(int(all), func(i int) bool { return bytes.Compare(at(index, names+int64(i)*size, len(name)), name) >= 0 }))
+	n := int64(sort.Search(int(all), func(i int) bool {
+		return bytes.Compare(at(index, names+int64(i)*size, len(name)), name) >= 0
+	}))
 	if n == all || !bytes.Equal(at(index, names+n*size, len(name)), name) {
 		return false
 	}

@@ -146,7 +146,10 @@ func TestAskedByGit(t *testing.T) {
 		again string // the first request about the same repository
 		other string // and another one
 	}{
-		"version 0": {func(_ http.ResponseWriter, r *http.Request) bool { r.Header.Del("Git-Protocol"); return false }, first, post},
+		"version 0": {func(_ http.ResponseWriter, r *http.Request) bool {
+			r.Header.Del("Git-Protocol")
+			return false
+		}, first, post},
 		"nothing":   {answer(""), first, post},
 		"NAK":       {answer("0008NAK\n"), first, post},
 		"no method": {status(405), first, first},
@@ -157,7 +160,10 @@ func TestAskedByGit(t *testing.T) {
 			http.Redirect(w, r, "/users/sign_in", http.StatusFound)
 			return true
 		}, first, post},
-		"page":       {func(w http.ResponseWriter, _ *http.Request) bool { io.WriteString(w, "<html>"); return true }, first, post},
+		"page": {func(w http.ResponseWriter, _ *http.Request) bool {
+			io.WriteString(w, "<html>")
+			return true
+		}, first, post},
 		"not ours":   {answer(line("ERR upload-pack: not our ref " + commit)), post, post},
 		"elsewhere":  {answer(line("packfile-uris\n") + line(commit+" https://127.0.0.1:1/pack\n") + "0001"), first, post},
 		"in trouble": {status(500), post, post},
@@ -247,8 +253,9 @@ func TestHostileAnswers(t *testing.T) {
 		says   string
 		taken  bool
 	}{
-		"good":                  {answer: whole, taken: true},
-		"good in small lines":   {answer: begun + line("\x01"+pack[:1]) + line("\x02counting\n") + line("\x01") + banded(pack[1:]) + "0000", taken: true},
+		"good": {answer: whole, taken: true},
+		"good in small lines": {answer: begun + line("\x01"+pack[:1]) + line("\x02counting\n") + line("\x01") +
+			banded(pack[1:]) + "0000", taken: true},
 		"good, compressed":      {answer: zipped(whole, 1), coding: "gzip", taken: true},
 		"empty lines":           {answer: begun + "0004" + banded(pack) + "0000"},
 		"delimiter in the pack": {answer: begun + banded(pack[:9]) + "0001" + banded(pack[9:]) + "0000"},
@@ -258,39 +265,45 @@ func TestHostileAnswers(t *testing.T) {
 		"no length":             {answer: begun + "zzzz"},
 		"band 0":                {answer: begun + line("\x00"+pack) + "0000"},
 		"band 4":                {answer: begun + line("\x04"+pack) + "0000"},
-		"band 3":                {answer: begun + banded(pack[:9]) + line("\x03no \x1b[31mroom\nhttps://u:p@h/x?t=s\n") + "0000", is: modproxy.ErrUnavailable, says: "broke off: no ?[31mroom https://h/x"},
-		"nothing":               {answer: ""},
-		"no pack":               {answer: shallow + "0000"},
-		"empty pack":            {answer: begun + "0000"},
-		"cut short":             {answer: begun + banded(pack[:len(pack)-9]) + "0000"},
-		"without an end":        {answer: begun + banded(pack), is: modproxy.ErrUnavailable, says: "unexpected EOF"},
-		"a line cut short":      {answer: begun + "0100\x01PACK", is: modproxy.ErrUnavailable, says: "unexpected EOF"},
-		"damaged":               {answer: begun + banded(string(broken)) + "0000"},
-		"not a pack":            {answer: begun + banded("something else") + "0000"},
-		"another commit":        {answer: begun + banded(other) + "0000"},
-		"missing tree":          {answer: begun + banded(a.packed(commit, blob)) + "0000"},
-		"missing blob":          {answer: begun + banded(a.packed(commit, tree)) + "0000"},
-		"missing parent":        {answer: line("packfile\n") + banded(pack) + "0000"},
-		"another shallow":       {answer: strings.Replace(whole, "shallow "+commit, "shallow "+before, 1)},
-		"shallow, no id":        {answer: strings.Replace(whole, "shallow "+commit, "shallow "+commit[:39]+"\n", 1)},
-		"two shallow":           {answer: line("shallow-info\n") + line("shallow "+commit+"\n") + line("shallow "+before+"\n") + "0001" + line("packfile\n") + banded(pack) + "0000"},
-		"unshallow":             {answer: line("shallow-info\n") + line("unshallow "+commit+"\n") + "0001" + line("packfile\n") + banded(pack) + "0000"},
-		"twice shallow-info":    {answer: shallow + whole},
-		"twice":                 {answer: whole + whole},
-		"two packs":             {answer: begun + banded(pack) + "0001" + line("packfile\n") + banded(pack) + "0000"},
-		"acknowledgments":       {answer: line("acknowledgments\n") + line("ready\n") + "0001" + whole},
-		"wanted-refs":           {answer: line("wanted-refs\n") + line(commit+" refs/heads/main\n") + "0001" + whole},
-		"packfile-uris":         {answer: line("packfile-uris\n") + line(commit+" SERVER/elsewhere\n") + "0001" + whole},
-		"error":                 {answer: line("ERR upload-pack: not our ref")},
-		"version 0":             {answer: line("shallow "+commit+"\n") + "0000" + line("NAK\n") + pack},
-		"endless progress":      {answer: begun, more: line("\x02" + strings.Repeat("x", 999)), is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
-		"endless pack":          {answer: begun + banded(pack[:12]), more: line("\x01" + noise(999)), is: nil},
-		"endless after a pack":  {answer: begun + banded(pack), more: line("\x02" + strings.Repeat("x", 999)), is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
-		"endless sections":      {answer: "", more: shallow},
-		"endless lines":         {answer: line("shallow-info\n"), more: line("x")},
-		"bomb":                  {answer: zipped(begun, 1) + zipped(line("\x02"+strings.Repeat("x", 9999)), 9999), coding: "gzip", is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
-		"not compressed":        {answer: whole, coding: "gzip", is: modproxy.ErrUnavailable},
-		"another coding":        {answer: whole, coding: "br"},
+		"band 3": {answer: begun + banded(pack[:9]) + line("\x03no \x1b[31mroom\nhttps://u:p@h/x?t=s\n") +
+			"0000", is: modproxy.ErrUnavailable, says: "broke off: no ?[31mroom https://h/x"},
+		"nothing":          {answer: ""},
+		"no pack":          {answer: shallow + "0000"},
+		"empty pack":       {answer: begun + "0000"},
+		"cut short":        {answer: begun + banded(pack[:len(pack)-9]) + "0000"},
+		"without an end":   {answer: begun + banded(pack), is: modproxy.ErrUnavailable, says: "unexpected EOF"},
+		"a line cut short": {answer: begun + "0100\x01PACK", is: modproxy.ErrUnavailable, says: "unexpected EOF"},
+		"damaged":          {answer: begun + banded(string(broken)) + "0000"},
+		"not a pack":       {answer: begun + banded("something else") + "0000"},
+		"another commit":   {answer: begun + banded(other) + "0000"},
+		"missing tree":     {answer: begun + banded(a.packed(commit, blob)) + "0000"},
+		"missing blob":     {answer: begun + banded(a.packed(commit, tree)) + "0000"},
+		"missing parent":   {answer: line("packfile\n") + banded(pack) + "0000"},
+		"another shallow":  {answer: strings.Replace(whole, "shallow "+commit, "shallow "+before, 1)},
+		"shallow, no id":   {answer: strings.Replace(whole, "shallow "+commit, "shallow "+commit[:39]+"\n", 1)},
+		"two shallow": {answer: line("shallow-info\n") + line("shallow "+commit+"\n") +
+			line("shallow "+before+"\n") + "0001" + line("packfile\n") + banded(pack) + "0000"},
+		"unshallow": {answer: line("shallow-info\n") + line("unshallow "+commit+"\n") + "0001" +
+			line("packfile\n") + banded(pack) + "0000"},
+		"twice shallow-info": {answer: shallow + whole},
+		"twice":              {answer: whole + whole},
+		"two packs":          {answer: begun + banded(pack) + "0001" + line("packfile\n") + banded(pack) + "0000"},
+		"acknowledgments":    {answer: line("acknowledgments\n") + line("ready\n") + "0001" + whole},
+		"wanted-refs":        {answer: line("wanted-refs\n") + line(commit+" refs/heads/main\n") + "0001" + whole},
+		"packfile-uris":      {answer: line("packfile-uris\n") + line(commit+" SERVER/elsewhere\n") + "0001" + whole},
+		"error":              {answer: line("ERR upload-pack: not our ref")},
+		"version 0":          {answer: line("shallow "+commit+"\n") + "0000" + line("NAK\n") + pack},
+		"endless progress": {answer: begun, more: line("\x02" + strings.Repeat("x", 999)), is: modproxy.ErrInvalid,
+			says: "larger than the 1048576 bytes that are allowed"},
+		"endless pack": {answer: begun + banded(pack[:12]), more: line("\x01" + noise(999)), is: nil},
+		"endless after a pack": {answer: begun + banded(pack), more: line("\x02" + strings.Repeat("x", 999)),
+			is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
+		"endless sections": {answer: "", more: shallow},
+		"endless lines":    {answer: line("shallow-info\n"), more: line("x")},
+		"bomb": {answer: zipped(begun, 1) + zipped(line("\x02"+strings.Repeat("x", 9999)), 9999),
+			coding: "gzip", is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
+		"not compressed": {answer: whole, coding: "gzip", is: modproxy.ErrUnavailable},
+		"another coding": {answer: whole, coding: "br"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -356,7 +369,8 @@ func TestSubmoduleWantsCredential(t *testing.T) {
 	bothWays(t, s.caFile, func(t *testing.T, f *git.Getter) {
 		f.Credentials = fetch.Credentials{credentialFor("https://other.example", secret)[0]}
 		_, err := f.FetchURL(t.Context(), s.URL+"/super.git/.git", files{})
-		if !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), `submodule "third_party/middle/inner/leaf"`) ||
+		if !errors.Is(err, modproxy.ErrDenied) ||
+			!strings.Contains(err.Error(), `submodule "third_party/middle/inner/leaf"`) ||
 			!strings.HasSuffix(err.Error(), "no credential is configured for "+s.URL) {
 			t.Errorf("error %v", err)
 		}

@@ -55,7 +55,8 @@ var commonSettings = [][2]string{
 func (r *repository) environment(protocol string, settings [][2]string, more ...string) []string {
 	home := filepath.Join(r.top, "home")
 	env := append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C", "GIT_DIR=" + r.dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C",
+		"GIT_DIR=" + r.dir,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "SSH_ASKPASS_REQUIRE=never",
 		"GIT_ALLOW_PROTOCOL=" + protocol, "GIT_PROTOCOL_FROM_USER=0",

@@ -95,7 +95,8 @@ func (a address) hold(t *testing.T, raw string) {
 	if strings.ContainsAny(s, "\n\r\x00\\?#") || strings.HasPrefix(s, "-") {
 		t.Fatalf("%q is %q", raw, s)
 	}
-	if strings.HasPrefix(a.host, "-") || strings.HasPrefix(a.user, "-") || strings.HasPrefix(strings.Trim(a.path, "/"), "-") {
+	if strings.HasPrefix(a.host, "-") || strings.HasPrefix(a.user, "-") ||
+		strings.HasPrefix(strings.Trim(a.path, "/"), "-") {
 		t.Fatalf("%q is %+v", raw, a)
 	}
 	if a.scp {
@@ -121,7 +122,8 @@ func HoldPackets(t *testing.T, raw []byte) {
 	p, again := newPackets(bytes.NewReader(raw)), []byte(nil)
 	for {
 		kind, data, err := p.next()
-		if _, unexpected := errors.AsType[*otherwise](err); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !unexpected {
+		if _, unexpected := errors.AsType[*otherwise](err); err != nil && err != io.EOF &&
+			err != io.ErrUnexpectedEOF && !unexpected {
 			t.Fatalf("%q: error %v", raw, err)
 		}
 		switch {

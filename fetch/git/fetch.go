@@ -223,7 +223,8 @@ func (r *redirect) follow(a address) (address, error) {
 	case err != nil:
 		return a, fmt.Errorf("%w: %s to something that is not a URL", modproxy.ErrUnavailable, says)
 	case !strings.HasSuffix(to.EscapedPath(), path) || to.RawQuery != query:
-		return a, fmt.Errorf("%w: %s to something that is not a repository, perhaps because it wants a login", modproxy.ErrDenied, says)
+		return a, fmt.Errorf("%w: %s to something that is not a repository, perhaps because it wants a login",
+			modproxy.ErrDenied, says)
 	case a.scheme == "https" && to.Scheme != "https":
 		return a, fmt.Errorf("%w: %s from https to another scheme", modproxy.ErrDenied, says)
 	case to.Scheme != "https" && to.Scheme != "http":

@@ -37,7 +37,8 @@ func clone(t testing.TB, url, ref string, env ...string) (dir string) {
 // resolve is the commit that the clients take ref for in a clone, or empty.
 func resolve(clone, ref string) string {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-		if id, err := tryGit(clone, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}"); err == nil {
+		if id, err := tryGit(clone, nil, "rev-parse", "--verify", "--quiet", "--end-of-options",
+			candidate+"^{commit}"); err == nil {
 			return id
 		}
 	}
@@ -92,7 +93,8 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 	submodules(t, root)
 	http := serve(t, backend(t, root))
 	tls := serveTLS(t, backend(t, root))
-	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "plain/thorny.git": {http}, "empty.git": {http}, "super.git": {tls}} {
+	for repository, servers := range map[string][]server{"thorny.git": {http, tls}, "plain/thorny.git": {http},
+		"empty.git": {http}, "super.git": {tls}} {
 		for _, s := range servers {
 			var env []string
 			if s.caFile != "" {

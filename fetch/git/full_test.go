@@ -18,7 +18,8 @@ func TestGitWithoutRoom(t *testing.T) {
 	newAuthor(t, root, "a.git").commit("a")
 	s := serve(t, backend(t, root))
 	bin := t.TempDir()
-	script := "#!/bin/sh\ncase \" $* \" in *' fetch '*|*' index-pack '*) echo 'fatal: write error: No space left on device' >&2; exit 128;; esac\n"
+	script := "#!/bin/sh\ncase \" $* \" in *' fetch '*|*' index-pack '*)\n" +
+		"\techo 'fatal: write error: No space left on device' >&2; exit 128;; esac\n"
 	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

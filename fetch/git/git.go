@@ -10,10 +10,10 @@
 // as .gitattributes says, nothing left out by export-ignore, Git LFS files as pointers. git holds in memory what it
 // converts, so a file of more than 32 MiB that takes more than 256 MiB before or after that is an error.
 //
-// Over http and https this package asks servers itself, in protocol v2 (https://git-scm.com/docs/gitprotocol-v2): for a
-// commit id once, for a name twice. git index-pack, which connects to nothing, takes the pack, holds every object to its
-// id and to what git fsck wants, and every link between them to be whole. What is not answered so git fetches itself,
-// through a forward proxy of this process, and so it does what comes by ssh.
+// Over http and https this package asks servers itself, in protocol v2 (https://git-scm.com/docs/gitprotocol-v2): for
+// a commit id once, for a name twice. git index-pack, which connects to nothing, takes the pack, holds every object to
+// its id and to what git fsck wants, and every link between them to be whole. What is not answered so git fetches
+// itself, through a forward proxy of this process, and so it does what comes by ssh.
 //
 // It needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
 package git

@@ -107,7 +107,8 @@ func TestPanic(t *testing.T) {
 	a.commit("a")
 	f := newFetcher(t)
 	_, err := f.FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", panicking{})
-	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "string at limits_test.go:") || strings.Contains(err.Error(), "SECRET") {
+	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), "string at limits_test.go:") ||
+		strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 	if left := processesWith(t, f.Dir, "environ"); len(left) > 0 {
@@ -153,8 +154,10 @@ func TestLimits(t *testing.T) {
 	}{
 		// The session or the size on disk tells first.
 		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, ""},
-		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid, "the files are larger than the 1048576 bytes that are allowed"},
-		{"many.git", git.Limits{Entries: 19}, files{}, modproxy.ErrInvalid, "the tree has more than the 19 entries that are allowed"},
+		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid,
+			"the files are larger than the 1048576 bytes that are allowed"},
+		{"many.git", git.Limits{Entries: 19}, files{}, modproxy.ErrInvalid,
+			"the tree has more than the 19 entries that are allowed"},
 		{"self.git", git.Limits{Depth: 2}, files{}, modproxy.ErrInvalid, "more than 2 submodules within each other"},
 		{"self.git", git.Limits{Submodules: 2}, files{}, modproxy.ErrInvalid, "more than the 2 submodules that are allowed"},
 		{"big.git", git.Limits{}, failing{full}, full, "git: full"},
@@ -222,7 +225,8 @@ func TestEndlessHeaders(t *testing.T) {
 	f := newFetcher(t)
 	f.Limits.Received = 1 << 20
 	_, err := f.FetchURL(t.Context(), s.URL+"/x.git?ref=main", files{})
-	if !errors.Is(err, modproxy.ErrInvalid) || !strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed") {
+	if !errors.Is(err, modproxy.ErrInvalid) ||
+		!strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed") {
 		t.Errorf("error %v", err)
 	}
 }

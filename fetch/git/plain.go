@@ -225,7 +225,8 @@ func parseTree(raw []byte, idSize int) (below []namedEntry, err error) {
 		head, rest, ok := bytes.Cut(raw, []byte{0})
 		mode, name, named := strings.Cut(string(head), " ")
 		bits, err := strconv.ParseUint(mode, 8, 32)
-		if !ok || !named || err != nil || len(rest) < idSize || name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		if !ok || !named || err != nil || len(rest) < idSize || name == "" || name == "." || name == ".." ||
+			strings.Contains(name, "/") {
 			return nil, invalid("the tree cannot be read at %.80q", head)
 		}
 		e := namedEntry{name, entry{id: hex.EncodeToString(rest[:idSize])}}

@@ -21,15 +21,23 @@ import (
 var refusedURLs = []string{
 	"", "x", "/etc", "./x", "../x", "https://", "https:///x", "https:x", "https://h", "https://h/", "https://h//",
 	"ext::sh -c touch% /tmp/x", "ext::sh", "fd::17", "fd::17/foo", "file:///etc", "file://h/etc", "file::/etc", "::x",
-	"git://h/x", "ftp://h/x", "rsync://h/x", "git+ssh://h/x", "javascript:x", "persistent-https://h/x", "https::https://h/x",
-	"--upload-pack=touch x", "-x://h/x", "https://-h/x", "https://--upload-pack=x/y", "https://h/-x", "https://h//--upload-pack=x", "https://h/%2d-x",
-	"https://h/../x", "https://h/a/../x", "https://h/a/%2e%2e/x", "https://h/./x", "https://h/a\nb", "https://h/a%0ab", "https://h/a%00b", "https://h/a\\b", "https://h/%ff",
-	"https://h\n/x", "https://h%0a/x", "https://h h/x", "https://*/x", "https://*.h/x", "https://h..h/x", "https://h./x", "https://b\u00fccher.example/x", "https://[fe80::1%25eth0]/x", "https://h_/x",
+	"git://h/x", "ftp://h/x", "rsync://h/x", "git+ssh://h/x", "javascript:x", "persistent-https://h/x",
+	"https::https://h/x",
+	"--upload-pack=touch x", "-x://h/x", "https://-h/x", "https://--upload-pack=x/y", "https://h/-x",
+	"https://h//--upload-pack=x", "https://h/%2d-x",
+	"https://h/../x", "https://h/a/../x", "https://h/a/%2e%2e/x", "https://h/./x", "https://h/a\nb", "https://h/a%0ab",
+	"https://h/a%00b", "https://h/a\\b", "https://h/%ff",
+	"https://h\n/x", "https://h%0a/x", "https://h h/x", "https://*/x", "https://*.h/x", "https://h..h/x", "https://h./x",
+	"https://b\u00fccher.example/x", "https://[fe80::1%25eth0]/x", "https://h_/x",
 	"https://h:0/x", "https://h:65536/x", "https://h:-1/x", "https://h:22x/x",
 	"https://user:password@h/x", "https://:password@h/x", "https://h/x#fragment", "https://h/x?ref=a#b",
-	"https://h/x?sshkey=a2V5", "https://h/x?ref=v1&sshkey=a2V5", "https://h/x?archive=zip", "https://h/x?ref=v1;depth=1", "https://h/x?Ref=v1", "https://h/x?ref=%zz",
-	"https://h/x?ref=a&ref=b", "https://h/x?depth=-1", "https://h/x?depth=0", "https://h/x?depth=", "https://h/x?depth=1x", "https://h/x?depth=99999999999", "https://h/x?depth=1&depth=2",
-	"ssh://h", "ssh://-oProxyCommand=x/y", "ssh://-oProxyCommand=x@h/y", "ssh://%2doProxyCommand=x@h/y", "ssh://git:secret@h/x", "ssh://git@h/x;y", "ssh://git@h/$(x)", "ssh://git@h/x'y", "ssh://git@h/-x", "ssh://g it@h/x", "ssh://git@h/a%0ab", "ssh://git@h/`x`",
+	"https://h/x?sshkey=a2V5", "https://h/x?ref=v1&sshkey=a2V5", "https://h/x?archive=zip", "https://h/x?ref=v1;depth=1",
+	"https://h/x?Ref=v1", "https://h/x?ref=%zz",
+	"https://h/x?ref=a&ref=b", "https://h/x?depth=-1", "https://h/x?depth=0", "https://h/x?depth=", "https://h/x?depth=1x",
+	"https://h/x?depth=99999999999", "https://h/x?depth=1&depth=2",
+	"ssh://h", "ssh://-oProxyCommand=x/y", "ssh://-oProxyCommand=x@h/y", "ssh://%2doProxyCommand=x@h/y",
+	"ssh://git:secret@h/x", "ssh://git@h/x;y", "ssh://git@h/$(x)", "ssh://git@h/x'y", "ssh://git@h/-x", "ssh://g it@h/x",
+	"ssh://git@h/a%0ab", "ssh://git@h/`x`",
 	"https://h/" + strings.Repeat("x", 5000),
 }
 
@@ -37,8 +45,10 @@ var refusedURLs = []string{
 var refusedLocations = []string{"git@github.com:acme/x.git", "github.com:acme/x.git"}
 
 var refusedRefs = []string{
-	"-b", "--upload-pack=x", "-", "+main", "+refs/heads/*:refs/heads/*", "a..b", "a:b", "^main", "main^", "main~1", "main^{tree}", "@", "@{u}", "main@{1}", ":/fix",
-	"refs/heads/*", "a?b", "a[b", "a\\b", "a b", "a\nb", "a\x00b", "a\x7fb", "/a", "a/", "a//b", ".a", "a/.b", "a.", "a.lock", "a.lock/b", "\u202ea", "a\xff", strings.Repeat("a", 251),
+	"-b", "--upload-pack=x", "-", "+main", "+refs/heads/*:refs/heads/*", "a..b", "a:b", "^main", "main^", "main~1",
+	"main^{tree}", "@", "@{u}", "main@{1}", ":/fix",
+	"refs/heads/*", "a?b", "a[b", "a\\b", "a b", "a\nb", "a\x00b", "a\x7fb", "/a", "a/", "a//b", ".a", "a/.b", "a.",
+	"a.lock", "a.lock/b", "\u202ea", "a\xff", strings.Repeat("a", 251),
 }
 
 // noGit puts a git in PATH that leaves a mark when it is started.
@@ -71,9 +81,11 @@ func TestRefused(t *testing.T) {
 	}
 	for _, u := range urls {
 		_, err := f.FetchURL(t.Context(), u, files{})
-		if !errors.Is(err, modproxy.ErrInvalid) || !errors.Is(git.Grammar(u), modproxy.ErrInvalid) || !errors.Is(f.CheckURL(t.Context(), u), modproxy.ErrInvalid) {
+		if !errors.Is(err, modproxy.ErrInvalid) || !errors.Is(git.Grammar(u), modproxy.ErrInvalid) ||
+			!errors.Is(f.CheckURL(t.Context(), u), modproxy.ErrInvalid) {
 			t.Errorf("%.80q: error %v", u, err)
-		} else if strings.Contains(err.Error(), "password") && strings.Contains(err.Error(), "user:") || strings.Contains(err.Error(), "a2V5") {
+		} else if strings.Contains(err.Error(), "password") && strings.Contains(err.Error(), "user:") ||
+			strings.Contains(err.Error(), "a2V5") {
 			t.Errorf("%.80q: error %v shows a secret", u, err)
 		}
 		if started() {
@@ -95,8 +107,9 @@ func TestNotAllowed(t *testing.T) {
 		"https://h/x":   {Network: &network{check: no}},
 		"ssh://git@h/x": {},
 		"ssh://h/x":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key"}}},
-		"ssh://h/y":     {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key\" -o x=\"", KnownHostsFile: "/hosts"}}},
-		"ssh://h/z":     {Credentials: fetch.Credentials{{Host: "other", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}}},
+		"ssh://h/y": {Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key\" -o x=\"",
+			KnownHostsFile: "/hosts"}}},
+		"ssh://h/z": {Credentials: fetch.Credentials{{Host: "other", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}}},
 	} {
 		f.Dir = t.TempDir()
 		if err := f.CheckURL(t.Context(), u); !errors.Is(err, modproxy.ErrDenied) {
@@ -114,17 +127,22 @@ func TestNotAllowed(t *testing.T) {
 		Dir: t.TempDir(), Network: &network{resolve: resolve},
 		Credentials: fetch.Credentials{{Host: "h", SSHKeyFile: "/key", KnownHostsFile: "/hosts"}},
 	}
-	if _, err := f.FetchURL(t.Context(), "ssh://h/x", files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) || started() {
+	if _, err := f.FetchURL(t.Context(), "ssh://h/x", files{}); !errors.Is(err, modproxy.ErrDenied) ||
+		!errors.Is(err, egress.ErrRefused) || started() {
 		t.Errorf("a refused ssh host: error %v", err)
 	}
 }
 
 func TestAccepted(t *testing.T) {
 	for _, u := range []string{
-		"https://github.com/acme/x.git", "https://github.com/acme/x?ref=v1.0.0&depth=1", "https://GitHub.com:443/acme/x", "https://127.0.0.1:8443/x", "https://[::1]:8443/x",
-		"https://git@github.com/acme/x", "https://gitlab.example/group/-/x.git", "https://dev.azure.com/o/My%20Project/_git/x", "https://h/x?ref=", "http://h/x",
-		"ssh://git@github.com/acme/x.git?ref=feature/x", "ssh://github.com:2222/~acme/x.git", "ssh://APKAEXAMPLE@git-codecommit.us-east-1.amazonaws.com/v1/repos/x",
-		"https://h/x?ref=v1.0.0%2Bbuild", "https://h/x?ref=release-1.x", "https://h/x?ref=f\u00fcr/alle", "https://h/x?ref=0123abc",
+		"https://github.com/acme/x.git", "https://github.com/acme/x?ref=v1.0.0&depth=1", "https://GitHub.com:443/acme/x",
+		"https://127.0.0.1:8443/x", "https://[::1]:8443/x",
+		"https://git@github.com/acme/x", "https://gitlab.example/group/-/x.git",
+		"https://dev.azure.com/o/My%20Project/_git/x", "https://h/x?ref=", "http://h/x",
+		"ssh://git@github.com/acme/x.git?ref=feature/x", "ssh://github.com:2222/~acme/x.git",
+		"ssh://APKAEXAMPLE@git-codecommit.us-east-1.amazonaws.com/v1/repos/x",
+		"https://h/x?ref=v1.0.0%2Bbuild", "https://h/x?ref=release-1.x", "https://h/x?ref=f\u00fcr/alle",
+		"https://h/x?ref=0123abc",
 	} {
 		if err := git.Grammar(u); err != nil {
 			t.Errorf("%s: %v", u, err)

@@ -101,7 +101,8 @@ func (u *use) prepareHTTP(r *repository) error {
 		settings = append(settings, [2]string{"http.sslCAInfo", roots})
 	}
 	if !r.basic.IsZero() {
-		settings = append(settings, [2]string{"http." + r.at.origin() + "/.extraHeader", "Authorization: " + r.basic.Reveal()})
+		settings = append(settings, [2]string{"http." + r.at.origin() + "/.extraHeader",
+			"Authorization: " + r.basic.Reveal()})
 	}
 	r.network = r.environment(r.at.scheme, settings,
 		"GIT_TRACE_CURL="+r.trace, "GIT_TRACE_CURL_NO_DATA=1", "GIT_TRACE_REDACT=1")

@@ -174,7 +174,8 @@ func TestNotFoundIsNamed(t *testing.T) {
 	f := newFetcher(t)
 	for url, want := range map[string]string{
 		s.URL + "/a.git/.git?ref=v9": "git fetch " + s.URL + "/a.git/.git ref v9: not found: no such ref",
-		s.URL + "/b.git?ref=v9":      "git fetch " + s.URL + "/b.git ref v9: not found: no such repository: " + s.URL + " answered 404",
+		s.URL + "/b.git?ref=v9": "git fetch " + s.URL + "/b.git ref v9: not found: no such repository: " +
+			s.URL + " answered 404",
 	} {
 		if _, err := f.FetchURL(t.Context(), url, files{}); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)

@@ -117,8 +117,9 @@ type server struct {
 func backend(t testing.TB, root string) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
-		Path:   filepath.Join(runGit(t, "/", "--exec-path"), "git-http-backend"),
-		Env:    []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Path: filepath.Join(runGit(t, "/", "--exec-path"), "git-http-backend"),
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 		Stderr: io.Discard,
 		Logger: log.New(io.Discard, "", 0),
 	}

@@ -37,7 +37,8 @@ type sshServer struct {
 
 func keygen(t *testing.T, file string) (public string) {
 	t.Helper()
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file).CombinedOutput(); err != nil {
+	c := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file)
+	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen, of the package openssh-client: %v %s", err, out)
 	}
 	b, err := os.ReadFile(file + ".pub")
@@ -79,7 +80,9 @@ func serveSSH(t *testing.T) *sshServer {
 	config := filepath.Join(plain, "config")
 	for name, content := range map[string]string{
 		authorized: keygen(t, s.clientKey) + "\n",
-		config: fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n",
+		config: fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"+
+			"PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"+
+			"AcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n",
 			filepath.Join(plain, "host"), authorized),
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -149,7 +152,9 @@ func TestSSH(t *testing.T) {
 	s := serveSSH(t)
 	a := history(t, root, "a.git")
 	super := newAuthor(t, root, "super.git")
-	super.write(".gitmodules", fmt.Sprintf("[submodule \"a\"]\n\tpath = a\n\turl = %s@git.test:%s\n[submodule \"b\"]\n\tpath = b\n\turl = ../../a.git/.git\n", s.user, a.dir+"/.git"))
+	super.write(".gitmodules",
+		fmt.Sprintf("[submodule \"a\"]\n\tpath = a\n\turl = %s@git.test:%s\n", s.user, a.dir+"/.git")+
+			"[submodule \"b\"]\n\tpath = b\n\turl = ../../a.git/.git\n")
 	super.submodule("a", a.git("rev-parse", "main"))
 	super.submodule("b", a.git("rev-parse", "main~1"))
 	super.git("add", ".gitmodules")
@@ -189,10 +194,12 @@ func TestSSHTrust(t *testing.T) {
 	}{
 		{"unknown host", s.clientKey, "other.test " + s.hostKey, "", "Host key verification failed"},
 		{"known on another port", s.clientKey, "git.test " + s.hostKey, ":2222", "Host key verification failed"},
-		{"another host key", s.clientKey, "git.test " + keygen(t, filepath.Join(root, "key")), "", "Host key verification failed"},
+		{"another host key", s.clientKey, "git.test " + keygen(t, filepath.Join(root, "key")), "",
+			"Host key verification failed"},
 		{"unknown key", s.strange, "git.test " + s.hostKey, "", "Permission denied"},
 	} {
-		_, err := s.fetcher(t, test.key, test.hosts).FetchURL(t.Context(), "ssh://"+s.user+"@git.test"+test.port+a.dir+"/.git", files{})
+		_, err := s.fetcher(t, test.key, test.hosts).FetchURL(t.Context(),
+			"ssh://"+s.user+"@git.test"+test.port+a.dir+"/.git", files{})
 		if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v\n%s", test.name, err, s.logged())
 		}

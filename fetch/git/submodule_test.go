@@ -16,14 +16,16 @@ func TestRelativeURL(t *testing.T) {
 	a := newAuthor(t, t.TempDir(), "a.git")
 	id := a.commit("a")
 	a.git("remote", "add", "origin", "https://h/x")
-	relative := []string{"../y.git", "./y", "../y/", "./.././y", "../../e.example/y", "../../../e.example/y", "../y//z", "../../../../../y"}
+	relative := []string{"../y.git", "./y", "../y/", "./.././y", "../../e.example/y", "../../../e.example/y", "../y//z",
+		"../../../../../y"}
 	var modules strings.Builder
 	for i, url := range relative {
 		fmt.Fprintf(&modules, "[submodule \"%d\"]\n\tpath = p%d\n\turl = %s\n", i, i, url)
 		a.submodule(fmt.Sprintf("p%d", i), id)
 	}
 	a.write(".gitmodules", modules.String())
-	for _, parent := range []string{"https://h/g/x.git", "https://h/g/x.git/", "https://h:8443/a/b/c/d/e/f/x", "ssh://git@h/g/x", "git@h:a/b/c/d/e/f/x"} {
+	for _, parent := range []string{"https://h/g/x.git", "https://h/g/x.git/", "https://h:8443/a/b/c/d/e/f/x",
+		"ssh://git@h/g/x", "git@h:a/b/c/d/e/f/x"} {
 		a.git("config", "remote.origin.url", parent)
 		a.git("submodule", "--quiet", "init")
 		want := strings.Fields(a.git("config", "--get-regexp", `^submodule\..*\.url$`))

@@ -56,11 +56,13 @@ func TestWithEgressAndPack(t *testing.T) {
 		t.Errorf("too large: error %v", err)
 	}
 	f = egressFetcher(t, s.caFile)
-	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
+	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) ||
+		!errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback: error %v", err)
 	}
 	f.Network = newNetwork(t) // only the tunnel is left to refuse it
-	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) || !errors.Is(err, egress.ErrRefused) {
+	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) ||
+		!errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback, by the tunnel: error %v", err)
 	}
 }
@@ -74,8 +76,10 @@ func TestMachineIsNotAsked(t *testing.T) {
 	a.write(".gitattributes", "* filter=evil diff=evil merge=evil\n")
 	a.write("main.tf", "main\n")
 	a.commit("a")
-	config := "[filter \"evil\"]\n\tsmudge = touch " + mark + "\n\trequired = true\n[core]\n\thooksPath = " + home + "\n\tautocrlf = true\n" +
-		"[http]\n\tproxy = http://127.0.0.1:1\n[credential]\n\thelper = \"!touch " + mark + "\"\n[url \"http://127.0.0.1:1/\"]\n\tinsteadOf = http://\n"
+	config := "[filter \"evil\"]\n\tsmudge = touch " + mark + "\n\trequired = true\n[core]\n\thooksPath = " + home +
+		"\n\tautocrlf = true\n" +
+		"[http]\n\tproxy = http://127.0.0.1:1\n[credential]\n\thelper = \"!touch " + mark +
+		"\"\n[url \"http://127.0.0.1:1/\"]\n\tinsteadOf = http://\n"
 	for _, name := range []string{".gitconfig", "git/config", "git/attributes"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -88,14 +92,17 @@ func TestMachineIsNotAsked(t *testing.T) {
 		}
 	}
 	for key, value := range map[string]string{
-		"HOME": home, "XDG_CONFIG_HOME": home, "GIT_DIR": home, "GIT_WORK_TREE": home, "http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1",
-		"GIT_CONFIG_GLOBAL": filepath.Join(home, ".gitconfig"), "GIT_SSH_COMMAND": "touch " + mark, "GIT_PROXY_COMMAND": "touch " + mark, "GIT_TRACE": mark, "GIT_ALLOW_PROTOCOL": "ext",
+		"HOME": home, "XDG_CONFIG_HOME": home, "GIT_DIR": home, "GIT_WORK_TREE": home, "http_proxy": "http://127.0.0.1:1",
+		"ALL_PROXY":         "http://127.0.0.1:1",
+		"GIT_CONFIG_GLOBAL": filepath.Join(home, ".gitconfig"), "GIT_SSH_COMMAND": "touch " + mark,
+		"GIT_PROXY_COMMAND": "touch " + mark, "GIT_TRACE": mark, "GIT_ALLOW_PROTOCOL": "ext",
 	} {
 		t.Setenv(key, value)
 	}
 	s := serve(t, backend(t, root))
 	got := files{}
-	if _, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git", got); err != nil || got["main.tf"] != "file main\n" {
+	if _, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git", got); err != nil ||
+		got["main.tf"] != "file main\n" {
 		t.Errorf("%q, error %v", got, err)
 	}
 	if _, err := os.Lstat(mark); err == nil {
@@ -123,7 +130,8 @@ func TestFlaws(t *testing.T) {
 	for i := range raw {
 		raw[i] = hexByte(blob[2*i:])
 	}
-	old := object("commit", "tree "+tree+"\nauthor A<a> 0 +051800\ncommitter a <a@b> 00000000000000000000001 +0000\n\nold\n")
+	old := object("commit",
+		"tree "+tree+"\nauthor A<a> 0 +051800\ncommitter a <a@b> 00000000000000000000001 +0000\n\nold\n")
 	padded := object("tree", "0100644 main.tf\x00"+string(raw))
 	dotGit := object("tree", "100644 .git\x00"+string(raw))
 	dots := object("tree", "100644 ..\x00"+string(raw))
@@ -162,15 +170,17 @@ func TestScrub(t *testing.T) {
 		"warning: x\nfatal: s3cret is \x1b[31mred\n":                ": [redacted] is ?[31mred",
 		"fatal: unable to access 'https://h:8443/a@b/c.git/': no\n": ": unable to access 'https://h:8443/a@b/c.git/': no",
 		"fatal: unable to access 'https://u:p/q@h/x': no\n":         ": unable to access 'https://h/x': no",
-		"fatal: unable to access 'https://t0k/q@h/x': no\n":         ": unable to access 'https://t0k/q@h/x': no", // t0k is the host
-		"error: one\nfatal: two\n":                                  ": one; two",
-		"fatal: " + strings.Repeat("x", 300):                        ": " + strings.Repeat("x", 240) + " ...",
+		// t0k is the host
+		"fatal: unable to access 'https://t0k/q@h/x': no\n": ": unable to access 'https://t0k/q@h/x': no",
+		"error: one\nfatal: two\n":                          ": one; two",
+		"fatal: " + strings.Repeat("x", 300):                ": " + strings.Repeat("x", 240) + " ...",
 	} {
 		if got := git.Scrub(in, false, "", "s3cret"); got != want {
 			t.Errorf("Scrub(%q) = %q, want %q", in, got, want)
 		}
 	}
-	const ssh = "@@@\nWARNING\nHost key verification failed.\nfatal: Could not read from remote repository.\n\nPlease make sure\n"
+	const ssh = "@@@\nWARNING\nHost key verification failed.\n" +
+		"fatal: Could not read from remote repository.\n\nPlease make sure\n"
 	if got, want := git.Scrub(ssh, true), ": Host key verification failed."; got != want {
 		t.Errorf("Scrub = %q, want %q", got, want)
 	}
@@ -181,7 +191,8 @@ func BenchmarkFetchAndPack(b *testing.B) {
 	root := b.TempDir()
 	a := newAuthor(b, root, "a.git")
 	for i := range 100 {
-		a.write(filepath.Join("modules", string(rune('a'+i%26)), "main.tf"), strings.Repeat("resource \"x\" \"y\" {}\n", i+1)+noise(8))
+		a.write(filepath.Join("modules", string(rune('a'+i%26)), "main.tf"),
+			strings.Repeat("resource \"x\" \"y\" {}\n", i+1)+noise(8))
 		a.commit("x")
 	}
 	id := a.git("rev-parse", "HEAD~50")

@@ -115,7 +115,9 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 
 // convertedLarge returns, in order, the large files of tree that a checkout converts: git archive streams those as
 // they are in the repository, unless its threshold is another (write_archive_entry in git's archive.c).
-func (r *repository) convertedLarge(ctx context.Context, commit string, tree map[string]entry) (paths []string, err error) {
+func (r *repository) convertedLarge(
+	ctx context.Context, commit string, tree map[string]entry,
+) (paths []string, err error) {
 	var large strings.Builder
 	for name, e := range tree {
 		if e.size > largeFile && e.mode != modeLink {
@@ -163,7 +165,8 @@ func converts(text, crlf, eol, ident, encoding string) bool {
 // archive unpacks what commit has at paths, or all of it. What is larger than threshold is streamed, as it is in
 // the repository; what is not is held in memory, and converted.
 func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, commit string, paths ...string) error {
-	c := r.git("-c", "core.bigFileThreshold="+strconv.Itoa(threshold), "archive", "--format=tar", "--end-of-options", commit)
+	c := r.git("-c", "core.bigFileThreshold="+strconv.Itoa(threshold), "archive", "--format=tar",
+		"--end-of-options", commit)
 	for _, path := range paths {
 		c.args = append(c.args, ":(top,literal)"+path)
 	}
