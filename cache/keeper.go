@@ -18,6 +18,8 @@ type Keeper struct {
 	// Ledger says what counts. Nil: nothing is known.
 	Ledger interface {
 		Ledger
+		// Had reports whether a version was ever recorded with a sum.
+		Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error)
 		// All yields every record, in the order in which they were added.
 		All(ctx context.Context) iter.Seq2[modproxy.Record, error]
 	}
@@ -41,13 +43,11 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	case !errors.Is(err, modproxy.ErrChanged):
 		return nil, err
 	}
-	for rec, errRead := range k.Ledger.All(ctx) {
-		switch {
-		case errRead != nil:
-			return nil, errRead
-		case rec.ModuleVersion == p.ModuleVersion && rec.Sum == p.Sum:
-			return nil, err
-		}
+	switch had, errLedger := k.Ledger.Had(ctx, p.ModuleVersion, p.Sum); {
+	case errLedger != nil:
+		return nil, errLedger
+	case had:
+		return nil, err
 	}
 	return nil, fmt.Errorf("%w: %v", store.ErrDamaged, err)
 }

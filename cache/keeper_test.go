@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -72,11 +71,11 @@ func TestKeeperVerifies(t *testing.T) {
 	})
 }
 
-// unreadable is a ledger that looks up versions, and cannot yield its records.
+// unreadable is a ledger that looks up what counts, and cannot tell what did before.
 type unreadable struct{ *ledgertest.Memory }
 
-func (unreadable) All(context.Context) iter.Seq2[modproxy.Record, error] {
-	return func(yield func(modproxy.Record, error) bool) { yield(modproxy.Record{}, io.ErrClosedPipe) }
+func (unreadable) Had(context.Context, modproxy.ModuleVersion, modproxy.Sum) (bool, error) {
+	return false, io.ErrClosedPipe
 }
 
 // A package is not wrong because the ledger cannot be read that may have had it.

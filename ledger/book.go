@@ -19,7 +19,8 @@ type book struct {
 	ends   []int64       // of the header, and of each frame, in the log
 	pins   map[id]uint32 // where in latest a version is
 	latest []pin
-	drifts map[id][]id // by the version
+	before map[id][][sha256.Size]byte // the sums that versions had before, of the few that another was accepted for
+	drifts map[id][]id                // by the version
 
 	decisions []int64 // the numbers of their texts; only ever appended to
 	bundles   map[id]bool
@@ -66,7 +67,7 @@ type entry struct {
 func newBook(n int64) *book {
 	b := &book{
 		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]uint32, n), latest: make([]pin, 0, n),
-		drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
+		before: map[id][][sha256.Size]byte{}, drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
 	}
 	b.ends[0] = int64(len(logHeader))
 	return b
@@ -164,6 +165,7 @@ func (b *book) pin(e *entry) {
 	}
 	p := pin{e.sum, uint32(b.size()), subdir}
 	if at, ok := b.pins[e.version]; ok {
+		b.before[e.version] = append(b.before[e.version], b.latest[at].sum)
 		b.latest[at] = p
 		return
 	}

@@ -38,6 +38,8 @@ type Ledger interface {
 	// Accept records that a version is from now on what r says; r has a Reason. The error is [fs.ErrNotExist] when there
 	// is no record of the version. A record that counts already, by its Sum and Subdir, stays as it is.
 	Accept(ctx context.Context, r Record) error
+	// Had reports whether a record of a version, be it one that counts or not, has this sum.
+	Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error)
 	// All yields every record in the order in which they were added, as of when the sequence begins. Records that no
 	// longer count are among them. An error ends the sequence.
 	All(ctx context.Context) iter.Seq2[Record, error]

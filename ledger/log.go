@@ -87,6 +87,19 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, err
 	return ParseRecord(text)
 }
 
+// Had implements [Ledger].
+func (l *Log) Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error) {
+	want, err := sum.Hash()
+	if err := cmp.Or(err, ctx.Err()); err != nil {
+		return false, err
+	}
+	version := versionID(v)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	p, ok := l.book.pinned(version)
+	return ok && (p.sum == want || slices.Contains(l.book.before[version], want)), nil
+}
+
 // All implements [Ledger].
 func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
 	return each(ctx, l, sight, ParseRecord)

@@ -172,6 +172,16 @@ func (l *Memory) Decisions(_ context.Context, from int64) ([]modproxy.Decision, 
 	return slices.Clone(l.decisions[min(from, int64(len(l.decisions))):]), int64(len(l.decisions)), l.fail
 }
 
+// Had implements [ledger.Ledger].
+func (l *Memory) Had(_ context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error) {
+	if _, err := sum.Hash(); err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.records, func(r ledger.Record) bool { return r.ModuleVersion == v && r.Sum == sum }), l.fail
+}
+
 // All implements [ledger.Ledger].
 func (l *Memory) All(context.Context) iter.Seq2[ledger.Record, error] {
 	return sequence(l, func() []ledger.Record {

@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		"subdir":          testSubdir,
 		"accept":          testAccept,
 		"accept needs":    testAcceptNeeds,
+		"had":             testHad,
 		"all":             testAll,
 		"drift":           testDrift,
 		"drift is once":   testDriftOnce,
@@ -235,6 +236,27 @@ func testAccept(t *testing.T, a, b Handle) {
 	must(t, b.Accept(t.Context(), back))
 	wantRecord(t, a, back)
 	wantRecords(t, a, first, second, back)
+}
+
+func testHad(t *testing.T, a, b Handle) {
+	had := func(v modproxy.ModuleVersion, seed string, want bool) {
+		t.Helper()
+		if got, err := b.Had(t.Context(), v, Sum(seed)); got != want || err != nil {
+			t.Errorf("%s had %s: %v, %v, want %v", v, seed, got, err, want)
+		}
+	}
+	first := NewRecord(vpc, "1.2.3", "a")
+	had(first.ModuleVersion, "a", false)
+	must(t, a.Add(t.Context(), first))
+	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "b"), "it was moved")))
+	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "c"), "once more")))
+	must(t, a.AddDrift(t.Context(), newDrift("1.2.3", "c", "d")))
+	for seed, want := range map[string]bool{"a": true, "b": true, "c": true, "d": false} {
+		had(first.ModuleVersion, seed, want)
+	}
+	had(vpc.At("1.2.4"), "a", false)
+	_, err := a.Had(t.Context(), first.ModuleVersion, "x")
+	wantErr(t, "Had of what is no sum", err, modproxy.ErrInvalid)
 }
 
 func testAcceptNeeds(t *testing.T, a, b Handle) {
