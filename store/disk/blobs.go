@@ -145,58 +145,74 @@ func (x blobs) Stat(ctx context.Context, digest modproxy.Digest) (store.BlobInfo
 	if err != nil {
 		return store.BlobInfo{}, err
 	}
-	return x.info(ctx, digest, file)
+	list := []store.BlobInfo{blobInfo(digest, file)}
+	err = x.addUses(ctx, list)
+	return list[0], err
 }
 
 func blobInfo(digest modproxy.Digest, file fs.FileInfo) store.BlobInfo {
 	return store.BlobInfo{Digest: digest, Size: file.Size(), Time: file.ModTime(), Used: file.ModTime()}
 }
 
-// info is blobInfo with what the index has of when the blob was used.
-func (x blobs) info(ctx context.Context, digest modproxy.Digest, file fs.FileInfo) (store.BlobInfo, error) {
-	info := blobInfo(digest, file)
-	err := x.d.view(ctx, func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(usesBucket).Get(digest[:]); len(b) == 8 {
-			if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(info.Time) {
-				info.Used = at
+// addUses adds what the index has of when blobs were used.
+func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
+	return x.d.view(ctx, func(tx *bbolt.Tx) error {
+		uses := tx.Bucket(usesBucket)
+		for i, info := range list {
+			if b := uses.Get(info.Digest[:]); len(b) == 8 {
+				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(info.Time) {
+					list[i].Used = at
+				}
 			}
 		}
 		return nil
 	})
-	return info, err
 }
 
 // Blobs passes over what nothing looks for by its name.
 func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	return func(yield func(store.BlobInfo, error) bool) {
-		root := x.d.path(blobsName)
-		err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || name == root || entry.IsDir() && filepath.Dir(name) == root {
-				return err
+		dirs, err := os.ReadDir(x.d.path(blobsName))
+		for _, dir := range dirs {
+			if !dir.IsDir() {
+				continue
 			}
-			if digest, err := modproxy.ParseDigest(entry.Name()); err == nil && name == x.d.blobPath(digest) {
-				file, err := entry.Info()
-				if errors.Is(err, fs.ErrNotExist) {
-					return nil
-				} else if err != nil {
-					return err
-				}
-				info, err := x.info(ctx, digest, file)
-				if err != nil {
-					return err
-				} else if !yield(info, nil) {
-					return fs.SkipAll
+			var list []store.BlobInfo
+			if list, err = x.blobsIn(ctx, x.d.path(blobsName, dir.Name())); err != nil {
+				break
+			}
+			for _, info := range list {
+				if !yield(info, nil) {
+					return
 				}
 			}
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		})
+		}
 		if err != nil {
 			yield(store.BlobInfo{}, err)
 		}
 	}
+}
+
+// blobsIn returns the blobs in a directory, of which the index is asked at once.
+func (x blobs) blobsIn(ctx context.Context, dir string) (list []store.BlobInfo, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		digest, err := modproxy.ParseDigest(entry.Name())
+		if err != nil || filepath.Join(dir, entry.Name()) != x.d.blobPath(digest) {
+			continue
+		}
+		file, err := entry.Info()
+		switch {
+		case err == nil:
+			list = append(list, blobInfo(digest, file))
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return list, x.addUses(ctx, list)
 }
 
 func (x blobs) Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error {
