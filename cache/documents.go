@@ -154,15 +154,8 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	if a, ok := d.hot.Get(k); ok {
 		return a, nil
 	}
-	var crowded error
-	select {
-	case d.reading <- struct{}{}:
-		defer func() { <-d.reading }()
-	case <-time.After(patience):
-		crowded = errors.New("many other documents are being read from the store")
-	case <-ctx.Done():
-		crowded = context.Cause(ctx)
-	}
+	done, crowded := d.turn(ctx)
+	defer done()
 	seen, ok := d.hot.Get(k)
 	switch {
 	case ok, seen != nil && crowded != nil && ctx.Err() != nil:
@@ -185,6 +178,32 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 	}
 	remember(a, recallFor, a.kept.size())
 	return a, nil
+}
+
+// glance is read for whoever looks through very many documents: they do not take the place of others in memory.
+func (d *documents[K, V]) glance(ctx context.Context, k K) (*answer[V], error) {
+	if a, ok := d.hot.Get(k); ok || d.store == nil {
+		return a, nil
+	}
+	done, crowded := d.turn(ctx)
+	defer done()
+	if crowded != nil {
+		return nil, retrySoon(crowded)
+	}
+	return d.load(ctx, k, nil)
+}
+
+// turn waits until a document may be read from the store, for patience at most; done is called afterwards, be there an error or not.
+func (d *documents[K, V]) turn(ctx context.Context) (done func(), crowded error) {
+	select {
+	case d.reading <- struct{}{}:
+		return func() { <-d.reading }, nil
+	case <-time.After(patience):
+		crowded = errors.New("many other documents are being read from the store")
+	case <-ctx.Done():
+		crowded = context.Cause(ctx)
+	}
+	return func() {}, crowded
 }
 
 // load returns the answer for k that is kept, or nil; or what was seen in memory if that is the same, or newer and

@@ -231,7 +231,7 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 				}
 				if p.Module != of {
 					of = p.Module
-					versions, _ = r.versions.read(ctx, keyOf(of))
+					versions, _ = r.versions.glance(ctx, keyOf(of))
 				}
 				if versions != nil {
 					release, _, _ := p.ModuleVersion.Platform()

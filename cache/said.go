@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -92,10 +93,14 @@ func (a answers[K, T]) decode(k K, text []byte) (*said[T], error) {
 	return &said[T]{kept.Value, size(plain), a.marks}, nil
 }
 
+// inflaters are used again: one has 40 KB.
+var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
 // inflate returns what is in a kept document in gzip form.
 func inflate(document []byte) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(document))
-	if err != nil {
+	z := inflaters.Get().(*gzip.Reader)
+	defer inflaters.Put(z)
+	if err := z.Reset(bytes.NewReader(document)); err != nil {
 		return nil, err
 	}
 	plain, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
