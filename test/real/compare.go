@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -149,16 +150,18 @@ func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *
 				return err
 			}
 		}
-		if err := s.get(ctx, r, version, way, tool, p, want, done); err != nil {
+		if err := s.get(ctx, r, version, way, tool, p, dir, want, done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// get installs one version with a client through modproxy, and from where it is. A module
-// that it calls and that no repository here is does not count.
-func (s *settings) get(ctx context.Context, r *repo, version, way, tool string, p *proxy, want map[string]file, done *book) error {
+// get installs one version with a client through modproxy, and from where it is, and compares both with want, which is
+// what is in checkout. A module that it calls and that no repository here is does not count.
+func (s *settings) get(
+	ctx context.Context, r *repo, version, way, tool string, p *proxy, checkout string, want map[string]file, done *book,
+) error {
 	location, _, err := s.location(ctx, r, version)
 	if err != nil {
 		return err
@@ -180,19 +183,41 @@ func (s *settings) get(ctx context.Context, r *repo, version, way, tool string, 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	for call, missing := range map[string]string{"real": refused, "direct": neither} {
-		res := result{Repo: r.String(), Version: version, Way: way, Outcome: missing, Why: strings.Join(strings.Fields(fmt.Sprint(failed)), " ")}
-		if call == "direct" {
-			res.Way += ", directly"
+	direct := filepath.Join(installed, "direct")
+	if archives[s.form] != "" { // the client keeps all that it unpacks
+		direct = filepath.Join(direct, archiveRoot(strings.TrimPrefix(r.refs[version], "refs/tags/")))
+		if err := copyLinks(checkout, direct); err != nil {
+			return err
 		}
-		if got, _, err := readTree(filepath.Join(installed, call)); err == nil {
-			res.Outcome, res.Why = diff(got, want)
+	}
+	for _, one := range []struct{ dir, way, missing string }{
+		{filepath.Join(installed, "real"), way, refused},
+		{direct, way + ", directly", neither},
+	} {
+		outcome, why := one.missing, strings.Join(strings.Fields(fmt.Sprint(failed)), " ")
+		if got, _, err := readTree(one.dir); err == nil {
+			outcome, why = diff(got, want)
 		}
-		if err := done.add(res); err != nil {
+		if err := done.add(result{r.String(), version, one.way, outcome, why}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copyLinks makes the links of one tree in another, in which a client, if it made any, has made files of them.
+func copyLinks(from, to string) error {
+	if _, err := os.Stat(to); err != nil {
+		return nil
+	}
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSymlink {
+			return err
+		}
+		target, err := os.Readlink(name)
+		at := filepath.Join(to, strings.TrimPrefix(name, from))
+		return errors.Join(err, os.Remove(at), os.Symlink(target, at))
+	})
 }
 
 // diff is the outcome of comparing two trees.

@@ -108,10 +108,13 @@ func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddre
 	}
 }
 
+// archiveRoot is the directory that everything is in in the archive of a tag.
+func archiveRoot(tag string) string { return "module-" + tag }
+
 // serveArchive is the archive that a forge makes of a tag, in one directory.
 func serveArchive(w http.ResponseWriter, r *http.Request, repository, name, format string) {
 	tag := strings.TrimSuffix(name, "."+format)
-	archive, err := git(r.Context(), repository, "archive", "--format="+format, "--prefix=module-"+tag+"/", "refs/tags/"+tag)
+	archive, err := git(r.Context(), repository, "archive", "--format="+format, "--prefix="+archiveRoot(tag)+"/", "refs/tags/"+tag)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
