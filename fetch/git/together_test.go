@@ -111,7 +111,7 @@ func TestMachineIsNotAsked(t *testing.T) {
 }
 
 // A repository whose authors and dates are not as git would write them today is
-// fetched; one whose tree has a path that no tree should have is not.
+// fetched; one whose tree has a path that no tree should have is not, and others are asked for as before.
 func TestFlaws(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -150,10 +150,15 @@ func TestFlaws(t *testing.T) {
 		"twice":  {a.git("commit-tree", "-m", "x", twice), false},
 	} {
 		a.git("update-ref", "refs/tags/"+name, test.commit)
-		got := files{}
-		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git/.git?ref="+name, got)
+		f, got := newFetcher(t), files{}
+		_, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git?ref="+name, got)
 		if (err == nil) != test.taken || !test.taken && len(got) > 0 {
 			t.Errorf("%s: %q, error %v", name, got, err)
+		}
+		posts := f.Network.(*network).posts
+		_, err = f.FetchURL(t.Context(), s.URL+"/a.git/.git?ref=main", files{})
+		if posts = f.Network.(*network).posts - posts; err != nil || posts != 2 {
+			t.Errorf("main after %s: %d questions without git, error %v", name, posts, err)
 		}
 	}
 }
