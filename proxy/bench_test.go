@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -25,6 +26,9 @@ type nowhere struct {
 func (n *nowhere) Header() http.Header         { return n.header }
 func (n *nowhere) WriteHeader(status int)      { n.status = status }
 func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
+// SetWriteDeadline is for [http.ResponseController].
+func (n *nowhere) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkServeHTTP answers requests from what is in memory.
 func BenchmarkServeHTTP(b *testing.B) {

@@ -44,7 +44,7 @@ func (h *Handler) setPackageHeader(w *response, q request, d modproxy.Digest) {
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cacheForEverPrivately
 	}
-	header["Etag"] = []string{`"` + d.String() + `"`}
+	header["Etag"] = w.value(`"` + d.String() + `"`)
 }
 
 // send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
@@ -52,7 +52,7 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 	if wantsAll(r) {
 		header := w.Header()
 		header["Accept-Ranges"] = acceptRanges
-		header["Content-Length"] = []string{strconv.FormatInt(p.Size, 10)}
+		header["Content-Length"] = w.value(strconv.FormatInt(p.Size, 10))
 		w.WriteHeader(http.StatusOK)
 		if _, err := io.Copy(w, p.ReadSeekCloser); w.failed == nil {
 			return err

@@ -85,8 +85,11 @@ func acceptsGzip(header []string) bool {
 		name, params, _ := strings.Cut(coding, ";")
 		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
 			q, hasQ := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(params), " ", ""), "q=")
+			if !hasQ {
+				return true
+			}
 			weight, err := strconv.ParseFloat(q, 64)
-			return !hasQ || err == nil && weight > 0
+			return err == nil && weight > 0
 		}
 	}
 	return false
