@@ -18,7 +18,11 @@ func ParseDigest(s string) (Digest, error) {
 	return d, err
 }
 
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+func (d Digest) String() string {
+	var digits [2 * len(d)]byte
+	hex.Encode(digits[:], d[:])
+	return string(digits[:])
+}
 
 // IsZero reports whether d names nothing.
 func (d Digest) IsZero() bool { return d == Digest{} }
