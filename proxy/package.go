@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -12,17 +13,17 @@ import (
 
 // servePackage serves the package of a version, with ranges and conditions, for as long as the client is identified.
 func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request, segment string) error {
-	r, stop := h.whileIdentified(r, segment)
+	ctx, stop := h.whileIdentified(r.Context(), segment)
 	defer stop()
-	p, err := h.openPackage(r, q)
+	p, err := h.openPackage(ctx, r, q)
 	if err != nil {
-		if ended := endOf(r.Context()); ended != nil {
+		if ended := endOf(ctx); ended != nil {
 			return ended
 		}
 		return err
 	}
 	defer p.Close()
-	defer w.cutWhenEnded(r.Context())()
+	defer w.cutWhenEnded(ctx)()
 	h.setPackageHeader(w, q, p.Digest)
 	if q.IsProvider() {
 		setCacheStatus(w, e, p.Arrival == nil)
@@ -69,8 +70,7 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 
 // openPackage opens the package that r is for. One that is sent as a whole, or still comes, is checked on the way, any other
 // before. One that turns out to be damaged is asked for once more, when it is mended: clients send HEAD before they ask for it.
-func (h *Handler) openPackage(r *http.Request, q request) (*modproxy.Package, error) {
-	ctx := r.Context()
+func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (*modproxy.Package, error) {
 	if q.IsProvider() {
 		ctx = modproxy.WithArrival(ctx)
 	}

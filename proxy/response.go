@@ -189,20 +189,20 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // recheckTime is how often the principal of a long request is checked. The request ends within five seconds.
 const recheckTime = time.Second
 
-// whileIdentified returns r with a context that ends, with the cause, when the token of its principal is revoked or has
+// whileIdentified returns a context that ends, with the cause, when the token of the principal of ctx is revoked or has
 // expired. A path that was signed for an issuer's token stays good for a request that has begun. stop comes last.
-func (h *Handler) whileIdentified(r *http.Request, segment string) (_ *http.Request, stop func()) {
-	p := auth.PrincipalOf(r.Context())
+func (h *Handler) whileIdentified(ctx context.Context, segment string) (_ context.Context, stop func()) {
+	p := auth.PrincipalOf(ctx)
 	if h.cfg.Auth == nil || p.Kind == auth.ByIssuer && segment != "" {
-		return r, func() {}
+		return ctx, func() {}
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := context.WithCancelCause(ctx)
 	stopAsking := every(ctx, recheckTime, func() {
 		if err := h.cfg.Auth.Still(p, time.Now()); err != nil {
 			cancel(err)
 		}
 	})
-	return r.WithContext(ctx), func() {
+	return ctx, func() {
 		cancel(nil)
 		stopAsking()
 	}
