@@ -215,11 +215,13 @@ var changes = map[string]struct {
 		}
 		return errors.Join(write(name), os.Chtimes(name, info.ModTime(), info.ModTime()))
 	}, true},
-	"cut short":         {func(name string) error { return os.Truncate(name, 2<<20) }, true},
-	"cut short, longer": {func(name string) error { return errors.Join(os.Truncate(name, 1<<20), os.Truncate(name, 8<<20+17)) }, true},
-	"linked":            {func(name string) error { return os.Link(name, name+".other") }, false},
-	"for its owner":     {func(name string) error { return os.Chmod(name, 0o400) }, false},
-	"touched":           {func(name string) error { return os.Chtimes(name, time.Now(), time.Now()) }, false},
+	"cut short": {func(name string) error { return os.Truncate(name, 2<<20) }, true},
+	"cut short, longer": {func(name string) error {
+		return errors.Join(os.Truncate(name, 1<<20), os.Truncate(name, 8<<20+17))
+	}, true},
+	"linked":        {func(name string) error { return os.Link(name, name+".other") }, false},
+	"for its owner": {func(name string) error { return os.Chmod(name, 0o400) }, false},
+	"touched":       {func(name string) error { return os.Chtimes(name, time.Now(), time.Now()) }, false},
 }
 
 // replaced makes another file of the same name, as what restores a backup does.
@@ -391,7 +393,8 @@ func TestWhatIsVerifiedIsWhatArrives(t *testing.T) {
 						}
 					})
 					if got := s.got.Bytes(); int64(len(got)) >= size && !bytes.Equal(got, f.data) {
-						t.Errorf("other bytes: %d bytes are held, that at %d is wrong from step %d of %d on, for %d; %v", most, at, wrong, last, later, err)
+						t.Errorf("other bytes: %d are held, that at %d is wrong from step %d of %d on, for %d; %v",
+							most, at, wrong, last, later, err)
 					}
 					if f.Check(t.Context(), f.d) != nil {
 						f.keep(t, f.data, f.d)
