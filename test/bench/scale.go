@@ -21,14 +21,14 @@ const (
 	scaleGrowth = 11.       // that ten times as many versions may cost
 	idleTarget  = 50 << 20  // bytes at the fewest versions
 	readyTarget = 5.        // seconds, up to 100,000 versions
-	verbTarget  = 150 << 20 // bytes, beside what the server has
+	verbTarget  = 150 << 20 // bytes that the server has then, up to 100,000 versions
 )
 
 // Rows that have a target.
 const (
 	rowReady  = "start to ready"
 	rowIdle   = "memory when idle"
-	rowBeside = ", memory of the server besides"
+	rowServer = ", memory of the server without mapped files"
 )
 
 // scaleReport says what versions cost that are kept beside.
@@ -178,7 +178,7 @@ func (b *bench) askShelf(ctx context.Context, out *scaleReport, s *shelf, p *rig
 	return nil
 }
 
-// verbOn measures a verb of modproxy, which must print want, and what memory a proxy takes more for it, if one serves.
+// verbOn measures a verb of modproxy, which must print want, and the memory of a proxy meanwhile, if one serves.
 func (b *bench) verbOn(ctx context.Context, out *scaleReport, s *shelf, p *rig.Process, name, want string, args ...string) error {
 	b.say("%d versions: %s", s.versions, name)
 	cmd := exec.CommandContext(ctx, b.modproxy, append(args, "--config", filepath.Join(s.dir, "modproxy.yaml"))...)
@@ -186,9 +186,8 @@ func (b *bench) verbOn(ctx context.Context, out *scaleReport, s *shelf, p *rig.P
 	said := &tail{}
 	cmd.Stdout, cmd.Stderr = said, said
 	var stop func() spent
-	before := int64(0)
 	if p != nil {
-		before, stop = private(p.ID()), watchFor(p.ID(), private)
+		stop = watchFor(p.ID(), private)
 	}
 	began := time.Now()
 	err := cmd.Start()
@@ -209,7 +208,7 @@ func (b *bench) verbOn(ctx context.Context, out *scaleReport, s *shelf, p *rig.P
 	if stop != nil {
 		used := stop()
 		work += used.cpu
-		out.add(name+rowBeside, "bytes", float64(max(0, used.whole-before)))
+		out.add(name+rowServer, "bytes", float64(used.whole))
 	}
 	out.add(name, "cpu s", work.Seconds())
 	out.add(name+", its memory", "bytes", float64(memory))

@@ -25,15 +25,15 @@ func (r *scaleReport) judge() {
 	if worst.what != "" {
 		aim("growth by ten times as many versions: "+worst.what, worst.growth, scaleGrowth)
 	}
+	last := min(len(r.Versions), 3) - 1 // up to 100,000
 	for _, row := range r.Rows {
 		switch {
 		case row.Measure == rowIdle:
 			aim(fmt.Sprintf("%s, of %d versions, MB", row.Measure, r.Versions[0]), row.Values[0]/1e6, idleTarget/1e6)
 		case row.Measure == rowReady && row.Unit == "s":
-			last := min(len(row.Values), 3) - 1
 			aim(fmt.Sprintf("%s, of %d versions, s", row.Measure, r.Versions[last]), row.Values[last], readyTarget)
-		case strings.HasSuffix(row.Measure, rowBeside):
-			aim(row.Measure+", MB", row.Values[len(row.Values)-1]/1e6, verbTarget/1e6)
+		case strings.HasSuffix(row.Measure, rowServer):
+			aim(fmt.Sprintf("%s, of %d versions, MB", row.Measure, r.Versions[last]), row.Values[last]/1e6, verbTarget/1e6)
 		}
 	}
 }
