@@ -3,6 +3,8 @@ package store
 import (
 	"container/list"
 	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,14 +125,19 @@ func (m *room) use(e *entry) {
 
 // load completes the account with what was found in the storage, the blob used last first.
 func (m *room) load(found []BlobInfo) {
+	for part := range slices.Chunk(found, 64) { // readers and writers have their turns between them
+		m.mu.Lock()
+		for _, b := range part {
+			if e := m.entries[b.Digest]; e == nil || !e.kept && !e.removed {
+				m.update(b.Digest, func(e *entry) { e.kept, e.size = true, b.Size })
+				m.order.MoveToBack(m.entries[b.Digest].place)
+			}
+		}
+		m.mu.Unlock()
+		runtime.Gosched()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, b := range found {
-		if e := m.entries[b.Digest]; e == nil || !e.kept && !e.removed {
-			m.update(b.Digest, func(e *entry) { e.kept, e.size = true, b.Size })
-			m.order.MoveToBack(m.entries[b.Digest].place)
-		}
-	}
 	m.loaded = true
 	for d := range m.entries {
 		m.update(d, func(e *entry) { e.removed = false })

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -193,13 +194,20 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	}
 }
 
+// giveTurn is how many blobs or records are looked at before other goroutines run. Nothing here waits: where there is one
+// processor, each request would wait for it for a whole time slice.
+const giveTurn = 16
+
 // blobsIn returns the blobs in a directory, of which the index is asked at once.
 func (x blobs) blobsIn(ctx context.Context, dir string) (list []store.BlobInfo, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, entry := range entries {
+	for i, entry := range entries {
+		if i%giveTurn == 0 {
+			runtime.Gosched()
+		}
 		digest, err := modproxy.ParseDigest(entry.Name())
 		if err != nil || filepath.Join(dir, entry.Name()) != x.d.blobPath(digest) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"runtime"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -145,7 +146,10 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 					list, from = batch(tx, kind, []byte(prefix), from)
 					return nil
 				})
-				for _, r := range list {
+				for i, r := range list {
+					if i%giveTurn == 0 {
+						runtime.Gosched()
+					}
 					if err = ctx.Err(); err != nil {
 						break
 					} else if !yield(r.Record, r.err) {
