@@ -194,9 +194,9 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	}
 }
 
-// giveTurn is how many blobs or records are looked at before other goroutines run. Nothing here waits: where there is one
+// turnAfter is how many blobs or records are looked at before other goroutines run. Nothing here waits: where there is one
 // processor, each request would wait for it for a whole time slice.
-const giveTurn = 16
+const turnAfter = 16
 
 // blobsIn returns the blobs in a directory, of which the index is asked at once.
 func (x blobs) blobsIn(ctx context.Context, dir string) (list []store.BlobInfo, err error) {
@@ -205,7 +205,7 @@ func (x blobs) blobsIn(ctx context.Context, dir string) (list []store.BlobInfo, 
 		return nil, err
 	}
 	for i, entry := range entries {
-		if i%giveTurn == 0 {
+		if i%turnAfter == 0 {
 			runtime.Gosched()
 		}
 		digest, err := modproxy.ParseDigest(entry.Name())

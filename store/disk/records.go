@@ -147,7 +147,7 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 					return nil
 				})
 				for i, r := range list {
-					if i%giveTurn == 0 {
+					if i%turnAfter == 0 {
 						runtime.Gosched()
 					}
 					if err = ctx.Err(); err != nil {
