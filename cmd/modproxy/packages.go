@@ -56,7 +56,7 @@ registry.`,
 			if err := table.flush(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(env.stderr, "%d versions; %s\n", all.Blobs, modproxy.SizeText(all.Bytes))
+			_, err = fmt.Fprintf(env.stderr, "%s; %s\n", count(all.Blobs, "version"), modproxy.SizeText(all.Bytes))
 			return err
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "state": …, "size_bytes": …, …}`)
