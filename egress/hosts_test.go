@@ -91,19 +91,25 @@ func TestPostByHTTP2(t *testing.T) {
 
 // One host has 64 requests under way at a time, on however few connections. A turn ends with the body, read or not.
 func TestBoundOnRequests(t *testing.T) {
-	var now, most atomic.Int64
+	var mu sync.Mutex
+	var now, most int
 	full, goOn := make(chan struct{}), make(chan struct{})
+	isFull := sync.OnceFunc(func() { close(full) })
 	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/held" {
 			return
 		}
-		n := now.Add(1)
-		defer now.Add(-1)
-		most.Store(max(n, most.Load()))
-		if n == 64 {
-			close(full)
+		mu.Lock()
+		now++
+		most = max(most, now)
+		if now == 64 {
+			isFull()
 		}
+		mu.Unlock()
 		<-goOn
+		mu.Lock()
+		now--
+		mu.Unlock()
 	})
 	c := client(t, up())
 	var group sync.WaitGroup
@@ -128,8 +134,8 @@ func TestBoundOnRequests(t *testing.T) {
 	}
 	close(goOn)
 	group.Wait()
-	if most.Load() != 64 || s.conns.Load() != 1 {
-		t.Errorf("%d at a time on %d connections", most.Load(), s.conns.Load())
+	if most != 64 || s.conns.Load() != 1 {
+		t.Errorf("%d at a time on %d connections", most, s.conns.Load())
 	}
 }
 

@@ -98,19 +98,23 @@ func TestRate(t *testing.T) {
 			t.Errorf("another client: %v, after %v", err, time.Since(start))
 		}
 		const patient = patience - time.Second/8 // which ends between two turns
-		var refused, longest atomic.Int64
+		var mu sync.Mutex
+		var refused int
+		var longest time.Duration
 		var all sync.WaitGroup
 		for range 40 { // at the same time
 			all.Go(func() {
 				if err := a.enter(t.Context(), "a", patient); err != nil {
-					refused.Add(1)
-					longest.Store(max(longest.Load(), int64(wait(err))))
+					mu.Lock()
+					defer mu.Unlock()
+					refused++
+					longest = max(longest, wait(err))
 				}
 			})
 		}
 		all.Wait()
-		if want := 40 - int64(patient/(time.Second/4)); refused.Load() != want || time.Duration(longest.Load()) > patience+time.Second {
-			t.Errorf("%d of 40 refused, to wait %v", refused.Load(), time.Duration(longest.Load()))
+		if want := 40 - int(patient/(time.Second/4)); refused != want || longest > patience+time.Second {
+			t.Errorf("%d of 40 refused, to wait %v", refused, longest)
 		}
 		if err := a.enter(t.Context(), "a", patience); err != nil || time.Since(start) != 2*time.Second+patience {
 			t.Errorf("after a flood: %v, after %v", err, time.Since(start))

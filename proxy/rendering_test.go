@@ -13,9 +13,13 @@ import (
 func TestRenderingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{})
-		var making, most, refused atomic.Int64
+		var mu sync.Mutex
+		var most int64
+		var making, refused atomic.Int64
 		slow := func() any {
-			most.Store(max(most.Load(), making.Add(1)))
+			mu.Lock()
+			most = max(most, making.Add(1))
+			mu.Unlock()
 			time.Sleep(2 * patience)
 			making.Add(-1)
 			return "x"
@@ -40,8 +44,8 @@ func TestRenderingIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 		group.Wait()
-		if n := refused.Load(); most.Load() != maxRendering || n != 100-maxRendering {
-			t.Errorf("%d were made at the same time, and %d not", most.Load(), n)
+		if n := refused.Load(); most != maxRendering || n != 100-maxRendering {
+			t.Errorf("%d were made at the same time, and %d not", most, n)
 		}
 		if _, err := h.renderedOf(t.Context(), renderKey{of: "later"}, largeDocument, slow); err != nil {
 			t.Error(err)
