@@ -39,7 +39,9 @@
 //	                                        and says how many bodies were cut off and whole;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
 //	                                        with N bytes of the body, -until asks
-//	                                        again and again until the status is that, for at most 20 seconds
+//	                                        again and again until the status is that, for at most 20 seconds;
+//	                                        unless it is to fail, it comes back as clients do when it is told that
+//	                                        the question goes on
 //	get [-slow] [FLAG…] URL &               ask so, and go on when the request is sent; -slow takes nothing of the body
 //	get -wait                               wait for the answer to that, and take the body
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
