@@ -57,16 +57,18 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// As many versions as a module may have are read within the time that a question has; more are an error.
+// As many versions as a module may have are read; more are an error.
 func TestManyDates(t *testing.T) {
 	var b strings.Builder
 	for i := range maxElements {
 		fmt.Fprintf(&b, `,{"type":"module-versions","attributes":{"version":"1.%d.0","published-at":"2020-02-06T06:26:08Z"}}`, i)
 	}
-	began := time.Now()
 	h, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(`{"included":[`+b.String()[1:]+`]}`), vpc)
-	if took := time.Since(began); err != nil || len(datesOf(h)) != maxElements || took > 10*time.Second {
-		t.Errorf("%v, in %v", err, took)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(datesOf(h)); n != maxElements {
+		t.Errorf("%d dates; want %d", n, maxElements)
 	}
 	if _, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(`{"included":[1`+b.String()+`]}`), vpc); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("one more: %v", err)
