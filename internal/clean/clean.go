@@ -1,4 +1,9 @@
-// Package clean cleans what strangers wrote, for programs that print it: it cannot move a cursor, and reads as it is.
+// Package clean cleans texts of strangers for programs that print them.
+//
+// [Line] and [Prose] are for documents: they leave characters out. [Text] is for lines that a program prints, and for lists that
+// it writes: it escapes characters. [Deep], [JSON] and [Writer] apply it to values, documents and whole outputs.
+//
+// What is clean moves no cursor, changes no other text, and reads as it is.
 package clean
 
 import (

@@ -1,0 +1,230 @@
+package boltfile
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+)
+
+// Visitor is told what a walk finds. Slices are valid during a call only.
+type Visitor struct {
+	// Bucket is called for each bucket, before its entries. Nil is fine.
+	Bucket func(name []byte, sequence uint64) error
+	// Entry is called for each key of each bucket, in order.
+	Entry func(bucket, key, value []byte) error
+	// Damaged is called for damage, which the walk then leaves out. Nil ends the walk. Beside damage, entries may be told that are
+	// not in the file any more, or twice, or that are none.
+	Damaged func(error)
+}
+
+const (
+	maxDepth = 64      // of pages above one another; a bucket of 2^63 keys has fewer
+	maxPage  = 1 << 30 // bytes of a page with those that belong to it
+)
+
+// Walk visits everything in the file. The error is [ErrDamaged], that of the context, or that of the visitor.
+func (f *File) Walk(ctx context.Context, v Visitor) error {
+	end := min(f.end, uint64(f.size/f.pageSize))
+	w := &walk{File: f, Visitor: v, ctx: ctx, end: end, seen: make([]uint64, end/64+1)}
+	err := w.note(cmp.Or(w.take(0), w.take(1)))
+	if err == nil && f.free != noFreeList {
+		err = w.freeList()
+	}
+	if err == nil {
+		err = w.tree(nil, f.root, nil, nil, 0)
+	}
+	for id := uint64(0); err == nil && id < end && f.free != noFreeList && v.Damaged == nil; id++ {
+		if !w.isSeen(id) {
+			err = damaged("page %d is in no bucket, and not free", id)
+		}
+	}
+	return err
+}
+
+// walk is a call of Walk.
+type walk struct {
+	*File
+	Visitor
+	ctx   context.Context
+	end   uint64   // of the pages that are there
+	seen  []uint64 // a bit for each page
+	bufs  [maxDepth][]byte
+	spent int64 // bytes of pages that were read
+}
+
+// note returns err, or nil if the visitor wants the walk to go on without what is damaged.
+func (w *walk) note(err error) error {
+	if w.Damaged == nil || !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	w.Damaged(err)
+	return nil
+}
+
+func (w *walk) isSeen(id uint64) bool { return w.seen[id/64]&(1<<(id%64)) != 0 }
+
+// take notes that a page has a place in the file. It has only one.
+func (w *walk) take(id uint64) error {
+	if id >= w.end {
+		return damaged("page %d is not there", id)
+	}
+	if w.isSeen(id) {
+		return damaged("page %d is in two places", id)
+	}
+	w.seen[id/64] |= 1 << (id % 64)
+	return nil
+}
+
+// page reads a page with those that belong to it. The bytes are valid until the next page of the same depth is read.
+func (w *walk) page(id uint64, depth int) (h header, b []byte, err error) {
+	if err := w.ctx.Err(); err != nil {
+		return h, nil, err
+	}
+	if depth >= maxDepth {
+		return h, nil, damaged("page %d is too deep", id)
+	}
+	if err := w.take(id); err != nil {
+		return h, nil, err
+	}
+	if b, err = w.read(id, depth, w.pageSize); err != nil {
+		return h, nil, err
+	}
+	h = headerOf(b)
+	whole := int64(h.overflow+1) * w.pageSize
+	if h.id != id || h.overflow >= w.end-id || whole > maxPage {
+		return h, nil, damaged("page %d is another", id)
+	}
+	for i := id + 1; w.Damaged == nil && i <= id+h.overflow; i++ {
+		if err := w.take(i); err != nil {
+			return h, nil, err
+		}
+	}
+	if h.overflow > 0 {
+		b, err = w.read(id, depth, whole)
+	}
+	return h, b, err
+}
+
+// read reads bytes from the beginning of a page.
+func (w *walk) read(id uint64, depth int, n int64) ([]byte, error) {
+	if w.spent += n; w.spent > 4*(w.size+maxPage) { // pages that belong to several others
+		return nil, damaged("page %d: too much of the file belongs to several pages", id)
+	}
+	b := w.bufs[depth]
+	if int64(cap(b)) < n {
+		b = make([]byte, n)
+		w.bufs[depth] = b
+	}
+	if _, err := w.r.ReadAt(b[:n], int64(id)*w.pageSize); err != nil {
+		return nil, readError(id, err)
+	}
+	return b[:n], nil
+}
+
+// freeList takes the pages of the list of free pages, and those that it lists. With Damaged it takes none: a list that is
+// damaged would hide pages.
+func (w *walk) freeList() error {
+	if w.Damaged != nil {
+		return nil
+	}
+	h, b, err := w.page(w.free, 0)
+	if err != nil {
+		return err
+	}
+	ids := b[pageHeader:]
+	n := uint64(h.count)
+	if n == manyFree {
+		n, ids = binary.NativeEndian.Uint64(ids), ids[8:]
+	}
+	if h.flags != freePage || n > uint64(len(ids)/8) {
+		return damaged("page %d is no list of free pages", w.free)
+	}
+	for ; n > 0; n-- {
+		if err := w.take(binary.NativeEndian.Uint64(ids)); err != nil {
+			return err
+		}
+		ids = ids[8:]
+	}
+	return nil
+}
+
+// tree visits a page and those below it, whose keys are from low on and below high; nil is no bound. Without a name it is in the
+// list of buckets.
+func (w *walk) tree(bucket []byte, id uint64, low, high []byte, depth int) error {
+	h, b, err := w.page(id, depth)
+	if err == nil && h.flags != leafPage && h.flags != branchPage {
+		err = damaged("page %d has no keys", id)
+	}
+	if err != nil {
+		return w.note(err)
+	}
+	p := page{h, b}
+	if err := p.check(low, high, int(w.pageSize)); err != nil {
+		if err := w.note(err); err != nil {
+			return err
+		}
+	}
+	return w.elements(bucket, p, high, depth)
+}
+
+// elements visits what a page has.
+func (w *walk) elements(bucket []byte, p page, high []byte, depth int) (err error) {
+	for i := 0; err == nil && i < p.count; i++ {
+		e, ok := p.element(i)
+		switch {
+		case !ok: // as check has found
+		case p.flags == branchPage:
+			until := high
+			if next, ok := p.element(i + 1); ok {
+				until = next.key
+			}
+			err = w.tree(bucket, e.child, e.key, until, depth+1)
+		case bucket == nil:
+			err = w.bucket(p, e, depth)
+		case e.flags != 0:
+			err = w.note(damaged("page %d has a bucket in a bucket", p.id))
+		default:
+			err = w.Entry(bucket, e.key, e.value)
+		}
+	}
+	return err
+}
+
+// bucket visits a bucket. A small one is in its element.
+func (w *walk) bucket(p page, e element, depth int) error {
+	if e.flags != bucketFlag || len(e.value) < bucketHeader {
+		return w.note(damaged("page %d has a key that is no bucket", p.id))
+	}
+	root, sequence, inside := binary.NativeEndian.Uint64(e.value), binary.NativeEndian.Uint64(e.value[8:]), e.value[bucketHeader:]
+	if w.Bucket != nil {
+		if err := w.Bucket(e.key, sequence); err != nil {
+			return err
+		}
+	}
+	if root != 0 {
+		if len(inside) > 0 {
+			if err := w.note(damaged("page %d has a bucket of another length", p.id)); err != nil {
+				return err
+			}
+		}
+		return w.tree(e.key, root, nil, nil, depth+1)
+	}
+	if len(inside) < pageHeader {
+		return w.note(damaged("page %d has a bucket without a page", p.id))
+	}
+	small := page{headerOf(inside), inside}
+	err := small.check(nil, nil, 1)
+	if err == nil && (small.flags != leafPage || small.id != 0) {
+		err = damaged("page %d has a bucket that is none", p.id)
+	}
+	if err != nil {
+		if err := w.note(err); err != nil {
+			return err
+		}
+	}
+	if small.flags != leafPage {
+		return nil
+	}
+	return w.elements(e.key, small, nil, depth)
+}
